@@ -1,0 +1,58 @@
+"""How an embedded server is started: which user it becomes and what ties it to the supervisor."""
+
+import os
+import stat
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from signal import SIGKILL, Signals
+
+from config.embedded.paths import SERVICE_UID
+
+TETHER = Path(__file__).with_name("tether.py")
+
+
+class CannotStart(Exception):
+    """One clear sentence for the person at the terminal."""
+
+
+def service_uid() -> int | None:
+    """The user that the servers of this process run as; None where that is simply its own."""
+    return SERVICE_UID if os.geteuid() == 0 else None
+
+
+def private_folder(path: Path, owner: int | None = None) -> Path:
+    """Make `path` (and what leads to it) so that only its owner may enter."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if owner is not None and path.stat().st_uid != owner:
+        os.chown(path, owner, owner)
+    if stat.S_IMODE(path.stat().st_mode) != 0o700:
+        path.chmod(0o700)
+    return path
+
+
+def anyone_may_enter(path: Path) -> bool:
+    """Whether a user who owns nothing here could reach the things in the folder of `path`."""
+    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Tether:
+    """What stands before a command line so that the process dies with its supervisor."""
+
+    log: Path | None = None
+    uid: int | None = None
+    needs: Sequence[Path] = ()
+    deadly: Signals = SIGKILL
+
+    def command(self, program: Sequence[str | Path], parent: int | None = None) -> list[str]:
+        words = [sys.executable, "-I", "-S", str(TETHER), "--parent", str(parent or os.getpid())]
+        words += ["--deadly", str(int(self.deadly))]
+        if self.log is not None:
+            words += ["--log", str(self.log)]
+        if self.uid is not None:
+            words += ["--uid", str(self.uid)]
+            if not all(anyone_may_enter(path) for path in (Path(program[0]), *self.needs)):
+                words.append("--reach")
+        return [*words, "--", *map(str, program)]

