@@ -1,0 +1,40 @@
+"""Chainable questions about assistants, threads and agent runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+from django.db import models
+
+from apps.agent_server.statuses import OPEN
+
+if TYPE_CHECKING:
+    from apps.agent_server.models import (  # noqa: F401
+        AgentRun,
+        Assistant,
+        AssistantVersion,
+        Thread,
+    )
+    from apps.deployments.models import Deployment
+
+
+class AssistantQuerySet(models.QuerySet["Assistant"]):
+    def of(self, deployment: Deployment | UUID) -> AssistantQuerySet:
+        return self.filter(deployment=deployment)
+
+
+class AssistantVersionQuerySet(models.QuerySet["AssistantVersion"]):
+    pass
+
+
+class ThreadQuerySet(models.QuerySet["Thread"]):
+    def of(self, deployment: Deployment | UUID) -> ThreadQuerySet:
+        """The deployment's threads that clients may see."""
+        return self.filter(deployment=deployment, temporary=False)
+
+
+class AgentRunQuerySet(models.QuerySet["AgentRun"]):
+    def unfinished(self) -> AgentRunQuerySet:
+        """Waiting or running."""
+        return self.filter(status__in=sorted(OPEN))

@@ -1,0 +1,33 @@
+"""States of agent runs and threads; the words are the wire's."""
+
+from __future__ import annotations
+
+from django.db.models import TextChoices
+
+
+class RunStatus(TextChoices):
+    PENDING = "pending"
+    RUNNING = "running"
+    SUCCESS = "success"
+    ERROR = "error"
+    INTERRUPTED = "interrupted"
+    TIMEOUT = "timeout"
+
+
+OPEN = frozenset({RunStatus.PENDING, RunStatus.RUNNING})
+
+
+class ThreadStatus(TextChoices):
+    IDLE = "idle"
+    BUSY = "busy"
+    INTERRUPTED = "interrupted"
+    ERROR = "error"
+
+
+class MultitaskStrategy(TextChoices):
+    """What a new run does to those that the thread still has open."""
+
+    ENQUEUE = "enqueue"
+    REJECT = "reject"
+    INTERRUPT = "interrupt"
+    ROLLBACK = "rollback"

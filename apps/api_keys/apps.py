@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class ApiKeysConfig(AppConfig):
+    name = "apps.api_keys"

@@ -1,0 +1,80 @@
+"""From headers to a `Caller`, for DRF, plain views and Channels consumers alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from uuid import UUID
+
+from django.middleware.csrf import CsrfViewMiddleware
+from django.http import HttpRequest, HttpResponse
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.request import Request
+
+from apps.api_keys import services
+from apps.core import errors
+from apps.core.access import Caller
+from apps.organizations.models import User
+from apps.organizations.services import caller_for
+
+
+def authenticate(headers: Mapping[str, str], user: User | None = None) -> Caller | None:
+    """Who is asking; None when neither a key nor a signed-in user with a workspace is there.
+
+    `headers` must find names without regard to case. A key wins over a session. A user names the
+    workspace in `X-Tenant-Id`; one that they may not enter looks like one that does not exist.
+    """
+    workspace_id = _workspace_id(headers.get("X-Tenant-Id"))
+    secret = headers.get("X-Api-Key") or _bearer(headers.get("Authorization"))
+    if secret:
+        return services.caller_of(secret=secret, workspace_id=workspace_id)
+    if user is None or workspace_id is None:
+        return None
+    caller = caller_for(user=user, workspace_id=workspace_id)
+    if caller is None:
+        raise errors.NotFound("No such workspace.")
+    return caller
+
+
+def _bearer(value: str | None) -> str | None:
+    scheme, _, token = (value or "").partition(" ")
+    return token.strip() if scheme.lower() == "bearer" and token.strip() else None
+
+
+def _workspace_id(value: str | None) -> UUID | None:
+    if not value:
+        return None
+    try:
+        return UUID(value)
+    except ValueError:
+        raise errors.Forbidden("X-Tenant-Id is not a workspace id.") from None
+
+
+class CallerAuthentication(BaseAuthentication):
+    """DRF's door; `request.auth` is the `Caller`. Sessions are held to CSRF, keys are not."""
+
+    def authenticate(self, request: Request) -> tuple[object, Caller] | None:
+        django_request: HttpRequest = request._request
+        user = None
+        if not (request.headers.get("X-Api-Key") or request.headers.get("Authorization")):
+            user = getattr(django_request, "user", None)
+            user = user if isinstance(user, User) and user.is_active else None
+        caller = authenticate(request.headers, user)
+        if caller is None:
+            return None
+        if user is not None:
+            _enforce_csrf(django_request)
+        return user or caller, caller
+
+    def authenticate_header(self, request: Request) -> str:
+        return "X-Api-Key"
+
+
+class _CsrfCheck(CsrfViewMiddleware):
+    def _reject(self, request: HttpRequest, reason: str) -> HttpResponse:
+        raise errors.Forbidden(f"CSRF check failed: {reason}")
+
+
+def _enforce_csrf(request: HttpRequest) -> None:
+    check = _CsrfCheck(lambda _: HttpResponse())
+    check.process_request(request)
+    check.process_view(request, lambda _: HttpResponse(), (), {})

@@ -1,0 +1,161 @@
+"""What every JSON view shares: orjson in and out, the error shape, and denial by default."""
+
+from __future__ import annotations
+
+import logging
+from typing import IO, Any, ClassVar
+from uuid import UUID
+
+from django.http import HttpResponse
+from rest_framework import exceptions
+from rest_framework.parsers import BaseParser
+from rest_framework.permissions import BasePermission
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.core import errors
+from apps.core.access import Caller
+from apps.core.json import dumps, loads
+from apps.core.middleware import as_app_error
+
+log = logging.getLogger(__name__)
+
+
+class ApiRequest(Request):
+    """A request whose caller is known; `auth` holds it in DRF's terms."""
+
+    auth: Caller
+
+
+class JSONRenderer(BaseRenderer):
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
+    ) -> bytes:
+        return b"" if data is None and _is_empty(renderer_context) else dumps(data)
+
+
+def _is_empty(renderer_context: Any) -> bool:
+    return bool(renderer_context) and renderer_context["response"].status_code == 204
+
+
+class JSONParser(BaseParser):
+    """JSON whatever the declared content type: some clients send none."""
+
+    media_type = "*/*"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None
+    ) -> Any:
+        body = stream.read()
+        if not body:
+            return {}
+        try:
+            return loads(body)
+        except ValueError as error:
+            raise errors.Invalid(f"Invalid JSON in request body: {error}") from None
+
+
+class DenyByDefault(BasePermission):
+    """A view that names no permission is closed."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        raise RuntimeError(f"{type(view).__name__} names no permission.")
+
+
+class HasPermission(BasePermission):
+    """The caller is known and has the view's `required_permission` for this method."""
+
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        caller = request.auth
+        if not isinstance(caller, Caller):
+            raise errors.Unauthenticated
+        assert isinstance(view, WorkspaceAPIView)
+        caller.require(view.permission_for(request.method or "GET"))
+        return True
+
+
+class WorkspaceAPIView(APIView):
+    """A view inside one workspace.
+
+    `required_permission` names the permission, or maps methods to permissions when reading needs
+    less than writing: `{"GET": ..., "*": ...}`.
+    """
+
+    required_permission: ClassVar[str | dict[str, str]]
+    permission_classes = (HasPermission,)
+    request: ApiRequest
+
+    def permission_for(self, method: str) -> str:
+        required = self.required_permission
+        if isinstance(required, str):
+            return required
+        return required.get(method) or required["*"]
+
+    @property
+    def workspace_id(self) -> UUID:
+        return self.request.auth.workspace_id
+
+
+class OpenAPIView(APIView):
+    """A view that anybody may call, key or none; its name says that this is meant."""
+
+    authentication_classes = ()
+    permission_classes = ()
+
+
+def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResponse | None:
+    """DRF's hook: every failure in the one error shape; None lets a bug rise to the 500 handler."""
+    error = as_app_error(exception)
+    if error is None and isinstance(exception, exceptions.APIException):
+        error = from_drf(exception)
+    if error is None:
+        return None
+    response = Response(error.as_json(), status=error.status)
+    if isinstance(exception, exceptions.MethodNotAllowed):
+        response["Allow"] = ", ".join(context["view"].allowed_methods)
+    return response
+
+
+def from_drf(exception: exceptions.APIException) -> errors.AppError:
+    """DRF's own exceptions in our kinds; a validation error becomes one sentence and a list."""
+    match exception:
+        case exceptions.ValidationError():
+            problems = list(_problems(exception.detail))
+            first = problems[0] if problems else {"field": "", "message": "not valid"}
+            where = f"{first['field']}: " if first["field"] else ""
+            return errors.Invalid(f"{where}{first['message']}", problems)
+        case exceptions.ParseError():
+            return errors.BadRequest(str(exception.detail))
+        case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():
+            return errors.Unauthenticated()
+        case exceptions.PermissionDenied():
+            return errors.Forbidden()
+        case exceptions.NotFound():
+            return errors.NotFound()
+        case exceptions.MethodNotAllowed():
+            return errors.MethodNotAllowed()
+        case exceptions.NotAcceptable() | exceptions.UnsupportedMediaType():
+            return errors.UnsupportedMediaType()
+        case exceptions.Throttled():
+            return errors.RateLimited()
+    return errors.BadRequest(str(exception.detail))
+
+
+def _problems(detail: Any, field: str = "") -> Any:
+    """The leaves of DRF's nested error detail as `{"field", "message"}`."""
+    if isinstance(detail, dict):
+        for name, inner in detail.items():
+            path = field if name == "non_field_errors" else f"{field}.{name}".lstrip(".")
+            yield from _problems(inner, path)
+    elif isinstance(detail, list):
+        for index, inner in enumerate(detail):
+            nested = isinstance(inner, dict | list)
+            yield from _problems(inner, f"{field}[{index}]" if nested else field)
+    else:
+        yield {"field": field, "message": str(detail)}

@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+from django.core.signals import request_started
+
+
+class CoreConfig(AppConfig):
+    name = "apps.core"
+
+    def ready(self) -> None:
+        from apps.core import checks, connections  # noqa: F401, PLC0415  (needs the loaded apps)
+
+        request_started.connect(connections.close_dead, dispatch_uid="close-dead-connections")

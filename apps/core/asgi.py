@@ -1,0 +1,76 @@
+"""The first thing a connection meets: which consumer, or the WSGI handler."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
+
+from channels.auth import AuthMiddlewareStack
+from channels.routing import URLRouter
+from channels.security.websocket import AllowedHostsOriginValidator
+from django.conf import settings
+from django.urls import URLPattern
+
+Scope = dict[str, Any]
+Application = Callable[[Scope, Any, Any], Awaitable[None]]
+
+
+class Front:
+    """Routes HTTP streams and WebSockets to consumers and everything else onwards.
+
+    `http_routes` are `path()`s whose consumers name the methods they take in `methods`, so that
+    other methods of the same path reach their DRF views.
+    """
+
+    def __init__(
+        self,
+        *,
+        http_routes: Sequence[URLPattern],
+        websocket_routes: Sequence[URLPattern],
+        otherwise: Application,
+    ) -> None:
+        self.http_routes = http_routes
+        self.otherwise = otherwise
+        self.websocket = AllowedHostsOriginValidator(
+            AuthMiddlewareStack(URLRouter([*websocket_routes]))
+        )
+
+    async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
+        if scope["type"] == "lifespan":
+            await _lifespan(receive, send)
+            return
+        scope = with_agent_path(scope)
+        if scope["type"] == "websocket":
+            await self.websocket(scope, receive, send)
+            return
+        path = scope["path"].lstrip("/")
+        for route in self.http_routes:
+            if scope["method"] not in route.default_args["methods"]:
+                continue
+            match = route.pattern.match(path)
+            if match is not None:
+                _, args, kwargs = match
+                scope = {**scope, "url_route": {"args": args, "kwargs": kwargs}}
+                await route.callback(scope, receive, send)  # type: ignore[misc,arg-type]
+                return
+        await self.otherwise(scope, receive, send)
+
+
+def with_agent_path(scope: Scope) -> Scope:
+    """`<slug>.<AGENT_DOMAIN>/x` becomes `/agents/<slug>/x`; other hosts pass as they are."""
+    domain = settings.AGENT_DOMAIN
+    if not domain:
+        return scope
+    host = next((v for n, v in scope["headers"] if n == b"host"), b"").decode("latin-1")
+    slug, _, rest = host.split(":", 1)[0].lower().partition(".")
+    if rest != domain.lower() or not slug:
+        return scope
+    return {**scope, "path": f"/agents/{slug}{scope['path']}", "agent_root": f"/agents/{slug}"}
+
+
+async def _lifespan(receive: Any, send: Any) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

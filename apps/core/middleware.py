@@ -1,0 +1,111 @@
+"""Request ids, and the error shape for what fails outside DRF."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+
+import structlog
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from apps.core import errors
+from apps.core.ids import uuid7
+from apps.core.json import dumps
+from apps.core.paths import canonical
+
+log = logging.getLogger(__name__)
+Handler = Callable[[HttpRequest], HttpResponse]
+_REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
+
+
+class RequestIdMiddleware:
+    """`X-Request-ID` on every answer, and bound to every log line of the request."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        given = request.headers.get("X-Request-ID", "")
+        request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
+        structlog.contextvars.clear_contextvars()
+        structlog.contextvars.bind_contextvars(request_id=request_id)
+        response = self.get_response(request)
+        response.headers["X-Request-ID"] = request_id
+        return response
+
+
+class CanonicalPathMiddleware:
+    """Routes see the canonical path; `request.path` keeps what the client sent."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        request.path_info = canonical(request.path_info)
+        return self.get_response(request)
+
+
+class ErrorMiddleware:
+    """Turns an `AppError` of a page view, and Django's own refusals, into the one error shape."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        return self.get_response(request)
+
+    def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
+        error = as_app_error(exception)
+        return None if error is None else error_response(request, error)
+
+
+def as_app_error(exception: BaseException) -> errors.AppError | None:
+    """The failure as the caller may see it; None for a bug."""
+    match exception:
+        case errors.AppError():
+            return exception
+        case Http404():
+            return errors.NotFound()
+        case PermissionDenied():
+            return errors.Forbidden()
+        case RequestDataTooBig():
+            return errors.TooLarge()
+        case SuspiciousOperation():
+            return errors.BadRequest()
+    return None
+
+
+def error_response(request: HttpRequest, error: errors.AppError) -> HttpResponse:
+    """The error as a page for a browser, as JSON for everybody else."""
+    if "text/html" in request.headers.get("Accept", ""):
+        return render(request, "error.html", {"error": error}, status=error.status)
+    return HttpResponse(
+        dumps(error.as_json()), content_type="application/json", status=error.status
+    )
+
+
+def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response(request, as_app_error(exception) or errors.BadRequest())
+
+
+def permission_denied(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response(request, errors.Forbidden())
+
+
+def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
+    return error_response(request, errors.NotFound())
+
+
+def server_error(request: HttpRequest) -> HttpResponse:
+    error = errors.AppError()
+    if "text/html" in request.headers.get("Accept", ""):
+        return render(request, "error.html", {"error": error}, status=500)
+    return HttpResponse(dumps(error.as_json()), content_type="application/json", status=500)
+
+
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    error = errors.Forbidden("This form is too old or came from elsewhere. Reload the page.")
+    return error_response(request, error)

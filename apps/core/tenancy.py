@@ -1,0 +1,58 @@
+"""A tenant sees its own: the base classes that make it hard to forget."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from uuid import UUID
+
+from django.core.exceptions import ValidationError
+from django.db import models
+
+from apps.core import errors
+from apps.core.ids import uuid7
+
+if TYPE_CHECKING:
+    from apps.organizations.models import Workspace
+
+Q = TypeVar("Q", bound="models.QuerySet[Any]")
+M = TypeVar("M", bound=models.Model)
+
+
+class Rows(Generic[Q]):
+    """`Model.objects` for tenant tables: no `all`, `get` or `filter` to misuse."""
+
+    def __init__(self, queryset: type[Q], model: type[models.Model] | None = None) -> None:
+        self.queryset, self.model = queryset, model
+
+    def __get__(self, instance: None, model: type[models.Model]) -> Self:
+        return type(self)(self.queryset, model)
+
+    def for_workspace(self, workspace: Workspace | UUID) -> Q:
+        """The rows of one workspace."""
+        workspace_id = workspace if isinstance(workspace, UUID) else workspace.pk
+        return self.queryset(self.model).filter(workspace_id=workspace_id)
+
+    def across_workspaces(self, *, reason: str) -> Q:  # noqa: ARG002
+        """For sweepers and reports; `reason` is for the reader and for grep."""
+        return self.queryset(self.model)
+
+
+class WorkspaceOwned(models.Model):
+    """A row that belongs to one workspace."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    workspace = models.ForeignKey(
+        "organizations.Workspace", models.CASCADE, related_name="+", db_index=False
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        abstract = True
+
+
+def get_or_404(rows: models.QuerySet[M], **lookup: Any) -> M:
+    """The one row that matches, or `NotFound`; absent and foreign look the same."""
+    try:
+        return rows.get(**lookup)
+    except (rows.model.DoesNotExist, ValidationError, ValueError):
+        raise errors.NotFound from None

@@ -1,0 +1,225 @@
+"""Deployments of agents from Git, their revisions, and what was recorded of each."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.api_keys.models import ApiKey
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.deployments.querysets import (
+    DeploymentQuerySet,
+    EnvironmentVariableQuerySet,
+    LogLineQuerySet,
+    RevisionGraphQuerySet,
+    RevisionQuerySet,
+    StatusChangeQuerySet,
+)
+from apps.deployments.statuses import FINAL, DeploymentStatus, RevisionStatus
+from apps.organizations.models import User
+
+
+class Source(models.TextChoices):
+    """Where a revision's code comes from; the values are the wire's."""
+
+    GIT = "github"
+    ARCHIVE = "internal_source"
+
+
+class Deployment(WorkspaceOwned):
+    """An agent under an address; its active revision serves."""
+
+    name = models.CharField(max_length=63)
+    slug = models.SlugField(max_length=80, unique=True)
+    """The last part of the address, unique over all workspaces."""
+    display_name = models.CharField(max_length=200, blank=True)
+    status = models.CharField(
+        max_length=20, choices=DeploymentStatus, default=DeploymentStatus.AWAITING_DATABASE
+    )
+    source = models.CharField(max_length=20, choices=Source, default=Source.GIT)
+    repo_url = models.CharField(max_length=2000, blank=True)
+    branch = models.CharField(max_length=255, blank=True)
+    """Empty means the repository's default branch."""
+    config_path = models.CharField(max_length=500, default="langgraph.json")
+    deployment_type = models.CharField(max_length=20, default="prod")
+    resource_spec = models.JSONField(null=True, blank=True)
+    build_on_push = models.BooleanField(default=False)
+    tracing = models.BooleanField(default=True)
+    """Whether its graph hosts trace into the project of the deployment's name."""
+    ingest_key = models.ForeignKey(ApiKey, models.SET_NULL, null=True, related_name="+")
+    ingest_secret = models.BinaryField(null=True, editable=False)
+    """The ingest-only key of its graph hosts, encrypted."""
+    active_revision = models.ForeignKey("Revision", models.SET_NULL, null=True, related_name="+")
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    updated_at = models.DateTimeField(auto_now=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+
+    objects = Rows(DeploymentQuerySet)
+    unscoped = DeploymentQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "name"],
+                condition=Q(deleted_at=None),
+                name="deployment_name_once",
+            )
+        ]
+        indexes = [models.Index(fields=["workspace", "-created_at"], name="deployment_newest")]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class EnvironmentVariable(WorkspaceOwned):
+    """A variable of a deployment's agents; the value is encrypted and never shown again."""
+
+    deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="variables")
+    name = models.CharField(max_length=255)
+    value = models.BinaryField(editable=False)
+
+    objects = Rows(EnvironmentVariableQuerySet)
+    unscoped = EnvironmentVariableQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "deployment", "name"], name="variable_name_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Revision(WorkspaceOwned):
+    """One build of a deployment, immutable once it is made but for its progress."""
+
+    deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="revisions")
+    number = models.PositiveIntegerField()
+    status = models.CharField(
+        max_length=20, choices=RevisionStatus, default=RevisionStatus.CREATING
+    )
+    source = models.CharField(max_length=20, choices=Source, default=Source.GIT)
+    repo_url = models.CharField(max_length=2000, blank=True)
+    ref = models.CharField(max_length=255, blank=True)
+    commit_sha = models.CharField(max_length=64, blank=True)
+    commit_subject = models.CharField(max_length=500, blank=True)
+    config_path = models.CharField(max_length=500)
+    config = models.JSONField(null=True, blank=True)
+    """`langgraph.json` as it was read and checked."""
+    failure = models.TextField(blank=True)
+    """Why it failed, in words its author understands."""
+    created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+    updated_at = models.DateTimeField(auto_now=True)
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    # A build is claimed with a lease, as agent runs are: a dead builder's revision begins again.
+    attempt = models.PositiveIntegerField(default=0)
+    lease_owner = models.CharField(max_length=100, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+
+    objects = Rows(RevisionQuerySet)
+    unscoped = RevisionQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "deployment", "number"], name="revision_number_once"
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["lease_expires_at"],
+                condition=~Q(status__in=sorted(FINAL)),
+                name="revision_open",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.deployment.name} #{self.number}"
+
+    @property
+    def is_final(self) -> bool:
+        return self.status in FINAL
+
+
+class StatusChange(WorkspaceOwned):
+    """A step of a revision's way through its states."""
+
+    revision = models.ForeignKey(Revision, models.CASCADE, related_name="status_changes")
+    status = models.CharField(max_length=20, choices=RevisionStatus)
+    detail = models.TextField(blank=True)
+
+    objects = Rows(StatusChangeQuerySet)
+    unscoped = StatusChangeQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["workspace", "revision", "created_at"], name="status_change_order")
+        ]
+
+    def __str__(self) -> str:
+        return self.status
+
+
+class LogKind(models.TextChoices):
+    BUILD = "build"
+    SERVER = "deploy"
+
+
+class LogLine(WorkspaceOwned):
+    """A line of a build, or of a graph host that serves."""
+
+    id = models.BigAutoField(primary_key=True)
+    created_at = models.DateTimeField(db_default=Now())
+    deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="+", db_index=False)
+    revision = models.ForeignKey(
+        Revision, models.CASCADE, related_name="log_lines", db_index=False
+    )
+    kind = models.CharField(max_length=10, choices=LogKind)
+    level = models.CharField(max_length=10, default="INFO")
+    message = models.TextField()
+
+    objects = Rows(LogLineQuerySet)
+    unscoped = LogLineQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["workspace", "revision", "kind", "id"], name="log_of_revision"),
+            models.Index(fields=["workspace", "deployment", "kind", "id"], name="log_of_deployment"),
+            # For the cascades of revisions and deployments.
+            models.Index(fields=["revision"], name="log_revision"),
+            models.Index(fields=["deployment"], name="log_deployment"),
+        ]
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class RevisionGraph(WorkspaceOwned):
+    """A graph of a revision, with the schemas and drawings that its host reported."""
+
+    revision = models.ForeignKey(Revision, models.CASCADE, related_name="graphs")
+    graph_id = models.CharField(max_length=255)
+    description = models.TextField(blank=True)
+    schemas = models.JSONField(default=dict)
+    """`input_schema`, `output_schema`, `state_schema`, `config_schema`, `context_schema`."""
+    drawing = models.JSONField(default=dict)
+    """`{"nodes": [...], "edges": [...]}` as the Agent Server answers it."""
+
+    objects = Rows(RevisionGraphQuerySet)
+    unscoped = RevisionGraphQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "revision", "graph_id"], name="revision_graph_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.graph_id

@@ -1,0 +1,173 @@
+"""JSON as the clients of an Agent Server expect it, for everything that a graph may hold.
+
+All JSON is made here, in the graph host, once: worker and web pass the bytes on untouched.
+"""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import datetime
+import decimal
+import enum
+import ipaddress
+import json
+import math
+import pathlib
+import re
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langgraph.types import Interrupt
+from pydantic import BaseModel
+
+try:
+    import orjson
+except ImportError:  # every LangGraph brings it through langsmith; kept out of the way when not
+    orjson = None  # type: ignore[assignment]
+
+UNREADABLE = "This value cannot be shown as JSON"
+
+
+def interrupt_of_stream(value: Interrupt[Any]) -> dict[str, Any]:
+    """An interrupt as stream events and `wait` show it."""
+    return {
+        "value": value.value,
+        "id": value.id,
+        "response_schema": getattr(value, "response_schema", None),
+    }
+
+
+def interrupt_of_state(value: Interrupt[Any]) -> dict[str, Any]:
+    """An interrupt as states and threads show it."""
+    return {"id": value.id, "value": value.value}
+
+
+def message(value: BaseMessage) -> dict[str, Any]:
+    """The fields of a message; what they hold is left for `default`."""
+    fields = value.__dict__
+    extra = value.__pydantic_extra__
+    return {**fields, **extra} if extra else fields
+
+
+def plain(value: Any) -> Any:
+    """One step from a Python object towards JSON; `TypeError` when it has no such form."""
+    if isinstance(value, BaseMessage):
+        return message(value)
+    if isinstance(value, Interrupt):
+        return interrupt_of_stream(value)
+    convert = _BY_TYPE.get(type(value))
+    if convert is not None:
+        return convert(value)
+    if isinstance(value, BaseModel):
+        return value.model_dump()
+    for kind, convert in _BY_TYPE.items():
+        if isinstance(value, kind):
+            return convert(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if hasattr(value, "_asdict"):
+        return value._asdict()
+    if hasattr(value, "model_dump"):
+        return value.model_dump()
+    if hasattr(value, "tolist"):  # numpy and its kin
+        return value.tolist()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, type):
+        return f"{value.__module__}.{value.__qualname__}"
+    if hasattr(type(value), "__slots__") and type(value).__module__.startswith("langgraph."):
+        return {name: getattr(value, name) for name in type(value).__slots__ if hasattr(value, name)}
+    return repr(value)
+
+
+_BY_TYPE: dict[type, Callable[[Any], Any]] = {
+    set: list,
+    frozenset: list,
+    deque: list,
+    bytes: lambda value: base64.b64encode(value).decode(),
+    bytearray: lambda value: base64.b64encode(value).decode(),
+    memoryview: lambda value: base64.b64encode(value).decode(),
+    decimal.Decimal: str,
+    datetime.timedelta: datetime.timedelta.total_seconds,
+    datetime.timezone: str,
+    pathlib.PurePath: str,
+    re.Pattern: lambda value: value.pattern,
+    ipaddress.IPv4Address: str,
+    ipaddress.IPv6Address: str,
+    complex: str,
+    BaseException: lambda value: {"error": type(value).__name__, "message": str(value)},
+}
+
+
+def dumps(value: Any) -> bytes:
+    """Compact JSON. It never fails: what JSON cannot hold becomes null, text, or a note."""
+    if orjson is not None:
+        try:
+            return orjson.dumps(value, default=plain)
+        except (TypeError, ValueError, RecursionError):
+            pass
+    return _dumps_slowly(value)
+
+
+def _dumps_slowly(value: Any) -> bytes:
+    try:
+        text = json.dumps(
+            _portable(value, 0), separators=(",", ":"), ensure_ascii=False, allow_nan=False
+        )
+    except Exception:  # noqa: BLE001 (an agent's object may raise anything while it is read)
+        text = json.dumps({"error": UNREADABLE, "type": type(value).__name__})
+    return text.encode("utf-8", "replace")
+
+
+_MAX_DEPTH = 200
+
+
+def _portable(value: Any, depth: int) -> Any:
+    """The value in types that `json` knows, for what orjson refuses (huge integers, odd keys)."""
+    if depth > _MAX_DEPTH:
+        return UNREADABLE
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, enum.Enum):
+        return _portable(value.value, depth + 1)
+    if isinstance(value, str):
+        return str(value).encode("utf-8", "replace").decode()
+    if isinstance(value, int):
+        return int(value)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {_key(key): _portable(item, depth + 1) for key, item in value.items()}
+    if isinstance(value, list | tuple) and not hasattr(value, "_asdict"):
+        return [_portable(item, depth + 1) for item in value]
+    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+        return value.isoformat()
+    if isinstance(value, uuid.UUID):
+        return str(value)
+    if orjson is not None and isinstance(value, orjson.Fragment):
+        return json.loads(orjson.dumps(value))
+    return _portable(plain(value), depth + 1)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, enum.Enum):
+        key = key.value
+    if key is None or isinstance(key, bool | int | float):
+        return json.dumps(key)
+    if isinstance(key, bytes):
+        return key.decode("utf-8", "replace")
+    return str(key).encode("utf-8", "replace").decode()
+
+
+def loads(text: bytes) -> Any:
+    """The value of JSON that the platform sent."""
+    return orjson.loads(text) if orjson is not None else json.loads(text)
+
+
+def fragment(value: Any) -> Any:
+    """The value, made into JSON now, to be put into several documents unchanged."""
+    return orjson.Fragment(dumps(value)) if orjson is not None else value

@@ -1,0 +1,20 @@
+"""The web process: streams and sockets go to Channels consumers, the rest to the WSGI handler."""
+
+from __future__ import annotations
+
+import os
+
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
+
+from config.wsgi import application as wsgi_application  # noqa: E402  (loads the apps first)
+
+from apps.agent_server import routing as agent_server_routing  # noqa: E402, I001
+from apps.core.asgi import Front  # noqa: E402
+from apps.core.wsgi_bridge import WSGIBridge  # noqa: E402
+from apps.deployments import routing as deployments_routing  # noqa: E402
+
+application = Front(
+    http_routes=agent_server_routing.http_routes,
+    websocket_routes=deployments_routing.websocket_routes,
+    otherwise=WSGIBridge(wsgi_application),
+)

@@ -1,0 +1,143 @@
+"""Everything the environment may say, typed and read once.
+
+Each field is described in docs/settings.md; a test fails when one is missing there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from config.embedded.paths import Instance
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+
+
+def _split(value: str) -> tuple[str, ...]:
+    return tuple(word.strip() for word in value.split(",") if word.strip())
+
+
+class Env(BaseSettings):
+    """The settings of one installation; names are those of the environment variables."""
+
+    model_config = SettingsConfigDict(extra="ignore", frozen=True, env_ignore_empty=True)
+
+    # Where it runs
+    port: int = Field(8000, ge=1, le=65535)
+    data_dir: Path = BASE_DIR / "var"
+    public_url: str | None = None
+    """The address that clients and browsers use; default `http://127.0.0.1:<port>`."""
+    allowed_hosts: str = "*"
+    region: Literal["us", "eu"] = "us"
+    agent_domain: str | None = None
+    """A wildcard domain: `<slug>.<agent_domain>` is then the address of a deployment."""
+
+    # Data services; absent means the embedded ones in `data_dir`
+    database_url: str | None = None
+    redis_url: str | None = None
+
+    # Secrets; absent means made at first use and kept in `data_dir`, readable by its owner only
+    secret_key: SecretStr | None = None
+    encryption_keys: SecretStr | None = None
+    """Comma-separated Fernet keys: the first encrypts, all decrypt."""
+
+    debug: bool = False
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    log_json: bool = False
+
+    # Size of the processes
+    web_processes: int = Field(1, ge=1, le=64)
+    web_threads: int = Field(8, ge=1, le=128)
+    worker_threads: int = Field(8, ge=1, le=64)
+    build_threads: int = Field(2, ge=1, le=16)
+    database_connections: int = Field(100, ge=20, le=1000)
+
+    # Agents
+    agent_runs_per_worker: int = Field(500, ge=1, le=10_000)
+    agent_run_lease_seconds: float = Field(20.0, ge=1, le=300)
+    agent_run_max_attempts: int = Field(3, ge=1, le=20)
+    agent_run_timeout_seconds: int = Field(3600, ge=1, le=86_400)
+    resumable_stream_ttl_seconds: int = Field(120, ge=10, le=86_400)
+    graph_host_memory_mb: int = Field(2048, ge=128, le=65_536)
+    graph_host_processes: int = Field(256, ge=16, le=4096)
+    graph_hosts_per_worker: int = Field(16, ge=1, le=256)
+    build_memory_mb: int = Field(4096, ge=256, le=65_536)
+    build_timeout_seconds: int = Field(900, ge=10, le=7200)
+    sandbox_uid_base: int = Field(200_000, ge=1000, le=2_000_000_000)
+    """As root, agent code of organization n runs as uid `sandbox_uid_base + n`."""
+    allow_unsandboxed_agents: bool = False
+    """Runs agent code without a sandbox where the kernel offers none: it can then read
+    everything this installation's user can read, other tenants' data included."""
+
+    # What tenants may reach
+    allow_file_git: bool = False
+    allow_private_addresses: bool = False
+
+    # Limits on input
+    max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)
+
+    @property
+    def instance(self) -> Instance:
+        """The places of the embedded services of this data folder."""
+        return Instance(self.data_dir.resolve())
+
+    @property
+    def base_url(self) -> str:
+        return (self.public_url or f"http://127.0.0.1:{self.port}").rstrip("/")
+
+    @property
+    def postgres_url(self) -> str:
+        return self.database_url or self.instance.database_url
+
+    @property
+    def redis_address(self) -> str:
+        return self.redis_url or self.instance.redis_url
+
+    @property
+    def hosts(self) -> list[str]:
+        return list(_split(self.allowed_hosts))
+
+    @cached_property
+    def secret_key_text(self) -> str:
+        if self.secret_key is not None:
+            return self.secret_key.get_secret_value()
+        return self._kept("secret_key", secrets.token_urlsafe(64))
+
+    @cached_property
+    def fernet_keys(self) -> tuple[str, ...]:
+        if self.encryption_keys is not None:
+            return _split(self.encryption_keys.get_secret_value())
+        from cryptography.fernet import Fernet  # noqa: PLC0415  (25 ms, only where a key is made)
+
+        return _split(self._kept("encryption_keys", Fernet.generate_key().decode()))
+
+    def _kept(self, name: str, fresh: str) -> str:
+        """The secret of that name in the data folder, made there when it is missing."""
+        folder = self.data_dir / "secrets"
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        path, draft = folder / name, folder / f".{name}.{os.getpid()}"
+        if not path.exists():
+            with open(draft, "w", opener=_private_file) as file:  # noqa: PTH123  (only it has an opener)
+                file.write(fresh)
+            # The link, not a look before it, decides between two processes that start together.
+            with contextlib.suppress(FileExistsError):
+                path.hardlink_to(draft)
+            draft.unlink()
+        return path.read_text().strip()
+
+
+def _private_file(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)
+
+
+@lru_cache
+def env() -> Env:
+    """The environment, read at the first call."""
+    return Env()

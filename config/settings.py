@@ -1,0 +1,232 @@
+"""Django's settings, one file for every environment: they differ by values, see config/env.py."""
+
+from __future__ import annotations
+
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from config.env import BASE_DIR, env
+
+ENV = env()
+
+DEBUG = ENV.debug
+SECRET_KEY = ENV.secret_key_text
+ALLOWED_HOSTS = ENV.hosts
+BASE_URL = ENV.base_url
+DATA_DIR = ENV.data_dir.resolve()
+REGION = ENV.region
+
+INSTALLED_APPS = [
+    "daphne",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django_linear_migrations",
+    "rest_framework",
+    "drf_spectacular",
+    "channels",
+    "django_celery_beat",
+    "django_htmx",
+    "template_partials",
+    "csp",
+    "apps.core",
+    "apps.organizations",
+    "apps.api_keys",
+    "apps.tracing",
+    "apps.deployments",
+    "apps.agent_server",
+    "apps.console",
+]
+
+MIDDLEWARE = [
+    "apps.core.middleware.RequestIdMiddleware",
+    "apps.core.middleware.CanonicalPathMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "apps.core.middleware.ErrorMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+ASGI_APPLICATION = "config.asgi.application"
+WSGI_APPLICATION = "config.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "apps.console.context.shell",
+            ],
+        },
+    },
+]
+
+
+def _database(url: str) -> dict[str, object]:
+    """Django's connection settings for a `postgresql://` URL (a socket folder goes in `host=`)."""
+    parts = urlsplit(url)
+    options = dict(parse_qsl(parts.query))
+    return {
+        "ENGINE": "django.db.backends.postgresql",
+        "NAME": unquote(parts.path.lstrip("/")) or "slipway",
+        "USER": unquote(parts.username or ""),
+        "PASSWORD": unquote(parts.password or ""),
+        "HOST": options.pop("host", parts.hostname or ""),
+        "PORT": str(parts.port or options.pop("port", "")),
+        # Requests run on a few lasting threads, each with its own connection;
+        # apps.core.connections closes one whose server went away.
+        "CONN_MAX_AGE": None,
+        "OPTIONS": {"application_name": "slipway", **options},
+        "TEST": {"NAME": f"test_{parts.path.lstrip('/') or 'slipway'}"},
+    }
+
+
+DATABASES = {"default": _database(ENV.postgres_url)}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+
+REDIS_URL = ENV.redis_address
+CACHES = {
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+}
+CHANNEL_LAYERS = {
+    "default": {
+        "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
+        "CONFIG": {"hosts": [REDIS_URL], "prefix": "slipway:channels"},
+    }
+}
+
+CELERY_BROKER_URL = REDIS_URL
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "periodic"
+CELERY_TASK_ROUTES = {
+    "agent_server.call": {"queue": "calls"},
+    "agent_server.*": {"queue": "runs"},
+    "deployments.build_revision": {"queue": "builds"},
+}
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
+CELERY_TIMEZONE = "UTC"
+
+AUTH_USER_MODEL = "organizations.User"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": "django.contrib.auth.password_validation.MinimumLengthValidator"},
+    {"NAME": "django.contrib.auth.password_validation.CommonPasswordValidator"},
+]
+PASSWORD_HASHERS = [
+    "django.contrib.auth.hashers.Argon2PasswordHasher",
+    "django.contrib.auth.hashers.PBKDF2PasswordHasher",
+]
+LOGIN_URL = "sign-in"
+LOGIN_REDIRECT_URL = "home"
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_TZ = True
+USE_I18N = False
+
+# SDKs send both forms of a path and some drop the body at a redirect.
+APPEND_SLASH = False
+
+STATIC_URL = "/static/"
+STATIC_ROOT = DATA_DIR / "static"
+STATICFILES_DIRS = [BASE_DIR / "static"]
+STORAGES = {
+    "default": {
+        "BACKEND": "django.core.files.storage.FileSystemStorage",
+        "OPTIONS": {"location": DATA_DIR / "objects"},
+    },
+    "staticfiles": {"BACKEND": "apps.core.static_files.ModuleManifestStorage"},
+}
+WHITENOISE_KEEP_ONLY_HASHED_FILES = False
+
+DATA_UPLOAD_MAX_MEMORY_SIZE = ENV.max_body_bytes
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_NAME = "slipway_session"
+SESSION_COOKIE_SAMESITE = "Lax"
+CSRF_COOKIE_NAME = "slipway_csrf"
+CSRF_FAILURE_VIEW = "apps.core.middleware.csrf_failure"
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
+if BASE_URL.startswith("https://"):
+    CSRF_TRUSTED_ORIGINS = [BASE_URL]
+    SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": ["'none'"],
+        "script-src": ["'self'"],
+        "style-src": ["'self'"],
+        "img-src": ["'self'", "data:"],
+        "font-src": ["'self'"],
+        "connect-src": ["'self'"],
+        "form-action": ["'self'"],
+        "base-uri": ["'none'"],
+        "frame-ancestors": ["'none'"],
+    }
+}
+
+REST_FRAMEWORK = {
+    "DEFAULT_RENDERER_CLASSES": ["apps.core.api.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["apps.core.api.JSONParser"],
+    "DEFAULT_AUTHENTICATION_CLASSES": ["apps.api_keys.authentication.CallerAuthentication"],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.core.api.DenyByDefault"],
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "EXCEPTION_HANDLER": "apps.core.api.exception_handler",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+}
+SPECTACULAR_SETTINGS = {"TITLE": "Slipway", "VERSION": "0.1.0", "SERVE_INCLUDE_SCHEMA": False}
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {
+        "line": {"()": "apps.core.logs.formatter", "as_json": ENV.log_json},
+    },
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": ENV.log_level},
+    "loggers": {
+        "django.request": {"level": "ERROR"},
+        "django.server": {"level": "WARNING"},
+        "uvicorn.access": {"level": "WARNING"},
+    },
+}
+
+# What the apps read; each is described in docs/settings.md.
+ENCRYPTION_KEYS = ENV.fernet_keys
+AGENT_DOMAIN = ENV.agent_domain
+WEB_THREADS = ENV.web_threads
+AGENT_RUNS_PER_WORKER = ENV.agent_runs_per_worker
+AGENT_RUN_LEASE_SECONDS = ENV.agent_run_lease_seconds
+AGENT_RUN_MAX_ATTEMPTS = ENV.agent_run_max_attempts
+AGENT_RUN_TIMEOUT_SECONDS = ENV.agent_run_timeout_seconds
+RESUMABLE_STREAM_TTL_SECONDS = ENV.resumable_stream_ttl_seconds
+GRAPH_HOST_MEMORY_MB = ENV.graph_host_memory_mb
+GRAPH_HOST_PROCESSES = ENV.graph_host_processes
+GRAPH_HOSTS_PER_WORKER = ENV.graph_hosts_per_worker
+BUILD_MEMORY_MB = ENV.build_memory_mb
+BUILD_TIMEOUT_SECONDS = ENV.build_timeout_seconds
+SANDBOX_UID_BASE = ENV.sandbox_uid_base
+ALLOW_UNSANDBOXED_AGENTS = ENV.allow_unsandboxed_agents
+ALLOW_FILE_GIT = ENV.allow_file_git
+ALLOW_PRIVATE_ADDRESSES = ENV.allow_private_addresses
+MAX_BODY_BYTES = ENV.max_body_bytes

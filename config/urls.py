@@ -1,0 +1,17 @@
+"""The one route table, in canonical paths (apps/core/paths.py): no prefixes, no trailing slashes.
+
+Streams and WebSockets are in config.asgi.
+"""
+
+from django.contrib import admin
+from django.urls import include, path
+
+urlpatterns = [
+    path("admin/", admin.site.urls),
+    path("", include("apps.core.urls")),
+]
+
+handler400 = "apps.core.middleware.bad_request"
+handler403 = "apps.core.middleware.permission_denied"
+handler404 = "apps.core.middleware.not_found"
+handler500 = "apps.core.middleware.server_error"
