@@ -4,6 +4,8 @@ import os
 
 from celery import Celery
 
+import config.heartbeat  # noqa: F401  (connects its signals)
+
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
 app = Celery("slipway")

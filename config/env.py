@@ -11,6 +11,7 @@ import secrets
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Literal
+from urllib.parse import parse_qsl, urlsplit
 
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -31,6 +32,8 @@ class Env(BaseSettings):
 
     # Where it runs
     port: int = Field(8000, ge=1, le=65535)
+    host: str = "127.0.0.1"
+    """The address to listen on; `0.0.0.0` takes calls from other machines."""
     data_dir: Path = BASE_DIR / "var"
     public_url: str | None = None
     """The address that clients and browsers use; default `http://127.0.0.1:<port>`."""
@@ -99,6 +102,15 @@ class Env(BaseSettings):
     @property
     def redis_address(self) -> str:
         return self.redis_url or self.instance.redis_url
+
+    @property
+    def broker_url(self) -> str:
+        """Celery's word for the same Redis: it spells Unix sockets in its own way."""
+        parts = urlsplit(self.redis_address)
+        if parts.scheme != "unix":
+            return self.redis_address
+        database = dict(parse_qsl(parts.query)).get("db", "0")
+        return f"redis+socket://{parts.path}?virtual_host={database}"
 
     @property
     def hosts(self) -> list[str]:
