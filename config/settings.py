@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl, unquote, urlsplit
 
+import django_stubs_ext
+
 from config.env import BASE_DIR, env
+
+# `ModelAdmin[User]` and its like are subscriptable for the type checker only.
+django_stubs_ext.monkeypatch()
 
 ENV = env()
 

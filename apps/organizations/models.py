@@ -50,11 +50,19 @@ class User(AbstractBaseUser, PermissionsMixin):
         return self.name or self.email.split("@")[0]
 
 
+class NextNumber(models.Func):
+    """The next value of the sequence that 0001_initial makes."""
+
+    template = "nextval('organizations_number')"
+    arity = 0
+    output_field = models.BigIntegerField()
+
+
 class Organization(models.Model):
     """A customer: people, workspaces, and what they are billed for."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    number = models.BigIntegerField(unique=True, editable=False)
+    number = models.BigIntegerField(unique=True, editable=False, db_default=NextNumber())
     """Small and lasting; the sandbox derives the organization's user id from it."""
     name = models.CharField(max_length=100, unique=True)
     created_at = models.DateTimeField(auto_now_add=True)

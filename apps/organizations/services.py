@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 
 from apps.core.access import Caller
 from apps.organizations.models import (
@@ -35,12 +35,9 @@ def found(*, organization_name: str, email: str, password: str | None = None) ->
 
     A password given here is set, also on a person who exists already.
     """
-    # One founding at a time, so that two of the same name cannot both look and then insert.
-    _lock("organizations.found")
-    organization = Organization.objects.filter(name=organization_name).first()
-    if organization is None:
-        number = (Organization.objects.order_by("-number").values_list("number", flat=True)).first()
-        organization = Organization.objects.create(name=organization_name, number=(number or 0) + 1)
+    organization, _ = Organization.objects.get_or_create(name=organization_name)
+    # Locked so that two foundings of the same name do not both add the first workspace.
+    organization = Organization.objects.select_for_update().get(pk=organization.pk)
     workspace = organization.workspaces.order_by("created_at").first()
     if workspace is None:
         workspace = organization.workspaces.create(name=FIRST_WORKSPACE)
@@ -55,11 +52,6 @@ def found(*, organization_name: str, email: str, password: str | None = None) ->
         organization=organization, user=owner, defaults={"role": "owner"}
     )
     return Founding(organization, workspace, owner)
-
-
-def _lock(name: str) -> None:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [name])
 
 
 def caller_for(*, user: User, workspace_id: UUID) -> Caller | None:

@@ -1,0 +1,58 @@
+"""`manage.py bootstrap`: an organization, its owner and a key, made or found."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from django.conf import settings
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+from django.core.validators import validate_email
+
+from apps.api_keys.bootstrap import operator_key
+from apps.organizations import services
+from apps.organizations.models import User
+
+
+class Command(BaseCommand):
+    help = "Create or find an organization with its first workspace, its owner and an API key."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--organization", required=True, metavar="NAME")
+        parser.add_argument("--email", required=True, metavar="ADDRESS")
+        parser.add_argument("--password", help="set the owner's password")
+        parser.add_argument(
+            "--new-key",
+            action="store_true",
+            help="issue a new key; without it the first call's key is found again",
+        )
+        parser.add_argument("--operator", action="store_true", help="let the owner use /admin/")
+        parser.add_argument("--json", action="store_true", dest="as_json")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        try:
+            validate_email(options["email"])
+        except ValidationError:
+            raise CommandError(f"{options['email']!r} is not an e-mail address.") from None
+        founding = services.found(
+            organization_name=options["organization"],
+            email=options["email"],
+            password=options["password"],
+        )
+        if options["operator"]:
+            User.objects.filter(pk=founding.owner.pk).update(is_staff=True, is_superuser=True)
+        result = {
+            "organization_id": str(founding.organization.pk),
+            "workspace_id": str(founding.workspace.pk),
+            "api_key": operator_key(
+                workspace=founding.workspace, owner=founding.owner, fresh=options["new_key"]
+            ),
+            "api_url": f"{settings.BASE_URL}/api/v1",
+            "ui_url": f"{settings.BASE_URL}/o/{founding.workspace.pk}",
+        }
+        if options["as_json"]:
+            self.stdout.write(json.dumps(result))
+            return
+        for name, value in result.items():
+            self.stdout.write(f"{name:16} {value}")
