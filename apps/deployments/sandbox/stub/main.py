@@ -1,0 +1,166 @@
+"""Reads what to do from an inherited descriptor, limits itself, and becomes the sandbox."""
+
+from __future__ import annotations
+
+import marshal
+import os
+import resource
+import signal
+import sys
+from typing import TypedDict
+
+from . import syscalls
+
+# Bubblewrap puts its own root over this folder later; until then it holds what root must hand to
+# a uid that cannot walk to it (an interpreter or a wheel below somebody's private home).
+STAGE = "/tmp"  # noqa: S108 - mounted over in a private namespace
+
+
+class Job(TypedDict):
+    """Written by the launcher with `marshal`, which needs no import here."""
+
+    parent: int
+    uid: int | None
+    gid: int | None
+    nice: int
+    limits: list[tuple[int, int]]
+    processes: int | None
+    seccomp: bytes | None
+    status_fd: int
+    stage: list[str]
+    files: list[tuple[str, str]]
+    bubblewrap: str | None
+    arguments: list[str]
+    command: list[str]
+    cwd: str
+    env: dict[str, str]
+    read_only: list[str]
+    writable: list[str]
+    confine: bool
+
+
+def main(job_fd: int) -> None:
+    with os.fdopen(job_fd, "rb") as source:
+        job: Job = marshal.load(source)  # noqa: S302 - written by our own parent
+    os.set_inheritable(job["status_fd"], False)
+    if job["bubblewrap"] is None:
+        from . import supervise
+
+        supervise.run(job)
+    else:
+        become_bubblewrap(job, job["bubblewrap"])
+
+
+def become_bubblewrap(job: Job, bubblewrap: str) -> None:
+    if job["stage"]:
+        stage(job["stage"])
+    change_user(job)
+    follow_parent(job, signal.SIGKILL)
+    syscalls.no_new_privileges()
+    syscalls.landlock_scope()
+    limit(job)
+
+    arguments, inherited = [], []
+    for path, content in job["files"]:
+        inherited.append(_file(content.encode()))
+        arguments += ["--perms", "0444", "--ro-bind-data", str(inherited[-1]), path]
+    arguments += job["arguments"]
+    if job["seccomp"] is not None:
+        inherited.append(_file(job["seccomp"]))
+        arguments += ["--seccomp", str(inherited[-1])]
+    info, info_end = os.pipe()
+    gate, gate_end = os.pipe()
+    if os.fork() == 0:
+        os.close(info_end)
+        os.close(gate)
+        _open_gate(job, info, gate_end)
+    arguments += ["--info-fd", str(info_end), "--block-fd", str(gate)]
+    inherited += [info_end, gate]
+    # Not on the command line, which every user of the machine can read.
+    inherited.append(_file("\0".join(arguments).encode() + b"\0"))
+    for fd in inherited:
+        os.set_inheritable(fd, True)
+    command = [bubblewrap, "--args", str(inherited[-1]), "--", *job["command"]]
+    os.execve(bubblewrap, command, {})  # noqa: S606
+
+
+def stage(sources: list[str]) -> None:
+    """Bind each source to `STAGE/<its place in the list>`, in a mount namespace of our own.
+
+    All are opened before anything is covered, since a source may lie below `STAGE` itself, and
+    after the namespace is ours, since the kernel binds nothing across namespaces. A
+    symbolic link as the last step is refused: the launcher has resolved every path.
+    """
+    syscalls.own_mounts()
+    opened = [(os.open(path, os.O_PATH | os.O_NOFOLLOW), os.path.isdir(path)) for path in sources]
+    syscalls.mount_tmpfs(STAGE)
+    for place, (fd, is_folder) in enumerate(opened):
+        target = f"{STAGE}/{place}"
+        if is_folder:
+            os.mkdir(target, 0o755)
+        else:
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY, 0o644))
+        syscalls.bind_mount(fd, target)
+        os.close(fd)
+
+
+def change_user(job: Job) -> None:
+    if job["uid"] is not None and job["gid"] is not None:
+        os.setgroups([])
+        os.setresgid(job["gid"], job["gid"], job["gid"])
+        os.setresuid(job["uid"], job["uid"], job["uid"])
+
+
+def follow_parent(job: Job, sign: int) -> None:
+    """Die when the platform's process dies, also when it did so a moment ago."""
+    syscalls.die_with_parent(sign)
+    if os.getppid() != job["parent"]:
+        sys.exit("the process that asked for this sandbox is gone")
+
+
+def limit(job: Job) -> None:
+    os.umask(0o077)
+    os.setpriority(os.PRIO_PROCESS, 0, job["nice"])
+    # The kernel's last resort, should memory run out all the same, is agent code first.
+    try:
+        with open("/proc/self/oom_score_adj", "w") as score:
+            score.write("1000")
+    except OSError:
+        pass
+    for kind, value in job["limits"]:
+        hard = resource.getrlimit(kind)[1]
+        if hard != resource.RLIM_INFINITY:
+            value = min(value, hard)
+        resource.setrlimit(kind, (value, value))
+
+
+def _open_gate(job: Job, info: int, gate: int) -> None:
+    """Limit the number of processes once the sandbox has its own user namespace, then open it.
+
+    The kernel counts processes per user and user namespace. Set earlier, the limit would count
+    every process of this uid on the machine; set by code inside, the code could skip it.
+    """
+    status = job["status_fd"]
+    try:
+        text = b""
+        while b"}" not in text:
+            if not (part := os.read(info, 4096)):
+                os._exit(1)  # bubblewrap gave up and has said why
+            text += part
+        pid = int(text.split(b'"child-pid":')[1].split(b",")[0].strip(b" \n}"))
+        if job["processes"] is not None:
+            resource.prlimit(pid, resource.RLIMIT_NPROC, (job["processes"],) * 2)
+        os.write(gate, b"1")
+        os.write(status, b"1")
+    except BaseException as error:  # noqa: BLE001 - never return into the parent's code
+        os.write(2, f"sandbox: {error}\n".encode())
+        os.kill(os.getppid(), signal.SIGKILL)
+        os._exit(1)
+    os._exit(0)
+
+
+def _file(content: bytes) -> int:
+    fd = os.memfd_create("sandbox")
+    os.write(fd, content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd

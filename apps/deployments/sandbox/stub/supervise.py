@@ -1,0 +1,108 @@
+"""Without namespaces: run the command under a supervisor that takes the whole tree with it."""
+
+from __future__ import annotations
+
+import os
+import resource
+import signal
+import tempfile
+from typing import TYPE_CHECKING, NoReturn
+
+from . import main, syscalls
+
+if TYPE_CHECKING:
+    from .main import Job
+
+
+def run(job: Job) -> NoReturn:
+    """Run the command as a child; end when it ends, or on SIGTERM, with all its descendants."""
+    home = tempfile.mkdtemp(prefix="sandbox-")
+    if job["uid"] is not None and job["gid"] is not None:
+        os.chown(home, job["uid"], job["gid"])
+    syscalls.adopt_orphans()
+    signal.signal(signal.SIGTERM, _stop)
+    supervisor = os.getpid()
+    status = 1
+    try:
+        child = os.fork()
+        if child == 0:
+            _become_command(job, home, supervisor)
+        main.follow_parent(job, signal.SIGTERM)
+        _, status = os.waitpid(child, 0)
+    except SystemExit:
+        status = signal.SIGKILL
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        _end_descendants()
+        _remove(home)
+    code = os.waitstatus_to_exitcode(status)
+    os._exit(code if code >= 0 else 128 - code)
+
+
+def _stop(*_: object) -> NoReturn:
+    raise SystemExit
+
+
+def _become_command(job: Job, home: str, supervisor: int) -> NoReturn:
+    try:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        os.setsid()
+        main.change_user(job)
+        syscalls.die_with_parent(signal.SIGKILL)
+        if os.getppid() != supervisor:
+            os._exit(1)
+        syscalls.no_new_privileges()
+        main.limit(job)
+        if job["processes"] is not None:
+            resource.setrlimit(resource.RLIMIT_NPROC, (job["processes"],) * 2)
+        os.chdir(job["cwd"])
+        if job["confine"]:
+            syscalls.landlock_files(job["read_only"], [*job["writable"], home])
+            if job["seccomp"] is not None:
+                syscalls.filter_system_calls(job["seccomp"])
+        os.write(job["status_fd"], b"1")
+        env = {"HOME": home, "TMPDIR": home, **job["env"]}
+        os.execvpe(job["command"][0], job["command"], env)  # noqa: S606
+    except BaseException as error:  # noqa: BLE001 - never return into the supervisor's code
+        os.write(2, f"sandbox: {error}\n".encode())
+    os._exit(126)
+
+
+def _end_descendants() -> None:
+    """Kill until nobody is left: orphans come to us, so one pass may miss what the next sees."""
+    while True:
+        for pid in _children(os.getpid()):
+            _kill(pid)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
+
+
+def _kill(pid: int) -> None:
+    # Stopped first, so that it cannot fork between the look at its children and its end.
+    for sign in (signal.SIGSTOP, signal.SIGKILL):
+        if sign == signal.SIGKILL:
+            for child in _children(pid):
+                _kill(child)
+        try:
+            os.kill(pid, sign)
+        except ProcessLookupError:
+            return
+
+
+def _children(pid: int) -> list[int]:
+    found = []
+    try:
+        for thread in os.listdir(f"/proc/{pid}/task"):
+            with open(f"/proc/{pid}/task/{thread}/children") as listing:
+                found += [int(child) for child in listing.read().split()]
+    except OSError:
+        pass
+    return found
+
+
+def _remove(folder: str) -> None:
+    import shutil  # only at the end: its import costs more than the rest of the start
+
+    shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,96 @@
+"""How much memory, how many processes and how much disk a tree uses now."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import psutil
+
+_FIELDS = re.compile(rb"^(RssAnon|RssShmem|Threads):\s+(\d+)", re.MULTILINE)
+_EXACT_FIELDS = re.compile(rb"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
+
+
+class Usage(NamedTuple):
+    memory: int
+    """An upper bound: a page that a fork shares with its parent counts for both."""
+    tasks: int
+    """Threads of all processes."""
+
+
+def tree(root: int) -> list[int]:
+    """The process and all below it, by the kernel's own lists of children."""
+    found, waiting = [], [root]
+    while waiting:
+        pid = waiting.pop()
+        found.append(pid)
+        try:
+            for thread in os.listdir(f"/proc/{pid}/task"):
+                with open(f"/proc/{pid}/task/{thread}/children", "rb") as listing:
+                    waiting += map(int, listing.read().split())
+        except FileNotFoundError:
+            if pid == root and os.path.exists(f"/proc/{root}/task"):
+                return _tree_by_search(root)  # a kernel built without these lists
+        except ProcessLookupError:
+            continue
+    return found
+
+
+def _tree_by_search(root: int) -> list[int]:
+    try:
+        below = psutil.Process(root).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
+    return [root, *(process.pid for process in below)]
+
+
+def measure(pids: Iterable[int]) -> Usage:
+    memory = tasks = 0
+    for pid in pids:
+        try:
+            status = Path(f"/proc/{pid}/status").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        fields = {name: int(value) for name, value in _FIELDS.findall(status)}
+        # Pages of files are the kernel's to drop, so they are nobody's use.
+        memory += 1024 * (fields.get(b"RssAnon", 0) + fields.get(b"RssShmem", 0))
+        tasks += fields.get(b"Threads", 0)
+    return Usage(memory, tasks)
+
+
+def exact_memory(pids: Iterable[int]) -> int:
+    """Bytes, with a shared page divided among its holders. Costs much more than `measure`."""
+    total = 0
+    for pid in pids:
+        try:
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_bytes()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        except PermissionError:
+            total += measure([pid]).memory
+            continue
+        total += 1024 * sum(map(int, _EXACT_FIELDS.findall(rollup)))
+    return total
+
+
+def disk(folders: Iterable[Path]) -> int:
+    """Bytes that the files below these folders occupy. What vanishes meanwhile counts nothing."""
+    total, waiting = 0, [str(folder) for folder in folders]
+    while waiting:
+        try:
+            with os.scandir(waiting.pop()) as entries:
+                for entry in entries:
+                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    if entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError:
+            continue
+    return total
+
+
+def free_space(folders: Iterable[Path]) -> int:
+    """The least free space among the file systems of these folders; cheap to ask."""
+    return min(status.f_bavail * status.f_frsize for status in map(os.statvfs, folders))
