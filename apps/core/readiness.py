@@ -18,6 +18,11 @@ def check() -> dict[str, str]:
     return {"database": _database(), **_redis()}
 
 
+def forget_signs_of_life() -> None:
+    """Before a start: signs that an earlier one left are no evidence of this one."""
+    _client().delete(*(heartbeat.key(role) for role in ROLES))
+
+
 def _database() -> str:
     try:
         with connection.cursor() as cursor:

@@ -1,0 +1,1 @@
+"""`make up`: every process of one installation on one machine, under one supervisor."""

@@ -1,0 +1,88 @@
+"""Claiming a data folder and a port, or saying in one sentence why they cannot be had."""
+
+import errno
+import fcntl
+import os
+import shutil
+import socket
+from pathlib import Path
+
+from config.embedded.launch import CannotStart, private_folder
+from config.embedded.paths import Instance
+
+LEAST_FREE_MB = 256
+
+
+def claim_data_folder(instance: Instance) -> int:
+    """Lock the data folder for this process and return the lock, which its end releases.
+
+    Refuses a folder that cannot be written, a disk without room and a second supervisor.
+    """
+    folder = instance.data_dir
+    try:
+        if not folder.exists():
+            folder.mkdir(parents=True)
+            # Others may pass through to what is opened for them, and list nothing.
+            folder.chmod(0o711)
+        private_folder(instance.run_dir)
+        private_folder(instance.log_dir)
+        _try_to_write(instance.run_dir)
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise CannotStart(_full(folder)) from None
+        raise CannotStart(f"The data folder {folder} cannot be used: {error.strerror}.") from None
+    if shutil.disk_usage(folder).free < LEAST_FREE_MB << 20:
+        raise CannotStart(_full(folder))
+    return _lock(instance)
+
+
+def _try_to_write(folder: Path) -> None:
+    probe = folder / ".probe"
+    probe.write_bytes(b"\0" * 4096)
+    probe.unlink()
+
+
+def _full(folder: Path) -> str:
+    return (
+        f"The disk of the data folder {folder} is full: Slipway needs at least "
+        f"{LEAST_FREE_MB} MB of free space there."
+    )
+
+
+def _lock(instance: Instance) -> int:
+    lock = os.open(instance.run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 100, 0).decode()
+        os.close(lock)
+        raise CannotStart(
+            f"Slipway already runs on the data folder {instance.data_dir} (process {holder}); "
+            "set DATA_DIR to run another one beside it."
+        ) from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, str(os.getpid()).encode(), 0)
+    return lock
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """The listening socket of the web processes.
+
+    The supervisor holds it, so a web process that is being restarted refuses nobody.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(2048)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise CannotStart(
+                f"Port {port} is taken by another program: choose one with PORT, for example "
+                f"`make up PORT={port + 1}`."
+            ) from None
+        raise CannotStart(f"Port {port} of {host} cannot be used: {error.strerror}.") from None
+    listener.set_inheritable(True)
+    return listener

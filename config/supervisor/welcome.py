@@ -1,0 +1,30 @@
+"""The last thing `make up` prints: where it is, how to get in, how to talk to it."""
+
+from config.env import Env
+
+
+def text(env: Env, facts: dict[str, str], seconds: float) -> str:
+    """The block, from what `manage.py prepare` found or made."""
+    url = env.base_url
+    lines = [
+        f"Slipway is ready ({seconds:.0f} s).",
+        "",
+        f"  Open       {url}",
+        f"  Sign in    {facts['email']}  {facts['password']}",
+        f"  API key    {facts['api_key']}",
+        "",
+        "  Talk to the sample agent, once its deployment says `active`:",
+        "",
+        f"    curl -N {url}/agents/sample/runs/stream \\",
+        f"      -H 'X-Api-Key: {facts['api_key']}' -H 'Content-Type: application/json' \\",
+        """      -d '{"assistant_id": "agent", "stream_mode": "updates",""",
+        """           "input": {"messages": [{"role": "user", "content": "Hello"}]}}'""",
+        "",
+        "  Trace your own code:",
+        "",
+        f"    export LANGSMITH_TRACING=true LANGSMITH_ENDPOINT={facts['api_url']}",
+        f"    export LANGSMITH_API_KEY={facts['api_key']}",
+        "",
+        f"  Logs are in {env.instance.log_dir}. Ctrl-C stops everything.",
+    ]
+    return "\n".join(lines)
