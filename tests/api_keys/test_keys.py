@@ -1,0 +1,148 @@
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.utils import timezone
+
+from apps.api_keys import services
+from apps.api_keys.authentication import authenticate
+from apps.core import errors
+from apps.organizations.permissions import Permission
+from tests.factories.api_keys import key_for, row_of
+from tests.factories.organizations import (
+    MembershipFactory,
+    UserFactory,
+    WorkspaceFactory,
+    WorkspaceMembershipFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_cached():
+    services._known.clear()
+
+
+def test_only_a_hash_and_a_prefix_are_stored():
+    secret = key_for(WorkspaceFactory())
+
+    row = row_of(secret)
+
+    assert secret.startswith(row.prefix)
+    assert len(row.prefix) == 11
+    assert secret.encode() not in bytes(row.digest)
+    assert bytes(row.digest) == services.digest(secret)
+
+
+@pytest.mark.parametrize("secret", ["", "slip_wrong", "\udcff", "x" * 10_000])
+def test_an_unknown_key_is_refused(secret):
+    with pytest.raises(errors.Unauthenticated):
+        services.caller_of(secret=secret)
+
+
+def test_revoked_and_expired_keys_are_refused():
+    revoked, expired = key_for(WorkspaceFactory()), key_for(WorkspaceFactory())
+    services.revoke_key(key=row_of(revoked))
+    row = row_of(expired)
+    row.expires_at = timezone.now() - timedelta(seconds=1)
+    row.save()
+
+    for secret in (revoked, expired):
+        with pytest.raises(errors.Unauthenticated):
+            services.caller_of(secret=secret)
+
+
+def test_a_cached_key_is_dead_within_a_second_of_its_revocation():
+    secret = key_for(WorkspaceFactory())
+    services.caller_of(secret=secret)
+    services.revoke_key(key=row_of(secret))
+    kept_until = next(iter(services._known.values()))[0]
+
+    assert kept_until - services.time.monotonic() < 1
+    services._known.clear()
+    with pytest.raises(errors.Unauthenticated):
+        services.caller_of(secret=secret)
+
+
+def test_a_bound_key_stays_in_its_workspace():
+    workspace = WorkspaceFactory()
+    sibling = WorkspaceFactory(organization=workspace.organization)
+    secret = key_for(workspace)
+
+    with pytest.raises(errors.Forbidden):
+        services.caller_of(secret=secret, workspace_id=sibling.pk)
+
+
+def test_an_organization_key_reaches_its_workspaces_and_no_others():
+    workspace = WorkspaceFactory()
+    sibling = WorkspaceFactory(organization=workspace.organization)
+    _, secret = services.issue_key(
+        organization=workspace.organization, name="all", scopes=["read"]
+    )
+
+    assert services.caller_of(secret=secret).workspace_id == workspace.pk
+    assert services.caller_of(secret=secret, workspace_id=sibling.pk).workspace_id == sibling.pk
+    with pytest.raises(errors.Forbidden):
+        services.caller_of(secret=secret, workspace_id=WorkspaceFactory().pk)
+
+
+def test_an_ingest_key_may_ingest_and_nothing_else():
+    caller = services.caller_of(secret=key_for(WorkspaceFactory(), "ingest"))
+
+    assert caller.permissions == {Permission.RUNS_INGEST}
+
+
+def test_last_use_is_noted_once_a_minute(django_assert_num_queries):
+    secret = key_for(WorkspaceFactory())
+    with time_machine.travel("2026-01-01T00:00:00Z", tick=False):
+        with django_assert_num_queries(2):
+            services.caller_of(secret=secret)
+        assert row_of(secret).last_used_at == timezone.now()
+        services._known.clear()
+        with django_assert_num_queries(1):
+            services.caller_of(secret=secret)
+        with django_assert_num_queries(0):
+            services.caller_of(secret=secret)
+
+
+def test_a_member_is_let_into_their_workspace_only():
+    membership = WorkspaceMembershipFactory(role="viewer")
+    headers = {"X-Tenant-Id": str(membership.workspace.pk)}
+
+    caller = authenticate(headers, membership.user)
+
+    assert caller is not None
+    assert Permission.RUNS_READ in caller.permissions
+    assert Permission.DEPLOYMENTS_WRITE not in caller.permissions
+    with pytest.raises(errors.NotFound):
+        authenticate(headers, UserFactory())
+    with pytest.raises(errors.NotFound):
+        authenticate({"X-Tenant-Id": str(WorkspaceFactory().pk)}, membership.user)
+    assert authenticate({}, membership.user) is None
+
+
+@pytest.mark.parametrize(("role", "enters"), [("owner", True), ("admin", True), ("member", False)])
+def test_owners_and_admins_of_an_organization_enter_each_workspace(role, enters):
+    workspace = WorkspaceFactory()
+    user = MembershipFactory(organization=workspace.organization, role=role).user
+    headers = {"X-Tenant-Id": str(workspace.pk)}
+
+    if enters:
+        caller = authenticate(headers, user)
+        assert caller is not None
+        assert caller.permissions == set(Permission)
+    else:
+        with pytest.raises(errors.NotFound):
+            authenticate(headers, user)
+
+
+def test_a_key_wins_over_a_session_and_a_malformed_workspace_is_refused():
+    secret = key_for(WorkspaceFactory())
+
+    caller = authenticate({"X-Api-Key": secret}, UserFactory())
+
+    assert caller is not None
+    assert caller.key_id == row_of(secret).pk
+    with pytest.raises(errors.Forbidden):
+        authenticate({"X-Api-Key": secret, "X-Tenant-Id": "nonsense"})

@@ -1,0 +1,43 @@
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.core.json import Fragment, dumps, loads, storable
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (rb'"a\u0000b"', rb'"a\ufffdb"'),
+        (rb'"\u0000\u0000"', rb'"\ufffd\ufffd"'),
+        (rb'"\\u0000"', rb'"\\u0000"'),
+        (rb'"\\\u0000"', rb'"\\\ufffd"'),
+        (b'"plain"', b'"plain"'),
+    ],
+)
+def test_only_a_real_nul_is_replaced(text, kept):
+    assert storable(text) == kept
+
+
+@given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
+def test_what_is_storable_says_the_same_but_for_nuls(value):
+    expected = json.loads(json.dumps(value).replace("\\u0000", "\\u0000"))
+
+    kept = loads(storable(json.dumps(value).encode()))
+
+    assert "\x00" not in json.dumps(kept, ensure_ascii=False)
+    assert kept == _without_nuls(expected)
+
+
+def _without_nuls(value):
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd")
+    if isinstance(value, list):
+        return [_without_nuls(inner) for inner in value]
+    return {_without_nuls(key): _without_nuls(inner) for key, inner in value.items()}
+
+
+def test_a_fragment_is_written_as_it_is():
+    assert dumps({"a": Fragment(b'{"b":1}')}) == b'{"a":{"b":1}}'

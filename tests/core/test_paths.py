@@ -1,0 +1,27 @@
+import pytest
+
+from apps.core.paths import canonical
+
+
+@pytest.mark.parametrize(
+    ("sent", "known_as"),
+    [
+        ("/runs/multipart", "/runs/multipart"),
+        ("/api/v1/runs/multipart", "/runs/multipart"),
+        ("/api/runs/multipart", "/runs/multipart"),
+        ("/repos/", "/repos"),
+        ("/api/v1/platform/datasets/x/examples", "/v1/platform/datasets/x/examples"),
+        ("/platform/datasets/x/examples", "/v1/platform/datasets/x/examples"),
+        ("/v1/platform/issues", "/v1/platform/issues"),
+        ("/api/v2/runs/query", "/v2/runs/query"),
+        ("/api-host/v2/deployments", "/v2/deployments"),
+        ("/api/v1/v2/deployments", "/v2/deployments"),
+        ("/otel/v1/traces", "/otel/v1/traces"),
+        ("/api/v1/otel/v1/traces", "/otel/v1/traces"),
+        ("/admin/api_keys/apikey/", "/admin/api_keys/apikey/"),
+        ("/agents/a/api/v1/x/", "/agents/a/api/v1/x/"),
+        ("/", "/"),
+    ],
+)
+def test_each_address_of_a_resource_has_one_canonical_path(sent, known_as):
+    assert canonical(sent) == known_as

@@ -1,0 +1,86 @@
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.api_keys.models import ApiKey
+from apps.api_keys.services import caller_of
+from apps.organizations.models import Organization, User, Workspace
+
+pytestmark = pytest.mark.django_db
+
+
+def bootstrap(*extra):
+    out = StringIO()
+    call_command(
+        "bootstrap", "--organization", "Acme", "--email", "Ann@Example.com", "--json", *extra,
+        stdout=out,
+    )  # fmt: skip
+    return json.loads(out.getvalue())
+
+
+@pytest.fixture(autouse=True)
+def own_data_folder(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    settings.BASE_URL = "https://slipway.example"
+
+
+def test_it_makes_organization_workspace_owner_and_key():
+    made = bootstrap("--password", "correct horse")
+
+    organization = Organization.objects.get(name="Acme")
+    workspace = organization.workspaces.get()
+    owner = User.objects.get()
+    assert made == {
+        "organization_id": str(organization.pk),
+        "workspace_id": str(workspace.pk),
+        "api_key": made["api_key"],
+        "api_url": "https://slipway.example/api/v1",
+        "ui_url": f"https://slipway.example/o/{workspace.pk}",
+    }
+    assert owner.email == "ann@example.com"
+    assert owner.check_password("correct horse")
+    assert organization.memberships.get().role == "owner"
+    assert caller_of(secret=made["api_key"]).workspace_id == workspace.pk
+
+
+def test_repeating_it_finds_everything_again(tmp_path):
+    first = bootstrap("--password", "correct horse")
+
+    assert bootstrap() == first
+    assert Workspace.objects.count() == 1
+    assert User.objects.get().check_password("correct horse")
+    assert [path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").iterdir()] == [0o600]
+
+
+def test_a_new_key_is_made_when_asked_for_and_when_the_kept_one_is_dead():
+    first = bootstrap()["api_key"]
+
+    second = bootstrap("--new-key")["api_key"]
+    assert second != first
+    assert caller_of(secret=first) == _but_for_key(caller_of(secret=second), first)
+
+    ApiKey.objects.all().delete()
+    assert bootstrap()["api_key"] not in {first, second}
+
+
+def _but_for_key(caller, secret):
+    from dataclasses import replace
+
+    return replace(caller, key_id=caller_of(secret=secret).key_id)
+
+
+def test_a_wrong_address_is_refused_and_makes_nothing():
+    with pytest.raises(CommandError, match="not an e-mail address"):
+        call_command("bootstrap", "--organization", "Acme", "--email", "nobody")
+
+    assert not Organization.objects.exists()
+
+
+def test_organizations_get_lasting_numbers():
+    numbers = [Organization.objects.create(name=name).number for name in ("A", "B")]
+
+    rows = Organization.objects.order_by("created_at")
+    assert [row.number for row in rows][1] - [row.number for row in rows][0] == 1
+    assert len(numbers) == 2
