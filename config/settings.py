@@ -29,6 +29,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "whitenoise.runserver_nostatic",
     "django.contrib.staticfiles",
+    "django.contrib.postgres",  # registers operator classes in indexes
     "django_linear_migrations",
     "rest_framework",
     "drf_spectacular",
