@@ -18,7 +18,6 @@ SECRET_KEY = ENV.secret_key_text
 ALLOWED_HOSTS = ENV.hosts
 BASE_URL = ENV.base_url
 DATA_DIR = ENV.data_dir.resolve()
-REGION = ENV.region
 
 INSTALLED_APPS = [
     "daphne",
@@ -154,6 +153,10 @@ APPEND_SLASH = False
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
+STATICFILES_FINDERS = [
+    "django.contrib.staticfiles.finders.FileSystemFinder",
+    "apps.core.static_files.AppFinder",
+]
 STORAGES = {
     "default": {
         "BACKEND": "django.core.files.storage.FileSystemStorage",
