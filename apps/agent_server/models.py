@@ -210,6 +210,8 @@ class Checkpoint(models.Model):
     """The serialiser's name for the bytes."""
     blob = models.BinaryField()
     """The checkpoint without the channel values, which are shared between checkpoints."""
+    blob_versions = models.JSONField(default=dict)
+    """Of each channel whose value is a `CheckpointBlob`, the version."""
     metadata = models.JSONField(default=dict)
     created_at = models.DateTimeField(db_default=Now())
 

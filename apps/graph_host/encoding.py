@@ -80,7 +80,9 @@ def plain(value: Any) -> Any:
     if isinstance(value, type):
         return f"{value.__module__}.{value.__qualname__}"
     if hasattr(type(value), "__slots__") and type(value).__module__.startswith("langgraph."):
-        return {name: getattr(value, name) for name in type(value).__slots__ if hasattr(value, name)}
+        return {
+            name: getattr(value, name) for name in type(value).__slots__ if hasattr(value, name)
+        }
     return repr(value)
 
 

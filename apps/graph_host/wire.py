@@ -63,7 +63,9 @@ class Decoder:
                     raise FrameTooLarge(f"The other end announced a message of {length} bytes.")
                 if end - start < _LENGTH.size + length:
                     break
-                body = bytes(memoryview(buffer)[start + _LENGTH.size : start + _LENGTH.size + length])
+                body = bytes(
+                    memoryview(buffer)[start + _LENGTH.size : start + _LENGTH.size + length]
+                )
                 start += _LENGTH.size + length
                 frame = msgpack.unpackb(body, raw=False, strict_map_key=False)
                 if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):

@@ -1,0 +1,44 @@
+"""Starts a graph host: `python -P -m graph_host --fd N [--config langgraph.json]`.
+
+The socket is inherited as file descriptor N. There is no address to connect to, and its end is the
+end of the host: when the worker dies, so does everything that ran for it, at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import gc
+import socket
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from .host import Host
+
+# Synchronous nodes run on threads, one for as long as it takes.
+THREADS = 100
+
+
+async def serve(sock: socket.socket, config: Path) -> None:
+    """Serve the socket until it ends."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "node"))
+    await Host(sock, config).serve()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="graph_host", description=__doc__)
+    parser.add_argument("--fd", type=int, required=True)
+    parser.add_argument("--config", type=Path, default=Path("langgraph.json"))
+    given = parser.parse_args()
+    sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
+    # Import cycles of the libraries are not worth walking through at every collection.
+    gc.set_threshold(10_000, 20, 50)
+    sock = socket.socket(fileno=given.fd)
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(serve(sock, given.config.resolve()))
+
+
+if __name__ == "__main__":
+    main()

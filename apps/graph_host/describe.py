@@ -1,0 +1,76 @@
+"""What a graph looks like from outside: its JSON schemas and its drawing."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+from pydantic import TypeAdapter, create_model
+
+from .graphs import AnyGraph
+
+
+def schemas(graph: AnyGraph) -> dict[str, Any]:
+    """The five schemas of an assistant; null where none can be made."""
+    context = _tried(lambda: _context_schema(graph))
+    return {
+        "input_schema": _tried(graph.get_input_jsonschema),
+        "output_schema": _tried(graph.get_output_jsonschema),
+        "state_schema": _tried(lambda: _state_schema(graph)),
+        "config_schema": context or {},
+        "context_schema": context,
+    }
+
+
+def drawing(graph: AnyGraph, xray: bool | int = False) -> dict[str, Any]:
+    """Nodes and edges; `xray` opens subgraphs, a number that many levels of them."""
+    return _as_json(graph.get_graph(xray=xray))
+
+
+async def adrawing(graph: AnyGraph, xray: bool | int = False) -> dict[str, Any]:
+    """`drawing` for graphs whose subgraphs are remote."""
+    return _as_json(await graph.aget_graph(xray=xray))
+
+
+async def subgraphs(graph: AnyGraph, namespace: str | None, recurse: bool) -> dict[str, Any]:
+    """The schemas of the graphs inside, by namespace."""
+    found = {}
+    async for name, inner in graph.aget_subgraphs(namespace=namespace, recurse=recurse):
+        if isinstance(inner, type(graph).__mro__[-2]) or hasattr(inner, "get_input_jsonschema"):
+            found[name] = schemas(inner)  # type: ignore[arg-type]
+    return found
+
+
+def _tried(make: Any) -> Any:
+    try:
+        return make()
+    except Exception:  # noqa: BLE001 (a type that has no JSON schema fails in many ways)
+        return None
+
+
+def _context_schema(graph: AnyGraph) -> dict[str, Any] | None:
+    schema = getattr(graph, "context_schema", None) or getattr(graph, "config_type", None)
+    if schema is None:
+        return None
+    return TypeAdapter(schema).json_schema()
+
+
+def _state_schema(graph: AnyGraph) -> dict[str, Any] | None:
+    schema = getattr(getattr(graph, "builder", None), "state_schema", None)
+    if schema is not None and inspect.isclass(schema):
+        return TypeAdapter(schema).json_schema()
+    fields: dict[str, Any] = {
+        name: (getattr(graph.channels[name], "ValueType", Any), None)
+        for name in graph.stream_channels_list
+    }
+    return create_model(graph.get_name("State"), **fields).model_json_schema()
+
+
+def _as_json(drawn: Any) -> dict[str, Any]:
+    made = drawn.to_json()
+    nodes = [_node(node) for node in made["nodes"]]
+    return {"nodes": nodes, "edges": made["edges"]}
+
+
+def _node(node: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in node.items() if value not in (None, {})}

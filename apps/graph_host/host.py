@@ -1,0 +1,151 @@
+"""The host itself: takes frames from its worker, keeps runs and calls, and dies with its socket."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import platform
+import socket
+import sys
+from collections.abc import Callable, Coroutine
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from langgraph.store.base import BaseStore
+
+from . import calls, encoding, wire
+from .door import Desk
+from .graphs import Graph, load_graphs
+from .project import Project, ProjectError
+from .runs import Run
+from .store import SocketStore
+from .wire import Frame, Link
+
+
+def _exit_at_once(_: BaseException | None) -> None:
+    # Without its worker nothing that runs here may act any more: no clean-up code, no threads' ends.
+    os._exit(0)
+
+
+class Host:
+    """Serves one revision's graphs over one socket."""
+
+    def __init__(
+        self,
+        sock: socket.socket,
+        config: Path,
+        on_close: Callable[[BaseException | None], None] = _exit_at_once,
+    ) -> None:
+        self._config = config
+        self._ended = asyncio.Event()
+        self._on_close = on_close
+        self.link = Link(sock, self._take, self._closed)
+        self.desk = Desk(self.link)
+        self._graphs: dict[str, Graph] = {}
+        self._store: BaseStore = SocketStore(self.desk)
+        self._runs: dict[int, tuple[Run, asyncio.Task[None]]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._kinds: dict[str, Callable[[Frame], None]] = {
+            "start": self._start,
+            "cancel": self._cancel,
+            "drain": self._drain,
+            "call": self._call,
+            "answer": self.desk.answer,
+        }
+
+    async def serve(self) -> None:
+        """Load the project, say hello, and stay until the socket ends."""
+        self.link.send(("hello", 0, 0, self._load()))
+        # What was imported stays; collections need not look at it again.
+        gc.collect()
+        gc.freeze()
+        await self._ended.wait()
+
+    def _load(self) -> dict[str, Any]:
+        hello: dict[str, Any] = {
+            "protocol": wire.PROTOCOL,
+            "pid": os.getpid(),
+            "python": platform.python_version(),
+            "langgraph": metadata.version("langgraph"),
+            "graphs": {},
+            "problems": {},
+        }
+        try:
+            project = Project.read(self._config)
+            project.prepare()
+            self._graphs, hello["problems"] = load_graphs(project)
+            hello["graphs"] = {name: graph.description for name, graph in self._graphs.items()}
+        except ProjectError as error:
+            hello["problem"] = str(error)
+        return hello
+
+    def _take(self, frame: Frame) -> None:
+        handle = self._kinds.get(frame[0])
+        if handle is not None:
+            handle(frame)
+
+    def _closed(self, reason: BaseException | None) -> None:
+        self._ended.set()
+        self._on_close(reason)
+
+    # Runs
+
+    def _start(self, frame: Frame) -> None:
+        _, key, start = frame
+        door = self.desk.door(key)
+        graph = self._graphs.get(start["graph_id"])
+        if graph is None:
+            message = f"This revision has no graph `{start['graph_id']}`."
+            door.tell(
+                "done", {"status": "error", "error": {"error": "KeyError", "message": message}}
+            )
+            return
+        run = Run(door, graph, self._store, start)
+        task = self._spawn(run.execute())
+        self._runs[key] = run, task
+        task.add_done_callback(lambda _: self._finished(key))
+
+    def _finished(self, key: int) -> None:
+        run, _ = self._runs.pop(key)
+        if not run.has_ended:  # cancelled before its first step
+            self.desk.door(key).tell("done", {"status": "cancelled"})
+
+    def _cancel(self, frame: Frame) -> None:
+        found = self._runs.get(frame[1])
+        if found is not None:
+            found[1].cancel()
+
+    def _drain(self, frame: Frame) -> None:
+        found = self._runs.get(frame[1])
+        if found is not None:
+            found[0].drain()
+
+    # Calls
+
+    def _call(self, frame: Frame) -> None:
+        _, key, graph_id, method, params = frame
+        self._spawn(self._answer(key, graph_id, method, encoding.loads(params)))
+
+    async def _answer(self, key: int, graph_id: str, method: str, params: dict[str, Any]) -> None:
+        door = self.desk.door(key)
+        try:
+            if graph_id not in self._graphs:
+                raise ProjectError(f"This revision has no graph `{graph_id}`.")
+            value = await calls.answer(door, self._graphs[graph_id], self._store, method, params)
+            door.tell("result", True, encoding.dumps(value))
+        except Exception as error:  # noqa: BLE001 (the agent's own code runs here)
+            reason = {"error": type(error).__name__, "message": str(error)}
+            door.tell("result", False, encoding.dumps(reason))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            print(f"graph host: {type(error).__name__}: {error}", file=sys.stderr)  # noqa: T201

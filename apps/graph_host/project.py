@@ -1,0 +1,200 @@
+"""A repository as its `langgraph.json` describes it: its import path, its variables, its graphs."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+import importlib.util
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple
+
+_TAIL_FRAMES = 6
+
+
+class ProjectError(Exception):
+    """What is wrong with the project, in words for its author."""
+
+
+class Target(NamedTuple):
+    """Where `langgraph.json` says that an object is: `./file.py:name` or `package.module:name`."""
+
+    place: str
+    name: str
+
+    @classmethod
+    def parse(cls, text: str, what: str) -> Target:
+        place, colon, name = text.rpartition(":")
+        if not colon or not place or not name:
+            raise ProjectError(
+                f"{what} is given as `{text}`; it must be `./file.py:name` or `package.module:name`."
+            )
+        return cls(place, name)
+
+    @property
+    def is_file(self) -> bool:
+        return "/" in self.place or self.place.endswith((".py", ".ts", ".js", ".mts", ".mjs"))
+
+
+class Project:
+    """The project in one folder."""
+
+    def __init__(self, folder: Path, config: dict[str, Any]) -> None:
+        self.folder = folder
+        self.config = config
+
+    @classmethod
+    def read(cls, path: Path) -> Project:
+        """The project of a `langgraph.json`; `ProjectError` when it is no such file."""
+        try:
+            config = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise ProjectError(f"There is no `{path.name}`.") from None
+        except (OSError, ValueError) as error:
+            raise ProjectError(f"`{path.name}` cannot be read: {error}") from None
+        if not isinstance(config, dict) or not isinstance(config.get("graphs"), dict):
+            raise ProjectError(f"`{path.name}` must be an object with an object `graphs`.")
+        return cls(path.resolve().parent, config)
+
+    def prepare(self) -> None:
+        """Make this process the project's: its folder, its import path, its variables."""
+        os.chdir(self.folder)
+        for dependency in self.config.get("dependencies") or ["."]:
+            if isinstance(dependency, str) and dependency.startswith("."):
+                _put_on_path((self.folder / dependency).resolve())
+        env = self.config.get("env")
+        if isinstance(env, dict):
+            variables = {str(name): str(value) for name, value in env.items()}
+        elif isinstance(env, str):
+            variables = _read_variables(self.folder / env)
+        else:
+            variables = {}
+        for name, value in variables.items():
+            os.environ.setdefault(name, value)
+
+    @property
+    def graphs(self) -> dict[str, tuple[str, str | None]]:
+        """The target and the description of every graph."""
+        found = {}
+        for graph_id, entry in self.config["graphs"].items():
+            if isinstance(entry, str):
+                found[graph_id] = (entry, None)
+            elif isinstance(entry, dict) and isinstance(entry.get("path"), str):
+                found[graph_id] = (entry["path"], entry.get("description"))
+            else:
+                raise ProjectError(
+                    f"Graph `{graph_id}` must be a text or an object with `path` in langgraph.json."
+                )
+        return found
+
+    def load(self, text: str, what: str) -> Any:
+        """The object at a target. `ProjectError` says what is wrong and ends with the traceback."""
+        target = Target.parse(text, what)
+        try:
+            module = self._module(target, what)
+        except ProjectError:
+            raise
+        except BaseException as error:
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            raise ProjectError(
+                f"{what} (`{text}`) could not be imported: {type(error).__name__}: {error}\n"
+                f"{_tail(error)}"
+            ) from error
+        value: Any = module
+        for part in target.name.split("."):
+            if not hasattr(value, part):
+                names = ", ".join(n for n in vars(module) if not n.startswith("_")) or "nothing"
+                raise ProjectError(
+                    f"{what}: `{target.place}` has no `{target.name}`. It defines: {names}"
+                )
+            value = getattr(value, part)
+        return value
+
+    def _module(self, target: Target, what: str) -> ModuleType:
+        if not target.is_file:
+            return importlib.import_module(target.place)
+        path = (self.folder / target.place).resolve()
+        if not path.is_relative_to(self.folder):
+            raise ProjectError(f"{what}: `{target.place}` is outside the repository.")
+        if not path.is_file():
+            raise ProjectError(f"{what}: there is no file `{target.place}` in the repository.")
+        if path.suffix != ".py":
+            raise ProjectError(f"{what}: `{target.place}` is not Python; only Python is supported.")
+        return _module_of_file(path, self.folder)
+
+
+def _module_of_file(path: Path, root: Path) -> ModuleType:
+    """Import a file; as a member of its package when it is in one, so that relative imports work."""
+    folder, names = path.parent, [path.stem]
+    while (folder / "__init__.py").is_file() and folder != root.parent:
+        names.insert(0, folder.name)
+        folder = folder.parent
+    if len(names) > 1 and all(name.isidentifier() for name in names):
+        _put_on_path(folder)
+        return importlib.import_module(".".join(names))
+    # A stable name of its own: states may name classes by their module, and two files may share a stem.
+    digest = hashlib.sha256(str(path.relative_to(root)).encode()).hexdigest()[:8]
+    name = f"{path.stem}_{digest}" if path.stem.isidentifier() else f"graph_{digest}"
+    if name in sys.modules:
+        return sys.modules[name]
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{path.name} cannot be imported")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    _put_on_path(path.parent, last=True)
+    try:
+        spec.loader.exec_module(module)
+    except BaseException:
+        del sys.modules[name]
+        raise
+    return module
+
+
+def _put_on_path(folder: Path, *, last: bool = False) -> None:
+    text = str(folder)
+    if text in sys.path:
+        return
+    if last:
+        sys.path.append(text)
+    else:
+        sys.path.insert(0, text)
+
+
+def _tail(error: BaseException) -> str:
+    """The end of a traceback without the frames of this program and of the import system."""
+    mine = str(Path(__file__).parent)
+    frames = [
+        frame
+        for frame in traceback.extract_tb(error.__traceback__)
+        if not frame.filename.startswith((mine, "<frozen importlib"))
+    ]
+    lines = traceback.format_list(frames[-_TAIL_FRAMES:])
+    lines += traceback.format_exception_only(error)
+    return "".join(lines).rstrip()
+
+
+def _read_variables(path: Path) -> dict[str, str]:
+    """The `NAME=value` lines of a .env file; an absent file has none."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError:
+        return {}
+    variables = {}
+    for line in text.splitlines():
+        entry = line.strip().removeprefix("export ").lstrip()
+        name, equals, value = entry.partition("=")
+        if not equals or entry.startswith("#"):
+            continue
+        value = value.strip()
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        else:
+            value = value.partition(" #")[0].rstrip()
+        variables[name.strip()] = value
+    return variables
