@@ -12,7 +12,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 UNUSED = {"django_htmx", "rest_framework"}
 
 
-class ModuleManifestStorage(CompressedManifestStaticFilesStorage):
+class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # untyped
     support_js_module_import_aggregation = True
     manifest_strict = False
 
@@ -23,3 +23,4 @@ class AppFinder(AppDirectoriesFinder):
     def __init__(self, app_names: Sequence[str] | None = None) -> None:
         super().__init__(app_names)
         self.apps = [app for app in self.apps if app not in UNUSED]
+        self.storages = {app: self.storages[app] for app in self.apps}
