@@ -6,12 +6,11 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
-from config.wsgi import application as wsgi_application  # noqa: E402  (loads the apps first)
-
-from apps.agent_server import routing as agent_server_routing  # noqa: E402, I001
-from apps.core.asgi import Front  # noqa: E402
-from apps.core.wsgi_bridge import WSGIBridge  # noqa: E402
-from apps.deployments import routing as deployments_routing  # noqa: E402
+from apps.agent_server import routing as agent_server_routing
+from apps.core.asgi import Front
+from apps.core.wsgi_bridge import WSGIBridge
+from apps.deployments import routing as deployments_routing
+from config.wsgi import application as wsgi_application
 
 application = Front(
     http_routes=agent_server_routing.http_routes,

@@ -1,4 +1,4 @@
-"""The Celery application: messages to the worker fleet. What must happen is a row, not a message."""
+"""The Celery application: messages to the worker fleet; what must happen is a row."""
 
 import os
 

@@ -38,7 +38,6 @@ class Env(BaseSettings):
     public_url: str | None = None
     """The address that clients and browsers use; default `http://127.0.0.1:<port>`."""
     allowed_hosts: str = "*"
-    region: Literal["us", "eu"] = "us"
     agent_domain: str | None = None
     """A wildcard domain: `<slug>.<agent_domain>` is then the address of a deployment."""
 
@@ -61,6 +60,7 @@ class Env(BaseSettings):
     worker_threads: int = Field(8, ge=1, le=64)
     build_threads: int = Field(2, ge=1, le=16)
     database_connections: int = Field(100, ge=20, le=1000)
+    redis_memory_mb: int = Field(512, ge=64, le=65_536)
 
     # Agents
     agent_runs_per_worker: int = Field(500, ge=1, le=10_000)
@@ -80,7 +80,7 @@ class Env(BaseSettings):
     everything this installation's user can read, other tenants' data included."""
 
     # What tenants may reach
-    allow_file_git: bool = False
+    file_git: bool | None = Field(None, alias="allow_file_git")
     allow_private_addresses: bool = False
 
     # Limits on input
@@ -90,6 +90,11 @@ class Env(BaseSettings):
     def instance(self) -> Instance:
         """The places of the embedded services of this data folder."""
         return Instance(self.data_dir.resolve())
+
+    @property
+    def allow_file_git(self) -> bool:
+        """Unless said otherwise, on one person's machine: its folders are as good as a server."""
+        return self.database_url is None if self.file_git is None else self.file_git
 
     @property
     def base_url(self) -> str:
@@ -136,7 +141,7 @@ class Env(BaseSettings):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path, draft = folder / name, folder / f".{name}.{os.getpid()}"
         if not path.exists():
-            with open(draft, "w", opener=_private_file) as file:  # noqa: PTH123  (only it has an opener)
+            with open(draft, "w", opener=_private_file) as file:
                 file.write(fresh)
             # The link, not a look before it, decides between two processes that start together.
             with contextlib.suppress(FileExistsError):

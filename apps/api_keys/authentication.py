@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from uuid import UUID
 
-from django.middleware.csrf import CsrfViewMiddleware
 from django.http import HttpRequest, HttpResponse
+from django.middleware.csrf import CsrfViewMiddleware
 from rest_framework.authentication import BaseAuthentication
 from rest_framework.request import Request
 

@@ -24,7 +24,7 @@ _CACHE_SIZE = 10_000
 _LAST_USED_STEP = timedelta(minutes=1)
 
 
-def issue_key(  # noqa: PLR0913  (keyword-only, each a field)
+def issue_key(
     *,
     organization: Organization,
     name: str,

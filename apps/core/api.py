@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from typing import IO, Any, ClassVar
+from typing import IO, Any, ClassVar, cast
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -75,8 +75,7 @@ class HasPermission(BasePermission):
         caller = request.auth
         if not isinstance(caller, Caller):
             raise errors.Unauthenticated
-        assert isinstance(view, WorkspaceAPIView)
-        caller.require(view.permission_for(request.method or "GET"))
+        caller.require(cast("WorkspaceAPIView", view).permission_for(request.method or "GET"))
         return True
 
 

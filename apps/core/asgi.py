@@ -51,7 +51,7 @@ class Front:
             if match is not None:
                 _, args, kwargs = match
                 scope = {**scope, "url_route": {"args": args, "kwargs": kwargs}}
-                await route.callback(scope, receive, send)  # type: ignore[misc,arg-type]
+                await route.callback(scope, receive, send)
                 return
         await self.otherwise(scope, receive, send)
 

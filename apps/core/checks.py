@@ -15,7 +15,7 @@ from apps.core.tenancy import Rows, WorkspaceOwned
 def tenant_models_have_their_doors(
     app_configs: Sequence[AppConfig] | None, **_: Any
 ) -> list[CheckMessage]:
-    """Each tenant model has `objects = Rows(...)` and `unscoped`, its index led by the workspace."""
+    """Each tenant model has `objects = Rows(...)`, `unscoped` and an index led by the workspace."""
     wanted = {config.label for config in app_configs} if app_configs is not None else None
     found: list[CheckMessage] = []
     for model in apps.get_models():

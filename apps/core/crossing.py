@@ -31,8 +31,8 @@ def pool() -> ThreadPoolExecutor:
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
     """Call a sync function on the pool, with this task's context variables."""
     context = contextvars.copy_context()
-    call = functools.partial(context.run, _with_live_connection, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(pool(), call)
+    call = functools.partial(_with_live_connection, function, *args, **kwargs)
+    return await asyncio.get_running_loop().run_in_executor(pool(), context.run, call)
 
 
 def _with_live_connection(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

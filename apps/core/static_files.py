@@ -12,7 +12,7 @@ from whitenoise.storage import CompressedManifestStaticFilesStorage
 UNUSED = {"django_htmx", "rest_framework"}
 
 
-class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # untyped
+class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # untyped  # type: ignore[misc]  # untyped
     support_js_module_import_aggregation = True
     manifest_strict = False
 

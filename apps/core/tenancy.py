@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from uuid import UUID
 
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import models
 
 from apps.core import errors
@@ -32,7 +32,7 @@ class Rows(Generic[Q]):
         workspace_id = workspace if isinstance(workspace, UUID) else workspace.pk
         return self.queryset(self.model).filter(workspace_id=workspace_id)
 
-    def across_workspaces(self, *, reason: str) -> Q:  # noqa: ARG002
+    def across_workspaces(self, *, reason: str) -> Q:
         """For sweepers and reports; `reason` is for the reader and for grep."""
         return self.queryset(self.model)
 
@@ -54,5 +54,5 @@ def get_or_404(rows: models.QuerySet[M], **lookup: Any) -> M:
     """The one row that matches, or `NotFound`; absent and foreign look the same."""
     try:
         return rows.get(**lookup)
-    except (rows.model.DoesNotExist, ValidationError, ValueError):
+    except (ObjectDoesNotExist, ValidationError, ValueError):
         raise errors.NotFound from None

@@ -44,9 +44,7 @@ class WSGIBridge:
         loop = asyncio.get_running_loop()
         await loop.run_in_executor(pool(), self._answer, environ, loop, send)
 
-    def _answer(
-        self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send
-    ) -> None:
+    def _answer(self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send) -> None:
         start: dict[str, Any] = {}
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:

@@ -77,9 +77,7 @@ def test_a_bound_key_stays_in_its_workspace():
 def test_an_organization_key_reaches_its_workspaces_and_no_others():
     workspace = WorkspaceFactory()
     sibling = WorkspaceFactory(organization=workspace.organization)
-    _, secret = services.issue_key(
-        organization=workspace.organization, name="all", scopes=["read"]
-    )
+    _, secret = services.issue_key(organization=workspace.organization, name="all", scopes=["read"])
 
     assert services.caller_of(secret=secret).workspace_id == workspace.pk
     assert services.caller_of(secret=secret, workspace_id=sibling.pk).workspace_id == sibling.pk

@@ -79,8 +79,8 @@ def test_a_wrong_address_is_refused_and_makes_nothing():
 
 
 def test_organizations_get_lasting_numbers():
-    numbers = [Organization.objects.create(name=name).number for name in ("A", "B")]
+    first, second = (Organization.objects.create(name=name) for name in ("A", "B"))
+    first.refresh_from_db()
+    second.refresh_from_db()
 
-    rows = Organization.objects.order_by("created_at")
-    assert [row.number for row in rows][1] - [row.number for row in rows][0] == 1
-    assert len(numbers) == 2
+    assert second.number == first.number + 1
