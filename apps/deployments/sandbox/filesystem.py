@@ -44,7 +44,7 @@ def python_installation(interpreter: Path | None) -> tuple[Bind, ...]:
         prefix = Path(sys.base_prefix)
     else:
         question = [str(interpreter), "-I", "-S", "-c", "import sys; print(sys.base_prefix)"]
-        answer = subprocess.run(question, check=True, capture_output=True, text=True)  # noqa: S603
+        answer = subprocess.run(question, check=True, capture_output=True, text=True)
         prefix = Path(answer.stdout.strip())
     real = prefix.resolve()
     names = {prefix.absolute(), real, interpreter.resolve().parents[1]}

@@ -21,7 +21,6 @@ from .bubblewrap import Binary
 from .errors import PolicyRefused, SandboxFailed, SandboxUnavailable
 from .policy import Bind, Limits, Network, Policy
 from .process import SandboxedProcess
-from .stub.main import Job
 
 _SETUP_SECONDS = 20.0
 _STUB = "import sys; sys.path.append({!r}); from stub.main import main; main({})"
@@ -90,7 +89,7 @@ def start(
         os.lseek(job_fd, 0, os.SEEK_SET)
         stub = _STUB.format(str(Path(__file__).parent), job_fd)
         popen = _on_lasting_thread(
-            lambda: subprocess.Popen(  # noqa: S603
+            lambda: subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", stub],
                 stdin=stdin,
                 stdout=stdout,
@@ -166,9 +165,9 @@ def _plain_job(policy: Policy, means: capability.Capability) -> dict[str, Any]:
         "confine": confine,
         "cwd": str(policy.cwd),
         "env": _without_places(bubblewrap.DEFAULT_ENV) | dict(policy.env),
-        "read_only": [path for path in system if os.path.exists(path)]
+        "read_only": [path for path in system if Path(path).exists()]
         + [str(bind.source) for bind, writable in binds if not writable],
-        "writable": [device for device in filesystem.DEVICES if os.path.exists(device)]
+        "writable": [device for device in filesystem.DEVICES if Path(device).exists()]
         + [str(bind.source) for bind, writable in binds if writable],
     }
 
@@ -191,8 +190,10 @@ def _resource_limits(limits: Limits) -> list[tuple[int, int]]:
 
 
 def _process_limit(limits: Limits, *, own_namespace: bool) -> int | None:
-    """None where the kernel would count the operator's own processes too: then only the
-    watchdog limits them. Since 5.14 it counts per user namespace."""
+    """The kernel's limit, or None where it would count the operator's own processes too.
+
+    Then only the watchdog limits them. Since 5.14 the kernel counts per user namespace.
+    """
     release = os.uname().release.split(".")
     counts_namespaces = (int(release[0]), int(release[1])) >= (5, 14)
     if os.geteuid() == 0 or (own_namespace and counts_namespaces):
@@ -247,10 +248,8 @@ def _serve(orders: queue.SimpleQueue[Callable[[], None]]) -> None:
 
 
 def _renew() -> None:
-    global _orders, _thread, _thread_lock  # noqa: PLW0603
+    global _orders, _thread, _thread_lock
     _orders, _thread, _thread_lock = queue.SimpleQueue(), None, threading.Lock()
 
 
 os.register_at_fork(after_in_child=_renew)
-
-__all__ = ["Job", "spawn", "start"]

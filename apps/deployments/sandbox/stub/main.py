@@ -1,42 +1,49 @@
 """Reads what to do from an inherited descriptor, limits itself, and becomes the sandbox."""
 
+# ruff: noqa: PTH102, PTH112, PTH123 - pathlib would slow every start
+
 from __future__ import annotations
 
 import marshal
 import os
 import resource
-import signal
 import sys
-from typing import TypedDict
 
 from . import syscalls
+
+TYPE_CHECKING = False  # importing `typing` and `signal` would double the time to start
+if TYPE_CHECKING:
+    from typing import NoReturn, TypedDict
+
+    class Job(TypedDict):
+        """Written by the launcher with `marshal`, which needs no import here."""
+
+        parent: int
+        uid: int | None
+        gid: int | None
+        nice: int
+        limits: list[tuple[int, int]]
+        processes: int | None
+        seccomp: bytes | None
+        status_fd: int
+        stage: list[str]
+        files: list[tuple[str, str]]
+        bubblewrap: str | None
+        arguments: list[str]
+        command: list[str]
+        cwd: str
+        env: dict[str, str]
+        read_only: list[str]
+        writable: list[str]
+        confine: bool
+
 
 # Bubblewrap puts its own root over this folder later; until then it holds what root must hand to
 # a uid that cannot walk to it (an interpreter or a wheel below somebody's private home).
 STAGE = "/tmp"  # noqa: S108 - mounted over in a private namespace
 
 
-class Job(TypedDict):
-    """Written by the launcher with `marshal`, which needs no import here."""
-
-    parent: int
-    uid: int | None
-    gid: int | None
-    nice: int
-    limits: list[tuple[int, int]]
-    processes: int | None
-    seccomp: bytes | None
-    status_fd: int
-    stage: list[str]
-    files: list[tuple[str, str]]
-    bubblewrap: str | None
-    arguments: list[str]
-    command: list[str]
-    cwd: str
-    env: dict[str, str]
-    read_only: list[str]
-    writable: list[str]
-    confine: bool
+SIGKILL = 9
 
 
 def main(job_fd: int) -> None:
@@ -44,18 +51,18 @@ def main(job_fd: int) -> None:
         job: Job = marshal.load(source)  # noqa: S302 - written by our own parent
     os.set_inheritable(job["status_fd"], False)
     if job["bubblewrap"] is None:
-        from . import supervise
+        from . import supervise  # noqa: PLC0415 - imports what the usual way does not need
 
         supervise.run(job)
     else:
         become_bubblewrap(job, job["bubblewrap"])
 
 
-def become_bubblewrap(job: Job, bubblewrap: str) -> None:
+def become_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:
     if job["stage"]:
         stage(job["stage"])
     change_user(job)
-    follow_parent(job, signal.SIGKILL)
+    follow_parent(job, SIGKILL)
     syscalls.no_new_privileges()
     syscalls.landlock_scope()
     limit(job)
@@ -81,7 +88,7 @@ def become_bubblewrap(job: Job, bubblewrap: str) -> None:
     for fd in inherited:
         os.set_inheritable(fd, True)
     command = [bubblewrap, "--args", str(inherited[-1]), "--", *job["command"]]
-    os.execve(bubblewrap, command, {})  # noqa: S606
+    os.execve(bubblewrap, command, {})
 
 
 def stage(sources: list[str]) -> None:
@@ -129,12 +136,11 @@ def limit(job: Job) -> None:
         pass
     for kind, value in job["limits"]:
         hard = resource.getrlimit(kind)[1]
-        if hard != resource.RLIM_INFINITY:
-            value = min(value, hard)
-        resource.setrlimit(kind, (value, value))
+        allowed = value if hard == resource.RLIM_INFINITY else min(value, hard)
+        resource.setrlimit(kind, (allowed, allowed))
 
 
-def _open_gate(job: Job, info: int, gate: int) -> None:
+def _open_gate(job: Job, info: int, gate: int) -> NoReturn:
     """Limit the number of processes once the sandbox has its own user namespace, then open it.
 
     The kernel counts processes per user and user namespace. Set earlier, the limit would count
@@ -154,7 +160,7 @@ def _open_gate(job: Job, info: int, gate: int) -> None:
         os.write(status, b"1")
     except BaseException as error:  # noqa: BLE001 - never return into the parent's code
         os.write(2, f"sandbox: {error}\n".encode())
-        os.kill(os.getppid(), signal.SIGKILL)
+        os.kill(os.getppid(), SIGKILL)
         os._exit(1)
     os._exit(0)
 

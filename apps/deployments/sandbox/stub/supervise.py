@@ -1,5 +1,7 @@
 """Without namespaces: run the command under a supervisor that takes the whole tree with it."""
 
+# ruff: noqa: PTH123, PTH208 - pathlib would slow every start
+
 from __future__ import annotations
 
 import os
@@ -62,7 +64,7 @@ def _become_command(job: Job, home: str, supervisor: int) -> NoReturn:
                 syscalls.filter_system_calls(job["seccomp"])
         os.write(job["status_fd"], b"1")
         env = {"HOME": home, "TMPDIR": home, **job["env"]}
-        os.execvpe(job["command"][0], job["command"], env)  # noqa: S606
+        os.execvpe(job["command"][0], job["command"], env)
     except BaseException as error:  # noqa: BLE001 - never return into the supervisor's code
         os.write(2, f"sandbox: {error}\n".encode())
     os._exit(126)
@@ -103,6 +105,6 @@ def _children(pid: int) -> list[int]:
 
 
 def _remove(folder: str) -> None:
-    import shutil  # only at the end: its import costs more than the rest of the start
+    import shutil  # noqa: PLC0415 - costs more than the rest of the start; only at the end
 
     shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,7 @@
 """The few system calls that Python has no function for."""
 
+# ruff: noqa: PTH112 - pathlib would slow every start
+
 from __future__ import annotations
 
 import ctypes
