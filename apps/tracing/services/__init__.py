@@ -1,0 +1,17 @@
+"""What other apps may ask of tracing, besides the store of runs."""
+
+from apps.tracing.services.projects import (
+    create_project,
+    ensure_default_project,
+    ensure_project,
+    ensure_projects,
+    update_project,
+)
+
+__all__ = [
+    "create_project",
+    "ensure_default_project",
+    "ensure_project",
+    "ensure_projects",
+    "update_project",
+]

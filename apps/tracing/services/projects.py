@@ -1,0 +1,84 @@
+"""Making, finding, changing and deleting projects."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+
+from apps.core.ids import uuid7
+from apps.tracing import errors
+from apps.tracing.models import DEFAULT_PROJECT, Project
+
+NAME_LENGTH = 1000
+
+
+def ensure_project(workspace_id: UUID, name: str) -> Project:
+    """The workspace's project of that name, made if it is missing. Safe to repeat and to race."""
+    project_id = ensure_projects(workspace_id, [name])[name]
+    return Project.objects.for_workspace(workspace_id).get(pk=project_id)
+
+
+def ensure_default_project(workspace_id: UUID) -> Project:
+    """The project of runs that name none. A workspace always has it: SDKs look for its first."""
+    return ensure_project(workspace_id, DEFAULT_PROJECT)
+
+
+def ensure_projects(workspace_id: UUID, names: Collection[str]) -> dict[str, UUID]:
+    """The ids of the projects of these names; missing ones are made.
+
+    The constraint decides between two that make the same project at once, and both get it.
+    """
+    projects = Project.objects.for_workspace(workspace_id)
+    known = dict(projects.filter(name__in=names).values_list("name", "pk"))
+    missing = sorted(set(names) - known.keys())
+    if missing:
+        fresh = [Project(workspace_id=workspace_id, name=name) for name in missing]
+        projects.bulk_create(fresh, ignore_conflicts=True)
+        known |= dict(projects.filter(name__in=missing).values_list("name", "pk"))
+    return known
+
+
+def create_project(
+    *, workspace_id: UUID, name: str | None, upsert: bool = False, **fields: Any
+) -> Project:
+    """Make a project. A missing name gets a generated one.
+
+    A repeat with the same client-sent id returns the project that is there. A taken name raises
+    `ProjectNameTaken`, or with `upsert` updates and returns the one that has it.
+    """
+    projects = Project.objects.for_workspace(workspace_id)
+    name = name or f"project-{uuid7().hex[-8:]}"
+    project = Project(workspace_id=workspace_id, name=name, **fields)
+    try:
+        with transaction.atomic():
+            project.save(force_insert=True)
+    except IntegrityError:
+        there = projects.filter(name=name).first()
+        if there is None:  # the id is taken, perhaps in another workspace: say no more than that
+            raise errors.ProjectNameTaken("A project of that id already exists.") from None
+        if upsert:
+            changes = {key: value for key, value in fields.items() if key != "id"}
+            return update_project(project=there, changes=changes)
+        if there.pk != fields.get("id"):
+            raise errors.ProjectNameTaken(f"A project named {name!r} already exists.") from None
+        return there
+    return project
+
+
+def update_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
+    """Set the given fields and return the project; a taken name raises `ProjectNameTaken`."""
+    if not changes:
+        return project
+    for field, value in changes.items():
+        setattr(project, field, value)
+    try:
+        with transaction.atomic():
+            project.save(update_fields=[*changes, "updated_at"])
+    except IntegrityError:
+        raise errors.ProjectNameTaken(
+            f"A project named {changes.get('name')!r} already exists."
+        ) from None
+    return project
