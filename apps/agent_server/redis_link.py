@@ -1,0 +1,205 @@
+"""One Redis connection that carries commands and pub/sub together, for one event loop.
+
+RESP3 sends pub/sub messages out of band, so a subscription and the read that closes its gap leave
+in one write and are answered in order. Commands are pipelined: each caller awaits its own reply
+while others go out behind it. A message costs a fraction of what it does in a general client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, cast
+
+import hiredis
+from redis.asyncio.connection import SSLConnection, parse_url
+
+Command = tuple[str | bytes | int, ...]
+CONNECT_SECONDS = 5.0
+# Answered by a push, not by a reply.
+_PUSHED = frozenset({"SUBSCRIBE", "UNSUBSCRIBE"})
+# The stub wants one-tuples; hiredis takes any.
+_pack: Callable[[Any], bytes] = hiredis.pack_command
+
+
+class RedisLost(ConnectionError):
+    """The connection is gone; what was under way may or may not have been done."""
+
+
+class RedisLink:
+    """A connection that is made at first use and again after a loss, whenever it is asked.
+
+    `on_push(channel, payload)` gets each pub/sub message; `on_lost()` is told of each loss.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        on_push: Callable[[bytes, bytes], None] | None = None,
+        on_lost: Callable[[], None] | None = None,
+    ) -> None:
+        self._options: dict[str, Any] = dict(parse_url(url))
+        self._on_push = on_push
+        self._on_lost = on_lost
+        self._wire: _Wire | None = None
+        self._connecting = asyncio.Lock()
+
+    @property
+    def is_up(self) -> bool:
+        return self._wire is not None
+
+    async def connect(self) -> None:
+        """Return with the connection up; raises `RedisLost` when the server does not answer."""
+        async with self._connecting:
+            if self._wire is not None:
+                return
+            wire = _Wire(self._on_push, self._forget)
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    await _open(self._options, wire)
+                    await asyncio.gather(*wire.send(_greeting(self._options)))
+            except (OSError, hiredis.ReplyError) as error:
+                wire.cut()
+                raise RedisLost(str(error) or "no answer") from error
+            self._wire = wire
+
+    def send(self, commands: Sequence[Command]) -> list[asyncio.Future[Any]]:
+        """Write the commands at once; the futures hold their replies, in order.
+
+        (UN)SUBSCRIBE has no future. A refused command's future raises `hiredis.ReplyError`, a lost
+        connection's `RedisLost`, as does this call while there is no connection.
+        """
+        if self._wire is None:
+            raise RedisLost("not connected")
+        return self._wire.send(commands)
+
+    async def run(self, *commands: Command) -> list[Any]:
+        """Connect if need be, send, and return the replies; a refusal raises."""
+        if self._wire is None:
+            await self.connect()
+        return list(await asyncio.gather(*self.send(commands)))
+
+    async def drained(self) -> None:
+        """Wait until the socket takes more."""
+        if self._wire is not None:
+            await self._wire.writable.wait()
+
+    def close(self) -> None:
+        """Cut the connection; a later use makes another."""
+        if self._wire is not None:
+            self._wire.cut()
+
+    def _forget(self, wire: _Wire) -> None:
+        if wire is self._wire:
+            self._wire = None
+            if self._on_lost is not None:
+                self._on_lost()
+
+
+class _Wire(asyncio.Protocol):
+    """One connection's life, from the socket to its loss."""
+
+    transport: asyncio.Transport
+
+    def __init__(
+        self,
+        on_push: Callable[[bytes, bytes], None] | None,
+        on_lost: Callable[[_Wire], None],
+    ) -> None:
+        self.writable = asyncio.Event()
+        self._on_push = on_push
+        self._on_lost = on_lost
+        self._reader = hiredis.Reader()
+        self._waiting: deque[asyncio.Future[Any]] = deque()
+        self._is_lost = False
+
+    def send(self, commands: Sequence[Command]) -> list[asyncio.Future[Any]]:
+        make_future = asyncio.get_running_loop().create_future
+        futures = [make_future() for command in commands if command[0] not in _PUSHED]
+        self._waiting.extend(futures)
+        self.transport.write(b"".join([_pack(command) for command in commands]))
+        return futures
+
+    def cut(self) -> None:
+        if hasattr(self, "transport"):
+            self.transport.abort()
+        self.connection_lost(None)
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast("asyncio.Transport", transport)
+        self.writable.set()
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not False:
+                if not isinstance(reply, hiredis.PushNotification):
+                    self._settle(reply)
+                elif reply[0] == b"message" and self._on_push is not None:
+                    self._on_push(reply[1], reply[2])
+        except hiredis.ProtocolError:
+            self.cut()
+
+    def _settle(self, reply: Any) -> None:
+        future = self._waiting.popleft()
+        if future.done():  # its caller has gone
+            return
+        if isinstance(reply, hiredis.ReplyError):
+            future.set_exception(reply)
+        else:
+            future.set_result(reply)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._is_lost:
+            return
+        self._is_lost = True
+        self.writable.set()  # nobody must wait on a socket that will never drain
+        for future in self._waiting:
+            if not future.done():
+                future.set_exception(RedisLost(str(exc) if exc else "Redis hung up"))
+                future.exception()  # read here, so that an abandoned one is not logged
+        self._waiting.clear()
+        self._on_lost(self)
+
+    def pause_writing(self) -> None:
+        self.writable.clear()
+
+    def resume_writing(self) -> None:
+        self.writable.set()
+
+
+async def _open(options: dict[str, Any], wire: _Wire) -> None:
+    loop = asyncio.get_running_loop()
+    if "path" in options:
+        await loop.create_unix_connection(lambda: wire, options["path"])
+        return
+    secure = options.get("connection_class") is SSLConnection
+    await loop.create_connection(
+        lambda: wire,
+        options.get("host", "localhost"),
+        int(options.get("port", 6379)),
+        ssl=_tls(options) if secure else None,
+    )
+
+
+def _greeting(options: dict[str, Any]) -> list[Command]:
+    hello: Command = ("HELLO", 3)
+    if password := options.get("password"):
+        hello += ("AUTH", options.get("username") or "default", password)
+    commands = [hello]
+    if database := options.get("db"):
+        commands.append(("SELECT", int(database)))
+    return commands
+
+
+def _tls(options: dict[str, Any]) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=options.get("ssl_ca_certs"))
+    if options.get("ssl_cert_reqs") == "none":
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if certificate := options.get("ssl_certfile"):
+        context.load_cert_chain(certificate, options.get("ssl_keyfile"))
+    return context
