@@ -28,7 +28,7 @@ loads: Callable[[bytes | str], Any] = orjson.loads
 
 def _default(value: Any) -> Any:
     if isinstance(value, Fragment):
-        return orjson.Fragment(value)
+        return orjson.Fragment(bytes(value))
     if isinstance(value, bytes | bytearray | memoryview):
         return bytes(value).decode("utf-8", "replace")
     if isinstance(value, set | frozenset):

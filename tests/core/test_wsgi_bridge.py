@@ -1,0 +1,127 @@
+import asyncio
+import json
+
+import pytest
+from django.http import HttpResponse, StreamingHttpResponse
+
+from apps.core.wsgi_bridge import WSGIBridge, build_environ, read_body
+
+
+def scope(path="/x", method="GET", headers=(), query=b"", **extra):
+    return {
+        "type": "http",
+        "method": method,
+        "path": path,
+        "raw_path": path.encode(),
+        "query_string": query,
+        "http_version": "1.1",
+        "headers": [(n.encode(), v.encode()) for n, v in headers],
+        "client": ("10.0.0.9", 4000),
+        "server": ("slipway.example", 80),
+        **extra,
+    }
+
+
+def call(application, scope, *messages):
+    """The ASGI messages that the bridge sends back."""
+    incoming, sent = list(messages), []
+
+    async def receive():
+        return incoming.pop(0)
+
+    async def send(message):
+        sent.append(message)
+
+    asyncio.run(WSGIBridge(application)(scope, receive, send))
+    return sent
+
+
+def body(chunk, *, more=False):
+    return {"type": "http.request", "body": chunk, "more_body": more}
+
+
+def echo(environ, start_response):
+    response = HttpResponse(environ["wsgi.input"].read(), status=201)
+    start_response("201 Created", [("X-Seen", environ.get("HTTP_X_ONE", "-"))])
+    return response
+
+
+def test_a_body_in_chunks_arrives_whole():
+    sent = call(
+        echo,
+        scope(method="POST", headers=[("transfer-encoding", "chunked")]),
+        body(b"ab", more=True),
+        body(b"cd"),
+    )
+
+    assert sent == [
+        {"type": "http.response.start", "status": 201, "headers": [(b"x-seen", b"-")]},
+        {"type": "http.response.body", "body": b"abcd"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("headers", "chunks"),
+    [
+        ([("content-length", "2000")], []),
+        ([("transfer-encoding", "chunked")], [body(b"x" * 600, more=True)] * 2),
+    ],
+)
+def test_a_body_over_the_limit_is_refused_before_it_is_read(settings, headers, chunks):
+    settings.MAX_BODY_BYTES = 1000
+
+    sent = call(echo, scope(method="POST", headers=headers), *chunks)
+
+    assert sent[0]["status"] == 413
+    assert json.loads(sent[1]["body"]) == {
+        "detail": "A request may have 1000 bytes.",
+        "code": "too_large",
+        "errors": [],
+    }
+
+
+def test_a_client_that_leaves_while_sending_calls_nothing():
+    called = []
+
+    sent = call(
+        lambda *_: called.append(1),
+        scope(method="POST", headers=[("content-length", "4")]),
+        {"type": "http.disconnect"},
+    )
+
+    assert (called, sent) == ([], [])
+
+
+def test_a_stream_is_sent_chunk_by_chunk_and_closed():
+    closed = []
+
+    def stream(environ, start_response):
+        start_response("200 OK", [])
+        response = StreamingHttpResponse(iter([b"a", b"b"]))
+        response.close = lambda: closed.append(1)
+        return response
+
+    sent = call(stream, scope())
+
+    assert [message.get("body") for message in sent[1:]] == [b"a", b"b", b""]
+    assert closed == [1]
+
+
+def test_an_underscore_cannot_pass_for_a_dash():
+    sent = call(
+        echo,
+        scope(headers=[("x_one", "forged"), ("x-one", "true"), ("x-one", "twice")]),
+    )
+
+    assert sent[0]["headers"] == [(b"x-seen", b"true,twice")]
+
+
+def test_the_environment_holds_path_query_and_client():
+    environ = build_environ(
+        scope("/caf%C3%A9", query=b"a=%20b"),
+        asyncio.run(read_body(scope(), None)),
+    )
+
+    assert environ["PATH_INFO"] == "/caf\xc3\xa9"
+    assert environ["QUERY_STRING"] == "a=%20b"
+    assert environ["REMOTE_ADDR"] == "10.0.0.9"
