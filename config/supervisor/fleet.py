@@ -14,6 +14,7 @@ from circus.exc import ConflictError
 from circus.watcher import Watcher
 from tornado.ioloop import IOLoop
 
+from config.env import BASE_DIR
 from config.supervisor.processes import MARK, Process
 
 CHECK_SECONDS = 0.4
@@ -59,6 +60,7 @@ class Fleet:
                 graceful_timeout=process.grace_seconds,
                 respawn=process.respawn,
                 use_sockets=process.inherits_listener,
+                working_dir=str(BASE_DIR),
                 copy_env=True,
                 env=self._environment,
                 hooks={"before_spawn": (_Patience(self, process), False)},

@@ -46,9 +46,6 @@ def environment(env: Env) -> dict[str, str]:
         # Threads that allocate would otherwise get an arena of 64 MB each.
         "MALLOC_ARENA_MAX": "2",
     }
-    if "allow_file_git" not in env.model_fields_set:
-        # One person's machine: its folders are as good a Git source as any server.
-        variables["ALLOW_FILE_GIT"] = "true"
     return variables
 
 

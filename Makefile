@@ -1,0 +1,87 @@
+# Everything a person or CI does here. `make` alone lists it.
+
+PYTHON ?= python3
+PORT ?= 8000
+DATA_DIR ?= var
+export PORT DATA_DIR
+
+BIN := .venv/bin
+UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
+# Node comes from its wheel, so the machine needs none; only our own bin folder goes before it.
+NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
+TESTS ?= tests
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help up install install-dev test test-house check format bench lock clean
+
+help: ## List what can be done
+	@echo "make up [PORT=8000] [DATA_DIR=var]"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+up: install ## Install and run the whole platform; Ctrl-C stops it
+	@exec $(BIN)/python -m config.supervisor --with-parent
+
+install: .venv/installed static/vendor/.installed ## Install what `make up` needs
+
+install-dev: install .venv/installed-dev ## Install what the tests and checks need as well
+
+test: install-dev ## Run the tests (TESTS=path, WORKERS=2)
+	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "not house_long"
+
+test-house: install-dev ## The long form of the tests of starting, ending and recovering
+	@$(BIN)/python -m pytest tests/house -m "house or house_long"
+
+check: install-dev ## Exactly what CI checks: lint, types, system checks, migrations, scripts
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python manage.py check --fail-level WARNING
+	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(NPM) run --silent types
+
+format: install-dev ## Put the code into shape
+	$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+bench: install ## Measure the running platform and print it beside the peers
+	@$(BIN)/python -m bench
+
+lock: | .venv/bin/python ## Renew the locked versions
+	$(UV) pip compile $(LOCK) --upgrade pyproject.toml --group dev \
+		--output-file requirements-dev.lock
+	$(UV) pip compile $(LOCK) --constraint requirements-dev.lock pyproject.toml \
+		--output-file requirements.lock
+
+LOCK := --quiet --universal --generate-hashes --python-version 3.11 \
+	--no-header --no-emit-index-url --no-emit-find-links
+
+clean: ## Remove what `make` installed; data folders stay
+	rm -rf .venv .tools node_modules static/vendor .mypy_cache .ruff_cache .pytest_cache
+
+# uv from pip, in a folder of its own: `--target` also works where the system's Python is managed.
+.tools/bin/uv:
+	@echo "  Fetching uv"
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools uv
+
+.venv/bin/python: | $(filter .tools/bin/uv,$(UV))
+	@$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
+
+.venv/installed: requirements.lock | .venv/bin/python
+	@echo "  Installing Python packages"
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements.lock
+	@touch $@
+
+.venv/installed-dev: requirements-dev.lock | .venv/installed
+	@echo "  Installing Python packages for development"
+	@$(UV) pip install --quiet --python $(BIN)/python --require-hashes -r requirements-dev.lock
+	@touch $@
+
+node_modules/.installed: package-lock.json | .venv/installed
+	@echo "  Installing front-end packages"
+	@$(NPM) ci --silent --ignore-scripts --no-audit --no-fund
+	@touch $@
+
+static/vendor/.installed: node_modules/.installed tools/vendor.mjs
+	@$(NPM) run --silent vendor
+	@touch $@
