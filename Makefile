@@ -6,7 +6,7 @@ DATA_DIR ?= var
 export PORT DATA_DIR
 
 BIN := .venv/bin
-UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
+UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.tools/bin/uv)
 # Node comes from its wheel, so the machine needs none; only our own bin folder goes before it.
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 TESTS ?= tests
