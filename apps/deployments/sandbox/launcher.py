@@ -209,8 +209,9 @@ def _await_setup(process: SandboxedProcess, status: int) -> None:
     finally:
         os.close(status)
     if not ready:
-        process.kill()
-        code = process.wait()
+        with process:
+            process.kill()
+            code = process.wait()
         raise SandboxFailed(f"the sandbox could not be built (status {code}); see its error output")
 
 

@@ -1,0 +1,165 @@
+"""Which isolation a machine offers, and what happens where there is less or none."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from apps.deployments.sandbox import (
+    Bind,
+    Capability,
+    Mode,
+    Network,
+    PolicyRefused,
+    SandboxFailed,
+    SandboxUnavailable,
+    capability,
+    launcher,
+    organization_uid,
+    probe,
+    spawn,
+    usage,
+)
+from apps.deployments.sandbox.bubblewrap import Binary
+from apps.deployments.sandbox.stub import syscalls
+
+from .conftest import finish
+from .test_lifetime import STAYS, wait_until_gone
+
+SYSTEM_PYTHON = Path("/usr/bin/python3")
+LANDLOCK = Capability(Mode.LANDLOCK, "")
+NONE = Capability(Mode.NONE, "This machine offers nothing.")
+
+needs_landlock_as_root = pytest.mark.skipif(
+    os.geteuid() != 0 or syscalls.landlock_version() == 0 or not SYSTEM_PYTHON.exists(),
+    reason="the way without namespaces needs root, Landlock and a Python that all users can run",
+)
+
+
+@pytest.fixture
+def reachable(world):
+    """The world's policy where every user may walk to its folders: nothing can be staged."""
+    folder = world.own.parent
+    while folder != folder.parent:
+        if folder.stat().st_uid == os.geteuid() and folder.stat().st_mode & 0o11 == 0:
+            folder.chmod(folder.stat().st_mode | 0o11)
+        folder = folder.parent
+    return world.policy(python=None)
+
+
+def start(policy, script, means, *arguments):
+    command = [str(SYSTEM_PYTHON.resolve()), "-I", "-S", "-c", script, *map(str, arguments)]
+    return launcher.start(
+        policy, command, means=means, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+
+
+def test_this_machine_has_namespaces_and_says_for_whom():
+    who = (
+        "a separate user for each organization"
+        if os.geteuid() == 0
+        else ("the user who started the platform")
+    )
+
+    assert probe().mode is Mode.BUBBLEWRAP
+    assert probe().is_isolated
+    assert probe().sentence == f"Agent code runs in namespaces of its own (bubblewrap), as {who}."
+
+
+def test_where_nothing_isolates_agent_code_is_refused_unless_the_operator_allows_it(
+    reachable, monkeypatch
+):
+    monkeypatch.setattr(capability, "probe", lambda: NONE)
+
+    with pytest.raises(SandboxUnavailable, match="offers nothing"):
+        spawn(reachable, ["/bin/true"])
+    with spawn(reachable, ["/bin/true"], allow_unsandboxed=True) as process:
+        assert process.wait(10) == 0
+
+
+def test_a_bubblewrap_that_fails_is_not_used(world, tmp_path):
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'No permissions to create a new namespace' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    means = Capability(Mode.BUBBLEWRAP, "", Binary(broken, tmp_path))
+
+    with pytest.raises(SandboxFailed, match="status 1"):
+        launcher.start(world.policy(), ["/bin/true"], means=means, stderr=subprocess.DEVNULL)
+
+
+@needs_landlock_as_root
+def test_landlock_shows_only_what_the_policy_names(world, reachable):
+    script = """
+import os, sys
+print(os.getuid())
+for path in sys.argv[1:]:
+    try:
+        print(open(path).read())
+    except OSError as error:
+        print(type(error).__name__)
+try:
+    os.kill(os.getppid(), 9)
+except OSError as error:
+    print(type(error).__name__)
+open(os.environ["TMPDIR"] + "/mine", "w")
+"""
+    process = start(
+        reachable,
+        script,
+        LANDLOCK,
+        world.data / "secret",
+        world.other / "agent.py",
+        "/proc/1/environ",
+        world.own / "agent.py",
+    )
+    outcome = finish(process)
+
+    assert outcome.output.splitlines() == [
+        str(world.uid),
+        "PermissionError",
+        "PermissionError",
+        "PermissionError",
+        "print('hello')",
+        "PermissionError",
+    ]
+    assert outcome.code == 0
+
+
+@needs_landlock_as_root
+@pytest.mark.parametrize("means", [LANDLOCK, NONE])
+def test_without_namespaces_the_whole_tree_ends_as_well(world, reachable, means):
+    with start(reachable, STAYS, means) as process:
+        assert process.stdout.readline() == b"ready\n"
+        pids = usage.tree(process.pid)
+        process.kill()
+        process.wait(5)
+
+    assert len(pids) == 5
+    assert wait_until_gone(pids, 1) == []
+
+
+@needs_landlock_as_root
+def test_what_only_namespaces_can_do_is_refused_without_them(world, reachable):
+    moved = replace(reachable, read_only=(Bind(world.own, Path("/opt/agent")),))
+
+    with pytest.raises(PolicyRefused, match="in another place"):
+        start(moved, "pass", LANDLOCK)
+    with pytest.raises(PolicyRefused, match="network"):
+        start(replace(reachable, network=Network.NONE), "pass", LANDLOCK)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives organizations their own user")
+def test_every_organization_has_its_own_user():
+    assert organization_uid(8) == organization_uid(7) + 1
+    with pytest.raises(ValueError, match="no user id left"):
+        organization_uid(2**32)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root has users to give")
+def test_an_ordinary_user_stays_who_it_is(world):
+    assert organization_uid(7) is None
+    assert world.run("import os; print(os.getuid())").output == "1000"

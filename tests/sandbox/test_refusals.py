@@ -1,0 +1,321 @@
+"""What hostile code tries, and the answer it gets."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from apps.deployments.sandbox import Bind, Network, PolicyRefused, spawn
+from apps.deployments.sandbox.stub import syscalls
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user keeps its own uid")
+
+
+def test_the_data_folder_and_other_revisions_are_not_there(world):
+    outcome = world.run(
+        """
+        import sys
+        for path in sys.argv[1:]:
+            try:
+                print(open(path).read())
+            except OSError as error:
+                print(type(error).__name__)
+        """,
+        world.data / "secret",
+        world.other / "agent.py",
+        world.own / "agent.py",
+    )
+
+    assert outcome.output.splitlines() == [
+        "FileNotFoundError",
+        "FileNotFoundError",
+        "print('hello')",
+    ]
+
+
+def test_a_link_left_behind_leads_nowhere(world):
+    (world.scratch / "way-out").symlink_to(world.data)
+    outcome = world.run(
+        "import sys; print(open(sys.argv[1] + '/way-out/secret').read())", world.scratch
+    )
+
+    assert outcome.code == 1
+    assert "FileNotFoundError" in outcome.output
+
+
+def test_a_policy_that_goes_through_a_link_is_refused(world):
+    link = world.scratch / "venv"
+    link.symlink_to(world.data)
+
+    with pytest.raises(PolicyRefused, match="goes through a symbolic link"):
+        spawn(world.policy(read_only=(link,)), ["/bin/true"])
+    with pytest.raises(PolicyRefused, match="goes through a symbolic link"):
+        spawn(world.policy(read_only=(Bind(link, Path("/opt/venv")),)), ["/bin/true"])
+    with pytest.raises(PolicyRefused, match="whole file system"):
+        spawn(world.policy(read_only=(Path("/"),)), ["/bin/true"])
+
+
+def test_home_folders_run_and_the_hosts_tmp_are_empty_or_absent(world):
+    outcome = world.run(
+        """
+        import os
+        print(sorted(os.listdir("/")))
+        print(os.listdir("/dev/shm"), os.path.exists("/run"), os.path.exists("/etc/shadow"))
+        print([name for name in os.listdir("/tmp") if not name.startswith("pytest-of-")])
+        """
+    )
+
+    names = outcome.output.splitlines()
+    assert not {"run", "home", "var", "srv", "mnt", "sys"} & set(eval(names[0]))
+    assert names[1] == "[] False False"
+    assert names[2] == "[]"
+
+
+def test_only_its_own_processes_exist(world):
+    outcome = world.run(
+        """
+        import os
+        for pid in filter(str.isdigit, os.listdir("/proc")):
+            print(pid, open(f"/proc/{pid}/cmdline").read().split(chr(0))[0].split("/")[-1])
+        """
+    )
+
+    lines = outcome.output.splitlines()
+    assert lines[0] == "1 bwrap"
+    assert len(lines) == 2
+    assert lines[1].startswith("2 python")
+
+
+def test_the_environment_is_what_the_policy_says(world, monkeypatch):
+    monkeypatch.setenv("DATABASE_URL", "postgres://secret")
+    outcome = world.run(
+        """
+        import glob, os
+        print(dict(sorted(os.environ.items())))
+        seen = b"".join(open(path, "rb").read() for path in glob.glob("/proc/[0-9]*/environ"))
+        print(b"secret" in seen)
+        """,
+        env={"GREETING": "hello\nworld"},
+    )
+
+    expected = {
+        "GREETING": "hello\nworld",
+        "HOME": "/tmp",
+        "LANG": "C.UTF-8",
+        "PATH": "/usr/local/bin:/usr/bin:/bin",
+        "PWD": str(world.own),
+        "TMPDIR": "/tmp",
+    }
+    assert outcome.output.splitlines() == [str(expected), "False"]
+
+
+def test_neither_arguments_nor_environment_show_in_the_machines_process_list(world):
+    with world.start("input()", policy=world.policy(env={"KEY": "s3cr3t"}), stdin=-1) as process:
+        from apps.deployments.sandbox import usage
+
+        lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in usage.tree(process.pid)]
+
+    assert len(lines) == 3
+    assert not any(b"s3cr3t" in line for line in lines)
+
+
+def test_no_socket_of_the_platform_can_be_reached(world):
+    path = world.services / "postgres"
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(path))
+        server.listen()
+        outcome = world.run(
+            """
+            import socket, sys
+            socket.socket(socket.AF_UNIX).connect(sys.argv[1])
+            """,
+            path,
+        )
+
+    assert outcome.output.endswith("FileNotFoundError: [Errno 2] No such file or directory")
+
+
+@pytest.mark.skipif(syscalls.landlock_version() < 6, reason="needs Landlock 6 (Linux 6.12)")
+def test_no_abstract_socket_of_others_can_be_reached(world):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(b"\0slipway-test-%d" % os.getpid())
+        server.listen()
+        outcome = world.run(
+            f"""
+            import socket
+            socket.socket(socket.AF_UNIX).connect(b"\\0slipway-test-{os.getpid()}")
+            """
+        )
+
+    assert outcome.output.endswith("PermissionError: [Errno 1] Operation not permitted")
+
+
+def test_its_own_source_and_the_system_are_read_only(world):
+    outcome = world.run(
+        """
+        import errno, sys
+        for path in (sys.argv[1], "/usr/bin/x", "/etc/passwd", "/x", "/dev/x", sys.executable):
+            try:
+                open(path, "r+" if path == sys.executable else "w")
+            except OSError as error:
+                print(errno.errorcode[error.errno])
+        """,
+        world.own / "agent.py",
+    )
+
+    assert outcome.output.split()[:2] == ["EROFS", "EROFS"]
+    assert outcome.output.split()[3:5] == ["EROFS", "EROFS"]
+    assert len(outcome.output.split()) == 6
+    assert (world.own / "agent.py").read_text() == "print('hello')"
+
+
+def test_signals_reach_nobody_outside(world):
+    outcome = world.run(
+        """
+        import os, sys
+        try:
+            os.kill(int(sys.argv[1]), 9)
+        except OSError as error:
+            print(type(error).__name__)
+        print(os.getppid())
+        os.kill(1, 9)
+        if os.fork() == 0:
+            os.kill(-1, 9)
+        print("all that it can end is its own")
+        """,
+        os.getpid(),
+    )
+
+    assert outcome.output.splitlines()[:2] == ["ProcessLookupError", "1"]
+
+
+SYSTEM_CALLS = {  # x86_64 and aarch64, with harmless arguments; -1 for "not on this machine"
+    "mount": (165, 40, "EPERM"),
+    "umount2": (166, 39, "EPERM"),
+    "unshare": (272, 97, "EPERM"),
+    "setns": (308, 268, "EPERM"),
+    "ptrace": (101, 117, "EPERM"),
+    "process_vm_readv": (310, 270, "EPERM"),
+    "keyctl": (250, 219, "EPERM"),
+    "bpf": (321, 280, "EPERM"),
+    "perf_event_open": (298, 241, "EPERM"),
+    "userfaultfd": (323, 282, "EPERM"),
+    "pivot_root": (155, 41, "EPERM"),
+    "io_uring_setup": (425, 425, "ENOSYS"),
+    "memfd_create": (319, 279, "ENOSYS"),
+    "shmget": (29, 194, "ENOSYS"),
+    "clone3": (435, 435, "ENOSYS"),
+}
+
+
+def test_system_calls_that_open_kernels_are_refused(world):
+    column = 0 if os.uname().machine == "x86_64" else 1
+    outcome = world.run(
+        f"""
+        import ctypes, errno
+        libc = ctypes.CDLL(None, use_errno=True)
+        for number in {[row[column] for row in SYSTEM_CALLS.values()]}:
+            assert libc.syscall(number, 0, 0, 0, 0, 0) == -1
+            print(errno.errorcode[ctypes.get_errno()])
+        """
+    )
+
+    answers = dict(zip(SYSTEM_CALLS, outcome.output.split(), strict=True))
+    assert answers == {name: row[2] for name, row in SYSTEM_CALLS.items()}
+
+
+def test_no_way_to_more_privileges(world):
+    outcome = world.run(
+        """
+        import errno, os, re
+        status = open("/proc/self/status").read()
+        print(re.findall(r"(?:CapEff|CapBnd|NoNewPrivs|Seccomp):\\s+(\\S+)", status))
+        deeds = {
+            "setuid": lambda: os.setuid(0),
+            "setgroups": lambda: os.setgroups([0]),
+            "mknod": lambda: os.mknod("/tmp/disk", 0o60600, os.makedev(8, 0)),
+            "chroot": lambda: os.chroot("/tmp"),
+            "nice": lambda: os.setpriority(os.PRIO_PROCESS, 0, -5),
+            "oom": lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-500"),
+        }
+        for name, deed in deeds.items():
+            try:
+                deed()
+                print(name, "was allowed")
+            except OSError as error:
+                print(errno.errorcode[error.errno])
+        """
+    )
+
+    first, *answers = outcome.output.splitlines()
+    assert first == "['0000000000000000', '0000000000000000', '1', '2']"
+    assert answers == ["EINVAL", "EPERM", "EPERM", "EPERM", "EACCES", "EACCES"]
+
+
+def test_nothing_can_be_typed_into_the_operators_terminal(world):
+    outcome = world.run(
+        """
+        import errno, fcntl, os
+        try:
+            fcntl.ioctl(os.open("/dev/ptmx", os.O_RDWR), 0x5412, b"x")
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+        try:
+            open("/dev/tty")
+        except OSError as error:
+            print(errno.errorcode[error.errno])
+        """
+    )
+
+    assert outcome.output.split() == ["EPERM", "ENXIO"]
+
+
+def test_sockets_to_the_hypervisor_and_the_kernel_are_refused(world):
+    outcome = world.run(
+        """
+        import errno, socket
+        for family in (socket.AF_VSOCK, socket.AF_PACKET, socket.AF_ALG):
+            try:
+                socket.socket(family, socket.SOCK_STREAM)
+            except OSError as error:
+                print(errno.errorcode[error.errno])
+        socket.socket(socket.AF_INET).close()
+        """
+    )
+
+    assert outcome.code == 0
+    assert outcome.output.split() == ["EAFNOSUPPORT"] * 3
+
+
+def test_without_network_not_even_loopback_answers(world):
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        script = "import socket; socket.create_connection(('127.0.0.1', %d))"
+        port = server.getsockname()[1]
+        shared = world.run(script % port)
+        alone = world.run(script % port, network=Network.NONE)
+
+    assert shared.code == 0
+    assert alone.output.endswith("ConnectionRefusedError: [Errno 111] Connection refused")
+
+
+@as_root
+def test_started_as_root_it_must_become_somebody_else(world):
+    with pytest.raises(PolicyRefused, match="unprivileged uid"):
+        spawn(world.policy(uid=None), ["/bin/true"])
+    with pytest.raises(PolicyRefused, match="unprivileged uid"):
+        spawn(world.policy(uid=0), ["/bin/true"])
+    with pytest.raises(PolicyRefused, match="unprivileged gid"):
+        spawn(world.policy(gid=0), ["/bin/true"])
+
+
+@as_root
+def test_files_made_inside_belong_to_the_organizations_uid(world):
+    outcome = world.run(
+        "import os, sys; open(sys.argv[1] + '/made', 'w'); print(os.getuid())", world.scratch
+    )
+
+    assert outcome.output == "1000"
+    assert (world.scratch / "made").stat().st_uid == world.uid
