@@ -101,6 +101,8 @@ class Thread(WorkspaceOwned):
     """The revision that its open runs stay on."""
     temporary = models.BooleanField(default=False)
     """Made for a stateless run, and gone with it; not to be seen from outside."""
+    runs_received = models.BigIntegerField(db_default=0)
+    """Counts up with each run created on it: the newest run's `sequence`."""
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
     state_updated_at = models.DateTimeField(db_default=Now())
