@@ -122,11 +122,22 @@ class StreamWriter:
 
         Returns once they are queued; waits only while too much is under way.
         """
+        self.put(run_id, events, resumable=resumable)
+        await self.relieved()
+
+    def put(
+        self, run_id: UUID, events: Iterable[tuple[str, bytes]], *, resumable: bool = False
+    ) -> bool:
+        """`append` without the wait; False asks the caller to wait until it is `relieved`."""
         batch = self._batch(run_id, resumable=resumable)
         for name, data in events:
             batch.events.append((name, data))
             self._grow(batch, len(name) + len(data))
         self._wake()
+        return self._relieved.is_set()
+
+    async def relieved(self) -> None:
+        """Return when less is under way than this writer likes to hold."""
         await self._relieved.wait()
 
     async def end(
