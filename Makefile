@@ -62,7 +62,7 @@ clean: ## Remove what `make` installed; data folders stay
 # uv from pip, in a folder of its own: `--target` also works where the system's Python is managed.
 .tools/bin/uv:
 	@echo "  Fetching uv"
-	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --target .tools uv
+	@$(PYTHON) -m pip install --quiet --disable-pip-version-check --root-user-action ignore --target .tools uv
 
 .venv/bin/python: | $(filter .tools/bin/uv,$(UV))
 	@$(UV) venv --quiet --allow-existing --python $(PYTHON) .venv
@@ -79,7 +79,7 @@ clean: ## Remove what `make` installed; data folders stay
 
 node_modules/.installed: package-lock.json | .venv/installed
 	@echo "  Installing front-end packages"
-	@$(NPM) ci --silent --ignore-scripts --no-audit --no-fund
+	@$(NPM) ci --silent --prefer-offline --ignore-scripts --no-audit --no-fund
 	@touch $@
 
 static/vendor/.installed: node_modules/.installed tools/vendor.mjs
