@@ -24,8 +24,7 @@ def authenticate(headers: Mapping[str, str], user: User | None = None) -> Caller
     workspace in `X-Tenant-Id`; one that they may not enter looks like one that does not exist.
     """
     workspace_id = _workspace_id(headers.get("X-Tenant-Id"))
-    secret = headers.get("X-Api-Key") or _bearer(headers.get("Authorization"))
-    if secret:
+    if secret := key_in(headers):
         return services.caller_of(secret=secret, workspace_id=workspace_id)
     if user is None or workspace_id is None:
         return None
@@ -35,8 +34,11 @@ def authenticate(headers: Mapping[str, str], user: User | None = None) -> Caller
     return caller
 
 
-def _bearer(value: str | None) -> str | None:
-    scheme, _, token = (value or "").partition(" ")
+def key_in(headers: Mapping[str, str]) -> str | None:
+    """The API key that a request brings, in either of its places."""
+    if secret := headers.get("X-Api-Key"):
+        return secret
+    scheme, _, token = (headers.get("Authorization") or "").partition(" ")
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
@@ -62,7 +64,7 @@ class CallerAuthentication(BaseAuthentication):
         if caller is None:
             return None
         if user is not None:
-            _enforce_csrf(django_request)
+            enforce_csrf(django_request)
         return user or caller, caller
 
     def authenticate_header(self, request: Request) -> str:
@@ -74,7 +76,8 @@ class _CsrfCheck(CsrfViewMiddleware):
         raise errors.Forbidden(f"CSRF check failed: {reason}")
 
 
-def _enforce_csrf(request: HttpRequest) -> None:
+def enforce_csrf(request: HttpRequest) -> None:
+    """Refuse a request of a browser session that does not prove it came from our pages."""
     check = _CsrfCheck(lambda _: HttpResponse())
     check.process_request(request)
     check.process_view(request, lambda _: HttpResponse(), (), {})
