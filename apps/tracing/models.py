@@ -24,7 +24,7 @@ class TraceTier(models.TextChoices):
 
 
 class Project(WorkspaceOwned):
-    """A container of traces; with a reference dataset it is an experiment. `session` on the wire."""
+    """A container of traces; with a reference dataset an experiment. `session` on the wire."""
 
     name = models.CharField(max_length=1000)
     description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)

@@ -1,0 +1,37 @@
+"""JSON that strict parsers refuse and clients send all the same, made strict without losing runs.
+
+NaN and infinities become null, lone surrogates and bytes that are no UTF-8 become U+FFFD. Numbers
+past 64 bits keep all their digits.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from typing import Any
+
+LONG_NUMBER = re.compile(rb"\d{19}")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def repair(text: bytes) -> bytes:
+    """Strict JSON of the same meaning; `ValueError` when the text is no JSON at all."""
+    try:
+        value = json.loads(text.decode("utf-8", "replace"), strict=False)
+        return json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":")).encode()
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _clean(value: Any) -> Any:
+    match value:
+        case str():
+            return _SURROGATE.sub("\ufffd", value) if _SURROGATE.search(value) else value
+        case float():
+            return value if math.isfinite(value) else None
+        case dict():
+            return {_clean(key): _clean(inner) for key, inner in value.items()}
+        case list():
+            return [_clean(inner) for inner in value]
+    return value
