@@ -10,7 +10,7 @@ import pytest
 
 from apps.deployments.sandbox import (
     Bind,
-    InstallerAccess,
+    HostAccess,
     installer_access,
     prepare_dir,
     spawn,
@@ -148,7 +148,7 @@ def test_an_installers_configuration_brings_its_local_index_and_nothing_else(tmp
         }
     )
 
-    assert access == InstallerAccess(
+    assert access == HostAccess(
         env={"SSL_CERT_FILE": str(bundle), "PIP_INDEX_URL": "https://packages.example/simple"},
         read_only=access.read_only,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import time
 
@@ -50,6 +51,33 @@ def test_a_fork_bomb_is_ended_and_meanwhile_all_others_go_on(world, limits, reco
         "it started more processes and threads than its limit of 100"
     )
     assert wait_until_gone(pids, 1) == []
+
+
+def test_code_that_wants_every_processor_runs_after_all_others(world, limits):
+    script = """
+import os, time
+for _ in range(60):
+    if os.fork() == 0:
+        while True:
+            pass
+print("lit", flush=True)
+time.sleep(60)
+"""
+    with world.start(script, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"lit\n"
+        end = time.monotonic() + 15
+        while time.monotonic() < end and not runs_last(process):
+            time.sleep(0.1)
+
+        assert runs_last(process)
+        assert process.poll() is None
+        assert latency(0.5) < 0.5
+
+
+def runs_last(process) -> bool:
+    busy = usage.running_threads(usage.tree(process.pid))
+    policies = [os.sched_getscheduler(thread) for thread in busy]
+    return bool(policies) and set(policies) == {os.SCHED_IDLE}
 
 
 def test_threads_count_as_processes(world, limits):

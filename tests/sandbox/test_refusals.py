@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from apps.deployments.sandbox import Bind, Network, PolicyRefused, spawn
+from apps.deployments.sandbox import Bind, Network, PolicyRefused, spawn, usage
 from apps.deployments.sandbox.stub import syscalls
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user keeps its own uid")
@@ -64,14 +65,37 @@ def test_home_folders_run_and_the_hosts_tmp_are_empty_or_absent(world):
         import os
         print(sorted(os.listdir("/")))
         print(os.listdir("/dev/shm"), os.path.exists("/run"), os.path.exists("/etc/shadow"))
-        print([name for name in os.listdir("/tmp") if not name.startswith("pytest-of-")])
-        """
+        print(os.listdir("/tmp"))
+        """,
+        cwd=Path("/"),
+        read_only=(),
+        writable=(),
     )
 
     names = outcome.output.splitlines()
     assert not {"run", "home", "var", "srv", "mnt", "sys"} & set(eval(names[0]))
     assert names[1] == "[] False False"
     assert names[2] == "[]"
+
+
+def test_the_platforms_folder_is_covered_where_a_shown_folder_holds_it(world):
+    platform = world.own / "platform"
+    for name in ("graph_host", "secrets"):
+        (platform / name).mkdir(parents=True)
+        (platform / name / "file").write_text(name)
+    outcome = world.run(
+        """
+        import os, sys
+        print(os.listdir(sys.argv[1]), open(sys.argv[1] + "/graph_host/file").read())
+        open(sys.argv[1] + "/new", "w")
+        """,
+        platform,
+        hidden=(platform,),
+        read_only=(world.own, platform / "graph_host"),
+    )
+
+    assert outcome.output.splitlines()[-1] == "['graph_host'] graph_host"
+    assert "Read-only file system" in outcome.output
 
 
 def test_only_its_own_processes_exist(world):
@@ -112,14 +136,19 @@ def test_the_environment_is_what_the_policy_says(world, monkeypatch):
     assert outcome.output.splitlines() == [str(expected), "False"]
 
 
-def test_neither_arguments_nor_environment_show_in_the_machines_process_list(world):
-    with world.start("input()", policy=world.policy(env={"KEY": "s3cr3t"}), stdin=-1) as process:
-        from apps.deployments.sandbox import usage
+def test_the_environment_does_not_show_in_the_machines_process_list(world):
+    policy = world.policy(env={"KEY": "s3cr3t"})
+    script = "print('ready', flush=True); input()"
+    with world.start(script, policy=policy, stdin=-1, stdout=-1) as process:
+        assert process.stdout.readline() == b"ready\n"
+        lines = subprocess.check_output(["ps", "-ww", "-o", "args", "-p", pids_of(process)])
 
-        lines = [Path(f"/proc/{pid}/cmdline").read_bytes() for pid in usage.tree(process.pid)]
+    assert lines.count(b"bwrap") == 2
+    assert b"s3cr3t" not in lines
 
-    assert len(lines) == 3
-    assert not any(b"s3cr3t" in line for line in lines)
+
+def pids_of(process) -> str:
+    return ",".join(map(str, usage.tree(process.pid)))
 
 
 def test_no_socket_of_the_platform_can_be_reached(world):

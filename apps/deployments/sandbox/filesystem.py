@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import subprocess
 import sys
@@ -27,12 +28,31 @@ SYSTEM_FILES = tuple(
 DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 
 
-def binds(policy: Policy) -> list[tuple[Bind, bool]]:
-    """Every bind of a policy with whether it is writable, parents before what lies in them."""
-    found = [(bind, False) for bind in python_installation(policy.python)]
-    found += [(_checked(item), False) for item in policy.read_only]
-    found += [(_checked(item), True) for item in policy.writable]
-    return sorted(found, key=lambda pair: len(pair[0].target.parts))
+class Access(enum.Enum):
+    READ_ONLY = "--ro-bind"
+    WRITABLE = "--bind"
+    HIDDEN = "--tmpfs"
+
+
+def shown(policy: Policy) -> list[tuple[Bind, Access]]:
+    """What a policy adds to the system or covers of it, parents before what lies in them."""
+    found = [(bind, Access.READ_ONLY) for bind in python_installation(policy.python)]
+    found += [(_checked(item), Access.READ_ONLY) for item in policy.read_only]
+    found += [(_checked(item), Access.WRITABLE) for item in policy.writable]
+    places = [Path(folder).resolve() for folder in SYSTEM_FOLDERS]
+    places += [bind.target for bind, _ in found]
+    covered = {path.resolve() for path in policy.hidden if path.is_dir()}
+    found += [
+        (Bind(path, path), Access.HIDDEN)
+        for path in covered
+        if any(place in path.parents for place in places)
+    ]
+    # A bind of the very folder that is hidden was meant: it comes after its cover.
+    return sorted(found, key=lambda pair: (len(pair[0].target.parts), pair[1].value != "--tmpfs"))
+
+
+def writable(policy: Policy) -> list[Path]:
+    return [bind.source for bind, access in shown(policy) if access is Access.WRITABLE]
 
 
 @functools.cache
@@ -47,6 +67,8 @@ def python_installation(interpreter: Path | None) -> tuple[Bind, ...]:
         answer = subprocess.run(question, check=True, capture_output=True, text=True)
         prefix = Path(answer.stdout.strip())
     real = prefix.resolve()
+    if real == Path("/"):
+        raise PolicyRefused("a Python installed to / would show the whole file system")
     names = {prefix.absolute(), real, interpreter.resolve().parents[1]}
     outside = sorted(name for name in names if not name.is_relative_to("/usr"))
     return tuple(Bind(real, name) for name in outside)

@@ -19,7 +19,8 @@ from typing import IO, Any
 from . import bubblewrap, capability, filesystem, seccomp, watchdog
 from .bubblewrap import Binary
 from .errors import PolicyRefused, SandboxFailed, SandboxUnavailable
-from .policy import Bind, Limits, Network, Policy
+from .filesystem import Access
+from .policy import Limits, Network, Policy
 from .process import SandboxedProcess
 
 _SETUP_SECONDS = 20.0
@@ -111,7 +112,7 @@ def start(
     process = SandboxedProcess(
         popen,
         limits=policy.limits,
-        writable=[bind.source for bind, writable in filesystem.binds(policy) if writable],
+        writable=filesystem.writable(policy),
         ends_on=signal.SIGKILL if bound else signal.SIGTERM,
     )
     _await_setup(process, status)
@@ -155,10 +156,11 @@ def _plain_job(policy: Policy, means: capability.Capability) -> dict[str, Any]:
     confine = means.mode is capability.Mode.LANDLOCK
     if confine and policy.network is Network.NONE:
         raise PolicyRefused("only namespaces can take the network away")
-    binds = filesystem.binds(policy)
-    moved: list[Bind] = [bind for bind, _ in binds if bind.source != bind.target]
-    if any(bind.source != bind.target.resolve() for bind in moved):
+    shown = filesystem.shown(policy)
+    if any(bind.source != bind.target.resolve() for bind, _ in shown):
         raise PolicyRefused("only namespaces can show a file in another place")
+    if confine and any(access is Access.HIDDEN for _, access in shown):
+        raise PolicyRefused("only namespaces can hide the platform's folder inside /usr")
     system = [*filesystem.SYSTEM_FOLDERS, *filesystem.SYSTEM_FILES, "/etc/passwd", "/etc/group"]
     return {
         "bubblewrap": None,
@@ -166,9 +168,9 @@ def _plain_job(policy: Policy, means: capability.Capability) -> dict[str, Any]:
         "cwd": str(policy.cwd),
         "env": _without_places(bubblewrap.DEFAULT_ENV) | dict(policy.env),
         "read_only": [path for path in system if Path(path).exists()]
-        + [str(bind.source) for bind, writable in binds if not writable],
+        + [str(bind.source) for bind, access in shown if access is Access.READ_ONLY],
         "writable": [device for device in filesystem.DEVICES if Path(device).exists()]
-        + [str(bind.source) for bind, writable in binds if writable],
+        + [str(path) for path in filesystem.writable(policy)],
     }
 
 

@@ -8,6 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+# The platform's own code and whatever its operator keeps beside it.
+_PLATFORM = Path(__file__).resolve().parents[3]
+
 MIB = 1024 * 1024
 GIB = 1024 * MIB
 
@@ -72,6 +75,9 @@ class Policy:
     python: Path | None = Path(sys.executable)
     """A trusted interpreter whose installation is visible inside. Never a path that agent code
     could have written: its links are followed."""
+    hidden: tuple[Path, ...] = (_PLATFORM,)
+    """Covered where they lie in a folder that is shown, as `/usr/src` or a Python installation
+    may hold the platform. Binds inside of them stay visible."""
     hostname: str = "agent"
     network: Network = Network.SHARED
     limits: Limits = Limits()

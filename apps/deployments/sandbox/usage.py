@@ -15,6 +15,9 @@ import psutil
 _FIELDS = re.compile(rb"^(RssAnon|RssShmem|Threads):\s+(\d+)", re.MULTILINE)
 _EXACT_FIELDS = re.compile(rb"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
 
+# An empty file costs no block, but an inode, of which disks have only so many.
+_ENTRY = 4096
+
 
 class Usage(NamedTuple):
     memory: int
@@ -64,6 +67,28 @@ def measure(pids: Iterable[int]) -> Usage:
     return Usage(memory, tasks)
 
 
+def running_threads(pids: Iterable[int]) -> list[int]:
+    """The threads that want a processor now."""
+    found = []
+    for pid in pids:
+        for thread in threads(pid):
+            try:
+                with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+                    state = file.read().rpartition(b")")[2].split()[0]
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            if state == b"R":
+                found.append(thread)
+    return found
+
+
+def threads(pid: int) -> list[int]:
+    try:
+        return [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
+    except (FileNotFoundError, ProcessLookupError):
+        return []
+
+
 def exact_memory(pids: Iterable[int]) -> int:
     """Bytes, with a shared page divided among its holders. Costs much more than `measure`."""
     total = 0
@@ -81,13 +106,16 @@ def exact_memory(pids: Iterable[int]) -> int:
 
 
 def disk(folders: Iterable[Path]) -> int:
-    """Bytes that the files below these folders occupy. What vanishes meanwhile counts nothing."""
+    """Bytes that what is below these folders occupies, at least `_ENTRY` for each name.
+
+    What vanishes meanwhile counts nothing.
+    """
     total, waiting = 0, [str(folder) for folder in folders]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    total += entry.stat(follow_symlinks=False).st_blocks * 512
+                    total += max(entry.stat(follow_symlinks=False).st_blocks * 512, _ENTRY)
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except OSError:

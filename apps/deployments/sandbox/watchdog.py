@@ -7,6 +7,7 @@ the nearer and the faster a tree grows towards its limit.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -18,6 +19,9 @@ _LONGEST, _SHORTEST = 0.5, 0.02
 _ASSUMED_GROWTH = 1024**3  # bytes a second that a tree may start to take at any moment
 _CROWDED_SHARE, _CROWDED_SECONDS = 0.9, 1.0
 _DISK_SECONDS = 10.0
+# So many threads for each processor, wanting to run in so many looks in a row, are an attack on
+# everybody else's turn, or look like one.
+_GREEDY_THREADS, _GREEDY_LOOKS = 4 * (os.cpu_count() or 1), 4
 
 
 class Watch:
@@ -29,6 +33,7 @@ class Watch:
         self.looked_at = self.due
         self.memory = 0
         self.crowded_since: float | None = None
+        self.greedy_looks = 0
         self.disk_looked_at = self.due
         self.free_space: int | None = None
 
@@ -57,12 +62,22 @@ class Watch:
             self.crowded_since = now
         elif now - self.crowded_since > _CROWDED_SECONDS:
             return Exceeded.PROCESSES
+        self._share_processors(pids, tasks)
 
         growth = 2 * (memory - self.memory) / max(now - self.looked_at, _SHORTEST)
         room = (limits.memory_bytes - memory) / max(growth, _ASSUMED_GROWTH)
         self.due = time.monotonic() + min(max(room, _SHORTEST), _LONGEST)
         self.memory, self.looked_at = memory, now
         return None
+
+    def _share_processors(self, pids: list[int], tasks: int) -> None:
+        """Let a tree that keeps more threads busy than there is room for run last from now on."""
+        greedy = tasks > _GREEDY_THREADS and len(usage.running_threads(pids)) > _GREEDY_THREADS
+        self.greedy_looks = self.greedy_looks + 1 if greedy else 0
+        if self.greedy_looks >= _GREEDY_LOOKS:
+            for thread in (thread for pid in pids for thread in usage.threads(pid)):
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 
     def _disk(self, now: float) -> Exceeded | None:
         limit = self.process.limits.disk_bytes

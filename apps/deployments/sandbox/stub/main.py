@@ -84,7 +84,7 @@ def become_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:
     arguments += ["--info-fd", str(info_end), "--block-fd", str(gate)]
     inherited += [info_end, gate]
     # Not on the command line, which every user of the machine can read.
-    inherited.append(_file("\0".join(arguments).encode() + b"\0"))
+    inherited.append(_file(os.fsencode("\0".join(arguments)) + b"\0"))
     for fd in inherited:
         os.set_inheritable(fd, True)
     command = [bubblewrap, "--args", str(inherited[-1]), "--", *job["command"]]

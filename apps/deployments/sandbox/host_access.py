@@ -1,7 +1,4 @@
-"""What a build step may know of the operator's package index: deliberate, and for builds only.
-
-An agent never gets this: an index address may carry a password.
-"""
+"""What of the operator's own configuration sandboxed code may know, named variable by variable."""
 
 from __future__ import annotations
 
@@ -13,10 +10,14 @@ from pathlib import Path
 
 from .policy import TEMPORARY, Bind
 
-_NAMES = frozenset(
+_CERTIFICATE_NAMES = frozenset(
     (
         *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
         *("GIT_SSL_CAINFO", "NODE_EXTRA_CA_CERTS"),
+    )
+)
+_INSTALLER_NAMES = _CERTIFICATE_NAMES | frozenset(
+    (
         *("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"),
         *("http_proxy", "https_proxy", "all_proxy", "no_proxy"),
         *("PIP_CERT", "PIP_CONFIG_FILE", "PIP_DEFAULT_TIMEOUT", "PIP_EXTRA_INDEX_URL"),
@@ -32,20 +33,29 @@ _LOCAL_PATH = re.compile(r"(?:file://)?(/[^\s\"',;\]]+)")
 
 
 @dataclass(frozen=True, slots=True)
-class InstallerAccess:
-    """To be merged into the policy of a build step."""
+class HostAccess:
+    """To be merged into a policy."""
 
     env: dict[str, str] = field(default_factory=dict)
     read_only: tuple[Bind, ...] = ()
 
 
-def installer_access(environment: Mapping[str, str] | None = None) -> InstallerAccess:
+def certificate_access(environment: Mapping[str, str] | None = None) -> HostAccess:
+    """The certificates that this machine trusts, for agents: no secret is among them."""
+    environment = os.environ if environment is None else environment
+    env = {name: value for name, value in environment.items() if name in _CERTIFICATE_NAMES}
+    paths = _named_paths(list(env.values()))
+    return HostAccess(env, tuple(Bind(path.resolve(), path) for path in sorted(set(paths))))
+
+
+def installer_access(environment: Mapping[str, str] | None = None) -> HostAccess:
     """The variables, configuration files and local indexes with which pip and uv work here.
 
-    Folders and files that those name (a local index, a bundle of certificates) come along.
+    Folders and files that those name (a local index, a bundle of certificates) come along. For
+    build steps only: the address of an index or a proxy may carry a password.
     """
     environment = os.environ if environment is None else environment
-    env = {name: value for name, value in environment.items() if name in _NAMES}
+    env = {name: value for name, value in environment.items() if name in _INSTALLER_NAMES}
     home = Path(environment.get("HOME") or "/nonexistent")
 
     configuration = {path: path for path in _SYSTEM_CONFIGURATION}
@@ -58,7 +68,7 @@ def installer_access(environment: Mapping[str, str] | None = None) -> InstallerA
             texts += _contents(source)
     for path in _named_paths(texts):
         binds.setdefault(path, Bind(path.resolve(), path))
-    return InstallerAccess(env, tuple(binds.values()))
+    return HostAccess(env, tuple(binds.values()))
 
 
 def _contents(path: Path) -> Iterator[str]:
