@@ -23,21 +23,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from config.env import BASE_DIR, env
-from config.supervisor.processes import MARK
+from tests.processes import roots
 
 NAME = "bench-agent"
-# What a command line must contain, by the name under which its process tree is measured.
-ROLES = {
-    "web": "config.web",
-    "worker": "worker@",
-    "builder": "builder@",
-    "beat": "beat",
-    "postgres": "postgres",
-    "redis": "redis",
-}
 SERVER = ("web", "worker", "builder", "beat")
 
 
@@ -108,7 +97,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "--url", deployed["agent_url"], "--api-key", facts["api_key"], "--json", str(result),
         "--scale", options.scale, *(["--only", options.only] if options.only else []),
     ]  # fmt: skip
-    for name, pid in roots().items():
+    for name, pid in roots(env().instance.data_dir).items():
         command += ["--pid", f"{name}={pid}"]
     subprocess.run(command, check=True)
     return with_one_server(json.loads(result.read_text()))
@@ -129,21 +118,6 @@ def repository_of(folder: Path, into: Path) -> Path:
     for words in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-qm", "it"]):
         subprocess.run(["git", "-C", str(into), *words], check=True)
     return into
-
-
-def roots() -> dict[str, int]:
-    """The topmost process of each role of this instance."""
-    mark = str(env().instance.data_dir)
-    found: dict[str, int] = {}
-    for process in psutil.process_iter():
-        with contextlib.suppress(psutil.Error):
-            if process.environ().get(MARK) != mark:
-                continue
-            words = " ".join(process.cmdline())
-            role = next((name for name, word in ROLES.items() if word in words), None)
-            if role and (role not in found or process.pid < found[role]):
-                found[role] = process.pid
-    return found
 
 
 def with_one_server(report: dict[str, Any]) -> dict[str, Any]:
