@@ -20,7 +20,7 @@ help: ## List what can be done
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 up: install ## Install and run the whole platform; Ctrl-C stops it
-	@exec $(BIN)/python -m config.supervisor --with-parent
+	@exec $(BIN)/python -m config.supervisor --companion $$PPID
 
 install: .venv/installed static/vendor/.installed ## Install what `make up` needs
 
@@ -44,8 +44,8 @@ format: install-dev ## Put the code into shape
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: install ## Measure the running platform and print it beside the peers
-	@$(BIN)/python -m bench
+bench: install-dev ## Measure the running platform and print it beside the peers
+	@$(BIN)/python -m tests.bench.agent $(BENCH)
 
 lock: | .venv/bin/python ## Renew the locked versions
 	$(UV) pip compile $(LOCK) --upgrade pyproject.toml --group dev \

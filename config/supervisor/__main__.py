@@ -2,15 +2,12 @@
 
 import argparse
 import asyncio
-import os
-import signal
 import sys
 
 from pydantic import ValidationError
 
 from config.embedded.launch import CannotStart
 from config.embedded.paths import UnsafePlace
-from config.embedded.tether import tie_to_parent
 from config.env import env
 from config.supervisor.boot import Boot
 from config.supervisor.terminal import Terminal
@@ -22,13 +19,12 @@ def main() -> int:
         "--services-only", action="store_true", help="PostgreSQL and Redis alone, for tests"
     )
     parser.add_argument(
-        "--with-parent", action="store_true", help="stop when the parent process dies"
+        "--companion", type=int, metavar="PID", help="stop when that process is gone"
     )
     options = parser.parse_args()
-    if options.with_parent:
-        tie_to_parent(os.getppid(), signal.SIGTERM)
     try:
-        asyncio.run(Boot(env(), services_only=options.services_only).run())
+        boot = Boot(env(), services_only=options.services_only, companion=options.companion)
+        asyncio.run(boot.run())
     except (CannotStart, UnsafePlace) as error:
         Terminal().failed(str(error))
         return 1

@@ -9,6 +9,7 @@ from asyncio import CancelledError, TaskGroup, get_running_loop, to_thread
 from collections.abc import Callable
 from socket import socket
 
+import psutil
 from circus.exc import ConflictError
 
 from config.embedded.launch import CannotStart
@@ -30,11 +31,15 @@ SAMPLE_COMMAND = BASE_DIR / "apps/deployments/management/commands/deploy_sample.
 class Boot:
     """One life of one instance: `run` ends when a signal comes."""
 
-    def __init__(self, env: Env, *, services_only: bool = False) -> None:
+    def __init__(
+        self, env: Env, *, services_only: bool = False, companion: int | None = None
+    ) -> None:
+        """With a `companion`, the death of that process ends this life as a signal would."""
         self.env = env
         self.instance = env.instance
         self.terminal = Terminal()
         self._services_only = services_only
+        self._companion = psutil.Process(companion) if companion else None
         self._services: list[Process] = []
 
     async def run(self) -> None:
@@ -56,11 +61,11 @@ class Boot:
         adopt_orphans()
 
         fleet = Fleet(processes.environment(self.env), self._tell_of_death)
-        life = asyncio.create_task(self._live(fleet))
+        self._life = asyncio.create_task(self._live(fleet))
         for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            get_running_loop().add_signal_handler(ending, life.cancel)
+            get_running_loop().add_signal_handler(ending, self._life.cancel)
         try:
-            await life
+            await self._life
         except CancelledError:
             self.terminal.step("Stopping")
         except ExceptionGroup as group:
@@ -83,6 +88,8 @@ class Boot:
             await asyncio.sleep(CHECK_SECONDS)
             fleet.end_strays()
             self._logs.look()
+            if self._companion is not None and not _lives(self._companion):
+                self._life.cancel()
 
     async def _start_services(self, fleet: Fleet) -> None:
         names = {"postgres": "PostgreSQL", "redis": "Redis"}
@@ -172,6 +179,13 @@ class Boot:
         services = {service.name for service in self._services}
         await fleet.stop([name for name in fleet.names if name not in services])
         await fleet.close()
+
+
+def _lives(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
 
 
 def _send_circus_to(logs: Logs) -> None:

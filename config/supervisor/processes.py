@@ -37,7 +37,7 @@ class Process:
 
 def environment(env: Env) -> dict[str, str]:
     """What every process gets besides the environment of the supervisor itself."""
-    variables = {
+    return {
         "DJANGO_SETTINGS_MODULE": "config.settings",
         "PORT": str(env.port),
         "DATA_DIR": str(env.instance.data_dir),
@@ -46,7 +46,6 @@ def environment(env: Env) -> dict[str, str]:
         # Threads that allocate would otherwise get an arena of 64 MB each.
         "MALLOC_ARENA_MAX": "2",
     }
-    return variables
 
 
 def services(env: Env) -> list[Process]:

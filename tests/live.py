@@ -1,0 +1,104 @@
+"""The whole platform, as `make up` runs it, for the tests that speak to it like a client.
+
+One for the test run, however many workers pytest-xdist has: the first that needs it starts it,
+and it ends with the run (it is the companion of the process that all workers belong to).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.installation import Installation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Live:
+    """Where the platform is and how to get in."""
+
+    installation: Installation
+    organization_id: str
+    workspace_id: str
+    api_key: str
+    email: str
+    password: str
+
+    @property
+    def url(self) -> str:
+        return self.installation.url
+
+    @property
+    def api_url(self) -> str:
+        """As the `langsmith` SDK likes it."""
+        return f"{self.url}/api/v1"
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {"X-Api-Key": self.api_key}
+
+    def agent_url(self, slug: str = "sample-agent") -> str:
+        return f"{self.url}/agents/{slug}"
+
+    def manage(self, *arguments: str, check: bool = True) -> Any:
+        """A management command beside the running platform."""
+        return self.installation.manage(*arguments, check=check)
+
+
+def shared(folder: Path, run: int) -> Live:
+    """Start the platform in `folder`, or find the one that another worker started there.
+
+    `run` is the process that the whole test run belongs to.
+    """
+    facts = folder / "live.json"
+    with _locked(folder / "live.lock"):
+        if not facts.exists():
+            facts.write_text(json.dumps(_start(folder, run)))
+        found: dict[str, Any] = json.loads(facts.read_text())
+    found.pop("pid")
+    installation = Installation(folder / "live", found.pop("port"))
+    return Live(installation=installation, **found)
+
+
+def _start(folder: Path, run: int) -> dict[str, Any]:
+    installation = Installation(folder / "live")
+    installation.start(companion=run)
+    installation.wait_until_ready()
+    facts = installation.bootstrap()
+    assert installation.process is not None
+    return {
+        "pid": installation.process.pid,
+        "port": installation.port,
+        "email": "admin@localhost",
+        "password": (installation.data_dir / "secrets/admin_password").read_text().strip(),
+        **{name: facts[name] for name in ("organization_id", "workspace_id", "api_key")},
+    }
+
+
+def stop(folder: Path) -> None:
+    """Stop the platform of that folder, if one was started there."""
+    facts = folder / "live.json"
+    if not facts.exists():
+        return
+    with suppress(psutil.NoSuchProcess):
+        supervisor = psutil.Process(json.loads(facts.read_text())["pid"])
+        supervisor.send_signal(signal.SIGTERM)
+        psutil.wait_procs([supervisor], timeout=60)
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(lock)

@@ -1,0 +1,75 @@
+"""PostgreSQL and Redis for the test run: a pytest plugin that is loaded before Django's settings.
+
+Where DATABASE_URL is set, those servers are used. Otherwise one embedded pair is started in a
+folder that goes away with the run; pytest-xdist's workers inherit its address.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from config.embedded.paths import Instance
+from tests import live
+from tests.installation import Installation
+
+FOLDER = "SLIPWAY_TEST_FOLDER"
+"""The environment's name for a folder that the whole test run shares."""
+RUN = "SLIPWAY_TEST_RUN"
+"""The process that the whole test run belongs to."""
+
+_own: Installation | None = None
+
+
+def _make_folder() -> None:
+    folder = Path(tempfile.mkdtemp(prefix="slipway-tests-"))
+    # The users of services and agents pass through on their way to what is theirs.
+    folder.chmod(0o711)
+    os.environ[FOLDER] = str(folder)
+    os.environ[RUN] = str(os.getpid())
+
+
+def _start_services() -> Installation:
+    services = Installation(Path(os.environ[FOLDER], "services"))
+    services.start("--services-only")
+    services.wait_until_said("Ready")
+    instance = Instance(services.data_dir)
+    os.environ["DATABASE_URL"] = instance.database_url
+    os.environ["REDIS_URL"] = instance.redis_url
+    return services
+
+
+def _own_redis_database(url: str) -> str:
+    """Workers of pytest-xdist are gw0, gw1, ...: each has a Redis database of its own."""
+    worker = os.environ.get("PYTEST_XDIST_WORKER", "")
+    if not worker:
+        return url
+    number = int(worker.removeprefix("gw")) % 14 + 1
+    parts = urlsplit(url)
+    if parts.scheme == "unix":
+        return parts._replace(query=f"db={number}").geturl()
+    return parts._replace(path=f"/{number}").geturl()
+
+
+_is_the_run_itself = FOLDER not in os.environ
+if _is_the_run_itself:
+    _make_folder()
+    if "DATABASE_URL" not in os.environ:
+        _own = _start_services()
+    os.environ["DATA_DIR"] = str(Path(os.environ[FOLDER], "platform"))
+os.environ["REDIS_URL"] = _own_redis_database(os.environ["REDIS_URL"])
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    if not _is_the_run_itself:
+        return
+    folder = Path(os.environ.pop(FOLDER))
+    live.stop(folder)
+    if _own is not None:
+        _own.stop()
+    shutil.rmtree(folder, ignore_errors=True)
