@@ -1,0 +1,295 @@
+"""The engine of a worker process: claims, hosts, leases."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+from apps.agent_server.engine import statements
+from apps.agent_server.engine.checkpoints import CheckpointReader
+from apps.agent_server.engine.database import TRANSIENT, Database
+from apps.agent_server.engine.entries import Claimed, Release, Stale, Token
+from apps.agent_server.engine.hosts import GraphHost, HostFailed, HostPool, RevisionRef
+from apps.agent_server.engine.launch import Launcher
+from apps.agent_server.engine.ledger import Ledger
+from apps.agent_server.engine.logs import LogKeeper
+from apps.agent_server.engine.session import Outcome, RunSession, ending
+from apps.agent_server.streams import StreamWriter
+
+logger = logging.getLogger(__name__)
+
+READERS = 4
+
+
+class Options:
+    """How an engine is to work; the values come from the settings."""
+
+    def __init__(
+        self,
+        *,
+        owner: str,
+        runs: int,
+        lease_seconds: float,
+        max_attempts: int,
+        timeout_seconds: float,
+        hosts: int,
+    ) -> None:
+        self.owner = owner
+        self.runs = runs
+        self.lease_seconds = lease_seconds
+        self.max_attempts = max_attempts
+        self.timeout_seconds = timeout_seconds
+        self.hosts = hosts
+
+
+class Engine:
+    """Executes runs on one asyncio loop. All methods belong to that loop."""
+
+    def __init__(self, options: Options, launcher: Launcher) -> None:
+        self.options = options
+        self._sessions: dict[UUID, RunSession] = {}
+        self._waiting: set[UUID] = set()
+        self._launcher = launcher
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._draining = False
+
+    async def start(self) -> None:
+        """Connect and begin to claim."""
+        self._loop = asyncio.get_running_loop()
+        self._database = Database(READERS)
+        self.checkpoints = CheckpointReader(self._database)
+        self.ledger = Ledger(
+            self.options.owner,
+            self.options.lease_seconds,
+            on_claimed=self._claimed,
+            on_stale=self._stale,
+        )
+        self._streams = StreamWriter()
+        self._logs = LogKeeper(self._database)
+        self.hosts = HostPool(self._launcher, self.options.hosts, self._logs.add)
+        self._lease_ends = self._loop.time() + self.options.lease_seconds
+        self._spawn(self._keep_leases())
+
+    # Work comes in
+
+    def execute(self, thread: UUID) -> None:
+        """Claim the thread's next run, unless this worker has its hands full or is leaving."""
+        if self._draining:
+            return
+        if len(self._sessions) >= self.options.runs:
+            self._waiting.add(thread)
+            return
+        self.ledger.claim([thread])
+
+    def cancel(self, run_id: UUID, action: str) -> None:
+        """Stop a run, if this worker executes it."""
+        session = self._sessions.get(run_id)
+        if session is not None:
+            session.cancel(action)
+
+    @property
+    def running(self) -> int:
+        return len(self._sessions)
+
+    def _claimed(self, claimed: Claimed, head: list[Any] | None) -> None:
+        before = self._sessions.get(claimed.run_id)
+        if before is not None:
+            before.give_up("another attempt begins here")
+        session = RunSession(self, claimed, head)
+        self._sessions[claimed.run_id] = session
+        host = self.hosts.warm(claimed.revision_id) if claimed.revision_id else None
+        if host is not None:
+            session.begin(host, self.options.timeout_seconds)
+        else:
+            self._spawn(self._begin_cold(session))
+
+    async def _begin_cold(self, session: RunSession) -> None:
+        claimed = session.claimed
+        if claimed.revision_id is None:
+            session.fail("NotDeployed", "This deployment has no revision that serves.")
+            return
+        revision = RevisionRef(claimed.revision_id, claimed.deployment_id, claimed.workspace_id)
+        try:
+            host = await self.hosts.get(revision)
+        except HostFailed as error:
+            session.fail("HostFailed", str(error))
+            return
+        if self._sessions.get(claimed.run_id) is session:
+            session.begin(host, self.options.timeout_seconds)
+
+    # What sessions need
+
+    def publish(
+        self, claimed: Claimed, events: list[tuple[str, bytes]], host: GraphHost | None
+    ) -> None:
+        """Append events to the run's stream, while its lease is surely this worker's."""
+        if self._loop.time() >= self._lease_ends:
+            return
+        if not self._streams.put(claimed.run_id, events, resumable=claimed.resumable) and host:
+            self._pause(host, self._streams.relieved)
+
+    def hold_back(self, host: GraphHost | None) -> None:
+        """Stop reading from a host while the database is behind."""
+        if self.ledger.is_full and host is not None:
+            self._pause(host, self.ledger.relieved)
+
+    def _pause(self, host: GraphHost, relieved: Callable[[], Awaitable[None]]) -> None:
+        host.link.pause()
+
+        async def go_on() -> None:
+            await relieved()
+            host.link.resume()
+
+        self._spawn(go_on())
+
+    async def settled(self) -> None:
+        """Return when everything that was put into the ledger before is committed."""
+        await self.ledger.settled()
+
+    async def finish(self, claimed: Claimed, outcome: Outcome) -> None:
+        """Write how a run ended, then tell those who listen."""
+        try:
+            await self.ledger.write(outcome.ending)
+        except Stale:
+            logger.warning("Run %s had ended elsewhere.", claimed.run_id)
+            return
+        if outcome.error_event is not None:
+            self._streams.put(
+                claimed.run_id, [("error", outcome.error_event)], resumable=claimed.resumable
+            )
+        await self._streams.end(
+            claimed.run_id,
+            outcome.ending.status,
+            result=outcome.result,
+            resumable=claimed.resumable,
+        )
+
+    async def use_store(
+        self, claimed: Claimed, ops: Any, number: int, answer: Callable[[int, bool, Any], None]
+    ) -> None:
+        answer(number, False, "This platform has no store yet.")
+
+    def host_died(self, claimed: Claimed, reason: str) -> None:
+        """Try the run again from its last checkpoint, or give it up after enough attempts."""
+        if claimed.attempt < self.options.max_attempts:
+            logger.warning("The graph host of run %s died: %s", claimed.run_id, reason)
+            self._spawn(self._return(claimed))
+            return
+        error = {
+            "error": "GraphHostDied",
+            "message": f"The agent's process ended during each of {claimed.attempt} attempts. {reason}",
+        }
+        told = {"status": "error", "error": error}
+        self._spawn(self.finish(claimed, ending(claimed, told, timed_out=False)))
+
+    async def _return(self, claimed: Claimed) -> None:
+        try:
+            await self.ledger.write(Release(claimed.token))
+        except Stale:
+            return
+        self.execute(claimed.thread)
+
+    def forget(self, session: RunSession) -> None:
+        """A session is over; a waiting thread may have its place."""
+        if self._sessions.get(session.claimed.run_id) is session:
+            del self._sessions[session.claimed.run_id]
+        if self._waiting and not self._draining and len(self._sessions) < self.options.runs:
+            self.ledger.claim([self._waiting.pop()])
+
+    def _stale(self, token: Token) -> None:
+        session = self._sessions.get(token.run_id)
+        if session is not None and session.claimed.attempt == token.attempt:
+            session.give_up("it belongs to another attempt")
+
+    # Leases
+
+    async def _keep_leases(self) -> None:
+        pause = self.options.lease_seconds / 4
+        while True:
+            try:
+                await self._renew()
+            except TRANSIENT as error:
+                logger.warning("Leases could not be renewed: %s", str(error).strip())
+                await asyncio.sleep(min(pause, 0.5))
+                continue
+            await asyncio.sleep(pause)
+
+    async def _renew(self) -> None:
+        asked_at = self._loop.time()
+        sessions = dict(self._sessions)
+        async with self._database.connection() as connection:
+            cursor = await connection.execute(
+                statements.RENEW,
+                [sorted(sessions), self.options.owner, self.options.lease_seconds],
+                binary=True,
+            )
+            held = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
+            cursor = await connection.execute(
+                statements.FORGOTTEN,
+                [
+                    self.options.owner,
+                    sorted({*sessions, *self._sessions}),
+                    self.options.lease_seconds,
+                ],
+                binary=True,
+            )
+            forgotten = [row[0] for row in await cursor.fetchall()]
+        self._lease_ends = asked_at + self.options.lease_seconds
+        for run_id, session in sessions.items():
+            attempt, cancel_action = held.get(run_id, (None, ""))
+            if self._sessions.get(run_id) is not session:
+                continue
+            if attempt != session.claimed.attempt:
+                session.give_up("its lease was lost")
+            elif cancel_action:
+                session.cancel(cancel_action)
+        for thread in forgotten:
+            self.execute(thread)
+
+    async def take_over(self, node: str) -> None:
+        """Take back what a dead process of this node held. The caller holds the node's lock."""
+        rows = await self._database.rows(
+            statements.INHERITED, [f"{node}:", self.options.owner, self.options.max_attempts]
+        )
+        for thread in {row[0] for row in rows}:
+            self.execute(thread)
+
+    # The end
+
+    async def drain(self, seconds: float) -> None:
+        """Claim nothing more, let runs stop after their step, give back those that do not."""
+        self._draining = True
+        self.ledger.claiming = False
+        sessions = list(self._sessions.values())
+        for session in sessions:
+            session.drain()
+        deadline = self._loop.time() + seconds
+        while self._sessions and self._loop.time() < deadline:
+            await asyncio.sleep(0.02)
+        for session in list(self._sessions.values()):
+            session.release()
+
+    async def close(self) -> None:
+        """Stop everything; what was put in is written first."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.ledger.close()
+        self.hosts.close()
+        await self._logs.close()
+        await self._streams.aclose()
+        await self._database.close()
+
+    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._over)
+        return task
+
+    def _over(self, task: asyncio.Task[Any]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            logger.error("The engine failed at something.", exc_info=error)

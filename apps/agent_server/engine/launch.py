@@ -1,0 +1,70 @@
+"""Starting the graph host of a revision, whichever way this installation does it."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import IO, Any, Protocol, cast
+from uuid import UUID
+
+HOST_PACKAGE = Path(__file__).resolve().parents[2] / "graph_host"
+
+
+class HostProcess(Protocol):
+    """What the engine needs of a process: a subprocess, or a sandbox around one."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def stdout(self) -> IO[Any] | None: ...
+    def poll(self) -> int | None: ...
+    def kill(self) -> None: ...
+
+
+@dataclass(slots=True)
+class Launched:
+    """A graph host on its way up; its first frame will be `hello`. Standard error goes to `stdout`."""
+
+    process: HostProcess
+    socket: socket.socket
+
+
+Launcher = Callable[[UUID], Launched]
+
+
+def launch(revision_id: UUID) -> Launched:
+    """Start the host of a revision in its sandbox. Blocks; raises when it cannot be started."""
+    hosts = import_module("apps.deployments.hosts")
+    return cast("Launched", hosts.launch(revision_id))
+
+
+def launch_unconfined(
+    project: Path, *, python: str = sys.executable, env: Mapping[str, str] | None = None
+) -> Launched:
+    """Start a host for a folder without any sandbox: for tests and measurements, on own code only."""
+    here, there = socket.socketpair()
+    package = Path(tempfile.mkdtemp(prefix="graph-host-"))
+    (package / HOST_PACKAGE.name).symlink_to(HOST_PACKAGE)
+    process = subprocess.Popen(
+        [python, "-P", "-m", HOST_PACKAGE.name, "--fd", str(there.fileno())],
+        cwd=project,
+        env={
+            "PATH": os.defpath,
+            "PYTHONPATH": str(package),
+            "LANGSMITH_TRACING": "false",
+            **(env or {}),
+        },
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        pass_fds=[there.fileno()],
+    )
+    there.close()
+    return Launched(process, here)

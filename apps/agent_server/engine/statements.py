@@ -1,0 +1,228 @@
+"""The SQL of the engine.
+
+Locks are taken in one order everywhere: threads by id, then runs by id. Every statement that writes for
+a run joins it to its row by the token `(id, attempt)` while it is `running`: for a stale token it
+writes nothing.
+"""
+
+from __future__ import annotations
+
+LOCK_THREADS = """
+SELECT id FROM agent_server_thread WHERE id = ANY(%b::uuid[]) ORDER BY id FOR NO KEY UPDATE
+"""
+
+LOCK_RUNS = """
+SELECT r.id, r.attempt
+FROM agent_server_agentrun r
+JOIN unnest(%b::uuid[], %b::int[]) AS held(id, attempt) ON r.id = held.id AND r.attempt = held.attempt
+WHERE r.status = 'running'
+ORDER BY r.id
+FOR NO KEY UPDATE OF r
+"""
+
+PUT_CHECKPOINTS = """
+INSERT INTO agent_server_checkpoint (
+    thread_id, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata, blob_versions
+)
+SELECT r.thread_id, p.namespace, p.id, p.parent_id, r.id, p.kind, p.blob,
+       p.metadata::jsonb, p.versions::jsonb
+FROM unnest(
+    %b::uuid[], %b::int[], %b::text[], %b::uuid[], %b::uuid[], %b::text[], %b::bytea[],
+    %b::text[], %b::text[]
+) AS p(run_id, attempt, namespace, id, parent_id, kind, blob, metadata, versions)
+JOIN agent_server_agentrun r
+  ON r.id = p.run_id AND r.attempt = p.attempt AND r.status = 'running'
+ON CONFLICT (thread_id, namespace, checkpoint_id) DO UPDATE
+SET blob = excluded.blob, metadata = excluded.metadata, blob_versions = excluded.blob_versions,
+    kind = excluded.kind, parent_id = excluded.parent_id
+"""
+
+PUT_BLOBS = """
+INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
+SELECT r.thread_id, p.namespace, p.channel, p.version, p.kind, p.blob
+FROM unnest(
+    %b::uuid[], %b::int[], %b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[]
+) AS p(run_id, attempt, namespace, channel, version, kind, blob)
+JOIN agent_server_agentrun r
+  ON r.id = p.run_id AND r.attempt = p.attempt AND r.status = 'running'
+ON CONFLICT DO NOTHING
+"""
+
+# Marks (index below zero: errors, interrupts, resumes) are replaced; other writes stay as they were.
+PUT_WRITES = """
+INSERT INTO agent_server_checkpointwrite (
+    thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
+)
+SELECT r.thread_id, p.namespace, p.id, p.task_id, p.task_path, p.index, p.channel, p.kind, p.blob
+FROM unnest(
+    %b::uuid[], %b::int[], %b::text[], %b::uuid[], %b::text[], %b::text[], %b::int[], %b::text[],
+    %b::text[], %b::bytea[]
+) AS p(run_id, attempt, namespace, id, task_id, task_path, index, channel, kind, blob)
+JOIN agent_server_agentrun r
+  ON r.id = p.run_id AND r.attempt = p.attempt AND r.status = 'running'
+ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, "index") DO UPDATE
+SET channel = excluded.channel, kind = excluded.kind, blob = excluded.blob,
+    task_path = excluded.task_path
+WHERE excluded."index" < 0
+"""
+
+FINISH = """
+WITH given AS MATERIALIZED (
+    SELECT * FROM unnest(
+        %b::uuid[], %b::int[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
+    ) AS g(id, attempt, status, error, thread_status, "values", state, interrupts)
+), ended AS (
+    UPDATE agent_server_agentrun r
+    SET status = g.status, error = g.error::jsonb, lease_owner = '', lease_expires_at = NULL,
+        ended_at = clock_timestamp(), updated_at = clock_timestamp()
+    FROM given g
+    WHERE r.id = g.id AND r.attempt = g.attempt AND r.status = 'running'
+    RETURNING r.id, r.thread_id
+)
+UPDATE agent_server_thread t
+SET status = CASE WHEN EXISTS (
+            SELECT 1 FROM agent_server_agentrun o
+            WHERE o.thread_id = t.id AND o.status IN ('pending', 'running') AND o.id <> e.id
+        ) THEN 'busy' ELSE g.thread_status END,
+    error = g.error::jsonb,
+    "values" = CASE WHEN g.state IS NULL THEN t."values" ELSE g."values"::jsonb END,
+    state = CASE WHEN g.state IS NULL THEN t.state ELSE g.state::jsonb END,
+    interrupts = COALESCE(g.interrupts::jsonb, t.interrupts, '{}'::jsonb),
+    updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
+FROM ended e JOIN given g ON g.id = e.id
+WHERE t.id = e.thread_id
+RETURNING e.id
+"""
+
+RELEASE = """
+UPDATE agent_server_agentrun r
+SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()
+FROM unnest(%b::uuid[], %b::int[]) AS held(id, attempt)
+WHERE r.id = held.id AND r.attempt = held.attempt AND r.status = 'running'
+RETURNING r.id
+"""
+
+CLAIM = """
+WITH next AS (
+    SELECT DISTINCT ON (r.thread_id) r.id
+    FROM agent_server_agentrun r
+    WHERE r.thread_id = ANY(%b::uuid[]) AND r.status = 'pending'
+      AND r.available_at <= clock_timestamp()
+      AND NOT EXISTS (
+          SELECT 1 FROM agent_server_agentrun o
+          WHERE o.thread_id = r.thread_id AND o.status = 'running'
+      )
+    ORDER BY r.thread_id, r.sequence
+)
+UPDATE agent_server_agentrun r
+SET status = 'running', attempt = r.attempt + 1, lease_owner = %b,
+    lease_expires_at = clock_timestamp() + make_interval(secs => %b::float8),
+    started_at = COALESCE(r.started_at, clock_timestamp()), updated_at = clock_timestamp()
+FROM next, agent_server_thread t, deployments_deployment d
+WHERE r.id = next.id AND r.status = 'pending' AND t.id = r.thread_id AND d.id = r.deployment_id
+RETURNING r.id, r.attempt, r.thread_id, t.thread_id, r.workspace_id, r.deployment_id,
+          COALESCE(r.revision_id, t.revision_id, d.active_revision_id),
+          r.assistant_id, r.graph_id, r.metadata::text, r.kwargs::text,
+          COALESCE((r.kwargs ->> 'resumable')::boolean, false)
+"""
+
+# A checkpoint with everything that belongs to it, as apps.graph_host.saver.Stored wants it.
+_CHECKPOINT = """
+SELECT c.thread_id, c.namespace, c.checkpoint_id::text, c.parent_id::text, c.kind, c.blob,
+       c.metadata::text, b.channels, b.versions, b.kinds, b.blobs,
+       w.tasks, w.indexes, w.channels, w.kinds, w.blobs, w.paths
+FROM {source} c
+LEFT JOIN LATERAL (
+    SELECT array_agg(b.channel) AS channels, array_agg(b.version) AS versions,
+           array_agg(b.kind::text) AS kinds, array_agg(b.blob) AS blobs
+    FROM jsonb_each_text(c.blob_versions) AS v(channel, version)
+    JOIN agent_server_checkpointblob b
+      ON b.thread_id = c.thread_id AND b.namespace = c.namespace
+     AND b.channel = v.channel AND b.version = v.version
+) b ON true
+LEFT JOIN LATERAL (
+    SELECT array_agg(w.task_id) AS tasks, array_agg(w."index") AS indexes,
+           array_agg(w.channel) AS channels, array_agg(w.kind::text) AS kinds,
+           array_agg(w.blob) AS blobs, array_agg(w.task_path) AS paths
+    FROM (
+        SELECT * FROM agent_server_checkpointwrite w
+        WHERE w.thread_id = c.thread_id AND w.namespace = c.namespace
+          AND w.checkpoint_id = c.checkpoint_id
+        ORDER BY w.task_path COLLATE "C", w.task_id COLLATE "C", w."index"
+    ) w
+) w ON true
+"""
+
+HEADS = _CHECKPOINT.format(
+    source="""unnest(%b::uuid[]) AS wanted(id) CROSS JOIN LATERAL (
+    SELECT * FROM agent_server_checkpoint
+    WHERE thread_id = wanted.id AND namespace = '' ORDER BY checkpoint_id DESC LIMIT 1
+)"""
+)
+
+CHECKPOINT_BY_ID = (
+    _CHECKPOINT.format(source="agent_server_checkpoint")
+    + "WHERE c.thread_id = %b AND c.namespace = %b AND c.checkpoint_id = %b"
+)
+
+NEWEST_CHECKPOINT = (
+    _CHECKPOINT.format(source="agent_server_checkpoint")
+    + "WHERE c.thread_id = %b AND c.namespace = %b ORDER BY c.checkpoint_id DESC LIMIT 1"
+)
+
+LIST_CHECKPOINTS = (
+    _CHECKPOINT.format(
+        source="""(
+    SELECT * FROM agent_server_checkpoint
+    WHERE thread_id = %b AND (%b::text IS NULL OR namespace = %b)
+      AND (%b::uuid IS NULL OR checkpoint_id = %b) AND (%b::uuid IS NULL OR checkpoint_id < %b)
+      AND (%b::text IS NULL OR metadata @> %b::text::jsonb)
+    ORDER BY checkpoint_id DESC LIMIT %b
+)"""
+    )
+    + "ORDER BY c.checkpoint_id DESC"
+)
+
+RENEW = """
+WITH mine AS (
+    SELECT id FROM agent_server_agentrun
+    WHERE id = ANY(%b::uuid[]) AND lease_owner = %b AND status = 'running'
+    ORDER BY id FOR NO KEY UPDATE
+)
+UPDATE agent_server_agentrun r
+SET lease_expires_at = clock_timestamp() + make_interval(secs => %b::float8)
+FROM mine WHERE r.id = mine.id
+RETURNING r.id, r.attempt, r.cancel_action
+"""
+
+# Claims whose answer was lost with the connection: held in this worker's name, but it knows nothing of them.
+FORGOTTEN = """
+UPDATE agent_server_agentrun
+SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()
+WHERE lease_owner = %b AND status = 'running' AND id <> ALL(%b::uuid[])
+  AND updated_at < clock_timestamp() - make_interval(secs => %b::float8)
+RETURNING thread_id
+"""
+
+# What a dead process of the same name held. The name's lock is this process's, so the other is gone.
+INHERITED = """
+UPDATE agent_server_agentrun
+SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()
+WHERE status = 'running' AND starts_with(lease_owner, %b) AND lease_owner <> %b AND attempt < %b
+RETURNING thread_id
+"""
+
+OUTCOMES = """
+SELECT id FROM agent_server_agentrun
+WHERE id = ANY(%b::uuid[]) AND status NOT IN ('pending', 'running')
+"""
+
+ATTEMPTS = "SELECT attempt FROM agent_server_agentrun WHERE id = %b"
+
+ADD_LOG_LINES = """
+INSERT INTO deployments_logline (
+    workspace_id, deployment_id, revision_id, kind, level, message, created_at
+)
+SELECT %b, %b, %b, 'deploy', level, message, clock_timestamp()
+FROM unnest(%b::text[], %b::text[]) AS line(level, message)
+"""

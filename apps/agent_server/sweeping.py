@@ -1,0 +1,101 @@
+"""The net under the messages: what a crash, a lost message or a wiped Redis leaves behind."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.querysets import AgentRunQuerySet
+from apps.agent_server.statuses import OPEN, RunStatus, ThreadStatus
+
+WAITED = timedelta(seconds=3)
+"""A run that waits longer than this, on a thread where nothing runs, has lost its message."""
+MOST_AT_ONCE = 1_000
+
+
+def sweep() -> None:
+    """Return lost runs to the queue, give up those lost too often, wake workers. Safe to repeat."""
+    from apps.agent_server import tasks  # noqa: PLC0415  (tasks import this module's caller)
+
+    threads = {*return_lost_runs(), *threads_that_wait()}
+    for thread in threads:
+        tasks.execute_thread.delay(str(thread))
+
+
+def return_lost_runs() -> set[UUID]:
+    """Put runs with an expired lease back to `pending`; return their threads."""
+    lost = AgentRun.objects.across_workspaces(reason="leases expire for everybody").filter(
+        status=RunStatus.RUNNING, lease_expires_at__lt=timezone.now()
+    )
+    threads = set()
+    for run_id, thread_id, attempt in lost.values_list("pk", "thread_id", "attempt")[:MOST_AT_ONCE]:
+        if attempt >= settings.AGENT_RUN_MAX_ATTEMPTS:
+            give_up(run_id, thread_id, attempt)
+        else:
+            _still_lost(run_id, attempt).update(
+                status=RunStatus.PENDING,
+                lease_owner="",
+                lease_expires_at=None,
+                updated_at=timezone.now(),
+            )
+        threads.add(thread_id)
+    return threads
+
+
+def threads_that_wait() -> set[UUID]:
+    """Threads with a run that could have been claimed for a while and was not."""
+    runs = AgentRun.objects.across_workspaces(reason="messages get lost for everybody")
+    now = timezone.now()
+    waiting = runs.filter(
+        ~Exists(runs.filter(thread=OuterRef("thread"), status=RunStatus.RUNNING)),
+        status=RunStatus.PENDING,
+        available_at__lt=now,
+        updated_at__lt=now - WAITED,
+    )
+    return set(waiting.order_by("available_at").values_list("thread_id", flat=True)[:MOST_AT_ONCE])
+
+
+@transaction.atomic
+def give_up(run_id: UUID, thread_id: UUID, attempt: int) -> None:
+    """End a run that took its workers down too often."""
+    threads = Thread.objects.across_workspaces(reason="the run's own thread")
+    thread = threads.select_for_update(no_key=True).get(pk=thread_id)
+    error = {
+        "error": "WorkerLost",
+        "message": f"The worker was lost during each of {attempt} attempts.",
+    }
+    now = timezone.now()
+    ended = _still_lost(run_id, attempt).update(
+        status=RunStatus.ERROR,
+        error=error,
+        lease_owner="",
+        lease_expires_at=None,
+        ended_at=now,
+        updated_at=now,
+    )
+    if not ended:
+        return
+    runs = AgentRun.objects.across_workspaces(reason="the runs of that thread")
+    waits = runs.filter(thread=thread, status__in=sorted(OPEN)).exists()
+    thread.status = ThreadStatus.BUSY if waits else ThreadStatus.ERROR
+    thread.error = error
+    thread.state = None  # what the lost attempt saved is in its checkpoints: ask the graph host
+    thread.updated_at = now
+    thread.save(update_fields=["status", "error", "state", "updated_at"])
+
+
+def _still_lost(run_id: UUID, attempt: int) -> AgentRunQuerySet:
+    """The run, if nobody renewed its lease or claimed it since it was seen."""
+    runs = AgentRun.objects.across_workspaces(reason="seen as lost a moment ago")
+    return runs.filter(
+        pk=run_id,
+        attempt=attempt,
+        status=RunStatus.RUNNING,
+        lease_expires_at__lt=timezone.now(),
+    )
