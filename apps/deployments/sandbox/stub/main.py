@@ -55,7 +55,10 @@ def main(job_fd: int) -> None:
 
         supervise.run(job)
     else:
-        become_bubblewrap(job, job["bubblewrap"])
+        try:
+            become_bubblewrap(job, job["bubblewrap"])
+        except OSError as error:
+            sys.exit(f"sandbox: {error}")
 
 
 def become_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:
