@@ -37,6 +37,8 @@ class Env(BaseSettings):
     data_dir: Path = BASE_DIR / "var"
     public_url: str | None = None
     """The address that clients and browsers use; default `http://127.0.0.1:<port>`."""
+    internal_url: str | None = None
+    """The address that agents use to send their traces; default `http://127.0.0.1:<port>`."""
     allowed_hosts: str = "*"
     agent_domain: str | None = None
     """A wildcard domain: `<slug>.<agent_domain>` is then the address of a deployment."""
@@ -73,6 +75,7 @@ class Env(BaseSettings):
     graph_hosts_per_worker: int = Field(16, ge=1, le=256)
     build_memory_mb: int = Field(4096, ge=256, le=65_536)
     build_timeout_seconds: int = Field(900, ge=10, le=7200)
+    build_disk_mb: int = Field(10_240, ge=512, le=1_048_576)
     sandbox_uid_base: int = Field(200_000, ge=1000, le=2_000_000_000)
     """As root, agent code of organization n runs as uid `sandbox_uid_base + n`."""
     allow_unsandboxed_agents: bool = False
@@ -99,6 +102,10 @@ class Env(BaseSettings):
     @property
     def base_url(self) -> str:
         return (self.public_url or f"http://127.0.0.1:{self.port}").rstrip("/")
+
+    @property
+    def internal_base_url(self) -> str:
+        return (self.internal_url or f"http://127.0.0.1:{self.port}").rstrip("/")
 
     @property
     def postgres_url(self) -> str:

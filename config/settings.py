@@ -17,6 +17,7 @@ DEBUG = ENV.debug
 SECRET_KEY = ENV.secret_key_text
 ALLOWED_HOSTS = ENV.hosts
 BASE_URL = ENV.base_url
+INTERNAL_URL = ENV.internal_base_url
 DATA_DIR = ENV.data_dir.resolve()
 
 INSTALLED_APPS = [
@@ -129,6 +130,10 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_TIMEZONE = "UTC"
+# Sweepers: work is a row, and these find the rows whose message was lost.
+CELERY_BEAT_SCHEDULE = {
+    "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
+}
 
 AUTH_USER_MODEL = "organizations.User"
 AUTH_PASSWORD_VALIDATORS = [
@@ -234,6 +239,7 @@ GRAPH_HOST_PROCESSES = ENV.graph_host_processes
 GRAPH_HOSTS_PER_WORKER = ENV.graph_hosts_per_worker
 BUILD_MEMORY_MB = ENV.build_memory_mb
 BUILD_TIMEOUT_SECONDS = ENV.build_timeout_seconds
+BUILD_DISK_MB = ENV.build_disk_mb
 SANDBOX_UID_BASE = ENV.sandbox_uid_base
 ALLOW_UNSANDBOXED_AGENTS = ENV.allow_unsandboxed_agents
 ALLOW_FILE_GIT = ENV.allow_file_git

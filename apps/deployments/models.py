@@ -110,6 +110,8 @@ class Revision(WorkspaceOwned):
     config_path = models.CharField(max_length=500)
     config = models.JSONField(null=True, blank=True)
     """`langgraph.json` as it was read and checked."""
+    environment = models.BinaryField(null=True, editable=False)
+    """The deployment's variables as they were when it was made, encrypted."""
     failure = models.TextField(blank=True)
     """Why it failed, in words its author understands."""
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
@@ -118,6 +120,11 @@ class Revision(WorkspaceOwned):
 
     # A build is claimed with a lease, as agent runs are: a dead builder's revision begins again.
     attempt = models.PositiveIntegerField(default=0)
+    """The fencing token: who holds an older one changes nothing any more."""
+    artefact = models.PositiveIntegerField(null=True, blank=True)
+    """The attempt whose folder holds what was built."""
+    losses = models.PositiveSmallIntegerField(default=0)
+    """How often its builder died."""
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
 
@@ -145,6 +152,10 @@ class Revision(WorkspaceOwned):
     @property
     def is_final(self) -> bool:
         return self.status in FINAL
+
+    @property
+    def is_built(self) -> bool:
+        return self.artefact is not None
 
 
 class StatusChange(WorkspaceOwned):
@@ -174,12 +185,11 @@ class LogKind(models.TextChoices):
 class LogLine(WorkspaceOwned):
     """A line of a build, or of a graph host that serves."""
 
-    id = models.BigAutoField(primary_key=True)
+    # In order of arrival.
+    id = models.BigAutoField(primary_key=True)  # type: ignore[assignment]
     created_at = models.DateTimeField(db_default=Now())
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="+", db_index=False)
-    revision = models.ForeignKey(
-        Revision, models.CASCADE, related_name="log_lines", db_index=False
-    )
+    revision = models.ForeignKey(Revision, models.CASCADE, related_name="log_lines", db_index=False)
     kind = models.CharField(max_length=10, choices=LogKind)
     level = models.CharField(max_length=10, default="INFO")
     message = models.TextField()
@@ -190,7 +200,9 @@ class LogLine(WorkspaceOwned):
     class Meta:
         indexes = [
             models.Index(fields=["workspace", "revision", "kind", "id"], name="log_of_revision"),
-            models.Index(fields=["workspace", "deployment", "kind", "id"], name="log_of_deployment"),
+            models.Index(
+                fields=["workspace", "deployment", "kind", "id"], name="log_of_deployment"
+            ),
             # For the cascades of revisions and deployments.
             models.Index(fields=["revision"], name="log_revision"),
             models.Index(fields=["deployment"], name="log_deployment"),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from django.db import models
+from django.db.models import Q
+from django.utils import timezone
 
-from apps.deployments.statuses import FINAL
+from apps.deployments.statuses import FINAL, WAITING, WORKING
 
 if TYPE_CHECKING:
     from apps.deployments.models import (  # noqa: F401
@@ -24,6 +27,9 @@ class DeploymentQuerySet(models.QuerySet["Deployment"]):
         """Those that nobody has deleted."""
         return self.filter(deleted_at=None)
 
+    def newest_first(self) -> DeploymentQuerySet:
+        return self.order_by("-created_at", "-pk")
+
 
 class RevisionQuerySet(models.QuerySet["Revision"]):
     def newest_first(self) -> RevisionQuerySet:
@@ -32,18 +38,43 @@ class RevisionQuerySet(models.QuerySet["Revision"]):
     def unfinished(self) -> RevisionQuerySet:
         return self.exclude(status__in=sorted(FINAL))
 
+    def waiting(self) -> RevisionQuerySet:
+        """Those that no builder has begun."""
+        return self.filter(status__in=sorted(WAITING))
+
+    def working(self) -> RevisionQuerySet:
+        """Those that a builder has, or had before it died."""
+        return self.filter(status__in=sorted(WORKING))
+
+    def abandoned(self) -> RevisionQuerySet:
+        """Those whose builder gave no sign of life for too long."""
+        return self.working().filter(lease_expires_at__lt=timezone.now())
+
+    def unclaimed(self) -> RevisionQuerySet:
+        """Those that a builder may take up as soon as it hears of them."""
+        return self.filter(
+            Q(lease_expires_at=None), status__in=["AWAITING_BUILD", "AWAITING_DEPLOY"]
+        )
+
+    def in_status(self, statuses: Iterable[str]) -> RevisionQuerySet:
+        return self.filter(status__in=list(statuses))
+
 
 class EnvironmentVariableQuerySet(models.QuerySet["EnvironmentVariable"]):
     pass
 
 
 class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
-    pass
+    def in_order(self) -> StatusChangeQuerySet:
+        return self.order_by("created_at", "pk")
 
 
 class LogLineQuerySet(models.QuerySet["LogLine"]):
-    pass
+    def after(self, line_id: int) -> LogLineQuerySet:
+        """The lines behind that one, oldest first."""
+        return self.filter(pk__gt=line_id).order_by("pk")
 
 
 class RevisionGraphQuerySet(models.QuerySet["RevisionGraph"]):
-    pass
+    def in_order(self) -> RevisionGraphQuerySet:
+        return self.order_by("graph_id")

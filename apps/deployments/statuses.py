@@ -34,20 +34,24 @@ _STOPS = frozenset({_S.SKIPPED, _S.INTERRUPTED})
 
 FOLLOWS: dict[RevisionStatus, frozenset[RevisionStatus]] = {
     _S.CREATING: frozenset({_S.QUEUED, _S.CREATE_FAILED}) | _STOPS,
-    _S.QUEUED: frozenset({_S.AWAITING_BUILD, _S.AWAITING_DEPLOY, _S.CREATE_FAILED}) | _STOPS,
+    _S.QUEUED: frozenset({_S.AWAITING_BUILD, _S.CREATE_FAILED}) | _STOPS,
     _S.AWAITING_BUILD: frozenset({_S.BUILDING, _S.BUILD_FAILED}) | _STOPS,
-    # A build whose worker died begins again.
+    # What a dead builder left begins again.
     _S.BUILDING: frozenset({_S.AWAITING_DEPLOY, _S.BUILD_FAILED, _S.AWAITING_BUILD}) | _STOPS,
     _S.AWAITING_DEPLOY: frozenset({_S.DEPLOYING, _S.DEPLOY_FAILED}) | _STOPS,
-    _S.DEPLOYING: frozenset({_S.DEPLOYED, _S.DEPLOY_FAILED, _S.AWAITING_BUILD}) | _STOPS,
-    # An old revision may be deployed again, from its kept artefacts.
+    _S.DEPLOYING: frozenset({_S.DEPLOYED, _S.DEPLOY_FAILED, _S.AWAITING_DEPLOY}) | _STOPS,
+    # What was built once may be deployed again.
     _S.DEPLOYED: frozenset({_S.AWAITING_DEPLOY}),
+    _S.DEPLOY_FAILED: frozenset({_S.AWAITING_DEPLOY}),
+    _S.INTERRUPTED: frozenset({_S.AWAITING_DEPLOY}),
     _S.CREATE_FAILED: frozenset(),
     _S.BUILD_FAILED: frozenset(),
-    _S.DEPLOY_FAILED: frozenset({_S.AWAITING_DEPLOY}),
     _S.SKIPPED: frozenset(),
-    _S.INTERRUPTED: frozenset(),
 }
 
 FAILED = frozenset({_S.CREATE_FAILED, _S.BUILD_FAILED, _S.DEPLOY_FAILED})
 FINAL = FAILED | _STOPS | {_S.DEPLOYED}
+WAITING = frozenset({_S.CREATING, _S.QUEUED, _S.AWAITING_BUILD})
+"""Nobody has begun; a newer revision overtakes these."""
+WORKING = frozenset({_S.BUILDING, _S.AWAITING_DEPLOY, _S.DEPLOYING})
+"""A builder has it, or had it before it died."""

@@ -1,0 +1,1 @@
+"""Building revisions: clone, environment, import in the sandbox, health, switch."""

@@ -1,0 +1,120 @@
+"""The environment of a revision: an interpreter, the repository's dependencies, LangGraph."""
+
+from __future__ import annotations
+
+import posixpath
+from pathlib import Path
+
+from apps.deployments import sandbox
+from apps.deployments.builds import interpreters, jail
+from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.builds.work import Work
+from apps.deployments.langgraph_json import Project
+from apps.deployments.workplaces import package_cache
+
+# What the graph host imports besides the standard library.
+OF_THE_HOST = ("langgraph", "msgpack")
+_PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
+
+
+def make(work: Work, project: Project) -> None:
+    """Make the environment and install into it; `BuildFailed` with what the installer said."""
+    try:
+        interpreter = interpreters.find(project.python_version)
+    except interpreters.NoInterpreter as error:
+        raise BuildFailed(str(error)) from None
+    rules = _policy(work, project, interpreter)
+    uv = str(interpreters.uv_program())
+    with work.step(
+        f"Making an environment with Python {project.python_version or 'of this platform'}"
+    ):
+        seed = ["--seed"] if project.package_tools or project.installer == "pip" else []
+        made = jail.run(
+            work,
+            rules,
+            [
+                *(uv, "venv", "--quiet", "--clear", "--no-project", *seed),
+                *("--python", str(interpreter), str(work.place.venv)),
+            ],
+        )
+        if made.code != 0:
+            raise BuildFailed(f"The environment cannot be made: {_why(made.tail)}")
+    with work.step("Installing dependencies"):
+        words = [*_requirements(work, project), *OF_THE_HOST]
+        installed = jail.run(work, rules, [*_installer(work, project, uv), *words])
+        if installed.code != 0:
+            raise BuildFailed(f"The dependencies cannot be installed: {_why(installed.tail)}")
+    with work.step("Compiling"):
+        # Hosts see both folders read-only, so what is not compiled now is compiled at each start.
+        compiler = [str(work.place.python), "-P", "-m", "compileall", "-q", "-j", "0"]
+        wanted = [str(work.place.source)]
+        if project.installer == "pip":
+            wanted.append(str(work.place.venv))
+        jail.run(work, rules, [*compiler, "-x", r"/(\.git|node_modules)/", *wanted], show=_nothing)
+
+
+def _nothing(_: str) -> bool:
+    return False
+
+
+def _policy(work: Work, project: Project, interpreter: Path) -> sandbox.Policy:
+    installer = sandbox.installer_access()
+    uv = interpreters.uv_program()
+    place = work.place
+    env = {
+        **installer.env,
+        "NO_COLOR": "1",
+        "PATH": f"{place.venv}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PIP_NO_INPUT": "1",
+        "PIP_PROGRESS_BAR": "off",
+        "PYTHONUNBUFFERED": "1",
+        "UV_CACHE_DIR": str(package_cache(work.organization_number)),
+        "UV_COMPILE_BYTECODE": "1",
+        # The cache and the environment are different mounts inside, which no hard link crosses.
+        "UV_LINK_MODE": "copy",
+        "UV_NO_PROGRESS": "1",
+        "UV_PYTHON_DOWNLOADS": "never",
+        "VIRTUAL_ENV": str(place.venv),
+    }
+    if project.pip_config_file:
+        env["PIP_CONFIG_FILE"] = str(place.source / project.place(project.pip_config_file))
+    return jail.policy(
+        work,
+        cwd=place.source / project.folder,
+        env=env,
+        read_only=[uv, *installer.read_only],
+        writable=[place.source, place.venv, package_cache(work.organization_number)],
+        python=interpreter,
+    )
+
+
+def _installer(work: Work, project: Project, uv: str) -> list[str]:
+    if project.installer == "pip":
+        return [str(work.place.python), "-m", "pip", "install"]
+    return [uv, "pip", "install", "--python", str(work.place.python)]
+
+
+def _requirements(work: Work, project: Project) -> list[str]:
+    """The words for the installer: local projects are installed in place, as their author works."""
+    words: list[str] = []
+    for folder in project.folders:
+        place = project.place(folder)
+        full = str(work.place.source / place)
+        if any(
+            work.place.kind(posixpath.join(place, name)) in ("file", "link") for name in _PACKAGING
+        ):
+            words += ["--editable", full]
+        elif work.place.kind(posixpath.join(place, "requirements.txt")) in ("file", "link"):
+            words += ["--requirement", f"{full}/requirements.txt"]
+        # A folder without either needs no installer: the graph host has it on its path.
+    return [*words, *project.packages]
+
+
+def _why(tail: list[str]) -> str:
+    """The part of an installer's last lines that says what is wrong."""
+    lines = [line for line in tail if line.strip()]
+    for place, line in enumerate(lines):
+        if line.lstrip().startswith(("\N{MULTIPLICATION SIGN}", "error:", "ERROR:", "hint:")):
+            return "\n".join(lines[place:][:30])
+    return "\n".join(lines[-10:]) or "it gave no reason."

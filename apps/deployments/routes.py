@@ -1,0 +1,72 @@
+"""From the address of an agent to the revision that serves it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from apps.deployments.models import Deployment
+
+_CACHE_SECONDS = 1.0
+_CACHE_SIZE = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """What the web side must know of a deployment to serve it."""
+
+    deployment_id: UUID
+    workspace_id: UUID
+    organization_id: UUID
+    slug: str
+    name: str
+    active_revision_id: UUID | None
+    """None until something was deployed for the first time."""
+    config: dict[str, Any]
+    """The active revision's `langgraph.json`."""
+    tracing: bool
+    graph_ids: tuple[str, ...]
+
+
+_known: dict[str, tuple[float, Route | None]] = {}
+
+
+def find(slug: str) -> Route | None:
+    """The route of an address; None for one that nobody has. At most a second old."""
+    now = time.monotonic()
+    hit = _known.get(slug)
+    if hit is not None and hit[0] > now:
+        return hit[1]
+    route = _look_up(slug)
+    if len(_known) >= _CACHE_SIZE:
+        _known.clear()
+    _known[slug] = now + _CACHE_SECONDS, route
+    return route
+
+
+def forget() -> None:
+    """Drop what is cached in this process."""
+    _known.clear()
+
+
+def _look_up(slug: str) -> Route | None:
+    deployments = Deployment.objects.across_workspaces(reason="an address names no workspace")
+    related = deployments.present().select_related("workspace", "active_revision")
+    row = related.filter(slug=slug).first()
+    if row is None:
+        return None
+    revision = row.active_revision
+    graphs = revision.graphs.in_order().values_list("graph_id", flat=True) if revision else ()
+    return Route(
+        deployment_id=row.pk,
+        workspace_id=row.workspace_id,
+        organization_id=row.workspace.organization_id,
+        slug=row.slug,
+        name=row.name,
+        active_revision_id=row.active_revision_id,
+        config=(revision.config if revision else None) or {},
+        tracing=row.tracing,
+        graph_ids=tuple(graphs),
+    )
