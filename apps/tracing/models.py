@@ -118,7 +118,7 @@ class IngestCount(WorkspaceOwned):
     other, and the sums are exact.
     """
 
-    id = models.BigAutoField(primary_key=True)
+    id = models.BigAutoField(primary_key=True)  # type: ignore[assignment]
     project_id = models.UUIDField()
     hour = models.DateTimeField()
     runs = models.BigIntegerField(default=0)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.db import models
 
@@ -23,7 +25,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
 
 
 class FeedbackQuerySet(models.QuerySet["Feedback"]):
-    def on_runs(self, run_ids: list[object]) -> FeedbackQuerySet:
+    def on_runs(self, run_ids: Collection[UUID]) -> FeedbackQuerySet:
         return self.filter(run_id__in=run_ids)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -11,35 +11,17 @@ import orjson
 
 from apps.core.json import dumps, storable
 from apps.tracing.dotted_order import Misplaced, Place, place_of
-from apps.tracing.ingest.json_repair import LONG_NUMBER, repair
 from apps.tracing.ingest.previews import one_line, preview
 from apps.tracing.ingest.usage import usage_columns
 from apps.tracing.ingest.wire import Refusal, WireRun, moment
+from apps.tracing.json_repair import repair
 from apps.tracing.store.types import Attachment, Payload, RunType
+from apps.tracing.store.writing import Content
 
 RUN_TYPES = frozenset(str(kind) for kind in RunType)
 THREAD_KEYS = ("session_id", "conversation_id", "thread_id")
 MODEL_KEYS = ("model", "model_name", "model_id", "model_path", "endpoint_name")
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-@dataclass(slots=True)
-class Content:
-    """What is said about a run: only what is there, so that it can be laid over what is known."""
-
-    columns: dict[str, Any] = field(default_factory=dict)
-    metadata: dict[str, msgspec.Raw] = field(default_factory=dict)
-    payloads: dict[Payload, bytes] = field(default_factory=dict)
-    attachments: dict[str, Attachment] = field(default_factory=dict)
-
-    def over(self, other: Content) -> Content:
-        """Both, this one's word counting where they differ."""
-        return Content(
-            other.columns | self.columns,
-            other.metadata | self.metadata,
-            other.payloads | self.payloads,
-            other.attachments | self.attachments,
-        )
 
 
 @dataclass(slots=True)
@@ -67,7 +49,11 @@ def read_operation(
     if run.run_type is not None and run.run_type not in RUN_TYPES:
         known = ", ".join(sorted(RUN_TYPES))
         raise Refusal(f"`run_type` is {run.run_type!r:.60}, not one of {known}.")
-    return Operation(is_update, run, run.id, _place(run), _content(run, attachments or {}))
+    try:
+        content = _content(run, attachments or {})
+    except (RecursionError, orjson.JSONEncodeError):
+        raise Refusal("The run is nested too deeply.") from None
+    return Operation(is_update, run, run.id, _place(run), content)
 
 
 def _place(run: WireRun) -> Place | None:
@@ -89,13 +75,13 @@ class MisplacedRun(Refusal):
 
 
 def _content(run: WireRun, attachments: dict[str, Attachment]) -> Content:
-    content = Content(attachments=attachments)
-    inputs = _payload(content, Payload.INPUTS, run.inputs)
-    outputs = _payload(content, Payload.OUTPUTS, run.outputs)
-    events = _payload(content, Payload.EVENTS, run.events)
-    error = _payload(content, Payload.ERROR, run.error)
-    _payload(content, Payload.SERIALIZED, run.serialized)
-    invocation, metadata = _extra(content, run.extra)
+    payloads: dict[Payload, bytes] = {}
+    inputs = _payload(payloads, Payload.INPUTS, run.inputs)
+    outputs = _payload(payloads, Payload.OUTPUTS, run.outputs)
+    events = _payload(payloads, Payload.EVENTS, run.events)
+    error = _payload(payloads, Payload.ERROR, run.error)
+    _payload(payloads, Payload.SERIALIZED, run.serialized)
+    invocation, metadata, kept = _extra(payloads, run.extra)
 
     columns: dict[str, Any] = {
         "name": _stored(run.name),
@@ -112,13 +98,13 @@ def _content(run: WireRun, attachments: dict[str, Attachment]) -> Content:
         "model": _model(metadata, invocation),
         **usage_columns(run.run_type, outputs, metadata),
     }
-    content.columns = {name: value for name, value in columns.items() if value is not None}
-    if "usage_details" in content.columns:
-        content.columns["usage_details"] = as_jsonb(content.columns["usage_details"])
-    return content
+    if "usage_details" in columns:
+        columns["usage_details"] = storable(dumps(columns["usage_details"]))
+    said = {name: value for name, value in columns.items() if value is not None}
+    return Content(said, kept, payloads, attachments)
 
 
-def _payload(content: Content, payload: Payload, raw: msgspec.Raw) -> Any:
+def _payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec.Raw) -> Any:
     """Keep the JSON as it came and return its value; null and absent are the same."""
     text = bytes(raw)
     if text in {b"", b"null"}:
@@ -131,46 +117,34 @@ def _payload(content: Content, payload: Payload, raw: msgspec.Raw) -> Any:
             value = orjson.loads(text)
         except ValueError as error:
             raise Refusal(f"`{payload}` is not JSON: {error}") from None
-    content.payloads[payload] = text
+    payloads[payload] = text
     return value
 
 
-def _extra(content: Content, raw: msgspec.Raw) -> tuple[dict[str, Any], dict[str, Any] | None]:
+def _extra(
+    payloads: dict[Payload, bytes], raw: msgspec.Raw
+) -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, msgspec.Raw]]:
     """Split `extra`: metadata is searched and merged key by key, the rest is a payload.
 
-    Returns the invocation parameters and the metadata.
+    Returns the invocation parameters, and the metadata as values and as it came.
     """
-    value = _payload(content, Payload.EXTRA, raw)
+    value = _payload(payloads, Payload.EXTRA, raw)
     if not isinstance(value, dict):
-        return {}, None
-    text = content.payloads.pop(Payload.EXTRA)
-    rest: dict[str, msgspec.Raw] = _objects.decode(text)
+        return {}, None, {}
+    rest: dict[str, msgspec.Raw] = _objects.decode(payloads.pop(Payload.EXTRA))
     metadata = value.get("metadata")
+    kept: dict[str, msgspec.Raw] = {}
     if isinstance(metadata, dict):
-        content.metadata = _objects.decode(rest.pop("metadata"))
+        kept = _objects.decode(rest.pop("metadata"))
+        orjson.dumps(metadata)  # refuses a depth that jsonb should not be asked to hold
     if rest:
-        content.payloads[Payload.EXTRA] = msgspec.json.encode(rest)
+        payloads[Payload.EXTRA] = msgspec.json.encode(rest)
     invocation = value.get("invocation_params")
     return (
         invocation if isinstance(invocation, dict) else {},
         metadata if isinstance(metadata, dict) else None,
+        kept,
     )
-
-
-def metadata_jsonb(metadata: dict[str, msgspec.Raw]) -> bytes | None:
-    """Metadata as jsonb takes it, numbers of any length to the last digit."""
-    if not metadata:
-        return None
-    text: bytes = msgspec.json.encode(metadata)
-    if LONG_NUMBER.search(text):
-        # Digits beyond 64 bits pass; exponents that jsonb cannot hold become null on the way.
-        return b"\x01" + storable(repair(text))
-    return b"\x01" + storable(orjson.dumps(orjson.loads(text)))
-
-
-def as_jsonb(value: Any) -> bytes:
-    """The value in the binary form of jsonb: a version, then the text."""
-    return b"\x01" + storable(dumps(value))
 
 
 def _stored(text: str | None) -> str | None:

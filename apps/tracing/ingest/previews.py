@@ -31,7 +31,7 @@ def one_line(text: str) -> str:
 def _text(value: Any, depth: int = 0) -> str | None:
     if isinstance(value, str):
         return value
-    if depth > 4:  # noqa: PLR2004  (deeper, no message is meant for people)
+    if depth > 4:
         return None
     if isinstance(value, list):
         return _text(value[-1], depth + 1) if value and depth else None
@@ -56,9 +56,9 @@ def _cut(value: Any, depth: int = 0) -> Any:
     if isinstance(value, str):
         return value[:LENGTH]
     if isinstance(value, dict):
-        if depth > 3:  # noqa: PLR2004
+        if depth > 3:
             return {}
         return {k: _cut(v, depth + 1) for k, v in list(value.items())[:20]}
     if isinstance(value, list):
-        return [] if depth > 3 else [_cut(one, depth + 1) for one in value[:20]]  # noqa: PLR2004
+        return [] if depth > 3 else [_cut(one, depth + 1) for one in value[:20]]
     return value

@@ -58,7 +58,7 @@ def _of_generations(generations: Any) -> dict[str, Any] | None:
         for key in ("input_tokens", "output_tokens", "total_tokens") if told else ():
             if (count := _count(told.get(key) if told else None)) is not None:
                 total[key] = total.get(key, 0) + count
-        if told and len(total) and "input_token_details" not in total:
+        if told and total and "input_token_details" not in total:
             total |= {key: told[key] for key in _DETAILS if key in told}
     return total or None
 
@@ -123,6 +123,6 @@ def _money(value: Any) -> Decimal | None:
         amount = Decimal(str(value))
     except InvalidOperation:
         return None
-    if not amount.is_finite() or amount.adjusted() > 12:  # noqa: PLR2004  (a trillion)
+    if not amount.is_finite() or amount.adjusted() > 12:
         return None
     return round(amount, 18)

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import msgspec
 
-from apps.tracing.ingest.json_repair import repair
+from apps.tracing.json_repair import repair
 from apps.tracing.store.types import Payload
 
 NOTHING = msgspec.Raw(b"")

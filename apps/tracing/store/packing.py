@@ -24,8 +24,8 @@ def pack_all(values: Sequence[bytes]) -> list[bytes]:
     long = [at for at, value in enumerate(values) if len(value) > _WORTHWHILE]
     if long:
         frames = _compressor().multi_compress_to_buffer([values[at] for at in long])
-        for at, frame in zip(long, frames, strict=True):
-            packed[at] = frame.tobytes()
+        for place, at in enumerate(long):
+            packed[at] = frames[place].tobytes()
     return packed
 
 

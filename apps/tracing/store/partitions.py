@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -69,9 +70,9 @@ def make_ahead(now: datetime | None = None) -> date:
     return covered
 
 
-def _covered(cursor: object) -> date | None:
+def _covered(cursor: Any) -> date | None:
     """The first day after the last partition; None when there are none."""
-    cursor.execute(  # type: ignore[attr-defined]
+    cursor.execute(
         """
         SELECT max((regexp_match(pg_get_expr(c.relpartbound, c.oid),
                                  $$TO \\('(\\d{4}-\\d{2}-\\d{2})$$))[1]::date)
@@ -79,14 +80,14 @@ def _covered(cursor: object) -> date | None:
         WHERE i.inhparent = 'tracing_run'::regclass
         """
     )
-    found: date | None = cursor.fetchone()[0]  # type: ignore[attr-defined]
+    found: date | None = cursor.fetchone()[0]
     return found
 
 
-def _make(cursor: object, suffix: str, begin: date | None, end: date) -> None:
+def _make(cursor: Any, suffix: str, begin: date | None, end: date) -> None:
     lower = "MINVALUE" if begin is None else f"'{begin} 00:00:00+00'"
     for table in TABLES:
-        cursor.execute(  # type: ignore[attr-defined]
+        cursor.execute(
             f"CREATE TABLE {table}_{suffix} PARTITION OF {table}"
             f" FOR VALUES FROM ({lower}) TO ('{end} 00:00:00+00')"
             # Room on the page, so that the end of a run lies beside its beginning.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -10,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from apps.core.json import Fragment, loads
+from apps.core.json import Fragment
 
 
 class RunType(StrEnum):
@@ -86,13 +87,20 @@ class RunRow:
     inputs_preview: str | None
     outputs_preview: str | None
     tags: Sequence[str]
-    metadata: Mapping[str, Any]
+    metadata_json: Fragment
+    """An object, as it was sent."""
     thread_key: str | None
     model: str | None
     reference_example_id: UUID | None
     attachments: Sequence[Attachment]
     usage: Usage
     """The run's own, or the sum over the runs below it when it has none."""
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        # The standard library's parser keeps numbers of any length.
+        found: dict[str, Any] = json.loads(self.metadata_json)
+        return found
 
     @property
     def is_root(self) -> bool:
@@ -136,7 +144,7 @@ class RunDetail:
     def value(self, payload: Payload) -> Any:
         """The payload as Python values; `None` when the run has none."""
         text = self.payloads.get(payload)
-        return None if text is None else loads(text)
+        return None if text is None else json.loads(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

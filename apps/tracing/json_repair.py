@@ -11,7 +11,8 @@ import math
 import re
 from typing import Any
 
-LONG_NUMBER = re.compile(rb"\d{19}")
+ODD_NUMBER = re.compile(rb"\d{19}|[eE]\+?\d{3}")
+"""Perhaps past what orjson, a double or jsonb holds."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

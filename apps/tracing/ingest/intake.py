@@ -1,0 +1,293 @@
+"""From what a request says to runs that are stored when this returns.
+
+One list of operations, merged per run, written by one statement per table and batch, in one
+transaction. What cannot be placed yet is held and placed when what it waits for comes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from uuid import UUID
+
+import psycopg
+from django.db import OperationalError, transaction
+
+from apps.tracing import errors
+from apps.tracing.dotted_order import Place, place_below, place_root
+from apps.tracing.ingest import attachments, held
+from apps.tracing.ingest.feedback import store_feedback
+from apps.tracing.ingest.operations import MisplacedRun, Operation, read_operation
+from apps.tracing.ingest.requests import Refused, Request, Said
+from apps.tracing.ingest.wire import Refusal, moment
+from apps.tracing.models import DEFAULT_PROJECT, IngestCount, Project
+from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
+from apps.tracing.store import partitions
+from apps.tracing.store.locating import Located, locate
+from apps.tracing.store.writing import Key, RunWrite, write
+
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of a request."""
+
+    accepted: int
+    refused: Sequence[Refused]
+
+    def as_json(self) -> dict[str, object]:
+        if not self.refused:
+            return {"message": "accepted"}
+        return {
+            "message": f"{self.accepted} accepted, {len(self.refused)} refused",
+            "errors": [one.as_json() for one in self.refused],
+        }
+
+
+def take_in(workspace_id: UUID, request: Request) -> Outcome:
+    """Store what the request brings; durable on return, safe to repeat.
+
+    What is refused stands in the outcome with its reason. When nothing at all could be stored it
+    raises: `DottedOrderRefused` when ids and dotted orders contradict, else `RunsRefused`.
+    """
+    refused = list(request.refused)
+    operations: list[Operation] = []
+    for said in request.operations:
+        try:
+            operations.append(_read(workspace_id, said))
+        except Refusal as refusal:
+            refused.append(Refused(said.name, refusal))
+    later = _stored(workspace_id, operations, request)
+    refused += later
+    accepted = len(operations) + len(request.feedback) - len(later)
+    if refused and not accepted:
+        _raise(refused)
+    return Outcome(accepted, refused)
+
+
+def _read(workspace_id: UUID, said: Said) -> Operation:
+    run = said.run
+    if run.session_name is not None and len(run.session_name) > NAME_LENGTH:
+        raise Refusal(f"`session_name` may have {NAME_LENGTH} characters.")
+    operation = read_operation(run, is_update=said.is_update)
+    for file in said.files:
+        kept = attachments.store(workspace_id, operation.run_id, file)
+        operation.content.attachments = {**operation.content.attachments, kept.name: kept}
+    return operation
+
+
+def _stored(workspace_id: UUID, operations: list[Operation], request: Request) -> list[Refused]:
+    """Write in one transaction; a deadlock with another request is not the client's fault."""
+    for attempt in range(1, _ATTEMPTS + 1):
+        try:
+            with transaction.atomic():
+                batch = _Batch(workspace_id)
+                batch.add(operations)
+                batch.write()
+                for one in store_feedback(workspace_id, request.feedback):
+                    batch.refuse(f"feedback.{one.id}", "No such project.")
+                return batch.refused
+        except OperationalError as error:
+            deadlock = isinstance(error.__cause__, psycopg.errors.DeadlockDetected)
+            if not deadlock or attempt == _ATTEMPTS:
+                raise
+    raise AssertionError
+
+
+def _raise(refused: Sequence[Refused]) -> None:
+    first = str(refused[0].why)
+    kind = errors.RunsRefused
+    if all(isinstance(one.why, MisplacedRun) for one in refused):
+        raise errors.DottedOrderRefused(first, [one.as_json() for one in refused])
+    raise kind(first, [one.as_json() for one in refused])
+
+
+@dataclass(slots=True)
+class _Batch:
+    """The operations of one request on their way into the store."""
+
+    workspace_id: UUID
+    refused: list[Refused] = field(default_factory=list)
+    writes: dict[Key, RunWrite] = field(default_factory=dict)
+    received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    def refuse(self, what: str, why: str) -> None:
+        self.refused.append(Refused(what, Refusal(why)))
+
+    def add(self, operations: Iterable[Operation]) -> None:
+        """Place the operations and gather them by run; hold those that have no place yet."""
+        projects = _Projects(self.workspace_id)
+        # Beginnings first, so that an update of the same request finds where its run belongs.
+        ordered = sorted(operations, key=lambda operation: operation.is_update)
+        projects.look_up(ordered)
+        here: dict[UUID, Located] = {}
+        homeless: list[Operation] = []
+        for operation in ordered:
+            if operation.place is None or not projects.names_one(operation):
+                homeless.append(operation)
+                continue
+            project_id = projects.of(operation)
+            if project_id is None:
+                self.refuse(str(operation.run_id), "No such project.")
+                continue
+            self._gather(operation, operation.place, project_id)
+            here[operation.run_id] = Located(project_id, operation.place)
+        if homeless:
+            self._find_homes(homeless, here, projects)
+
+    def _find_homes(
+        self, homeless: list[Operation], here: dict[UUID, Located], projects: _Projects
+    ) -> None:
+        """Place operations that do not say where they belong by what is known of their runs."""
+        wanted = {one.run_id for one in homeless} | {
+            one.run.parent_run_id for one in homeless if one.run.parent_run_id is not None
+        }
+        known = locate(self.workspace_id, wanted - here.keys()) | here
+        waiting = homeless
+        while waiting:
+            still = []
+            for operation in waiting:
+                located = self._home(operation, known, projects)
+                if located is None:
+                    still.append(operation)
+                    continue
+                self._gather(operation, located.place, located.project_id)
+                known[operation.run_id] = located
+            if len(still) == len(waiting):
+                break
+            waiting = still
+        else:
+            return
+        for operation in waiting:
+            self._hold(operation)
+
+    def _home(
+        self, operation: Operation, known: dict[UUID, Located], projects: _Projects
+    ) -> Located | None:
+        run = operation.run
+        project_id = projects.of(operation)
+        own = known.get(operation.run_id)
+        if own is not None:
+            named = project_id if projects.names_one(operation) else None
+            return Located(named or own.project_id, operation.place or own.place)
+        if operation.is_update or project_id is None:
+            return None
+        if operation.place is not None:  # names no project, and nobody knows better
+            return Located(project_id, operation.place)
+        start_time = moment(run.start_time, "start_time") or self.received_at
+        if run.parent_run_id is None:
+            return Located(project_id, place_root(operation.run_id, start_time))
+        parent = known.get(run.parent_run_id)
+        if parent is None:
+            return None
+        place = place_below(
+            parent.place.dotted_order,
+            parent_run_id=run.parent_run_id,
+            run_id=operation.run_id,
+            start_time=start_time,
+        )
+        named = project_id if projects.names_one(operation) else parent.project_id
+        return Located(named, place)
+
+    def _gather(self, operation: Operation, place: Place, project_id: UUID) -> None:
+        if place.placed_at > partitions.latest_placement(self.received_at):
+            when = f"{place.placed_at:%Y-%m-%d %H:%M}"
+            self.refuse(str(operation.run_id), f"The run starts in the future, at {when} UTC.")
+            return
+        fixed = {
+            "workspace_id": self.workspace_id,
+            "id": operation.run_id,
+            "project_id": project_id,
+            "placed_at": place.placed_at,
+            "trace_id": place.trace_id,
+            "parent_run_id": place.parent_run_id,
+            "dotted_order": place.dotted_order,
+            "received_at": self.received_at,
+        }
+        key = (operation.run_id, project_id, place.placed_at)
+        write_ = self.writes.setdefault(key, RunWrite(fixed))
+        content = operation.content
+        if operation.is_update:
+            write_.updated = content if write_.updated is None else content.over(write_.updated)
+        else:
+            # Of two beginnings the first stands, and the second fills its gaps.
+            write_.begun = content if write_.begun is None else write_.begun.over(content)
+
+    def _hold(self, operation: Operation) -> None:
+        held.hold(self.workspace_id, operation)
+
+    def write(self) -> None:
+        """Write what was gathered, then what waited for it, until nothing more is set free."""
+        while self.writes:
+            writes, self.writes = self.writes, {}
+            fresh = write(list(writes.values()))
+            self._count(writes, fresh)
+            self.add(held.released(self.workspace_id, [run_id for run_id, _, _ in writes]))
+
+    def _count(self, writes: dict[Key, RunWrite], fresh: set[Key]) -> None:
+        """Append to the ledger: in the same transaction, so it tells neither more nor less."""
+        runs, traces, merged = Counter[UUID](), Counter[UUID](), Counter[UUID]()
+        last: dict[UUID, datetime] = {}
+        for key, one in writes.items():
+            _, project_id, placed_at = key
+            if key in fresh:
+                runs[project_id] += 1
+                traces[project_id] += one.fixed["parent_run_id"] is None
+            else:
+                merged[project_id] += 1
+            last[project_id] = max(placed_at, last.get(project_id, placed_at))
+        hour = self.received_at.replace(minute=0, second=0, microsecond=0)
+        IngestCount.objects.for_workspace(self.workspace_id).bulk_create(
+            IngestCount(
+                workspace_id=self.workspace_id,
+                project_id=project_id,
+                hour=hour,
+                runs=runs[project_id],
+                traces=traces[project_id],
+                merged=merged[project_id],
+                last_start_time=last_start_time,
+            )
+            for project_id, last_start_time in last.items()
+        )
+
+
+class _Projects:
+    """The projects that the operations of a request name."""
+
+    def __init__(self, workspace_id: UUID) -> None:
+        self.workspace_id = workspace_id
+        self.by_name: dict[str, UUID] = {}
+        self.by_id: set[UUID] = set()
+
+    def look_up(self, operations: Sequence[Operation]) -> None:
+        ids = {one.run.session_id for one in operations if one.run.session_id is not None}
+        names = {self._name(one) for one in operations if one.run.session_id is None}
+        names -= {None}
+        if ids:
+            rows = Project.objects.for_workspace(self.workspace_id).filter(pk__in=ids)
+            self.by_id = set(rows.values_list("pk", flat=True))
+        if names:
+            self.by_name = ensure_projects(self.workspace_id, [n for n in names if n is not None])
+
+    @staticmethod
+    def names_one(operation: Operation) -> bool:
+        return operation.run.session_id is not None or bool(operation.run.session_name)
+
+    def of(self, operation: Operation) -> UUID | None:
+        """The project's id; None when it is none of this workspace, or none is named at all."""
+        if operation.run.session_id is not None:
+            given = operation.run.session_id
+            return given if given in self.by_id else None
+        name = self._name(operation)
+        return None if name is None else self.by_name[name]
+
+    @staticmethod
+    def _name(operation: Operation) -> str | None:
+        """An update without a project belongs to its run's; a beginning goes to the default one."""
+        name = operation.run.session_name
+        if name:
+            return name.replace("\x00", "\ufffd")
+        return None if operation.is_update else DEFAULT_PROJECT

@@ -1,0 +1,195 @@
+"""From the bodies of the ingest endpoints to one list of operations.
+
+What is wrong with one run, one file or one feedback is noted beside it; the others go on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from uuid import UUID
+
+import msgspec
+
+from apps.tracing.errors import BadBody
+from apps.tracing.ingest.attachments import File
+from apps.tracing.ingest.feedback import WireFeedback, decode_feedback
+from apps.tracing.ingest.multipart import Part, parts
+from apps.tracing.ingest.wire import PAYLOAD_FIELDS, Refusal, WireRun, decode_run
+from apps.tracing.json_repair import repair
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A piece of the request that was not stored, and why."""
+
+    what: str
+    why: Refusal
+
+    def as_json(self) -> dict[str, str]:
+        return {"id": self.what, "detail": str(self.why)}
+
+
+@dataclass(slots=True)
+class Said:
+    """One operation on a run, as it came."""
+
+    is_update: bool
+    run: WireRun
+    files: list[File] = field(default_factory=list)
+
+    @property
+    def name(self) -> str:
+        return str(self.run.id)
+
+
+@dataclass(slots=True)
+class Request:
+    """What one request brings."""
+
+    operations: list[Said] = field(default_factory=list)
+    feedback: list[WireFeedback] = field(default_factory=list)
+    refused: list[Refused] = field(default_factory=list)
+
+
+class _Envelope(msgspec.Struct):
+    post: list[msgspec.Raw] | None = None
+    patch: list[msgspec.Raw] | None = None
+
+
+_envelopes = msgspec.json.Decoder(_Envelope)
+
+
+def of_run(body: bytes, *, is_update: bool, run_id: UUID | None = None) -> Request:
+    """The request of a single run; an id in the address goes before one in the body."""
+    run = decode_run(body or b"{}")
+    if run_id is not None:
+        run.id = run_id
+    return Request([Said(is_update, run)])
+
+
+def of_batch(body: bytes) -> Request:
+    """`{"post": [...], "patch": [...]}`; an unreadable run does not stop the others."""
+    try:
+        envelope = _envelope(body)
+    except (msgspec.ValidationError, ValueError, RecursionError) as error:
+        raise BadBody(f"The body is not a batch of runs: {error}") from None
+    request = Request()
+    for is_update, runs in ((False, envelope.post), (True, envelope.patch)):
+        for place, raw in enumerate(runs or ()):
+            try:
+                request.operations.append(Said(is_update, decode_run(raw)))
+            except Refusal as refusal:
+                where = f"{'patch' if is_update else 'post'}[{place}]"
+                request.refused.append(Refused(_id_in(raw) or where, refusal))
+    return request
+
+
+def _envelope(body: bytes) -> _Envelope:
+    try:
+        return _envelopes.decode(body)
+    except msgspec.ValidationError:
+        raise
+    except msgspec.DecodeError:
+        return _envelopes.decode(repair(body))
+
+
+class _Identified(msgspec.Struct):
+    id: str | None = None
+
+
+def _id_in(raw: msgspec.Raw) -> str | None:
+    try:
+        return msgspec.json.decode(raw, type=_Identified).id
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+@dataclass(slots=True)
+class _Pieces:
+    """The parts of one operation, which come in any order."""
+
+    main: bytes | None = None
+    fields: dict[str, bytes] = field(default_factory=dict)
+
+
+def of_multipart(body: bytes, boundary: bytes) -> Request:
+    """Parts `post.<id>`, `patch.<id>`, their fields, attachments and feedback, in any order."""
+    request = Request()
+    pieces: dict[tuple[str, UUID], _Pieces] = {}
+    files: dict[UUID, list[File]] = {}
+    for part in parts(body, boundary):
+        try:
+            _sort_in(part, request, pieces, files)
+        except Refusal as refusal:
+            request.refused.append(Refused(part.name, refusal))
+    request.operations = list(_assembled(pieces, request.refused))
+    _hand_out(files, request)
+    return request
+
+
+def _sort_in(
+    part: Part,
+    request: Request,
+    pieces: dict[tuple[str, UUID], _Pieces],
+    files: dict[UUID, list[File]],
+) -> None:
+    if not part.is_whole:
+        raise Refusal(f"{len(part.content)} bytes came, {part.declared_length} were declared.")
+    kind, _, rest = part.name.partition(".")
+    identity, _, last = rest.partition(".")
+    try:
+        subject = UUID(identity)
+    except ValueError:
+        raise Refusal("The part's name holds no id.") from None
+    match kind:
+        case "post" | "patch":
+            found = pieces.setdefault((kind, subject), _Pieces())
+            if not last:
+                found.main = part.content
+            elif last in PAYLOAD_FIELDS:
+                found.fields[last] = part.content
+            else:
+                raise Refusal(f"A run has no field {last[:60]!r}.")
+        case "attachment":
+            if not last:
+                raise Refusal("The attachment has no name.")
+            files.setdefault(subject, []).append(File(last, part.content_type, part.content))
+        case "feedback":
+            request.feedback.append(decode_feedback(part.content, feedback_id=subject))
+        case _:
+            raise Refusal("This kind of part is not known.")
+
+
+def _assembled(pieces: dict[tuple[str, UUID], _Pieces], refused: list[Refused]) -> Iterable[Said]:
+    for (kind, run_id), found in pieces.items():
+        name = f"{kind}.{run_id}"
+        try:
+            if found.main is None:
+                raise Refusal("Fields of the run came, but not the run itself.")
+            run = decode_run(found.main)
+            if run.id is None:
+                run.id = run_id
+            if run.id != run_id:
+                raise Refusal(f"The part holds a run of another id, {run.id}.")
+        except Refusal as refusal:
+            refused.append(Refused(name, refusal))
+            continue
+        for field_name, content in found.fields.items():
+            setattr(run, field_name, msgspec.Raw(content))
+        yield Said(kind == "patch", run)
+
+
+def _hand_out(files: dict[UUID, list[File]], request: Request) -> None:
+    """Each file to an operation of its run; one whose run is not in the request updates it."""
+    refused_runs = {refused.what.partition(".")[2] for refused in request.refused}
+    for run_id, of_run in files.items():
+        owner = next((one for one in request.operations if one.run.id == run_id), None)
+        if owner is not None:
+            owner.files += of_run
+        elif str(run_id) in refused_runs:
+            request.refused.append(
+                Refused(f"attachment.{run_id}", Refusal("The run of the attachment was refused."))
+            )
+        else:
+            request.operations.append(Said(True, WireRun(id=run_id), of_run))
