@@ -11,6 +11,7 @@ from uuid import UUID
 
 from celery import shared_task, signals
 
+from apps.agent_server import calls
 from apps.agent_server.engine import loop
 
 
@@ -37,6 +38,20 @@ def execute_thread(thread: str) -> None:
     """Look for the next run of a thread. Safe to repeat: the claim decides."""
     engine = loop.start(_node())
     engine.call(engine.engine.execute, UUID(thread))
+
+
+@shared_task(name="agent_server.cancel", acks_late=False)
+def cancel(run_id: str) -> None:
+    """Have the run stop that somebody wants cancelled, wherever it runs. Safe to repeat."""
+    engine = loop.start(_node())
+    engine.submit(engine.engine.cancel_as_asked(UUID(run_id)))
+
+
+@shared_task(name="agent_server.call", acks_late=False)
+def call(call_id: str, asked: dict[str, Any], seconds: float) -> None:
+    """Have a graph host answer a question; the answer goes to who waits for it in Redis."""
+    engine = loop.start(_node())
+    engine.submit(calls.answer(engine.engine, call_id, asked, seconds))
 
 
 @shared_task(name="agent_server.sweep_runs", acks_late=False)

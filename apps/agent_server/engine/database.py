@@ -73,6 +73,16 @@ class Database:
 
         return await patiently(ask)
 
+    async def perform(self, deed: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Several statements as one transaction; they may be repeated when the server went away."""
+
+        async def do() -> None:
+            async with self.connection() as connection, connection.transaction():
+                for statement, parameters in deed:
+                    await connection.execute(statement, parameters)
+
+        await patiently(do)
+
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().close()

@@ -8,7 +8,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
+from django.conf import settings
+
 from apps.agent_server.engine import statements
+from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
 from apps.agent_server.engine.checkpoints import CheckpointReader
 from apps.agent_server.engine.database import TRANSIENT, Database
 from apps.agent_server.engine.entries import Claimed, Release, Stale, Token
@@ -17,11 +20,14 @@ from apps.agent_server.engine.launch import Launcher
 from apps.agent_server.engine.ledger import Ledger
 from apps.agent_server.engine.logs import LogKeeper
 from apps.agent_server.engine.session import Outcome, RunSession, ending
+from apps.agent_server.redis_link import RedisLink, RedisLost
 from apps.agent_server.streams import StreamWriter
 
 logger = logging.getLogger(__name__)
 
 READERS = 4
+CANCELS = "slipway:cancels"
+"""The channel that names the runs that some other worker was asked to stop."""
 
 
 class Options:
@@ -55,6 +61,7 @@ class Engine:
         self._launcher = launcher
         self._tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
+        self._closed = False
 
     async def start(self) -> None:
         """Connect and begin to claim."""
@@ -68,10 +75,12 @@ class Engine:
             on_stale=self._stale,
         )
         self._streams = StreamWriter()
+        self.redis = RedisLink(settings.REDIS_URL, on_push=self._pushed, on_lost=self._redis_lost)
         self._logs = LogKeeper(self._database)
         self.hosts = HostPool(self._launcher, self.options.hosts, self._logs.add)
         self._lease_ends = self._loop.time() + self.options.lease_seconds
         self._spawn(self._keep_leases())
+        self._spawn(self._listen())
 
     # Work comes in
 
@@ -84,11 +93,36 @@ class Engine:
             return
         self.ledger.claim([thread])
 
-    def cancel(self, run_id: UUID, action: str) -> None:
-        """Stop a run, if this worker executes it."""
+    async def cancel_as_asked(self, run_id: UUID) -> None:
+        """Stop a run that has a `cancel_action`; tell the other workers when it is not here."""
         session = self._sessions.get(run_id)
-        if session is not None:
-            session.cancel(action)
+        if session is None:
+            await self.redis.run(("PUBLISH", CANCELS, run_id.bytes))
+            return
+        rows = await self._database.rows(statements.CANCEL_ACTION, [run_id])
+        if rows and rows[0][0]:
+            session.cancel(rows[0][0])
+
+    def _pushed(self, channel: bytes, payload: bytes) -> None:
+        if channel == CANCELS.encode() and len(payload) == 16:
+            run_id = UUID(bytes=payload)
+            if run_id in self._sessions:
+                self._spawn(self.cancel_as_asked(run_id))
+
+    def _redis_lost(self) -> None:
+        if not self._closed:
+            self._spawn(self._listen())
+
+    async def _listen(self) -> None:
+        """Hear of cancellations that reached another worker. Leases tell them too, but later."""
+        while True:
+            try:
+                await self.redis.connect()
+                self.redis.send([("SUBSCRIBE", CANCELS)])
+            except RedisLost:
+                await asyncio.sleep(1)
+            else:
+                return
 
     @property
     def running(self) -> int:
@@ -119,6 +153,20 @@ class Engine:
             return
         if self._sessions.get(claimed.run_id) is session:
             session.begin(host, self.options.timeout_seconds)
+
+    async def ask(self, question: Question, seconds: float) -> Reply:
+        """Put a question to a graph host, which is started if need be. Never raises."""
+        deadline = self._loop.time() + seconds
+        try:
+            async with asyncio.timeout(seconds):
+                host = await self.hosts.get(question.revision)
+            await self.settled()
+            session = CallSession(self, host, question)
+            return await session.ask(deadline - self._loop.time())
+        except HostFailed as error:
+            return Reply(False, failure("HostFailed", str(error)))
+        except TimeoutError:
+            return Reply(False, failure("TimeoutError", "The graph did not answer in time."))
 
     # What sessions need
 
@@ -278,9 +326,11 @@ class Engine:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.ledger.close()
-        self.hosts.close()
+        await self.hosts.close()
         await self._logs.close()
         await self._streams.aclose()
+        self._closed = True
+        self.redis.close()
         await self._database.close()
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:

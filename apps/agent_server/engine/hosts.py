@@ -18,6 +18,7 @@ from apps.graph_host.wire import Frame, Link
 logger = logging.getLogger(__name__)
 
 HELLO_SECONDS = 60
+END_SECONDS = 5
 FAILURE_REMEMBERED_SECONDS = 2.0
 _LOG_READ = 64 * 1024
 _LONGEST_LINE = 8 * 1024
@@ -61,6 +62,7 @@ class GraphHost:
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._log = log
         self._rest = b""
+        self._output_is_over = launched.process.stdout is None
         self._last_lines: deque[str] = deque(maxlen=20)
         self.link = Link(launched.socket, self._take, self._closed)
         self._follow_output()
@@ -99,6 +101,15 @@ class GraphHost:
         self.link.close()
         if self._process.poll() is None:
             self._process.kill()
+
+    async def ended(self) -> None:
+        """Return when the process is gone and its output read; at most after some seconds."""
+        deadline = self._loop.time() + END_SECONDS
+        while self._process.poll() is None or not self._output_is_over:
+            if self._loop.time() > deadline:
+                logger.error("The graph host %s does not end.", self._process.pid)
+                return
+            await asyncio.sleep(0.005)
 
     # Frames
 
@@ -154,6 +165,7 @@ class GraphHost:
         if not data:
             self._loop.remove_reader(out.fileno())
             out.close()
+            self._output_is_over = True
             self._say([self._rest] if self._rest else [])
             self._reap()
             return
@@ -249,10 +261,10 @@ class HostPool:
     def hosts(self) -> list[GraphHost]:
         return [host for host in self._hosts.values() if host.is_alive]
 
-    def close(self) -> None:
-        """End every host."""
-        for task in self._starting.values():
-            task.cancel()
-        for host in self._hosts.values():
+    async def close(self) -> None:
+        """End every host and return when they are gone."""
+        await asyncio.gather(*self._starting.values(), return_exceptions=True)
+        hosts, self._hosts = list(self._hosts.values()), OrderedDict()
+        for host in hosts:
             host.close()
-        self._hosts.clear()
+        await asyncio.gather(*(host.ended() for host in hosts))

@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import IO, Any, Protocol, cast
 from uuid import UUID
 
+from django.db import connections
+
 HOST_PACKAGE = Path(__file__).resolve().parents[2] / "graph_host"
 
 
@@ -42,7 +44,11 @@ Launcher = Callable[[UUID], Launched]
 def launch(revision_id: UUID) -> Launched:
     """Start the host of a revision in its sandbox. Blocks; raises when it cannot be started."""
     hosts = import_module("apps.deployments.hosts")
-    return cast("Launched", hosts.launch(revision_id))
+    try:
+        return cast("Launched", hosts.launch(revision_id))
+    finally:
+        # Hosts start seldom; their thread's database connection would be idle for ever.
+        connections.close_all()
 
 
 def launch_unconfined(

@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-DRAIN_SECONDS = 8.0
+DRAIN_SECONDS = 5.0
+"""The supervisor of `make up` grants a process eight."""
 
 
 class EngineThread:

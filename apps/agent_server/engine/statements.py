@@ -217,7 +217,9 @@ SELECT id FROM agent_server_agentrun
 WHERE id = ANY(%b::uuid[]) AND status NOT IN ('pending', 'running')
 """
 
-ATTEMPTS = "SELECT attempt FROM agent_server_agentrun WHERE id = %b"
+CANCEL_ACTION = """
+SELECT cancel_action FROM agent_server_agentrun WHERE id = %b AND status = 'running'
+"""
 
 ADD_LOG_LINES = """
 INSERT INTO deployments_logline (
@@ -226,3 +228,80 @@ INSERT INTO deployments_logline (
 SELECT %b, %b, %b, 'deploy', level, message, clock_timestamp()
 FROM unnest(%b::text[], %b::text[]) AS line(level, message)
 """
+
+# Deeds on the checkpoints of whole threads; each is a list of statements for one transaction.
+
+DELETE_THREADS = [
+    "DELETE FROM agent_server_checkpointwrite WHERE thread_id = ANY(%b::uuid[])",
+    "DELETE FROM agent_server_checkpointblob WHERE thread_id = ANY(%b::uuid[])",
+    "DELETE FROM agent_server_checkpoint WHERE thread_id = ANY(%b::uuid[])",
+]
+
+# Parameters: target, source.
+COPY_THREAD = [
+    """
+    INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
+    SELECT %b::uuid, namespace, channel, version, kind, blob
+    FROM agent_server_checkpointblob WHERE thread_id = %b::uuid
+    ON CONFLICT DO NOTHING
+    """,
+    """
+    INSERT INTO agent_server_checkpoint (
+        thread_id, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
+        blob_versions, created_at
+    )
+    SELECT %b::uuid, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
+           blob_versions, created_at
+    FROM agent_server_checkpoint WHERE thread_id = %b::uuid
+    ON CONFLICT DO NOTHING
+    """,
+    """
+    INSERT INTO agent_server_checkpointwrite (
+        thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
+    )
+    SELECT %b::uuid, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
+    FROM agent_server_checkpointwrite WHERE thread_id = %b::uuid
+    ON CONFLICT DO NOTHING
+    """,
+]
+
+# Parameters: threads, runs.
+DELETE_FOR_RUNS = """
+DELETE FROM agent_server_checkpoint
+WHERE thread_id = ANY(%b::uuid[])
+  AND (run_id = ANY(%b::uuid[]) OR metadata ->> 'run_id' = ANY(%b::text[]))
+"""
+
+# All but the newest checkpoint of each namespace. A head that is rebuilt from the writes of its
+# ancestors (a delta channel's counters tell) keeps them.
+KEEP_LATEST = """
+DELETE FROM agent_server_checkpoint c
+USING (
+    SELECT DISTINCT ON (thread_id, namespace) thread_id, namespace, checkpoint_id, metadata
+    FROM agent_server_checkpoint WHERE thread_id = ANY(%b::uuid[])
+    ORDER BY thread_id, namespace, checkpoint_id DESC
+) head
+WHERE c.thread_id = head.thread_id AND c.namespace = head.namespace
+  AND c.checkpoint_id <> head.checkpoint_id
+  AND NOT head.metadata ? 'counters_since_delta_snapshot'
+"""
+
+# What no checkpoint of these threads refers to any more.
+COLLECT_GARBAGE = [
+    """
+    DELETE FROM agent_server_checkpointwrite w
+    WHERE w.thread_id = ANY(%b::uuid[]) AND NOT EXISTS (
+        SELECT 1 FROM agent_server_checkpoint c
+        WHERE c.thread_id = w.thread_id AND c.namespace = w.namespace
+          AND c.checkpoint_id = w.checkpoint_id
+    )
+    """,
+    """
+    DELETE FROM agent_server_checkpointblob b
+    WHERE b.thread_id = ANY(%b::uuid[]) AND NOT EXISTS (
+        SELECT 1 FROM agent_server_checkpoint c
+        WHERE c.thread_id = b.thread_id AND c.namespace = b.namespace
+          AND c.blob_versions ->> b.channel = b.version
+    )
+    """,
+]

@@ -1,0 +1,94 @@
+"""Graphs for the engine's tests. What a node does to the world is a line in a file."""
+
+import asyncio
+import operator
+import os
+from pathlib import Path
+from typing import Annotated
+
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage, AnyMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import END, START, StateGraph
+from langgraph.graph.message import add_messages
+from langgraph.types import interrupt
+from typing_extensions import TypedDict
+
+
+class Items(TypedDict, total=False):
+    items: Annotated[list[str], operator.add]
+    seconds: float
+
+
+async def take(state: Items) -> Items:
+    await asyncio.sleep(state.get("seconds") or 0)
+    return {}
+
+
+collect = StateGraph(Items).add_node(take).add_edge(START, "take").add_edge("take", END).compile()
+
+
+class Steps(TypedDict, total=False):
+    file: str
+    wait_at: str
+    trail: Annotated[list[str], operator.add]
+
+
+def step(name):
+    async def node(state: Steps, config: RunnableConfig) -> Steps:
+        """Leave a line, then wait for the file `<file>.go` when this is the step to wait at."""
+        with open(state["file"], "a") as file:
+            file.write(f"{name} {config['metadata']['run_attempt']}\n")
+        while state.get("wait_at") == name and not Path(state["file"] + ".go").exists():
+            await asyncio.sleep(0.01)
+        return {"trail": [name]}
+
+    return node
+
+
+builder = StateGraph(Steps)
+NAMES = ["one", "two", "three", "four", "five"]
+for name, before in zip(NAMES, [START, *NAMES], strict=False):
+    builder.add_node(name, step(name))
+    builder.add_edge(before, name)
+builder.add_edge("five", END)
+steps = builder
+
+
+class Answer(TypedDict, total=False):
+    answer: str
+
+
+def question(state: Answer) -> Answer:
+    return {"answer": interrupt({"question": "sure?"})}
+
+
+ask = StateGraph(Answer).add_node(question).add_edge(START, "question").add_edge("question", END)
+
+
+def no(state: Answer) -> Answer:
+    raise LookupError("no such city")
+
+
+fail = StateGraph(Answer).add_node(no).add_edge(START, "no").compile()
+
+
+def end_the_process(state: Steps, config: RunnableConfig) -> Steps:
+    with open(state["file"], "a") as file:
+        file.write(f"last words {config['metadata']['run_attempt']}\n")
+    os._exit(3)
+
+
+die = StateGraph(Steps).add_node(end_the_process).add_edge(START, "end_the_process").compile()
+
+
+class Chat(TypedDict):
+    messages: Annotated[list[AnyMessage], add_messages]
+
+
+async def talk(state: Chat) -> Chat:
+    model = GenericFakeChatModel(messages=iter([AIMessage(content="to be or not", id="ai-1")]))
+    return {"messages": [await model.ainvoke(state["messages"])]}
+
+
+chat = StateGraph(Chat).add_node(talk).add_edge(START, "talk").compile()

@@ -1,0 +1,52 @@
+"""Rows that an engine needs, as the web process would have made them."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from apps.agent_server.models import AgentRun, Thread
+from apps.deployments.models import Deployment, Revision
+from tests.factories.organizations import WorkspaceFactory
+
+
+def make_revision() -> Revision:
+    workspace = WorkspaceFactory()
+    name = f"agent-{uuid4().hex[:8]}"
+    deployment = Deployment(workspace=workspace, name=name, slug=name)
+    deployment.save()
+    revision = Revision(
+        workspace=workspace, deployment=deployment, number=1, config_path="langgraph.json"
+    )
+    revision.save()
+    deployment.active_revision = revision
+    deployment.save()
+    return revision
+
+
+def make_thread(revision: Revision, **fields: Any) -> Thread:
+    thread = Thread(
+        workspace=revision.workspace,
+        deployment=revision.deployment,
+        revision=revision,
+        **{"thread_id": uuid4(), "status": "busy", **fields},
+    )
+    thread.save(force_insert=True)
+    return thread
+
+
+def make_run(thread: Thread, graph_id: str, *, sequence: int = 1, **fields: Any) -> AgentRun:
+    kwargs = {"input": None, "stream_mode": ["values"], **fields.pop("kwargs", {})}
+    run = AgentRun(
+        workspace=thread.workspace,
+        deployment=thread.deployment,
+        thread=thread,
+        assistant_id=uuid4(),
+        graph_id=graph_id,
+        revision=thread.revision,
+        sequence=sequence,
+        kwargs=kwargs,
+        **fields,
+    )
+    run.save(force_insert=True)
+    return run

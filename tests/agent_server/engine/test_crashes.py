@@ -1,0 +1,311 @@
+"""What a crash may and may not do to a run."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from datetime import timedelta
+from pathlib import Path
+from uuid import UUID, uuid4
+
+import pytest
+from django.conf import settings as django_settings
+from django.db import connection
+from django.utils import timezone
+
+from apps.agent_server import sweeping
+from apps.agent_server.engine.entries import Ending, Put, Stale, Token, Writes
+from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite
+from tests.agent_server.engine.rows import make_run, make_thread
+
+STEPS = ["one", "two", "three", "four", "five"]
+
+
+def execute(engine, thread):
+    engine.call(engine.engine.execute, thread.pk)
+
+
+def await_that(condition, seconds=30):
+    """The state of another process cannot be awaited, only looked at."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def lines(file: Path) -> list[str]:
+    return file.read_text().splitlines() if file.exists() else []
+
+
+@pytest.fixture
+def file(tmp_path) -> Path:
+    return tmp_path / "effects"
+
+
+@pytest.fixture
+def steps(revision, file):
+    """A run of five steps that waits in its third one for a file."""
+    thread = make_thread(revision)
+    kwargs = {"input": {"file": str(file), "wait_at": "three"}}
+    return make_run(thread, "steps", kwargs=kwargs)
+
+
+def hosts_of(engine):
+    return [host._process.pid for host in engine.engine.hosts.hosts]
+
+
+def assert_resumed_after_step_two(run, file):
+    run.refresh_from_db()
+    run.thread.refresh_from_db()
+    assert (run.status, run.attempt) == ("success", 2)
+    assert lines(file) == ["one 1", "two 1", "three 1", "three 2", "four 2", "five 2"]
+    assert run.thread.values["trail"] == STEPS
+    assert run.thread.status == "idle"
+    metadata = Checkpoint.objects.filter(thread=run.thread, namespace="").order_by("checkpoint_id")
+    assert [m["step"] for m in metadata.values_list("metadata", flat=True)] == list(range(-1, 6))
+
+
+def test_a_stale_attempt_writes_nothing(engine, revision):
+    thread = make_thread(revision)
+    run = make_run(thread, "collect", status="running", attempt=2, lease_owner="another")
+    stale, here = Token(run.pk, 1), uuid4()
+    put = Put(stale, "", here, None, "msgpack", b"1", "{}", "{}", [("c", "1", "msgpack", b"1")], 1)
+    writes = Writes(stale, "", here, [("task", 0, "c", "msgpack", b"1", "")], 1)
+    ending = Ending(stale, thread.pk, "success", "idle", None, "{}", "{}", "{}")
+
+    for entry in (put, writes, ending):
+        with pytest.raises(Stale):
+            engine.wait_for(engine.engine.ledger.write(entry))
+
+    run.refresh_from_db()
+    thread.refresh_from_db()
+    assert (run.status, run.attempt, run.lease_owner) == ("running", 2, "another")
+    assert (thread.status, thread.values, thread.state) == ("busy", None, None)
+    for table in (Checkpoint, CheckpointBlob, CheckpointWrite):
+        assert not table.objects.filter(thread=thread).exists()
+
+
+def test_one_stale_entry_does_not_spoil_the_batch_of_the_others(engine, revision):
+    fresh = make_run(make_thread(revision), "collect", status="running", attempt=1)
+    other = make_run(make_thread(revision), "collect", status="running", attempt=2)
+    here = uuid4()
+
+    async def both():
+        entries = [
+            Put(Token(run.pk, 1), "", here, None, "msgpack", b"1", "{}", "{}", [], 1)
+            for run in (fresh, other)
+        ]
+        for entry in entries:
+            engine.engine.ledger.put(entry)
+        await engine.engine.settled()
+
+    engine.wait_for(both())
+
+    assert list(Checkpoint.objects.values_list("thread", flat=True)) == [fresh.thread_id]
+
+
+def test_a_value_that_cannot_be_stored_fails_its_own_run_only(engine, revision, listen):
+    thread = make_thread(revision)
+    run = make_run(thread, "collect", kwargs={"input": {"items": ["before \x7f after"]}})
+    bad = make_run(make_thread(revision), "collect", status="running", attempt=1)
+    here = uuid4()
+
+    async def poison():
+        token = Token(bad.pk, 1)
+        put = Put(token, "a\0b", here, None, "msgpack", b"1", "{}", "{}", [], 1)
+        engine.engine.ledger.put(put)
+        engine.engine.execute(thread.pk)
+
+    engine.wait_for(poison())
+    list(listen(run.pk))
+
+    run.refresh_from_db()
+    assert run.status == "success"
+    assert not Checkpoint.objects.filter(thread=bad.thread).exists()
+
+
+def test_a_host_that_is_killed_resumes_from_the_last_checkpoint(engine, steps, file, listen):
+    execute(engine, steps.thread)
+    await_that(lambda: "three 1" in lines(file))
+    engine.wait_for(engine.engine.settled())
+
+    [pid] = hosts_of(engine)
+    os.kill(pid, signal.SIGKILL)
+    await_that(lambda: "three 2" in lines(file))
+    Path(f"{file}.go").touch()
+    events = list(listen(steps.pk))
+
+    assert_resumed_after_step_two(steps, file)
+    assert [data["attempt"] for name, data in events if name == "metadata"] == [1, 2]
+
+
+def test_an_agent_that_ends_its_process_is_given_up_after_three_attempts(
+    engine, revision, file, listen
+):
+    thread = make_thread(revision)
+    run = make_run(thread, "die", kwargs={"input": {"file": str(file)}})
+
+    execute(engine, thread)
+    events = list(listen(run.pk))
+
+    run.refresh_from_db()
+    thread.refresh_from_db()
+    assert lines(file) == ["last words 1", "last words 2", "last words 3"]
+    assert (run.status, run.attempt, thread.status) == ("error", 3, "error")
+    assert run.error["error"] == "GraphHostDied"
+    assert events[-1] == ("end", {"status": "error"})
+
+
+def test_a_worker_that_is_asked_to_leave_gives_its_run_back_between_steps(
+    engines, steps, file, listen
+):
+    first = engines("worker@one")
+    execute(first, steps.thread)
+    await_that(lambda: "three 1" in lines(file))
+
+    Path(f"{file}.go").touch()
+    first.stop(10)
+    steps.refresh_from_db()
+    assert (steps.status, steps.lease_owner) == ("pending", "")
+    second = engines("worker@two")
+    execute(second, steps.thread)
+    list(listen(steps.pk))
+
+    steps.refresh_from_db()
+    assert steps.attempt == 2
+    assert Counter(line.split()[0] for line in lines(file)) == Counter(STEPS)
+
+
+def test_the_sweeper_returns_runs_whose_lease_expired(revision, monkeypatch):
+    thread = make_thread(revision)
+    past, future = (timezone.now() + timedelta(seconds=s) for s in (-1, 60))
+    lost = make_run(
+        thread, "x", status="running", attempt=1, lease_owner="gone", lease_expires_at=past
+    )
+    held = make_run(
+        make_thread(revision), "x", status="running", attempt=1, lease_owner="here",
+        lease_expires_at=future,
+    )  # fmt: skip
+    worn = make_run(
+        make_thread(revision), "x", status="running", attempt=3, lease_owner="gone",
+        lease_expires_at=past,
+    )  # fmt: skip
+
+    assert sweeping.return_lost_runs() == {lost.thread_id, worn.thread_id}
+    assert sweeping.return_lost_runs() == set()
+
+    for run in (lost, held, worn):
+        run.refresh_from_db()
+    worn.thread.refresh_from_db()
+    assert (lost.status, lost.attempt, lost.lease_owner) == ("pending", 1, "")
+    assert (held.status, held.lease_owner) == ("running", "here")
+    assert (worn.status, worn.error["error"]) == ("error", "WorkerLost")
+    assert (worn.thread.status, worn.thread.error) == ("error", worn.error)
+
+
+WORKER = """
+import sys, threading
+import django
+django.setup()
+from pathlib import Path
+from uuid import UUID
+from apps.agent_server.engine.launch import launch_unconfined
+from apps.agent_server.engine.loop import EngineThread
+node, agent, thread = sys.argv[1:]
+engine = EngineThread(node, lambda _: launch_unconfined(Path(agent)))
+if thread:
+    engine.call(engine.engine.execute, UUID(thread))
+print("up", flush=True)
+threading.Event().wait()
+"""
+
+
+@pytest.fixture
+def workers(revision, tmp_path):
+    """Starts real processes with an engine each."""
+    started: list[subprocess.Popen[bytes]] = []
+    agent = Path(__file__).parent / "agent"
+    database = connection.settings_dict
+    url = f"postgresql://{database['USER']}@/{database['NAME']}?host={database['HOST']}"
+
+    def start(node: str, thread: UUID | None = None, **env: str) -> subprocess.Popen[bytes]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, node, str(agent), str(thread or "")],
+            env=os.environ
+            | {
+                "DJANGO_SETTINGS_MODULE": "config.settings",
+                "DATABASE_URL": url,
+                "REDIS_URL": django_settings.REDIS_URL,
+                "DATA_DIR": str(tmp_path),
+            }
+            | env,
+            stdout=subprocess.PIPE,
+        )
+        started.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"up\n"
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+        process.stdout.close()
+
+
+def test_a_worker_killed_in_the_middle_is_followed_at_once_by_the_next_of_its_name(
+    workers, steps, file, listen
+):
+    first = workers("worker@here", steps.thread_id)
+    await_that(lambda: "three 1" in lines(file))
+    await_that(lambda: Checkpoint.objects.filter(thread=steps.thread).count() == 4)
+
+    first.kill()
+    first.wait()
+    workers("worker@here")
+    await_that(lambda: "three 2" in lines(file), seconds=8)  # the lease would last 20
+    Path(f"{file}.go").touch()
+    list(listen(steps.pk))
+
+    assert_resumed_after_step_two(steps, file)
+
+
+def test_a_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(
+    workers, engines, steps, file, listen
+):
+    paused = workers("worker@one", steps.thread_id, AGENT_RUN_LEASE_SECONDS="1")
+    await_that(lambda: "three 1" in lines(file))
+    await_that(lambda: Checkpoint.objects.filter(thread=steps.thread).count() == 4)
+    paused.send_signal(signal.SIGSTOP)
+
+    await_that(lambda: sweeping.return_lost_runs() == {steps.thread_id})
+    second = engines("worker@two")
+    execute(second, steps.thread)
+    await_that(lambda: "three 2" in lines(file))
+    Path(f"{file}.go").touch()
+    list(listen(steps.pk))
+    assert_resumed_after_step_two_but_for_the_paused(steps, file)
+    before = list(Checkpoint.objects.order_by("checkpoint_id").values())
+
+    paused.send_signal(signal.SIGCONT)
+    await_that(lambda: "five 1" in lines(file))
+    # Its engine says so in its log, then has nothing left to do with the run.
+    time.sleep(1)
+
+    steps.refresh_from_db()
+    assert (steps.status, steps.attempt) == ("success", 2)
+    assert list(Checkpoint.objects.order_by("checkpoint_id").values()) == before
+
+
+def assert_resumed_after_step_two_but_for_the_paused(run, file):
+    """The paused worker's host runs on meanwhile; each of its steps too happens once."""
+    run.refresh_from_db()
+    run.thread.refresh_from_db()
+    assert (run.status, run.attempt) == ("success", 2)
+    assert run.thread.values["trail"] == STEPS
+    assert max(Counter(lines(file)).values()) == 1
+    assert [line for line in lines(file) if line.endswith("2")] == ["three 2", "four 2", "five 2"]
