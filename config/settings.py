@@ -199,10 +199,10 @@ CONTENT_SECURITY_POLICY = {
 }
 
 REST_FRAMEWORK = {
-    "DEFAULT_RENDERER_CLASSES": ["apps.core.api.JSONRenderer"],
-    "DEFAULT_PARSER_CLASSES": ["apps.core.api.JSONParser"],
+    "DEFAULT_RENDERER_CLASSES": ["apps.core.rest.JSONRenderer"],
+    "DEFAULT_PARSER_CLASSES": ["apps.core.rest.JSONParser"],
     "DEFAULT_AUTHENTICATION_CLASSES": ["apps.api_keys.authentication.CallerAuthentication"],
-    "DEFAULT_PERMISSION_CLASSES": ["apps.core.api.DenyByDefault"],
+    "DEFAULT_PERMISSION_CLASSES": ["apps.core.rest.DenyByDefault"],
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
     "EXCEPTION_HANDLER": "apps.core.api.exception_handler",
     "UNAUTHENTICATED_USER": None,

@@ -9,6 +9,7 @@ from django.urls import include, path
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("apps.core.urls")),
+    path("", include("apps.deployments.api.urls")),
 ]
 
 handler400 = "apps.core.middleware.bad_request"

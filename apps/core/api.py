@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import logging
-from typing import IO, Any, ClassVar, cast
+from typing import Any, ClassVar, cast
 from uuid import UUID
 
 from django.http import HttpResponse
 from rest_framework import exceptions
-from rest_framework.parsers import BaseParser
 from rest_framework.permissions import BasePermission
-from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.core import errors
 from apps.core.access import Caller
-from apps.core.json import dumps, loads
 from apps.core.middleware import as_app_error
 
 log = logging.getLogger(__name__)
@@ -27,45 +24,6 @@ class ApiRequest(Request):
     """A request whose caller is known; `auth` holds it in DRF's terms."""
 
     auth: Caller
-
-
-class JSONRenderer(BaseRenderer):
-    media_type = "application/json"
-    format = "json"
-    charset = None
-
-    def render(
-        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
-    ) -> bytes:
-        return b"" if data is None and _is_empty(renderer_context) else dumps(data)
-
-
-def _is_empty(renderer_context: Any) -> bool:
-    return bool(renderer_context) and renderer_context["response"].status_code == 204
-
-
-class JSONParser(BaseParser):
-    """JSON whatever the declared content type: some clients send none."""
-
-    media_type = "*/*"
-
-    def parse(
-        self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None
-    ) -> Any:
-        body = stream.read()
-        if not body:
-            return {}
-        try:
-            return loads(body)
-        except ValueError as error:
-            raise errors.Invalid(f"Invalid JSON in request body: {error}") from None
-
-
-class DenyByDefault(BasePermission):
-    """A view that names no permission is closed."""
-
-    def has_permission(self, request: Request, view: APIView) -> bool:
-        raise RuntimeError(f"{type(view).__name__} names no permission.")
 
 
 class HasPermission(BasePermission):

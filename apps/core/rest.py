@@ -1,0 +1,55 @@
+"""What REST framework itself imports by the names in its settings.
+
+It loads these while it loads its views, so this module knows no view.
+"""
+
+from __future__ import annotations
+
+from typing import IO, Any
+
+from rest_framework.parsers import BaseParser
+from rest_framework.permissions import BasePermission
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from apps.core import errors
+from apps.core.json import dumps, loads
+
+
+class JSONRenderer(BaseRenderer):
+    media_type = "application/json"
+    format = "json"
+    charset = None
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
+    ) -> bytes:
+        return b"" if data is None and _is_empty(renderer_context) else dumps(data)
+
+
+def _is_empty(renderer_context: Any) -> bool:
+    return bool(renderer_context) and renderer_context["response"].status_code == 204
+
+
+class JSONParser(BaseParser):
+    """JSON whatever the declared content type: some clients send none."""
+
+    media_type = "*/*"
+
+    def parse(
+        self, stream: IO[Any], media_type: str | None = None, parser_context: Any = None
+    ) -> Any:
+        body = stream.read()
+        if not body:
+            return {}
+        try:
+            return loads(body)
+        except ValueError as error:
+            raise errors.Invalid(f"Invalid JSON in request body: {error}") from None
+
+
+class DenyByDefault(BasePermission):
+    """A view that names no permission is closed."""
+
+    def has_permission(self, request: Request, view: object) -> bool:
+        raise RuntimeError(f"{type(view).__name__} names no permission.")

@@ -1,0 +1,181 @@
+"""The wire's names for deployments and revisions, in and out."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.deployments.addresses import agent_url
+from apps.deployments.models import Deployment, Revision
+from apps.deployments.services.lifecycle import DEPLOYMENT_TYPES
+
+LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+
+
+def deployment_json(deployment: Deployment) -> dict[str, Any]:
+    """A deployment that `queries.with_latest` found.
+
+    Values of variables never leave: `secrets` is null, which the clients take for "not told", where
+    an empty list would look like a change.
+    """
+    latest = deployment.__dict__
+    return {
+        "id": deployment.pk,
+        "tenant_id": deployment.workspace_id,
+        "name": deployment.name,
+        "display_name": deployment.display_name or None,
+        "source": deployment.source,
+        "source_config": _source_config(deployment),
+        "source_revision_config": {
+            "repo_ref": latest["latest_ref"] or None,
+            "langgraph_config_path": latest["latest_config_path"] or deployment.config_path,
+            "image_uri": None,
+            "source_tarball_path": None,
+            "repo_commit_sha": latest["latest_commit_sha"] or None,
+        },
+        "secrets": None,
+        "secret_references": None,
+        "status": deployment.status,
+        "latest_revision_id": latest["latest_revision_id"],
+        "active_revision_id": deployment.active_revision_id,
+        "image_version": None,
+        "agent": None,
+        "is_preview": False,
+        "created_at": deployment.created_at,
+        "updated_at": deployment.updated_at,
+    }
+
+
+def revision_json(revision: Revision) -> dict[str, Any]:
+    """A revision whose deployment is at hand."""
+    return {
+        "id": revision.pk,
+        "status": revision.status,
+        "source": revision.source,
+        "source_config": _source_config(revision.deployment),
+        "source_revision_config": {
+            "repo_ref": revision.ref or None,
+            "langgraph_config_path": revision.config_path,
+            "image_uri": None,
+            "source_tarball_path": None,
+            "repo_commit_sha": revision.commit_sha or None,
+        },
+        "created_at": revision.created_at,
+        "updated_at": revision.updated_at,
+    }
+
+
+def _source_config(deployment: Deployment) -> dict[str, Any]:
+    served = deployment.active_revision_id is not None
+    return {
+        "integration_id": None,
+        "repo_url": deployment.repo_url,
+        "repo_branch": deployment.branch or None,
+        "deployment_type": deployment.deployment_type,
+        "build_on_push": deployment.build_on_push,
+        "custom_url": agent_url(deployment.slug) if served else None,
+        "resource_spec": deployment.resource_spec,
+        "listener_id": None,
+        "listener_config": None,
+        "install_command": None,
+        "build_command": None,
+        "template_id": None,
+    }
+
+
+class SecretSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=255)
+    value = serializers.CharField(allow_blank=True, trim_whitespace=False, max_length=262_144)
+
+
+class SourceConfigSerializer(serializers.Serializer[Any]):
+    repo_url = serializers.CharField(max_length=2000, required=False, allow_null=True)
+    deployment_type = serializers.ChoiceField(
+        sorted(DEPLOYMENT_TYPES), required=False, allow_null=True
+    )
+    build_on_push = serializers.BooleanField(required=False, allow_null=True)
+    resource_spec = serializers.DictField(required=False, allow_null=True)
+    install_command = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    build_command = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+
+
+class RevisionConfigSerializer(serializers.Serializer[Any]):
+    repo_ref = serializers.CharField(
+        max_length=255, required=False, allow_null=True, allow_blank=True
+    )
+    langgraph_config_path = serializers.CharField(max_length=500, required=False, allow_null=True)
+    image_uri = serializers.CharField(required=False, allow_null=True)
+    source_tarball_path = serializers.CharField(required=False, allow_null=True)
+
+
+class ChangesSerializer(serializers.Serializer[Any]):
+    """What creating, patching and making a revision have in common."""
+
+    source_config = SourceConfigSerializer(required=False, allow_null=True)
+    source_revision_config = RevisionConfigSerializer(required=False, allow_null=True)
+    secrets = SecretSerializer(many=True, required=False, allow_null=True)
+    secret_references = serializers.ListField(required=False, allow_null=True)
+
+    def fields_of_deployment(self) -> dict[str, Any]:
+        """The fields of the deployment that the body names; null is as good as absent."""
+        source = self.validated_data.get("source_config") or {}
+        revision = self.validated_data.get("source_revision_config") or {}
+        wanted = {
+            "repo_url": source.get("repo_url"),
+            "deployment_type": source.get("deployment_type"),
+            "build_on_push": source.get("build_on_push"),
+            "resource_spec": source.get("resource_spec"),
+            "branch": revision.get("repo_ref"),
+            "config_path": revision.get("langgraph_config_path"),
+        }
+        return {name: value for name, value in wanted.items() if value is not None}
+
+    def variables(self) -> dict[str, str] | None:
+        """The variables that the body names; None when it names none."""
+        given = self.validated_data.get("secrets")
+        return {entry["name"]: entry["value"] for entry in given} if given else None
+
+
+class CreateSerializer(ChangesSerializer):
+    name = serializers.CharField(max_length=63, required=False)
+    source = serializers.CharField()  # type: ignore[assignment]  # DRF's own `source` is another
+    agent = serializers.DictField(required=False, allow_null=True)
+
+
+class PatchSerializer(ChangesSerializer):
+    display_name = serializers.CharField(max_length=200, required=False, min_length=1)
+    revision_source = serializers.CharField(required=False, allow_null=True)
+
+
+class PageSerializer(serializers.Serializer[Any]):
+    limit = serializers.IntegerField(min_value=1, max_value=100, default=20)
+    offset = serializers.IntegerField(min_value=0, default=0)
+
+
+class DeploymentFilterSerializer(PageSerializer):
+    name = serializers.CharField(required=False, allow_blank=True)
+    name_contains = serializers.CharField(required=False, allow_blank=True)
+    status = serializers.CharField(required=False, allow_blank=True)
+    deployment_type = serializers.CharField(required=False, allow_blank=True)
+    deployment_ids = serializers.ListField(child=serializers.UUIDField(), required=False)
+
+
+class RevisionFilterSerializer(PageSerializer):
+    status = serializers.CharField(required=False, allow_blank=True)
+
+
+class DeleteSerializer(serializers.Serializer[Any]):
+    deployment_ids = serializers.ListField(
+        child=serializers.UUIDField(), allow_empty=False, max_length=100
+    )
+
+
+class LogQuerySerializer(serializers.Serializer[Any]):
+    limit = serializers.IntegerField(min_value=1, max_value=1000, default=100)
+    order = serializers.ChoiceField(["asc", "desc"], default="asc")
+    offset = serializers.CharField(required=False, allow_null=True)
+    level = serializers.ChoiceField(LOG_LEVELS, required=False, allow_null=True)
+    query = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    start_time = serializers.DateTimeField(required=False, allow_null=True)
+    end_time = serializers.DateTimeField(required=False, allow_null=True)

@@ -1,0 +1,1 @@
+"""A small agent: tools, a subgraph, an approval, streamed answers."""
