@@ -6,11 +6,13 @@ import os
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 
+from config.wsgi import application as wsgi_application  # first: it loads the apps
+
+# isort: split
 from apps.agent_server import routing as agent_server_routing
 from apps.core.asgi import Front
 from apps.core.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
-from config.wsgi import application as wsgi_application
 
 application = Front(
     http_routes=agent_server_routing.http_routes,

@@ -1,0 +1,109 @@
+"""What the views of an Agent Server share: one agent, its caller admitted, its bodies checked."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+from uuid import UUID
+
+from django.http import HttpRequest
+from rest_framework.authentication import BaseAuthentication
+from rest_framework.permissions import BasePermission
+from rest_framework.request import Request
+from rest_framework.response import Response
+from rest_framework.views import APIView
+
+from apps.agent_server import query
+from apps.agent_server.access import Admission, admit
+from apps.agent_server.bodies import Body, Page
+from apps.agent_server.errors import InvalidId
+from apps.api_keys.authentication import enforce_csrf
+from apps.core import errors
+from apps.core.api import WorkspaceAPIView
+from apps.deployments.routes import Route
+from apps.organizations.models import User
+from apps.organizations.permissions import Permission
+
+B = TypeVar("B", bound=Body)
+
+
+class AgentAuthentication(BaseAuthentication):
+    """Admits the caller to the agent of the address; `request.auth` is the `Admission`."""
+
+    def authenticate(self, request: Request) -> tuple[object, Admission]:
+        context = request.parser_context
+        view: AgentView = context["view"]
+        permission = view.permission_for(request.method or "GET")
+        admission = admit(
+            context["kwargs"]["slug"],
+            permission,
+            request.headers,
+            lambda: _member(request._request),
+        )
+        return admission.caller, admission
+
+    def authenticate_header(self, request: Request) -> str:
+        return "X-Api-Key"
+
+
+def _member(request: HttpRequest) -> User | None:
+    user = request.user
+    if not isinstance(user, User) or not user.is_active:
+        return None
+    enforce_csrf(request)
+    return user
+
+
+class IsAdmitted(BasePermission):
+    def has_permission(self, request: Request, view: APIView) -> bool:
+        if not isinstance(request.auth, Admission):
+            raise errors.Unauthenticated
+        return True
+
+
+class AgentView(WorkspaceAPIView):
+    """A view of one agent; reading needs `agents:read`, everything else `agents:run`."""
+
+    authentication_classes = (AgentAuthentication,)
+    permission_classes = (IsAdmitted,)
+    required_permission = {"GET": Permission.AGENTS_READ, "*": Permission.AGENTS_RUN}
+
+    @property
+    def route(self) -> Route:
+        admission: Any = self.request.auth
+        route: Route = admission.route
+        return route
+
+    def body(self, kind: type[B]) -> B:
+        """The request's body, checked."""
+        return kind.parse(self.request._request.body)
+
+    @staticmethod
+    def uuid(value: str, noun: str, refusal: type[errors.AppError] = InvalidId) -> UUID:
+        try:
+            return UUID(value)
+        except ValueError:
+            raise refusal(noun) from None
+
+    def words(self, name: str) -> list[str]:
+        """A list of the query."""
+        return query.words(name, self.request.query_params.getlist(name))
+
+    def number(self, name: str, default: int, *, least: int, most: int) -> int:
+        """An integer of the query."""
+        given = self.request.query_params.get(name, "")
+        try:
+            value = int(given) if given else default
+        except ValueError:
+            raise errors.Invalid(f"{name}: not a number") from None
+        if not least <= value <= most:
+            raise errors.Invalid(f"{name}: must be from {least} to {most}")
+        return value
+
+
+def paged(rows: list[dict[str, Any]], body: Page, *, has_more: bool) -> Response:
+    """A page as clients expect it: a bare list, and headers that say how to go on."""
+    after = body.offset + len(rows)
+    headers = {"X-Pagination-Total": str(after + (1 if has_more else 0))}
+    if has_more:
+        headers["X-Pagination-Next"] = str(after)
+    return Response(rows, headers=headers)

@@ -1,0 +1,75 @@
+"""The JSON shapes of an Agent Server's resources."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from typing import Any
+
+from apps.agent_server.models import Assistant
+from apps.agent_server.services.runs import RunRow
+from apps.agent_server.services.threads import ThreadRow
+from apps.core.json import Fragment
+
+JSONObject = dict[str, Any]
+
+
+def moment(value: datetime) -> str:
+    """ISO 8601 with microseconds and offset, always."""
+    return value.isoformat(timespec="microseconds")
+
+
+def text(value: str | None) -> Fragment | None:
+    """JSON that PostgreSQL wrote, to go out as it is."""
+    return None if value is None else Fragment(value.encode())
+
+
+def assistant_json(assistant: Assistant) -> JSONObject:
+    return {
+        "assistant_id": assistant.assistant_id,
+        "graph_id": assistant.graph_id,
+        "name": assistant.name,
+        "description": assistant.description,
+        "config": assistant.config,
+        "context": assistant.context,
+        "metadata": assistant.metadata,
+        "version": assistant.version,
+        "created_at": moment(assistant.created_at),
+        "updated_at": moment(assistant.updated_at),
+    }
+
+
+def thread_json(row: ThreadRow) -> JSONObject:
+    shape: JSONObject = {
+        "thread_id": row.thread_id,
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.updated_at),
+        "state_updated_at": moment(row.state_updated_at),
+        "metadata": text(row.metadata),
+        "config": text(row.config),
+        "status": row.status,
+        "values": text(row.values),
+        "error": text(row.error),
+    }
+    if row.interrupts is not None:  # absent before the first run
+        shape["interrupts"] = text(row.interrupts)
+    return shape
+
+
+def run_json(row: RunRow) -> JSONObject:
+    return {
+        "run_id": row.run_id,
+        "thread_id": row.thread_id,
+        "assistant_id": row.assistant_id,
+        "status": row.status,
+        "metadata": text(row.metadata),
+        "kwargs": text(row.kwargs),
+        "multitask_strategy": row.multitask_strategy,
+        "created_at": moment(row.created_at),
+        "updated_at": moment(row.updated_at),
+    }
+
+
+def only(shape: JSONObject, select: Collection[str] | None) -> JSONObject:
+    """The fields that were asked for; all without a selection."""
+    return shape if select is None else {name: shape.get(name) for name in select}

@@ -1,0 +1,95 @@
+"""What can go wrong at an Agent Server; the texts are those that its clients know."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from uuid import UUID
+
+from apps.core import errors
+
+
+class NoSuchAgent(errors.NotFound):
+    code, detail = "agent_not_found", "No agent is deployed under this address."
+
+
+class AgentNotReady(errors.Unavailable):
+    code, detail = "agent_not_ready", "No revision of this agent has been deployed yet."
+
+
+class InvalidId(errors.Invalid):
+    code = "invalid_id"
+
+    def __init__(self, noun: str) -> None:
+        super().__init__(f"Invalid {noun} ID: must be a UUID")
+
+
+class InvalidIdAtRunCreation(errors.BadRequest):
+    code = "invalid_id"
+
+    def __init__(self, noun: str) -> None:
+        super().__init__(f"Invalid {noun} ID: must be a UUID")
+
+
+class ThreadNotFound(errors.NotFound):
+    code = "thread_not_found"
+
+    def __init__(self, thread_id: UUID) -> None:
+        super().__init__(f"Thread with ID {thread_id} not found")
+
+
+class ThreadExists(errors.Conflict):
+    code = "thread_exists"
+
+    def __init__(self, thread_id: UUID) -> None:
+        super().__init__(f"Thread with ID {thread_id} already exists")
+
+
+class ThreadBusy(errors.Conflict):
+    code = "thread_busy"
+    detail = (
+        "Thread is already running a task. Wait for it to finish or choose a different multitask"
+        " strategy."
+    )
+
+
+class RunNotFound(errors.NotFound):
+    code, detail = "run_not_found", "Run not found"
+
+
+class AssistantNotFound(errors.NotFound):
+    code, detail = "assistant_not_found", "Not Found"
+
+
+class ThreadOrAssistantNotFound(errors.NotFound):
+    code, detail = "thread_or_assistant_not_found", "Thread or assistant not found."
+
+
+class UnknownGraph(errors.Invalid):
+    code = "unknown_graph"
+
+    def __init__(self, name: str, known: Collection[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(
+            f"Invalid assistant: '{name}'. Must be a UUID or the name of a graph: {names}"
+        )
+
+
+class GraphGone(errors.Conflict):
+    code = "graph_gone"
+
+    def __init__(self, graph_id: str) -> None:
+        super().__init__(f"The deployed revision has no graph '{graph_id}'.")
+
+
+class NotOffered(errors.Invalid):
+    """A field or value that is understood, but that this server cannot honour."""
+
+    code = "not_offered"
+
+    def __init__(self, what: str) -> None:
+        super().__init__(f"{what} is not offered yet by this server.")
+
+
+class ConfigAndContext(errors.BadRequest):
+    code = "config_and_context"
+    detail = "Cannot specify both configurable and context. Prefer setting context alone."

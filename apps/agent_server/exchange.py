@@ -1,0 +1,208 @@
+"""One HTTP request and its answer on ASGI, for what streams or waits.
+
+Less than Channels' HTTP consumer does: no channel layer, no dispatch, and it notices a client that
+leaves while the answer is being made.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
+from typing import Any, ClassVar
+from urllib.parse import parse_qs
+from uuid import UUID
+
+import structlog
+from django.conf import settings
+from django.contrib.auth import get_user
+from django.core.handlers.wsgi import WSGIRequest
+from django.http import HttpRequest
+from django.utils.module_loading import import_string
+
+from apps.agent_server import query
+from apps.agent_server.access import Admission, admit
+from apps.agent_server.cors import ASGI_HEADERS
+from apps.agent_server.errors import InvalidId
+from apps.api_keys.authentication import enforce_csrf
+from apps.core import errors
+from apps.core.ids import uuid7
+from apps.core.json import dumps
+from apps.core.middleware import as_app_error
+from apps.core.wsgi_bridge import Receive, Scope, Send, build_environ, read_body
+from apps.organizations.models import User
+
+log = logging.getLogger(__name__)
+
+Header = tuple[bytes, bytes]
+JSON = (b"content-type", b"application/json")
+HEARTBEAT_SECONDS = 5.0
+_REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
+
+
+class Headers(Mapping[str, str]):
+    """The request's headers, found without regard to case."""
+
+    def __init__(self, raw: Iterable[Header]) -> None:
+        self._by_name = {name.decode("latin-1"): value.decode("latin-1") for name, value in raw}
+
+    def __getitem__(self, name: str) -> str:
+        return self._by_name[name.lower()]
+
+    def __iter__(self) -> Any:
+        return iter(self._by_name)
+
+    def __len__(self) -> int:
+        return len(self._by_name)
+
+
+class Exchange:
+    """A request, and the ways to answer it."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.headers = Headers(scope["headers"])
+        self.kwargs: dict[str, str] = scope["url_route"]["kwargs"]
+        self.query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        self.is_started = False
+        self._has_left = False
+        self._receive = receive
+        self._send = send
+        given = self.headers.get("x-request-id", "")
+        self.request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
+
+    # The request
+
+    async def body(self) -> bytes:
+        """The whole body; raises `TooLarge`, and `ConnectionError` when the client left."""
+        return (await read_body(self.scope, self._receive)).getvalue()
+
+    def admit(self, permission: str) -> Admission:
+        """Let the caller in or raise. Asks the database, so it is for a thread."""
+        return admit(self.kwargs["slug"], permission, self.headers, self._member)
+
+    def uuid(self, name: str, refusal: type[errors.AppError] = InvalidId) -> UUID:
+        """An id of the path: `thread_id`, `run_id`, ..."""
+        try:
+            return UUID(self.kwargs[name])
+        except ValueError:
+            raise refusal(name.removesuffix("_id")) from None
+
+    def flag(self, name: str) -> bool:
+        """A boolean of the query, as any of the clients writes it."""
+        return query.flag(self.query.get(name, [""])[-1])
+
+    def words(self, name: str) -> list[str]:
+        """A list of the query."""
+        return query.words(name, self.query.get(name, []))
+
+    def _member(self) -> User | None:
+        """The person whose browser session this is; held to CSRF like any page."""
+        request: HttpRequest = WSGIRequest(build_environ(self.scope, io.BytesIO()))
+        cookie = request.COOKIES.get(settings.SESSION_COOKIE_NAME)
+        if not cookie:
+            return None
+        engine = import_string(f"{settings.SESSION_ENGINE}.SessionStore")
+        request.session = engine(cookie)
+        user = get_user(request)
+        if not isinstance(user, User) or not user.is_active:
+            return None
+        enforce_csrf(request)
+        return user
+
+    # The answer
+
+    async def start(self, *headers: Header, status: int = 200) -> None:
+        self.is_started = True
+        request_id = (b"x-request-id", self.request_id.encode())
+        await self._send(
+            {
+                "type": "http.response.start",
+                "status": status,
+                "headers": [*headers, *ASGI_HEADERS, request_id],
+            }
+        )
+
+    async def write(self, chunk: bytes) -> None:
+        await self._to_client({"type": "http.response.body", "body": chunk, "more_body": True})
+
+    async def finish(self, chunk: bytes = b"") -> None:
+        await self._to_client({"type": "http.response.body", "body": chunk})
+
+    async def respond(self, body: bytes, *headers: Header, status: int = 200) -> None:
+        """A whole JSON answer."""
+        length = (b"content-length", str(len(body)).encode())
+        await self.start(JSON, length, *headers, status=status)
+        await self.finish(body)
+
+    def has_left(self) -> bool:
+        """Whether the client hung up, which `kept_alive` notices."""
+        return self._has_left
+
+    async def _to_client(self, message: dict[str, Any]) -> None:
+        try:
+            await self._send(message)
+        except OSError:
+            self._has_left = True
+
+    @contextlib.asynccontextmanager
+    async def kept_alive(self, nudge: Callable[[], None]) -> AsyncIterator[None]:
+        """Call `nudge` every five seconds, at an even pace, and when the client leaves."""
+        loop = asyncio.get_running_loop()
+        next_at = loop.time() + HEARTBEAT_SECONDS
+        timer: asyncio.TimerHandle
+
+        def beat() -> None:
+            nonlocal next_at, timer
+            next_at += HEARTBEAT_SECONDS
+            timer = loop.call_at(next_at, beat)
+            nudge()
+
+        async def watch() -> None:
+            while (await self._receive())["type"] != "http.disconnect":
+                pass
+            self._has_left = True
+            nudge()
+
+        timer = loop.call_at(next_at, beat)
+        watching = loop.create_task(watch())
+        try:
+            yield
+        finally:
+            timer.cancel()
+            watching.cancel()
+
+
+class Consumer:
+    """An ASGI application for one route; subclasses answer in `handle`."""
+
+    methods: ClassVar[tuple[str, ...]] = ("POST",)
+
+    @classmethod
+    def as_asgi(cls) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
+        async def application(scope: Scope, receive: Receive, send: Send) -> None:
+            await cls()(Exchange(scope, receive, send))
+
+        return application
+
+    async def __call__(self, exchange: Exchange) -> None:
+        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        try:
+            await self.handle(exchange)
+        except ConnectionError:
+            return
+        except Exception as exception:
+            error = as_app_error(exception)
+            if error is None:
+                log.exception("%s failed", type(self).__name__)
+                error = errors.AppError()
+            if exchange.is_started:
+                # The status is out: an answer that breaks off says that it is not whole.
+                raise
+            await exchange.respond(dumps(error.as_json()), status=error.status)
+
+    async def handle(self, exchange: Exchange) -> None:
+        raise NotImplementedError

@@ -1,0 +1,245 @@
+"""Agent runs: receiving them in order, finding them, and what they left."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F, TextField
+from django.db.models.functions import Cast
+from django.utils import timezone
+
+from apps.agent_server import errors
+from apps.agent_server.bodies import RunBody
+from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.querysets import AgentRunQuerySet
+from apps.agent_server.services import assistants, dispatch, statements, threads
+from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus, ThreadStatus
+from apps.core.errors import AppError
+from apps.core.ids import uuid7
+from apps.core.json import dumps, storable
+from apps.deployments.routes import Route
+
+CANCELLED = {"error": "UserInterrupt", "message": "The run was cancelled."}
+
+
+class RunRow(NamedTuple):
+    """A run as clients see it; JSON columns as text."""
+
+    run_id: UUID
+    thread_id: UUID
+    assistant_id: UUID
+    status: str
+    metadata: str
+    kwargs: str
+    multitask_strategy: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class Ended(NamedTuple):
+    """What is left of a run that has ended."""
+
+    status: str
+    error: dict[str, Any] | None
+    values: str | None
+    interrupts: dict[str, list[dict[str, Any]]] | None
+
+
+class Joinable(NamedTuple):
+    """What a reader of a run's stream must know of it."""
+
+    run_id: UUID
+    is_open: bool
+    is_resumable: bool
+
+
+_COLUMNS: list[str | Cast] = [
+    "pk",
+    "thread__thread_id",
+    "assistant_id",
+    "status",
+    Cast(F("metadata"), TextField()),
+    Cast(F("kwargs"), TextField()),
+    "multitask_strategy",
+    "created_at",
+    "updated_at",
+]
+
+
+def create_on_thread(route: Route, thread_id: UUID, body: RunBody) -> RunRow:
+    """Receive a run for the thread, behind those that are there, and have it executed.
+
+    Runs of one thread get sequence, id and time of creation in one order: that in which they got
+    the thread's lock.
+    """
+    parameters = _parameters(route, body)
+    parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
+    parameters |= {"on_completion": "keep"}
+    row = _receive(statements.ON_THREAD, parameters)
+    if row is None:
+        row = _try_again_or_refuse(route, thread_id, body, parameters)
+    return _dispatched(row, thread_id, body)
+
+
+def create_stateless(route: Route, body: RunBody) -> RunRow:
+    """Receive a run on a thread of its own, which goes with it unless it is to be kept."""
+    thread_id = uuid7()
+    parameters = _parameters(route, body)
+    parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
+    parameters |= {
+        "on_completion": body.on_completion,
+        "temporary": body.on_completion == "delete",
+    }
+    row = _receive(statements.ON_TEMPORARY_THREAD, parameters)
+    if row is None:
+        raise _lack(route, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
+    return _dispatched(row, thread_id, body)
+
+
+def _parameters(route: Route, body: RunBody) -> dict[str, Any]:
+    assistants.ensure_system(route)
+    config = body.config.model_dump(exclude_none=True)
+    configurable = config.pop("configurable", {})
+    return {
+        "workspace": route.workspace_id,
+        "deployment": route.deployment_id,
+        "revision": route.active_revision_id,
+        "graphs": list(route.graph_ids),
+        "assistant": assistants.resolve(route, body.assistant_id),
+        "config": _json(config),
+        "configurable": _json(body.context or configurable),
+        "context": _json(body.context) if body.context else None,
+        "metadata": _json(body.metadata),
+        "kwargs": _json(body.kwargs),
+        "delay": body.after_seconds,
+    }
+
+
+def _json(value: Any) -> str:
+    return storable(dumps(value)).decode()
+
+
+def _receive(statement: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        row: tuple[Any, ...] | None = cursor.fetchone()
+    return row
+
+
+def _try_again_or_refuse(
+    route: Route, thread_id: UUID, body: RunBody, parameters: dict[str, Any]
+) -> tuple[Any, ...]:
+    """What becomes of a run that found no thread to join, or no assistant."""
+    if lack := _lack(route, parameters["assistant"]):
+        raise lack
+    if not threads.of(route).filter(thread_id=thread_id).exists():
+        if body.if_not_exists != "create":
+            raise errors.ThreadOrAssistantNotFound
+        threads.insert(route, thread_id, {})
+    row = _receive(statements.ON_THREAD, parameters)
+    if row is not None:
+        return row
+    if body.multitask_strategy == MultitaskStrategy.REJECT:
+        raise errors.ThreadBusy
+    raise errors.NotOffered(f"multitask_strategy '{body.multitask_strategy}' on a busy thread")
+
+
+def _lack(route: Route, assistant_id: UUID) -> AppError | None:
+    """What is wrong with the assistant, if anything is."""
+    found = assistants.of(route).filter(assistant_id=assistant_id)
+    graph_id = found.values_list("graph_id", flat=True).first()
+    if graph_id is None:
+        return errors.ThreadOrAssistantNotFound()
+    return None if graph_id in route.graph_ids else errors.GraphGone(graph_id)
+
+
+def _dispatched(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
+    run_id, thread_pk, *rest = row
+    if not body.after_seconds:  # the sweeper wakes a worker for those that wait
+        transaction.on_commit(lambda: dispatch.execute_thread(thread_pk))
+    return RunRow(run_id, thread_id, *rest)
+
+
+def of(route: Route, thread_id: UUID) -> AgentRunQuerySet:
+    """The runs of a thread of the agent; of a stateless run's thread as well."""
+    runs = AgentRun.objects.for_workspace(route.workspace_id)
+    return runs.filter(deployment=route.deployment_id, thread__thread_id=thread_id)
+
+
+def get(route: Route, thread_id: UUID, run_id: UUID) -> RunRow:
+    for row in of(route, thread_id).filter(pk=run_id).values_list(*_COLUMNS)[:1]:
+        return RunRow(*row)
+    raise errors.RunNotFound
+
+
+def newest(
+    route: Route, thread_id: UUID, *, limit: int, offset: int, status: str | None
+) -> list[RunRow]:
+    """A page of the thread's runs, newest first."""
+    if not threads.of(route).filter(thread_id=thread_id).exists():
+        raise errors.ThreadNotFound(thread_id)
+    found = of(route, thread_id).order_by("-sequence")
+    if status:
+        found = found.filter(status=status)
+    return [RunRow(*row) for row in found.values_list(*_COLUMNS)[offset : offset + limit]]
+
+
+def joinable(route: Route, run_id: UUID, thread_id: UUID | None = None) -> Joinable | None:
+    """The run as a stream's reader must know it; without a thread, a stateless one."""
+    runs = AgentRun.objects.for_workspace(route.workspace_id)
+    runs = runs.filter(pk=run_id, deployment=route.deployment_id)
+    if thread_id is not None:
+        runs = runs.filter(thread__thread_id=thread_id)
+    for status, resumable in runs.values_list("status", "kwargs__resumable")[:1]:
+        return Joinable(run_id, status in OPEN, bool(resumable))
+    return None
+
+
+def outcome(route: Route, run_id: UUID) -> Ended | None:
+    """What the run left, with its thread's values as they are now; None when it is gone."""
+    runs = AgentRun.objects.for_workspace(route.workspace_id).filter(pk=run_id)
+    values = Cast(F("thread__values"), TextField())
+    for row in runs.values_list("status", "error", values, "thread__interrupts")[:1]:
+        return Ended(*row)
+    return None
+
+
+def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
+    """Which of the runs have ended, and how; a run that is gone counts as ended."""
+    runs = AgentRun.objects.across_workspaces(reason="the ids are of streams that are open here")
+    found = dict(runs.filter(pk__in=run_ids).values_list("pk", "status"))
+    return {
+        run_id: found.get(run_id, "gone") for run_id in run_ids if found.get(run_id) not in OPEN
+    }
+
+
+@transaction.atomic
+def interrupt(route: Route, run_id: UUID) -> None:
+    """Have the run stop: at once when it waits, at its worker's next look when it is under way.
+
+    A run that has ended is left alone; safe to repeat.
+    """
+    runs = AgentRun.objects.for_workspace(route.workspace_id).filter(deployment=route.deployment_id)
+    thread_pk = runs.filter(pk=run_id).values_list("thread_id", flat=True).first()
+    if thread_pk is None:
+        return
+    # The engine's order of locks: the thread, then its run.
+    all_threads = Thread.objects.for_workspace(route.workspace_id)
+    thread = all_threads.select_for_update(no_key=True).get(pk=thread_pk)
+    run = runs.select_for_update(no_key=True).filter(pk=run_id).first()
+    if run is None or run.status not in OPEN:
+        return
+    now = timezone.now()
+    if run.status == RunStatus.RUNNING:
+        runs.filter(pk=run_id).update(cancel_action="interrupt", updated_at=now)
+        transaction.on_commit(lambda: dispatch.cancel_run(run_id))
+        return
+    runs.filter(pk=run_id).update(status=RunStatus.INTERRUPTED, ended_at=now, updated_at=now)
+    transaction.on_commit(lambda: dispatch.announce_end(run_id, RunStatus.INTERRUPTED))
+    if not runs.unfinished().filter(thread=thread).exists():
+        thread.status, thread.error = ThreadStatus.INTERRUPTED, CANCELLED
+        thread.updated_at = now
+        thread.save(update_fields=["status", "error", "updated_at"])

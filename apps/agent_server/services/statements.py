@@ -1,0 +1,83 @@
+"""The statements that receive a run: one each, so that order, lock and insert cannot come apart.
+
+The row lock of the thread's UPDATE is what orders runs: under it the run gets its sequence, then
+its id and its time of creation, so all three sort alike. The configuration of a run is that of its
+assistant at that moment, under the request's.
+"""
+# ruff: noqa: S608  (the pieces are constants of this module)
+
+from __future__ import annotations
+
+_ASSISTANT = """
+assistant AS (
+    SELECT assistant_id, graph_id, config, context, metadata
+    FROM agent_server_assistant
+    WHERE workspace_id = %(workspace)s AND deployment_id = %(deployment)s
+      AND assistant_id = %(assistant)s AND graph_id = ANY(%(graphs)s)
+), merged AS (
+    SELECT assistant_id, graph_id, metadata,
+        '{"configurable": {}}'::jsonb || config AS own_config,
+        config || %(config)s::jsonb || jsonb_build_object('configurable',
+            coalesce(config->'configurable', '{}') || %(configurable)s::jsonb) AS config,
+        CASE WHEN context = '{}' AND %(context)s::jsonb IS NULL THEN 'null'
+            ELSE context || coalesce(%(context)s::jsonb, '{}') END AS context,
+        jsonb_build_object('graph_id', graph_id, 'assistant_id', assistant_id) AS origin
+    FROM assistant
+)"""
+
+_INSERT_RUN = """
+INSERT INTO agent_server_agentrun (
+    id, workspace_id, deployment_id, thread_id, assistant_id, graph_id, revision_id, sequence,
+    status, metadata, kwargs, multitask_strategy, on_completion, cancel_action, attempt,
+    lease_owner, available_at, created_at, updated_at
+)
+SELECT uuidv7(), %(workspace)s, %(deployment)s, thread.id, a.assistant_id, a.graph_id,
+    thread.revision_id, thread.runs_received, 'pending',
+    a.metadata || {thread_metadata} || %(metadata)s::jsonb || {origin},
+    %(kwargs)s::jsonb || jsonb_build_object('config', a.config, 'context', a.context),
+    %(strategy)s, %(on_completion)s, '', 0, '',
+    clock.now + %(delay)s::float8 * interval '1 second',
+    clock.now + %(delay)s::float8 * interval '1 second', clock.now
+FROM thread, merged a, LATERAL (SELECT clock_timestamp() AS now, thread.id) clock
+RETURNING id, thread_id, assistant_id, status, metadata::text, kwargs::text, multitask_strategy,
+    created_at, updated_at
+"""
+
+ON_THREAD = (
+    "WITH"
+    + _ASSISTANT
+    + """, thread AS (
+    UPDATE agent_server_thread t
+    SET runs_received = t.runs_received + 1, status = 'busy', updated_at = clock_timestamp(),
+        metadata = t.metadata || a.origin, config = a.own_config,
+        revision_id = CASE WHEN t.status = 'busy' THEN coalesce(t.revision_id, %(revision)s)
+            ELSE %(revision)s END
+    FROM merged a
+    WHERE t.workspace_id = %(workspace)s AND t.deployment_id = %(deployment)s
+      AND t.thread_id = %(thread)s AND NOT t.temporary
+      AND (t.status <> 'busy' OR %(strategy)s = 'enqueue')
+    RETURNING t.id, t.metadata, t.runs_received, t.revision_id
+)"""
+    + _INSERT_RUN.format(thread_metadata="thread.metadata", origin="a.origin")
+)
+"""Nothing comes back when there is no such thread or assistant, or the thread is busy and may not
+be joined; nothing has changed then."""
+
+ON_TEMPORARY_THREAD = (
+    "WITH"
+    + _ASSISTANT
+    + """, thread AS (
+    INSERT INTO agent_server_thread (
+        id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary,
+        runs_received, revision_id
+    )
+    SELECT %(thread)s, %(workspace)s, %(deployment)s, %(thread)s, 'busy', a.origin, a.own_config,
+        %(temporary)s, 1, %(revision)s
+    FROM merged a
+    RETURNING id, metadata, runs_received, revision_id
+)"""
+    # A stateless run's metadata names no graph.
+    + _INSERT_RUN.format(
+        thread_metadata="'{}'", origin="jsonb_build_object('assistant_id', a.assistant_id)"
+    )
+)

@@ -1,0 +1,174 @@
+"""Threads: making, finding, changing and forgetting them.
+
+Rows come back as `ThreadRow`, whose JSON is still text: it goes out as PostgreSQL wrote it.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F, QuerySet, TextField
+from django.db.models.functions import Cast
+
+from apps.agent_server import errors
+from apps.agent_server.bodies import NewThread, ThreadCount, ThreadSearch
+from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.querysets import ThreadQuerySet
+from apps.agent_server.services import dispatch
+from apps.agent_server.statuses import RunStatus, ThreadStatus
+from apps.core.ids import uuid7
+from apps.core.json import dumps, storable
+from apps.deployments.routes import Route
+
+
+class ThreadRow(NamedTuple):
+    """A thread as clients see it; JSON columns as text."""
+
+    thread_id: UUID
+    created_at: datetime
+    updated_at: datetime
+    state_updated_at: datetime
+    metadata: str
+    config: str
+    status: str
+    values: str | None
+    interrupts: str | None
+    error: str | None
+
+
+class StateSource(NamedTuple):
+    """What is known of a thread's state without asking its graph."""
+
+    pk: UUID
+    status: str
+    runs_received: int
+    state: str | None
+    graph_id: str | None
+    revision_id: UUID | None
+
+    @property
+    def is_blank(self) -> bool:
+        """Nothing was ever saved on it."""
+        return self.state is None and not self.runs_received
+
+    @property
+    def is_settled(self) -> bool:
+        """The kept state is the whole truth: no open run is changing it."""
+        return self.state is not None and self.status != ThreadStatus.BUSY
+
+
+_JSON = frozenset({"metadata", "config", "values", "interrupts", "error"})
+_COLUMNS: list[str | Cast] = [
+    Cast(F(name), TextField()) if name in _JSON else name for name in ThreadRow._fields
+]
+_RETURNED = ", ".join(f'"{name}"::text' if name in _JSON else name for name in ThreadRow._fields)
+_INSERT = f"""
+INSERT INTO agent_server_thread
+    (id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary)
+VALUES (%s, %s, %s, %s, 'idle', %s, '{{}}', false)
+ON CONFLICT (workspace_id, deployment_id, thread_id) DO NOTHING
+RETURNING {_RETURNED}
+"""  # noqa: S608  (our own column names)
+# One statement, so that a change by a run that starts meanwhile is merged and not overwritten.
+_MERGE = f"""
+UPDATE agent_server_thread SET metadata = metadata || %s::jsonb, updated_at = clock_timestamp()
+WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
+RETURNING {_RETURNED}
+"""  # noqa: S608
+
+
+def of(route: Route) -> ThreadQuerySet:
+    """The threads of the agent that clients may see."""
+    return Thread.objects.for_workspace(route.workspace_id).of(route.deployment_id)
+
+
+def create(route: Route, body: NewThread) -> ThreadRow:
+    """Make the thread. A given id that is taken: the old row or `ThreadExists`, as asked."""
+    thread_id = body.thread_id or uuid7()
+    made = insert(route, thread_id, body.metadata)
+    if made is not None:
+        return made
+    if body.if_exists == "raise":
+        raise errors.ThreadExists(thread_id)
+    return get(route, thread_id)
+
+
+def insert(route: Route, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow | None:
+    """Make the thread unless its id is taken, which the constraint decides."""
+    text = storable(dumps(metadata)).decode()
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT, [uuid7(), route.workspace_id, route.deployment_id, thread_id, text])
+        row = cursor.fetchone()
+    return None if row is None else ThreadRow(*row)
+
+
+def get(route: Route, thread_id: UUID) -> ThreadRow:
+    found = of(route).filter(thread_id=thread_id).values_list(*_COLUMNS)[:1]
+    for row in found:
+        return ThreadRow(*row)
+    raise errors.ThreadNotFound(thread_id)
+
+
+def merge_metadata(route: Route, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
+    """Put the keys over those that are there; a run may be under way."""
+    text = storable(dumps(metadata)).decode()
+    with connection.cursor() as cursor:
+        cursor.execute(_MERGE, [text, route.workspace_id, route.deployment_id, thread_id])
+        row = cursor.fetchone()
+    if row is None:
+        raise errors.ThreadNotFound(thread_id)
+    return ThreadRow(*row)
+
+
+@transaction.atomic
+def delete(route: Route, thread_id: UUID) -> None:
+    """Forget the thread with its runs and state; a run under way is told to stop.
+
+    What that run still writes is refused, because its row is gone.
+    """
+    thread = of(route).filter(thread_id=thread_id).select_for_update().first()
+    if thread is None:
+        raise errors.ThreadNotFound(thread_id)
+    runs = AgentRun.objects.for_workspace(route.workspace_id).filter(thread=thread)
+    for run_id in runs.filter(status=RunStatus.RUNNING).values_list("pk", flat=True):
+        transaction.on_commit(lambda run_id=run_id: dispatch.cancel_run(run_id))  # type: ignore[misc]
+    thread.delete()
+
+
+def search(route: Route, body: ThreadSearch) -> tuple[list[ThreadRow], bool]:
+    """One page of threads, and whether there are more."""
+    sign = "-" if body.sort_order == "desc" else ""
+    found = _matching(route, body)
+    if body.ids is not None:
+        found = found.filter(thread_id__in=body.ids)
+    found = found.order_by(f"{sign}{body.sort_by}", f"{sign}id")
+    rows = found.values_list(*_COLUMNS)[body.offset : body.offset + body.limit + 1]
+    page = [ThreadRow(*row) for row in rows]
+    return page[: body.limit], len(page) > body.limit
+
+
+def count(route: Route, body: ThreadCount) -> int:
+    return _matching(route, body).count()
+
+
+def state_source(route: Route, thread_id: UUID) -> StateSource:
+    """Where the thread's state is to be had: here, or from its graph."""
+    found = of(route).filter(thread_id=thread_id)
+    columns = ("pk", "status", "runs_received", Cast(F("state"), TextField()))
+    for row in found.values_list(*columns, "metadata__graph_id", "revision_id")[:1]:
+        return StateSource(*row)
+    raise errors.ThreadNotFound(thread_id)
+
+
+def _matching(route: Route, body: ThreadCount) -> QuerySet[Thread]:
+    found = of(route)
+    if body.metadata:
+        found = found.filter(metadata__contains=body.metadata)
+    if body.values:
+        found = found.filter(values__contains=body.values)
+    if body.status is not None:
+        found = found.filter(status=body.status)
+    return found

@@ -1,0 +1,94 @@
+"""Server-sent events, byte for byte as the clients of an Agent Server read them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from apps.agent_server.bodies import STREAM_MODES
+from apps.agent_server.streams import BEGINNING, END, Event, EventId
+from apps.core.errors import Invalid
+from apps.core.json import dumps
+
+HEARTBEAT = b": heartbeat\r\n\r\n"
+HEADERS = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+)
+ERROR = b"error"
+_ALWAYS = frozenset({ERROR, END})
+
+
+def frame(name: bytes, data: bytes, event_id: EventId | None = None) -> bytes:
+    """One event; the id, if any, comes after the data."""
+    if event_id is None:
+        return b"event: %b\r\ndata: %b\r\n\r\n" % (name, data)
+    return b"event: %b\r\ndata: %b\r\nid: %d-%d\r\n\r\n" % (name, data, *event_id)
+
+
+def error_frame(name: str, message: str) -> bytes:
+    return frame(ERROR, dumps({"error": name, "message": message}))
+
+
+class Filter:
+    """Which events a reader asked for, by stream mode; no modes means all."""
+
+    def __init__(self, modes: Sequence[str] = ()) -> None:
+        self._modes = {mode.encode() for mode in modes}
+        for mode in modes:
+            if mode not in STREAM_MODES:
+                known = ", ".join(sorted(STREAM_MODES))
+                raise Invalid(f"stream_mode: '{mode}' is none of {known}")
+
+    def lets_by(self, name: bytes) -> bool:
+        if not self._modes or name in _ALWAYS:
+            return True
+        base, _, _ = name.partition(b"|")
+        if base == b"messages":  # the tuple form is named so
+            return b"messages-tuple" in self._modes
+        family, _, _ = base.partition(b"/")
+        return family in self._modes
+
+
+class Resume:
+    """Where `Last-Event-ID` asks to go on."""
+
+    def __init__(self, header: str | None) -> None:
+        self.is_given = header is not None
+        self.is_garbage = False
+        self.after: EventId | None = None
+        if header is None:
+            return
+        try:
+            self.after = BEGINNING if header.strip() == "-1" else EventId.parse(header.strip())
+        except ValueError:
+            self.is_garbage = True
+
+
+class Frames:
+    """Turns events into the bytes of one stream, and knows when it is over.
+
+    An error is a stream's last event, so no `end` follows it.
+    """
+
+    def __init__(self, *, with_ids: bool, wanted: Filter | None = None) -> None:
+        self.with_ids = with_ids
+        self.wanted = wanted or Filter()
+        self.end: Event | None = None
+        self.has_failed = False
+
+    def render(self, events: list[Event]) -> bytes:
+        parts: list[bytes] = []
+        for event in events:
+            if event.name == END:
+                self.end = event
+                if self.has_failed:
+                    break
+            if event.name == ERROR:
+                self.has_failed = True
+            if self.wanted.lets_by(event.name):
+                numbered = self.with_ids and event.id != BEGINNING
+                parts.append(frame(event.name, event.data, event.id if numbered else None))
+            if self.end is not None:
+                break
+        return b"".join(parts)
