@@ -133,6 +133,13 @@ CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_TIMEZONE = "UTC"
 # Sweepers: work is a row, and these find the rows whose message was lost.
 CELERY_BEAT_SCHEDULE = {
+    "tracing.make_partitions": {"task": "tracing.make_partitions", "schedule": 3600.0},
+    "tracing.settle_held": {"task": "tracing.settle_held", "schedule": 60.0},
+    "tracing.compact_counts": {"task": "tracing.compact_counts", "schedule": 300.0},
+    "tracing.remove_deleted_projects": {
+        "task": "tracing.remove_deleted_projects",
+        "schedule": 600.0,
+    },
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
 }
 

@@ -36,6 +36,8 @@ class Project(WorkspaceOwned):
     reference_dataset_id = models.UUIDField(null=True, blank=True)
     trace_tier = models.CharField(max_length=20, choices=TraceTier, default=TraceTier.LONG)
     updated_at = models.DateTimeField(auto_now=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+    """Set at once; the row goes when the last of its runs has gone."""
 
     objects = Rows(ProjectQuerySet)
     unscoped = ProjectQuerySet.as_manager()
@@ -43,7 +45,11 @@ class Project(WorkspaceOwned):
     class Meta:
         base_manager_name = "unscoped"
         constraints = [
-            models.UniqueConstraint(fields=["workspace", "name"], name="project_name_once")
+            models.UniqueConstraint(
+                fields=["workspace", "name"],
+                condition=models.Q(deleted_at=None),
+                name="project_name_once",
+            )
         ]
         indexes = [
             models.Index(fields=["workspace", "-start_time", "-id"], name="project_newest"),

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):
+    def present(self) -> ProjectQuerySet:
+        """Those that nobody has deleted."""
+        return self.filter(deleted_at=None)
+
     def newest_first(self) -> ProjectQuerySet:
         return self.order_by("-start_time", "-pk")
 

@@ -80,6 +80,7 @@ def store_feedback(workspace_id: UUID, given: Sequence[WireFeedback]) -> list[Wi
     named = {one.session_id for one in given if one.session_id is not None}
     projects = set(
         Project.objects.for_workspace(workspace_id)
+        .present()
         .filter(pk__in=named)
         .values_list("pk", flat=True)
     )

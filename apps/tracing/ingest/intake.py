@@ -7,7 +7,7 @@ transaction. What cannot be placed yet is held and placed when what it waits for
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
@@ -22,7 +22,7 @@ from apps.tracing.ingest.feedback import store_feedback
 from apps.tracing.ingest.operations import MisplacedRun, Operation, read_operation
 from apps.tracing.ingest.requests import Refused, Request, Said
 from apps.tracing.ingest.wire import Refusal, moment
-from apps.tracing.models import DEFAULT_PROJECT, IngestCount, Project
+from apps.tracing.models import DEFAULT_PROJECT, HeldOperation, IngestCount, Project
 from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
 from apps.tracing.store import partitions
 from apps.tracing.store.locating import Located, locate
@@ -105,6 +105,27 @@ def _raise(refused: Sequence[Refused]) -> None:
     raise kind(first, [one.as_json() for one in refused])
 
 
+@transaction.atomic
+def release(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
+    """Place the operations that wait for these runs, which are there."""
+    batch = _Batch(workspace_id)
+    batch.add(held.released(workspace_id, list(run_ids)))
+    batch.write()
+
+
+@transaction.atomic
+def adopt(orphan: HeldOperation) -> None:
+    """Make a run whose parent did not come the root of a trace of its own."""
+    operation = held.read_held(orphan)
+    if operation.is_update:
+        return
+    operation.run.parent_run_id = None
+    orphan.delete()
+    batch = _Batch(orphan.workspace_id)
+    batch.add([operation])
+    batch.write()
+
+
 @dataclass(slots=True)
 class _Batch:
     """The operations of one request on their way into the store."""
@@ -112,6 +133,7 @@ class _Batch:
     workspace_id: UUID
     refused: list[Refused] = field(default_factory=list)
     writes: dict[Key, RunWrite] = field(default_factory=dict)
+    written: set[Key] = field(default_factory=set)
     received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def refuse(self, what: str, why: str) -> None:
@@ -223,7 +245,8 @@ class _Batch:
         """Write what was gathered, then what waited for it, until nothing more is set free."""
         while self.writes:
             writes, self.writes = self.writes, {}
-            fresh = write(list(writes.values()))
+            fresh = write(list(writes.values())) - self.written
+            self.written |= writes.keys()
             self._count(writes, fresh)
             self.add(held.released(self.workspace_id, [run_id for run_id, _, _ in writes]))
 
@@ -267,7 +290,7 @@ class _Projects:
         names = {self._name(one) for one in operations if one.run.session_id is None}
         names -= {None}
         if ids:
-            rows = Project.objects.for_workspace(self.workspace_id).filter(pk__in=ids)
+            rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=ids)
             self.by_id = set(rows.values_list("pk", flat=True))
         if names:
             self.by_name = ensure_projects(self.workspace_id, [n for n in names if n is not None])

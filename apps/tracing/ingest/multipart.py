@@ -15,6 +15,11 @@ _NAME = re.compile(rb'[;\s]name="((?:[^"\\]|\\.)*)"|[;\s]name=([^\s;"]+)', re.IG
 _LONG_NAME = re.compile(rb"[;\s]name\*=utf-8''([^\s;]+)", re.IGNORECASE)
 _LENGTH = re.compile(rb";\s*length=\"?(\d+)\"?", re.IGNORECASE)
 _LARGEST_HEAD = 16_384
+# The headers as nearly all clients write them, in one look; any others are read one by one.
+_USUAL_HEAD = re.compile(
+    rb'\r\nContent-Disposition: form-data; name="([^"\\\r\n]+)"(?:; filename="[^"\\\r\n]*")?'
+    rb"\r\nContent-Type: ([^\r\n;]+)(?:; length=(\d+))?(?:\r\nContent-Length: (\d+))?\r\n\r\n"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,20 @@ def parts(body: bytes, boundary: bytes) -> Iterator[Part]:
 
 
 def _part(piece: bytes) -> Part:
+    usual = _USUAL_HEAD.match(piece)
+    if usual is None:
+        return _unusual_part(piece)
+    name, content_type, in_type, in_header = usual.groups()
+    length = in_type or in_header
+    return Part(
+        name.decode("utf-8", "replace"),
+        content_type.decode("latin-1"),
+        piece[usual.end() :],
+        None if length is None else _number(length),
+    )
+
+
+def _unusual_part(piece: bytes) -> Part:
     line_end = piece.find(b"\r\n")
     if line_end < 0 or piece[:line_end].strip(b" \t"):
         raise BadBody("A boundary is not followed by a line end.")

@@ -116,11 +116,12 @@ class _Pieces:
 def of_multipart(body: bytes, boundary: bytes) -> Request:
     """Parts `post.<id>`, `patch.<id>`, their fields, attachments and feedback, in any order."""
     request = Request()
+    ids: dict[str, UUID] = {}
     pieces: dict[tuple[str, UUID], _Pieces] = {}
     files: dict[UUID, list[File]] = {}
     for part in parts(body, boundary):
         try:
-            _sort_in(part, request, pieces, files)
+            _sort_in(part, request, ids, pieces, files)
         except Refusal as refusal:
             request.refused.append(Refused(part.name, refusal))
     request.operations = list(_assembled(pieces, request.refused))
@@ -131,6 +132,7 @@ def of_multipart(body: bytes, boundary: bytes) -> Request:
 def _sort_in(
     part: Part,
     request: Request,
+    ids: dict[str, UUID],
     pieces: dict[tuple[str, UUID], _Pieces],
     files: dict[UUID, list[File]],
 ) -> None:
@@ -138,10 +140,12 @@ def _sort_in(
         raise Refusal(f"{len(part.content)} bytes came, {part.declared_length} were declared.")
     kind, _, rest = part.name.partition(".")
     identity, _, last = rest.partition(".")
-    try:
-        subject = UUID(identity)
-    except ValueError:
-        raise Refusal("The part's name holds no id.") from None
+    subject = ids.get(identity)
+    if subject is None:
+        try:
+            subject = ids[identity] = UUID(identity)
+        except ValueError:
+            raise Refusal("The part's name holds no id.") from None
     match kind:
         case "post" | "patch":
             found = pieces.setdefault((kind, subject), _Pieces())

@@ -2,6 +2,7 @@
 
 from apps.tracing.services.projects import (
     create_project,
+    delete_project,
     ensure_default_project,
     ensure_project,
     ensure_projects,
@@ -10,6 +11,7 @@ from apps.tracing.services.projects import (
 
 __all__ = [
     "create_project",
+    "delete_project",
     "ensure_default_project",
     "ensure_project",
     "ensure_projects",

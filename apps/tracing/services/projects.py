@@ -7,9 +7,10 @@ from typing import Any
 from uuid import UUID
 
 from django.db import IntegrityError, transaction
+from django.utils import timezone
 
 from apps.core.ids import uuid7
-from apps.tracing import errors
+from apps.tracing import errors, tasks
 from apps.tracing.models import DEFAULT_PROJECT, Project
 
 NAME_LENGTH = 1000
@@ -31,7 +32,7 @@ def ensure_projects(workspace_id: UUID, names: Collection[str]) -> dict[str, UUI
 
     The constraint decides between two that make the same project at once, and both get it.
     """
-    projects = Project.objects.for_workspace(workspace_id)
+    projects = Project.objects.for_workspace(workspace_id).present()
     known = dict(projects.filter(name__in=names).values_list("name", "pk"))
     missing = sorted(set(names) - known.keys())
     if missing:
@@ -49,7 +50,7 @@ def create_project(
     A repeat with the same client-sent id returns the project that is there. A taken name raises
     `ProjectNameTaken`, or with `upsert` updates and returns the one that has it.
     """
-    projects = Project.objects.for_workspace(workspace_id)
+    projects = Project.objects.for_workspace(workspace_id).present()
     name = name or f"project-{uuid7().hex[-8:]}"
     project = Project(workspace_id=workspace_id, name=name, **fields)
     try:
@@ -82,3 +83,13 @@ def update_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
             f"A project named {changes.get('name')!r} already exists."
         ) from None
     return project
+
+
+@transaction.atomic
+def delete_project(*, project: Project) -> None:
+    """Hide the project and free its name; its runs, files and feedback are removed soon after."""
+    Project.objects.for_workspace(project.workspace_id).filter(pk=project.pk).update(
+        deleted_at=timezone.now()
+    )
+    # A sweeper finds the project too, should the message be lost.
+    transaction.on_commit(tasks.remove_deleted_projects.delay, robust=True)

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from apps.core.json import Fragment
+from apps.core.json import Fragment, loads
 from apps.tracing.store import cursors
 from apps.tracing.store.locating import locate, probable_days
 from apps.tracing.store.packing import unpack
@@ -30,13 +30,13 @@ from apps.tracing.store.types import (
 
 _USAGE = (
     "prompt_tokens, completion_tokens, total_tokens, prompt_cost, completion_cost, total_cost,"
-    " usage_details"
+    " usage_details::text"
 )
 _COLUMNS = (
     "workspace_id, project_id, id, trace_id, parent_run_id, dotted_order, placed_at, name,"
     " run_type, start_time, end_time, first_token_time, received_at, error_preview,"
     " inputs_preview, outputs_preview, tags, metadata::text, thread_key, model,"
-    f" reference_example_id, attachments, {_USAGE}"
+    f" reference_example_id, attachments::text, {_USAGE}"
 )
 # What a client says its start is may differ from its dotted order, by less than this.
 _SKEW = timedelta(days=1)
@@ -187,9 +187,13 @@ def _row(row: Sequence[Any]) -> RunRow:
         thread_key=row[18],
         model=row[19],
         reference_example_id=row[20],
-        attachments=[Attachment(name=name, **one) for name, one in (row[21] or {}).items()],
+        attachments=_attachments(row[21]),
         usage=_usage(row[22:]),
     )
+
+
+def _attachments(text: str | None) -> list[Attachment]:
+    return [Attachment(name=name, **one) for name, one in loads(text or "{}").items()]
 
 
 def _usage(row: Sequence[Any]) -> Usage:
@@ -200,7 +204,7 @@ def _usage(row: Sequence[Any]) -> Usage:
         prompt_cost=row[3],
         completion_cost=row[4],
         total_cost=row[5],
-        details=row[6],
+        details=None if row[6] is None else loads(row[6]),
     )
 
 

@@ -162,7 +162,11 @@ def _upsert(
     rows, payloads = _rows(runs, [content or Content() for content in contents])
     with raw_cursor() as cursor:
         cursor.execute(_UPSERT_RUNS[wins], _arrays(RUN_COLUMNS, rows), binary=True)
-        fresh = {(run_id, project_id, at) for run_id, project_id, at, new in cursor if new}
+        # The time of receipt is the first comer's: where it is another's, the run was there.
+        came = {run.key: run.fixed["received_at"] for run in runs}
+        fresh = {
+            (row[0], row[1], row[2]) for row in cursor if came[row[0], row[1], row[2]] == row[3]
+        }
         cursor.execute(_UPSERT_PAYLOADS[wins], _arrays(PAYLOAD_COLUMNS, payloads))
     return fresh
 
@@ -190,7 +194,7 @@ def _set(name: str, *, wins: bool) -> str:
 
 _UPSERT_RUNS = {
     wins: _upsert_statement("tracing_run", RUN_COLUMNS, wins=wins)
-    + " RETURNING id, project_id, placed_at, xmax = 0"
+    + " RETURNING id, project_id, placed_at, received_at"
     for wins in (False, True)
 }
 _UPSERT_PAYLOADS = {

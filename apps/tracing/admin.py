@@ -1,0 +1,33 @@
+"""For operators."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from apps.tracing.models import HeldOperation, IngestCount, Project
+from apps.tracing.querysets import ProjectQuerySet
+
+
+@admin.register(Project)
+class ProjectAdmin(admin.ModelAdmin[Project]):
+    list_display = ("name", "workspace", "start_time", "trace_tier", "deleted_at")
+    list_select_related = ("workspace__organization",)
+    search_fields = ("name", "id")
+    readonly_fields = ("id", "workspace", "created_at", "updated_at")
+
+    def get_queryset(self, request: HttpRequest) -> ProjectQuerySet:
+        return Project.objects.across_workspaces(reason="operators see all")
+
+
+@admin.register(HeldOperation)
+class HeldOperationAdmin(admin.ModelAdmin[HeldOperation]):
+    list_display = ("run_id", "waits_for", "workspace", "created_at")
+    readonly_fields = ("id", "workspace", "run_id", "waits_for", "created_at")
+    exclude = ("body",)
+
+
+@admin.register(IngestCount)
+class IngestCountAdmin(admin.ModelAdmin[IngestCount]):
+    list_display = ("hour", "project_id", "workspace", "runs", "traces", "merged")
+    list_filter = ("hour",)

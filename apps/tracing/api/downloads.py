@@ -1,0 +1,54 @@
+"""Attachments for holders of a signed address, without any other credential."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core import signing
+from django.core.files.storage import default_storage
+from django.http import FileResponse, HttpRequest, HttpResponse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_safe
+
+from apps.core.middleware import error_response
+from apps.tracing import errors
+from apps.tracing.store import Attachment
+
+_SALT = "tracing.attachment"
+LIFE_SECONDS = 3600
+# Shown by a browser as they are; anything else could run as a page of this server.
+_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video/", "text/plain")
+
+
+def signed_url(attachment: Attachment) -> str:
+    """An absolute address that gives out the attachment for an hour."""
+    said = [attachment.path, attachment.mime_type, attachment.name]
+    token = signing.dumps(said, salt=_SALT, compress=True)
+    return f"{settings.BASE_URL}/public/download?{urlencode({'token': token})}"
+
+
+@require_safe
+def download(request: HttpRequest) -> HttpResponse | FileResponse:
+    """The bytes with the type they were sent with; 403 when the signature is wrong or too old."""
+    try:
+        said: Any = signing.loads(request.GET.get("token", ""), salt=_SALT, max_age=LIFE_SECONDS)
+        path, mime_type, name = said
+        file = default_storage.open(path)
+    except (signing.BadSignature, ValueError):
+        return error_response(request, errors.DownloadExpired())
+    except FileNotFoundError:
+        return error_response(request, errors.RunNotFound("The attachment is not there any more."))
+    response = FileResponse(
+        file,
+        as_attachment=not mime_type.startswith(_SHOWN),
+        filename=name,
+        content_type=_one_line(mime_type),
+    )
+    response["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    response["Cache-Control"] = "private, max-age=3600"
+    return response
+
+
+def _one_line(mime_type: str) -> str:
+    return "".join(c for c in mime_type if c.isprintable())[:200] or "application/octet-stream"

@@ -1,0 +1,61 @@
+"""Runs come in here. Plain views: these are the routes that are called all the time."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpRequest
+
+from apps.api_keys.plain import Answer, keyed
+from apps.core.access import Caller
+from apps.core.ids import uuid7
+from apps.organizations.permissions import Permission
+from apps.tracing import errors
+from apps.tracing.ingest import requests
+from apps.tracing.ingest.bodies import read_body
+from apps.tracing.ingest.intake import take_in
+from apps.tracing.ingest.multipart import boundary_of
+from apps.tracing.ingest.requests import Request
+from apps.tracing.ingest.wire import Refusal
+
+ACCEPTED = 202
+
+
+def _take(caller: Caller, request: Request) -> Answer:
+    return ACCEPTED, take_in(caller.workspace_id, request).as_json()
+
+
+@keyed("POST", Permission.RUNS_INGEST)
+def create_run(request: HttpRequest, caller: Caller) -> Answer:
+    """One run; without an id it gets one, without a place in a tree it gets that too."""
+    try:
+        brought = requests.of_run(read_body(request), is_update=False)
+    except Refusal as refusal:
+        raise errors.RunsRefused(str(refusal)) from None
+    (said,) = brought.operations
+    said.run.id = said.run.id or uuid7()
+    status, value = _take(caller, brought)
+    return status, {**value, "id": said.run.id}
+
+
+@keyed("PATCH", Permission.RUNS_INGEST)
+def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
+    """An update; it may come before its run."""
+    try:
+        brought = requests.of_run(read_body(request), is_update=True, run_id=run_id)
+    except Refusal as refusal:
+        raise errors.RunsRefused(str(refusal)) from None
+    return _take(caller, brought)
+
+
+@keyed("POST", Permission.RUNS_INGEST)
+def batch(request: HttpRequest, caller: Caller) -> Answer:
+    """`{"post": [...], "patch": [...]}`."""
+    return _take(caller, requests.of_batch(read_body(request)))
+
+
+@keyed("POST", Permission.RUNS_INGEST)
+def multipart(request: HttpRequest, caller: Caller) -> Answer:
+    """One part per piece of a run, in any order."""
+    boundary = boundary_of(request.headers.get("Content-Type", ""))
+    return _take(caller, requests.of_multipart(read_body(request), boundary))

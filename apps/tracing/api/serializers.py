@@ -1,0 +1,113 @@
+"""What the reading routes take, checked. Fields that would change the answer are not ignored."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rest_framework import serializers
+
+from apps.tracing.models import TraceTier
+from apps.tracing.services.projects import NAME_LENGTH
+from apps.tracing.store import RunType
+
+# Wire names of what a run has; an unknown one in `select` is a mistake worth telling.
+SELECTABLE = frozenset(
+    """
+    id name run_type start_time end_time status error extra events inputs inputs_preview
+    inputs_s3_urls inputs_or_signed_url outputs outputs_preview outputs_s3_urls
+    outputs_or_signed_url s3_urls error_or_signed_url events_or_signed_url extra_or_signed_url
+    serialized_or_signed_url parent_run_id manifest_id manifest_s3_id manifest session_id
+    serialized reference_example_id reference_dataset_id total_tokens prompt_tokens
+    prompt_token_details completion_tokens completion_token_details total_cost prompt_cost
+    prompt_cost_details completion_cost completion_cost_details price_model_id first_token_time
+    trace_id dotted_order last_queued_at feedback_stats child_run_ids direct_child_run_ids
+    parent_run_ids tags in_dataset app_path share_token trace_tier trace_first_received_at
+    ttl_seconds trace_upgrade thread_id trace_min_max_start_time messages inserted_at
+    error_preview execution_order attachments
+    """.split()  # noqa: SIM905  (sixty quoted names are harder to read)
+)
+
+
+class OneOrMany(serializers.ListField):
+    """A list; some clients send a single value bare."""
+
+    def to_internal_value(self, data: Any) -> list[Any]:
+        found: list[Any] = super().to_internal_value([data] if isinstance(data, str) else data)
+        return found
+
+
+class RunsQuerySerializer(serializers.Serializer[Any]):
+    """Which runs; null and absent mean the same."""
+
+    session = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)
+    id = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)
+    trace = serializers.UUIDField(required=False, allow_null=True)
+    parent_run = serializers.UUIDField(required=False, allow_null=True)
+    run_type = serializers.ChoiceField(
+        choices=[str(kind) for kind in RunType], required=False, allow_null=True
+    )
+    reference_example = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)
+    is_root = serializers.BooleanField(required=False, allow_null=True, default=None)
+    execution_order = serializers.IntegerField(required=False, allow_null=True)
+    error = serializers.BooleanField(required=False, allow_null=True, default=None)
+    start_time = serializers.DateTimeField(required=False, allow_null=True)
+    end_time = serializers.DateTimeField(required=False, allow_null=True)
+    limit = serializers.IntegerField(required=False, allow_null=True, min_value=1)
+    cursor = serializers.CharField(required=False, allow_null=True)
+    order = serializers.ChoiceField(choices=["asc", "desc"], required=False, allow_null=True)
+    select = serializers.ListField(child=serializers.CharField(), required=False, allow_null=True)
+
+    def validate_select(self, value: list[str] | None) -> list[str] | None:
+        for name in value or ():
+            if name not in SELECTABLE:
+                raise serializers.ValidationError(f"{name!r:.60} is not a field of a run.")
+        return value
+
+
+class ProjectFields(serializers.Serializer[Any]):
+    """What a client may say about a project."""
+
+    description = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    extra = serializers.JSONField(required=False, allow_null=True)
+    end_time = serializers.DateTimeField(required=False, allow_null=True)
+    default_dataset_id = serializers.UUIDField(required=False, allow_null=True)
+    trace_tier = serializers.ChoiceField(choices=TraceTier.choices, required=False, allow_null=True)
+
+    def validate_extra(self, value: Any) -> Any:
+        if value is not None and not isinstance(value, dict):
+            raise serializers.ValidationError("Must be an object.")
+        return value
+
+
+class CreateProjectSerializer(ProjectFields):
+    id = serializers.UUIDField(required=False, allow_null=True)
+    name = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=NAME_LENGTH
+    )
+    start_time = serializers.DateTimeField(required=False, allow_null=True)
+    reference_dataset_id = serializers.UUIDField(required=False, allow_null=True)
+
+
+class UpdateProjectSerializer(ProjectFields):
+    name = serializers.CharField(required=False, max_length=NAME_LENGTH)
+
+
+class Truth(serializers.BooleanField):
+    """`true`, `True`, `1` and their opposites, as query strings have them."""
+
+
+class ProjectListSerializer(serializers.Serializer[Any]):
+    """The query string of the list of projects."""
+
+    limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, default=100)
+    offset = serializers.IntegerField(required=False, min_value=0, default=0)
+    name = serializers.CharField(required=False, allow_blank=True)
+    name_contains = serializers.CharField(required=False, allow_blank=True)
+    id = serializers.ListField(child=serializers.UUIDField(), required=False)
+    reference_free = serializers.BooleanField(required=False, allow_null=True, default=None)
+    reference_dataset = serializers.ListField(child=serializers.UUIDField(), required=False)
+    metadata = serializers.JSONField(required=False)
+    sort_by = serializers.ChoiceField(
+        choices=["start_time", "name"], required=False, default="start_time"
+    )
+    sort_by_desc = serializers.BooleanField(required=False, default=True)

@@ -1,0 +1,37 @@
+"""What tracing has done for it on a schedule. Each task may run twice, or late."""
+
+from __future__ import annotations
+
+from celery import shared_task
+
+
+@shared_task(name="tracing.make_partitions", time_limit=60)
+def make_partitions() -> None:
+    """Make the days of runs that are to come."""
+    from apps.tracing.store import partitions  # noqa: PLC0415  (services import this module)
+
+    partitions.make_ahead()
+
+
+@shared_task(name="tracing.settle_held", time_limit=300)
+def settle_held() -> None:
+    """Place held operations whose run came at the same moment, and those that waited too long."""
+    from apps.tracing.services import upkeep  # noqa: PLC0415  (services import this module)
+
+    upkeep.settle_held()
+
+
+@shared_task(name="tracing.compact_counts", time_limit=300)
+def compact_counts() -> None:
+    """Make one row of the counts of each past hour."""
+    from apps.tracing.services import upkeep  # noqa: PLC0415  (services import this module)
+
+    upkeep.compact_counts()
+
+
+@shared_task(name="tracing.remove_deleted_projects", time_limit=3600)
+def remove_deleted_projects() -> None:
+    """Remove the runs and files of projects that were deleted, then their rows."""
+    from apps.tracing.services import upkeep  # noqa: PLC0415  (services import this module)
+
+    upkeep.remove_deleted_projects()
