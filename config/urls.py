@@ -9,6 +9,7 @@ from django.urls import include, path
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("apps.core.urls")),
+    path("", include("apps.agent_server.api.urls")),
     path("", include("apps.deployments.api.urls")),
 ]
 

@@ -1,7 +1,7 @@
 """Questions about a graph that only its code can answer: states of busy threads, history, drawings.
 
-The web process asks with `call`; a worker's engine has the graph host answer, and the answer comes back
-through a Redis list of the call's own.
+The web process asks with `call`; a worker's engine has the graph host answer, and the answer comes
+back through a Redis list of the call's own.
 """
 
 from __future__ import annotations
@@ -45,9 +45,9 @@ def call(
 ) -> bytes:
     """The JSON of the answer. Waits, so it is for threads, not for an event loop.
 
-    Methods: `state` (`checkpoint`, `subgraphs`), `history` (`limit`, `before`, `metadata`, `checkpoint`) of
-    a thread; `graph` (`xray`), `schemas`, `subgraphs` (`namespace`, `recurse`), `describe`.
-    Raises `CallFailed`.
+    Methods: `state` (`checkpoint`, `subgraphs`) and `history` (`limit`, `before`, `metadata`,
+    `checkpoint`) of a thread; `graph` (`xray`), `schemas`, `subgraphs` (`namespace`, `recurse`),
+    `describe`. Raises `CallFailed`.
     """
     from apps.agent_server import tasks  # noqa: PLC0415  (tasks import this module)
 

@@ -33,7 +33,7 @@ def stop_engine(**_: object) -> None:
     loop.stop()
 
 
-@shared_task(name="agent_server.execute_thread", acks_late=False, time_limit=None)
+@shared_task(name="agent_server.execute_thread", acks_late=False)
 def execute_thread(thread: str) -> None:
     """Look for the next run of a thread. Safe to repeat: the claim decides."""
     engine = loop.start(_node())
