@@ -10,8 +10,11 @@ import argparse
 import asyncio
 import contextlib
 import gc
+import os
+import select
 import socket
 import sys
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -27,6 +30,15 @@ async def serve(sock: socket.socket, config: Path) -> None:
     await Host(sock, config).serve()
 
 
+def die_with_the_worker(fd: int) -> None:
+    """End this process when the socket's other end is closed, also while code blocks the loop."""
+    poll = select.poll()
+    poll.register(fd, select.POLLRDHUP)
+    while not poll.poll():
+        pass
+    os._exit(0)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="graph_host", description=__doc__)
     parser.add_argument("--fd", type=int, required=True)
@@ -36,6 +48,7 @@ def main() -> None:
     # Import cycles of the libraries are not worth walking through at every collection.
     gc.set_threshold(10_000, 20, 50)
     sock = socket.socket(fileno=given.fd)
+    threading.Thread(target=die_with_the_worker, args=[given.fd], daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(serve(sock, given.config.resolve()))
 

@@ -84,7 +84,7 @@ async def _update(graph: AnyGraph, params: Params) -> dict[str, Any]:
 
 
 async def _drawing(graph: AnyGraph, params: Params) -> dict[str, Any]:
-    return await describe.adrawing(graph, params.get("xray", False))
+    return await describe.drawing(graph, xray=params.get("xray", False))
 
 
 async def _schemas(graph: AnyGraph, _: Params) -> dict[str, Any]:
@@ -92,11 +92,13 @@ async def _schemas(graph: AnyGraph, _: Params) -> dict[str, Any]:
 
 
 async def _subgraphs(graph: AnyGraph, params: Params) -> dict[str, Any]:
-    return await describe.subgraphs(graph, params.get("namespace"), bool(params.get("recurse")))
+    return await describe.subgraphs(
+        graph, params.get("namespace"), recurse=bool(params.get("recurse"))
+    )
 
 
 async def _describe(graph: AnyGraph, _: Params) -> dict[str, Any]:
-    return {"schemas": describe.schemas(graph), "drawing": await describe.adrawing(graph)}
+    return {"schemas": describe.schemas(graph), "drawing": await describe.drawing(graph)}
 
 
 _METHODS: dict[str, tuple[Access, Callable[[AnyGraph, Params], Awaitable[Any]]]] = {

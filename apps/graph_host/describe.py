@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 from typing import Any
 
-from pydantic import TypeAdapter, create_model
+from langgraph.pregel import Pregel
+from pydantic import BaseModel, TypeAdapter, create_model
 
 from .graphs import AnyGraph
 
@@ -22,22 +23,17 @@ def schemas(graph: AnyGraph) -> dict[str, Any]:
     }
 
 
-def drawing(graph: AnyGraph, xray: bool | int = False) -> dict[str, Any]:
+async def drawing(graph: AnyGraph, *, xray: bool | int = False) -> dict[str, Any]:
     """Nodes and edges; `xray` opens subgraphs, a number that many levels of them."""
-    return _as_json(graph.get_graph(xray=xray))
-
-
-async def adrawing(graph: AnyGraph, xray: bool | int = False) -> dict[str, Any]:
-    """`drawing` for graphs whose subgraphs are remote."""
     return _as_json(await graph.aget_graph(xray=xray))
 
 
-async def subgraphs(graph: AnyGraph, namespace: str | None, recurse: bool) -> dict[str, Any]:
+async def subgraphs(graph: AnyGraph, namespace: str | None, *, recurse: bool) -> dict[str, Any]:
     """The schemas of the graphs inside, by namespace."""
     found = {}
     async for name, inner in graph.aget_subgraphs(namespace=namespace, recurse=recurse):
-        if isinstance(inner, type(graph).__mro__[-2]) or hasattr(inner, "get_input_jsonschema"):
-            found[name] = schemas(inner)  # type: ignore[arg-type]
+        if isinstance(inner, Pregel):
+            found[name] = schemas(inner)
     return found
 
 
@@ -52,18 +48,21 @@ def _context_schema(graph: AnyGraph) -> dict[str, Any] | None:
     schema = getattr(graph, "context_schema", None) or getattr(graph, "config_type", None)
     if schema is None:
         return None
-    return TypeAdapter(schema).json_schema()
+    made: dict[str, Any] = TypeAdapter(schema).json_schema()
+    return made
 
 
 def _state_schema(graph: AnyGraph) -> dict[str, Any] | None:
     schema = getattr(getattr(graph, "builder", None), "state_schema", None)
     if schema is not None and inspect.isclass(schema):
-        return TypeAdapter(schema).json_schema()
+        described: dict[str, Any] = TypeAdapter(schema).json_schema()
+        return described
     fields: dict[str, Any] = {
         name: (getattr(graph.channels[name], "ValueType", Any), None)
         for name in graph.stream_channels_list
     }
-    return create_model(graph.get_name("State"), **fields).model_json_schema()
+    model: type[BaseModel] = create_model(graph.get_name("State"), **fields)
+    return model.model_json_schema()
 
 
 def _as_json(drawn: Any) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
-import datetime
+import datetime as dt
 import decimal
 import enum
 import ipaddress
@@ -94,8 +94,8 @@ _BY_TYPE: dict[type, Callable[[Any], Any]] = {
     bytearray: lambda value: base64.b64encode(value).decode(),
     memoryview: lambda value: base64.b64encode(value).decode(),
     decimal.Decimal: str,
-    datetime.timedelta: datetime.timedelta.total_seconds,
-    datetime.timezone: str,
+    dt.timedelta: dt.timedelta.total_seconds,
+    dt.timezone: str,
     pathlib.PurePath: str,
     re.Pattern: lambda value: value.pattern,
     ipaddress.IPv4Address: str,
@@ -146,7 +146,7 @@ def _portable(value: Any, depth: int) -> Any:
         return {_key(key): _portable(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list | tuple) and not hasattr(value, "_asdict"):
         return [_portable(item, depth + 1) for item in value]
-    if isinstance(value, datetime.datetime | datetime.date | datetime.time):
+    if isinstance(value, dt.datetime | dt.date | dt.time):
         return value.isoformat()
     if isinstance(value, uuid.UUID):
         return str(value)

@@ -66,25 +66,23 @@ class Graph:
             graph = _compiled(made)
             if graph is None:
                 raise ProjectError(
-                    f"The function of graph `{self.id}` returned a {type(made).__name__}, not a graph."
+                    f"The function of graph `{self.id}` returned a {type(made).__name__}, "
+                    "not a graph."
                 )
             yield _lent(graph, checkpointer, store)
 
     def _call(self, access: Access, config: RunnableConfig, store: Any, context: Any) -> Any:
-        assert self._factory is not None
+        factory = self._factory
+        if factory is None:
+            raise TypeError("a fixed graph is not called")
         given = {
             name: config if kind == "config" else _runtime(access, store, context)
             for name, kind in self._takes.items()
         }
-        positional = [given[name] for name in self._takes if name in self._positional]
-        named = {name: value for name, value in given.items() if name not in self._positional}
-        return self._factory(*positional, **named)
-
-    @property
-    def _positional(self) -> frozenset[str]:
-        assert self._factory is not None
-        parameters = inspect.signature(self._factory).parameters.values()
-        return frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
+        unnamed = _positional_only(factory) if given else frozenset()
+        positional = [value for name, value in given.items() if name in unnamed]
+        named = {name: value for name, value in given.items() if name not in unnamed}
+        return factory(*positional, **named)
 
 
 def load_graphs(project: Project) -> tuple[dict[str, Graph], dict[str, str]]:
@@ -150,14 +148,21 @@ def _parameters(graph_id: str, factory: Callable[..., Any]) -> dict[str, str]:
     return takes
 
 
+def _positional_only(factory: Callable[..., Any]) -> frozenset[str]:
+    parameters = inspect.signature(factory).parameters.values()
+    return frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
+
+
 def _runtime(access: Access, store: BaseStore | None, context: Any) -> Any:
     try:
         from langgraph_sdk import runtime  # noqa: PLC0415 (older versions have none)
     except ImportError:
         return None
     if access == "threads.create_run":
-        return runtime._ExecutionRuntime(access_context=access, store=store, context=context)  # type: ignore[arg-type]
-    return runtime._ReadRuntime(access_context=access, store=store)  # type: ignore[arg-type]
+        made = runtime._ExecutionRuntime  # noqa: SLF001  (the public name is only an alias of types)
+        return made(access_context=access, store=store, context=context)  # type: ignore[arg-type]
+    made_to_read = runtime._ReadRuntime  # noqa: SLF001
+    return made_to_read(access_context=access, store=store)  # type: ignore[arg-type]
 
 
 def known_context(graph: AnyGraph, context: Mapping[str, Any] | None) -> dict[str, Any] | None:

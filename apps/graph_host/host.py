@@ -25,7 +25,7 @@ from .wire import Frame, Link
 
 
 def _exit_at_once(_: BaseException | None) -> None:
-    # Without its worker nothing that runs here may act any more: no clean-up code, no threads' ends.
+    # Without its worker nothing that runs here may act any more: no clean-up, no ends of threads.
     os._exit(0)
 
 

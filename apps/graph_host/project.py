@@ -31,7 +31,8 @@ class Target(NamedTuple):
         place, colon, name = text.rpartition(":")
         if not colon or not place or not name:
             raise ProjectError(
-                f"{what} is given as `{text}`; it must be `./file.py:name` or `package.module:name`."
+                f"{what} is given as `{text}`; "
+                "it must be `./file.py:name` or `package.module:name`."
             )
         return cls(place, name)
 
@@ -79,7 +80,7 @@ class Project:
     @property
     def graphs(self) -> dict[str, tuple[str, str | None]]:
         """The target and the description of every graph."""
-        found = {}
+        found: dict[str, tuple[str, str | None]] = {}
         for graph_id, entry in self.config["graphs"].items():
             if isinstance(entry, str):
                 found[graph_id] = (entry, None)
@@ -129,7 +130,7 @@ class Project:
 
 
 def _module_of_file(path: Path, root: Path) -> ModuleType:
-    """Import a file; as a member of its package when it is in one, so that relative imports work."""
+    """Import a file, as a member of its package if it is in one: it may import relatively."""
     folder, names = path.parent, [path.stem]
     while (folder / "__init__.py").is_file() and folder != root.parent:
         names.insert(0, folder.name)
@@ -137,7 +138,7 @@ def _module_of_file(path: Path, root: Path) -> ModuleType:
     if len(names) > 1 and all(name.isidentifier() for name in names):
         _put_on_path(folder)
         return importlib.import_module(".".join(names))
-    # A stable name of its own: states may name classes by their module, and two files may share a stem.
+    # A stable name of its own: states name classes by their module, and files may share a stem.
     digest = hashlib.sha256(str(path.relative_to(root)).encode()).hexdigest()[:8]
     name = f"{path.stem}_{digest}" if path.stem.isidentifier() else f"graph_{digest}"
     if name in sys.modules:

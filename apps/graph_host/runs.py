@@ -74,8 +74,9 @@ class Outbox:
 class Run:
     """The execution of one attempt.
 
-    `start` says who it is (`run_id`, `thread_id`, `graph_id`, `assistant_id`, `attempt`, `metadata`), what was
-    asked (`kwargs`, as the run's row holds it), and what the worker read beforehand (`head`).
+    `start` says who it is (`run_id`, `thread_id`, `graph_id`, `assistant_id`, `attempt`,
+    `metadata`), what was asked (`kwargs`, as the run's row holds it), and what the worker read
+    beforehand (`head`).
     """
 
     def __init__(
@@ -232,7 +233,7 @@ class Run:
         head = self._saver.head
         if self._start["attempt"] < 2 or head is None:
             return False
-        return encoding.loads(head.metadata).get("run_id") == self._start["run_id"]
+        return bool(encoding.loads(head.metadata).get("run_id") == self._start["run_id"])
 
     def _input(self) -> Any:
         if self._goes_on:

@@ -1,8 +1,8 @@
 """A checkpointer whose database is at the other end of the socket.
 
-It serialises with LangGraph's serde and sends bytes, which the worker stores as they are. While a run
-has its thread to itself, the newest checkpoints are also kept here, so that reading back what this
-run has just written costs no round trip.
+It serialises with LangGraph's serde and sends bytes, which the worker stores as they are. While a
+run has its thread to itself, the newest checkpoints are also kept here, so that reading back what
+this run has just written costs no round trip.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Write(NamedTuple):
     """A serialised write of a task, not yet part of a checkpoint."""
 
     task_id: str
-    index: int
+    slot: int
     channel: str
     kind: str
     data: bytes
@@ -193,7 +193,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (LangGraph's word)
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
@@ -205,7 +205,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         self,
         config: RunnableConfig | None,
         *,
-        filter: dict[str, Any] | None = None,
+        filter: dict[str, Any] | None = None,  # noqa: A002  (LangGraph's word)
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
@@ -216,7 +216,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
     def _wanted(
         self,
         config: RunnableConfig | None,
-        filter: dict[str, Any] | None,
+        wanted: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
     ) -> tuple[str, str | None, str | None, bytes | None, str | None, int | None]:
@@ -229,7 +229,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
             self._own(configurable),
             configurable.get("checkpoint_ns"),
             configurable.get("checkpoint_id"),
-            encoding.dumps(filter) if filter else None,
+            encoding.dumps(wanted) if wanted else None,
             before["configurable"].get("checkpoint_id") if before else None,
             limit,
         )
@@ -404,13 +404,13 @@ class SocketSaver(BaseCheckpointSaver[str]):
         head = self._heads.get(namespace)
         if head is None or head.id != checkpoint_id:
             return
-        kept = {(write.task_id, write.index): write for write in head.writes}
+        kept = {(write.task_id, write.slot): write for write in head.writes}
         for row in rows:
             # As stored: the first write of a slot stays, but marks (below zero) are replaced.
-            if row.index < 0 or (row.task_id, row.index) not in kept:
-                kept[row.task_id, row.index] = row
+            if row.slot < 0 or (row.task_id, row.slot) not in kept:
+                kept[row.task_id, row.slot] = row
         head.writes[:] = sorted(
-            kept.values(), key=lambda write: (write.task_path, write.task_id, write.index)
+            kept.values(), key=lambda write: (write.task_path, write.task_id, write.slot)
         )
 
     # Whole threads; the worker refuses these to runs
@@ -442,8 +442,9 @@ class SocketSaver(BaseCheckpointSaver[str]):
     # Versions
 
     def get_next_version(self, current: str | int | None, channel: None = None) -> str:
-        """Greater than `current` as text; random at its end, so that two branches of a thread never
-        share a version, and with it a blob.
+        """A version that is greater than `current` as text.
+
+        It ends at random, so that two branches of a thread never share a version, and so a blob.
         """
         if current is None:
             number = 0

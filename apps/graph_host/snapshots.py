@@ -56,12 +56,17 @@ def _task(task: PregelTask, thread_id: str) -> dict[str, Any]:
         "id": task.id,
         "name": task.name,
         "path": list(task.path),
-        "error": error if error is None or isinstance(error, str) else repr(error),
+        "error": None if error is None else _text(error),
         "interrupts": [encoding.interrupt_of_state(i) for i in task.interrupts],
         "checkpoint": checkpoint,
         "state": nested,
         "result": task.result,
     }
+
+
+def _text(error: object) -> str:
+    # Stored errors come back as text, fresh ones as exceptions.
+    return error if isinstance(error, str) else repr(error)
 
 
 def _reference(config: RunnableConfig | None) -> dict[str, Any] | None:

@@ -40,7 +40,8 @@ def encode(frame: Sequence[Any]) -> bytes:
     body: bytes = msgpack.packb(frame, use_bin_type=True)
     if len(body) > MAX_FRAME:
         raise FrameTooLarge(
-            f"A message of {len(body) / 2**20:.0f} MB is over the limit of {MAX_FRAME / 2**20:.0f} MB."
+            f"A message of {len(body) / 2**20:.0f} MB is over the limit of "
+            f"{MAX_FRAME / 2**20:.0f} MB."
         )
     return _LENGTH.pack(len(body)) + body
 
@@ -52,7 +53,7 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames completed by these bytes; `FrameTooLarge` or `ValueError` for bytes that are none."""
+        """The frames that these bytes complete; `ValueError` for bytes that are none."""
         buffer = self._buffer
         buffer += data
         start, end = 0, len(buffer)

@@ -30,7 +30,7 @@ class CheckpointReader:
             rows = []
         return stored(rows[0]) if rows else None
 
-    async def list(
+    async def list(  # noqa: PLR0917  (the order of the frame)
         self,
         thread: UUID,
         namespace: str | None,

@@ -1,4 +1,4 @@
-"""The engine's own connections to PostgreSQL: asynchronous, few, prepared, and put back up when they fall."""
+"""The engine's own connections to PostgreSQL: asynchronous, few, and replaced when they break."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Database:
             self._idle.append(connection)
 
     async def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[TupleRow]:
-        """The rows of one statement. Asks again, with a new connection, when the server went away."""
+        """The rows of one statement; asked again, on a new connection, if the server went away."""
 
         async def ask() -> list[TupleRow]:
             async with self.connection() as connection:

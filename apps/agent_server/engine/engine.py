@@ -228,7 +228,7 @@ class Engine:
             return
         error = {
             "error": "GraphHostDied",
-            "message": f"The agent's process ended during each of {claimed.attempt} attempts. {reason}",
+            "message": f"The agent's process ended in each of {claimed.attempt} attempts. {reason}",
         }
         told = {"status": "error", "error": error}
         self._spawn(self.finish(claimed, ending(claimed, told, timed_out=False)))

@@ -76,7 +76,7 @@ class Writes:
 
 @dataclass(slots=True)
 class Ending:
-    """How an attempt ended. `state` and what goes with it is absent when the run wrote no checkpoint."""
+    """How an attempt ended. `state` and its like are absent when it wrote no checkpoint."""
 
     token: Token
     thread: UUID

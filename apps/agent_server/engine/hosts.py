@@ -140,7 +140,7 @@ class GraphHost:
     def _last_words(self) -> str:
         why = getattr(self._process, "stopped_because", None)
         if why:
-            return f"The agent's process was stopped: {why}."
+            return f"The agent's process was stopped because {why}."
         said = "\n".join(self._last_lines)
         return f"Its last lines were:\n{said}" if said else "It said nothing."
 
@@ -155,7 +155,8 @@ class GraphHost:
 
     def _read_output(self) -> None:
         out = self._process.stdout
-        assert out is not None
+        if out is None:
+            return
         try:
             data = os.read(out.fileno(), _LOG_READ)
         except BlockingIOError:

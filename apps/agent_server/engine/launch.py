@@ -32,7 +32,7 @@ class HostProcess(Protocol):
 
 @dataclass(slots=True)
 class Launched:
-    """A graph host on its way up; its first frame will be `hello`. Standard error goes to `stdout`."""
+    """A graph host on its way up; its first frame is `hello`. It prints everything to `stdout`."""
 
     process: HostProcess
     socket: socket.socket
@@ -54,7 +54,7 @@ def launch(revision_id: UUID) -> Launched:
 def launch_unconfined(
     project: Path, *, python: str = sys.executable, env: Mapping[str, str] | None = None
 ) -> Launched:
-    """Start a host for a folder without any sandbox: for tests and measurements, on own code only."""
+    """Start a host for a folder without any sandbox: for tests and measurements, on own code."""
     here, there = socket.socketpair()
     package = Path(tempfile.mkdtemp(prefix="graph-host-"))
     (package / HOST_PACKAGE.name).symlink_to(HOST_PACKAGE)

@@ -27,7 +27,7 @@ from apps.agent_server.engine.entries import (
 logger = logging.getLogger(__name__)
 
 LINGER_SECONDS = 0.002
-"""How long a checkpoint that nobody waits for may wait for company: most runs of one step end within."""
+"""How long a checkpoint that nobody waits for may wait for company: short runs end within."""
 HIGH_WATER = 32 * 1024 * 1024
 LONGEST_PAUSE_SECONDS = 1.0
 
@@ -230,7 +230,7 @@ class Ledger:
 
     async def _already_ended(self, connection: Connection, batch: Batch) -> set[Token]:
         """The tokens whose end an earlier try of this batch wrote, though its answer was lost."""
-        ended = [entry.token for entry in (*batch.endings, *batch.releases)]
+        ended = [e.token for e in batch.endings] + [e.token for e in batch.releases]
         cursor = await connection.execute(
             statements.OUTCOMES, [[token.run_id for token in ended]], binary=True
         )

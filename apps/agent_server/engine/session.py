@@ -1,4 +1,4 @@
-"""One attempt of a run, seen from the worker: what its graph host says, and what is done about it."""
+"""One attempt of a run, seen from the worker: what its host says and what is done about it."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ class RunSession:
         if thread_id != self._thread_id:
             raise ValueError(_NOT_FOR_RUNS)
 
-    def _answer(self, number: int, done: bool, value: Any) -> None:
+    def _answer(self, number: int, done: bool, value: Any) -> None:  # noqa: FBT001  (a frame's field)
         if self._host is None:
             return
         try:
@@ -230,7 +230,9 @@ class RunSession:
         if status == "drained":
             self._engine.ledger.put(Release(self.claimed.token), urgent=True)
             return
-        self._spawn(self._engine.finish(self.claimed, ending(self.claimed, told, self._timed_out)))
+        self._spawn(
+            self._engine.finish(self.claimed, ending(self.claimed, told, timed_out=self._timed_out))
+        )
 
     def _close(self) -> None:
         self._over = True
@@ -255,7 +257,7 @@ class Outcome:
     result: bytes
 
 
-def ending(claimed: Claimed, told: dict[str, Any], timed_out: bool) -> Outcome:
+def ending(claimed: Claimed, told: dict[str, Any], *, timed_out: bool = False) -> Outcome:
     """What a host's `done` means for the run and its thread."""
     status, error = str(told.get("status")), told.get("error")
     unfinished = bool(told.get("unfinished"))

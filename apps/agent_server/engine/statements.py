@@ -1,8 +1,8 @@
 """The SQL of the engine.
 
-Locks are taken in one order everywhere: threads by id, then runs by id. Every statement that writes for
-a run joins it to its row by the token `(id, attempt)` while it is `running`: for a stale token it
-writes nothing.
+Locks are taken in one order everywhere: threads by id, then runs by id. Every statement that writes
+for a run joins it to its row by the token `(id, attempt)` while it is `running`: for a stale token
+it writes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ SELECT id FROM agent_server_thread WHERE id = ANY(%b::uuid[]) ORDER BY id FOR NO
 LOCK_RUNS = """
 SELECT r.id, r.attempt
 FROM agent_server_agentrun r
-JOIN unnest(%b::uuid[], %b::int[]) AS held(id, attempt) ON r.id = held.id AND r.attempt = held.attempt
+JOIN unnest(%b::uuid[], %b::int[]) AS held(id, attempt)
+  ON r.id = held.id AND r.attempt = held.attempt
 WHERE r.status = 'running'
 ORDER BY r.id
 FOR NO KEY UPDATE OF r
@@ -48,7 +49,7 @@ JOIN agent_server_agentrun r
 ON CONFLICT DO NOTHING
 """
 
-# Marks (index below zero: errors, interrupts, resumes) are replaced; other writes stay as they were.
+# Marks (index below zero: errors, interrupts, resumes) are replaced; other writes stay.
 PUT_WRITES = """
 INSERT INTO agent_server_checkpointwrite (
     thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
@@ -69,7 +70,8 @@ WHERE excluded."index" < 0
 FINISH = """
 WITH given AS MATERIALIZED (
     SELECT * FROM unnest(
-        %b::uuid[], %b::int[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[]
+        %b::uuid[], %b::int[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[],
+        %b::text[]
     ) AS g(id, attempt, status, error, thread_status, "values", state, interrupts)
 ), ended AS (
     UPDATE agent_server_agentrun r
@@ -171,7 +173,7 @@ NEWEST_CHECKPOINT = (
 )
 
 LIST_CHECKPOINTS = (
-    _CHECKPOINT.format(
+    _CHECKPOINT.format(  # noqa: S608  (our own words)
         source="""(
     SELECT * FROM agent_server_checkpoint
     WHERE thread_id = %b AND (%b::text IS NULL OR namespace = %b)
@@ -195,7 +197,7 @@ FROM mine WHERE r.id = mine.id
 RETURNING r.id, r.attempt, r.cancel_action
 """
 
-# Claims whose answer was lost with the connection: held in this worker's name, but it knows nothing of them.
+# Claims whose answer was lost with the connection: held in the name of a worker that does not know.
 FORGOTTEN = """
 UPDATE agent_server_agentrun
 SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()
@@ -204,7 +206,7 @@ WHERE lease_owner = %b AND status = 'running' AND id <> ALL(%b::uuid[])
 RETURNING thread_id
 """
 
-# What a dead process of the same name held. The name's lock is this process's, so the other is gone.
+# What a dead process of the same name held: the name's lock is this process's now.
 INHERITED = """
 UPDATE agent_server_agentrun
 SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()

@@ -56,7 +56,8 @@ def listen(settings) -> Iterator[Callable[[UUID], Iterator[tuple[str, Any]]]]:
             found = client.xread({name: last}, block=30_000)
             assert found, f"run {run_id} says nothing more"
             entries = found[name.encode()][0] if isinstance(found, dict) else found[0][1]
-            for last, fields in entries:
+            for entry_id, fields in entries:
+                last = entry_id
                 for event in streams.unpack(fields[streams.FIELD]):
                     yield event.name.decode(), json.loads(event.data)
                     if event.name == streams.END:

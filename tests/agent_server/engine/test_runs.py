@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 
 from apps.agent_server.models import Checkpoint
@@ -108,7 +110,7 @@ def test_twenty_runs_of_a_thread_run_one_by_one_in_the_order_of_their_sequence(
     for run in runs:
         run.refresh_from_db()
     assert [(run.status, run.attempt) for run in runs] == [("success", 1)] * 20
-    assert all(a.ended_at <= b.started_at for a, b in zip(runs, runs[1:], strict=False))
+    assert all(a.ended_at <= b.started_at for a, b in pairwise(runs))
 
 
 def test_a_run_that_is_not_yet_due_stays(engine, revision, listen):

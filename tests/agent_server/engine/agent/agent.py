@@ -34,12 +34,20 @@ class Steps(TypedDict, total=False):
     trail: Annotated[list[str], operator.add]
 
 
+def note(state: Steps, line: str) -> None:
+    with Path(state["file"]).open("a") as file:
+        file.write(f"{line}\n")
+
+
+def may_go_on(state: Steps) -> bool:
+    return Path(state["file"] + ".go").exists()
+
+
 def step(name):
     async def node(state: Steps, config: RunnableConfig) -> Steps:
         """Leave a line, then wait for the file `<file>.go` when this is the step to wait at."""
-        with open(state["file"], "a") as file:
-            file.write(f"{name} {config['metadata']['run_attempt']}\n")
-        while state.get("wait_at") == name and not Path(state["file"] + ".go").exists():
+        note(state, f"{name} {config['metadata']['run_attempt']}")
+        while state.get("wait_at") == name and not may_go_on(state):
             await asyncio.sleep(0.01)
         return {"trail": [name]}
 
@@ -74,8 +82,7 @@ fail = StateGraph(Answer).add_node(no).add_edge(START, "no").compile()
 
 
 def end_the_process(state: Steps, config: RunnableConfig) -> Steps:
-    with open(state["file"], "a") as file:
-        file.write(f"last words {config['metadata']['run_attempt']}\n")
+    note(state, f"last words {config['metadata']['run_attempt']}")
     os._exit(3)
 
 
