@@ -141,6 +141,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 600.0,
     },
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
+    "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},
 }
 
 AUTH_USER_MODEL = "organizations.User"
