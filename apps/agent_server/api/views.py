@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import version
-
+from django.conf import settings
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
@@ -56,7 +55,7 @@ class InfoView(AgentView):
         revision = self.route.active_revision_id
         return Response(
             {
-                "version": version("slipway"),
+                "version": settings.SPECTACULAR_SETTINGS["VERSION"],
                 "langgraph_py_version": None,
                 "flags": {
                     "assistants": True,

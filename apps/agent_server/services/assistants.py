@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import NAMESPACE_URL, UUID, uuid5
+from uuid import UUID, uuid5
 
 from django.db import transaction
 from django.db.models import QuerySet
@@ -17,13 +17,15 @@ from apps.core.tenancy import get_or_404
 from apps.deployments.models import RevisionGraph
 from apps.deployments.routes import Route
 
+NAMESPACE = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
+"""The protocol's own, close to the well-known ones and none of them."""
 MADE_BY_SYSTEM = {"created_by": "system"}
 _met: set[UUID] = set()
 
 
 def system_id(graph_id: str) -> UUID:
     """The id of a graph's own assistant: the same in every deployment, as clients expect."""
-    return uuid5(NAMESPACE_URL, graph_id)
+    return uuid5(NAMESPACE, graph_id)
 
 
 def ensure_system(route: Route) -> None:
