@@ -1,20 +1,13 @@
 """Routes of an Agent Server that answer at once; those that stream or wait are in routing.py."""
 
 from django.http import HttpRequest, HttpResponse
-from django.urls import path, re_path
+from django.urls import path
 from django.urls.resolvers import URLPattern
 
 from apps.agent_server.api import views
 from apps.agent_server.routing import http_routes
 from apps.core.errors import MethodNotAllowed
 from apps.core.json import dumps
-
-
-def without_slash(request: HttpRequest, rest: str) -> HttpResponse:
-    """To the address without its trailing slash, with method and body kept."""
-    query = request.META["QUERY_STRING"]
-    place = f"/agents/{rest}{'?' if query else ''}{query}"
-    return HttpResponse(status=307, headers={"Location": place})
 
 
 def _other_methods(route: URLPattern) -> URLPattern:
@@ -53,5 +46,4 @@ urlpatterns = [
     ),
     path("agents/<slug:slug>/runs", views.RunsView.as_view()),
     *[_other_methods(route) for route in http_routes],
-    re_path(r"^agents/(?P<rest>.*[^/])/+$", without_slash),
 ]
