@@ -4,8 +4,65 @@ from __future__ import annotations
 
 from typing import Any
 
+from django.conf import settings
 from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from apps.console.sections import sections_for
+from apps.core.access import Caller
+from apps.organizations.models import User, Workspace
+from apps.organizations.permissions import Permission
+
+THEMES = frozenset({"light", "dark"})
 
 
 def shell(request: HttpRequest) -> dict[str, Any]:
-    return {}
+    """Preferences from their cookies, so that no page flashes; workspaces only when asked for."""
+    return {
+        "theme": _choice(request, "slipway_theme", THEMES),
+        "density": _choice(request, "slipway_density", {"compact"}),
+        "nav": _choice(request, "slipway_nav", {"rail"}),
+        "base_url": settings.BASE_URL,
+        "workspaces": SimpleLazyObject(lambda: _workspaces(request)),
+        "workspace": SimpleLazyObject(lambda: _workspace(request)),
+        "may_deploy": _may(request, Permission.DEPLOYMENTS_WRITE),
+        "sections": SimpleLazyObject(lambda: _sections(request)),
+    }
+
+
+def _may(request: HttpRequest, permission: str) -> bool:
+    caller = _caller(request)
+    return caller is not None and caller.may(permission)
+
+
+def _choice(request: HttpRequest, name: str, allowed: frozenset[str] | set[str]) -> str:
+    value = request.COOKIES.get(name, "")
+    return value if value in allowed else ""
+
+
+def _workspaces(request: HttpRequest) -> list[Workspace]:
+    user = getattr(request, "user", None)
+    if not isinstance(user, User):
+        return []
+    found = getattr(request, "open_workspaces", None)
+    if found is None:
+        rows = Workspace.objects.open_to(user).select_related("organization")
+        found = list(rows.order_by("organization__name", "name"))
+        request.open_workspaces = found  # type: ignore[attr-defined]
+    return found
+
+
+def _workspace(request: HttpRequest) -> Workspace | None:
+    caller = _caller(request)
+    if caller is None:
+        return None
+    return next((w for w in _workspaces(request) if w.pk == caller.workspace_id), None)
+
+
+def _sections(request: HttpRequest) -> list[dict[str, Any]]:
+    caller = _caller(request)
+    return [] if caller is None else sections_for(caller, request.resolver_match)
+
+
+def _caller(request: HttpRequest) -> Caller | None:
+    return getattr(request, "caller", None)

@@ -1,0 +1,59 @@
+"""How each state looks: hue, icon and word, so that status is never colour alone."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Badge(NamedTuple):
+    tone: str
+    icon: str
+    word: str
+
+
+BADGES: dict[str, Badge] = {
+    # Revisions
+    "CREATING": Badge("waiting", "circle-dashed", "Creating"),
+    "QUEUED": Badge("waiting", "circle-dashed", "Queued"),
+    "AWAITING_BUILD": Badge("waiting", "circle-dashed", "Waiting to build"),
+    "BUILDING": Badge("running", "loader-circle", "Building"),
+    "AWAITING_DEPLOY": Badge("waiting", "circle-dashed", "Waiting to deploy"),
+    "DEPLOYING": Badge("running", "loader-circle", "Deploying"),
+    "DEPLOYED": Badge("success", "circle-check", "Deployed"),
+    "CREATE_FAILED": Badge("error", "circle-x", "Create failed"),
+    "BUILD_FAILED": Badge("error", "circle-x", "Build failed"),
+    "DEPLOY_FAILED": Badge("error", "circle-x", "Deploy failed"),
+    "SKIPPED": Badge("", "circle-slash", "Skipped"),
+    "INTERRUPTED": Badge("warning", "ban", "Stopped"),
+    # Deployments, by what they do
+    "serving": Badge("success", "circle-check", "Serving"),
+    "starting": Badge("running", "loader-circle", "Starting"),
+    "idle": Badge("", "circle-dashed", "Nothing serving"),
+    "failed": Badge("error", "circle-x", "Failed"),
+    "updating": Badge("running", "loader-circle", "Serving, updating"),
+    "behind": Badge("warning", "triangle-alert", "Serving, last revision failed"),
+    # Runs
+    "pending": Badge("running", "loader-circle", "Running"),
+    "success": Badge("success", "circle-check", "Success"),
+    "error": Badge("error", "circle-x", "Error"),
+}
+UNKNOWN = Badge("", "circle-help", "Unknown")
+
+RUN_TYPES: dict[str, str] = {
+    "llm": "sparkles",
+    "chain": "link-2",
+    "tool": "wrench",
+    "retriever": "database",
+    "prompt": "message-square",
+    "parser": "braces",
+    "embedding": "binary",
+    "agent": "bot",
+}
+"""The icon of each run type; the hues are in static/css/components/run-type.css."""
+
+ROLES: dict[str, tuple[str, str]] = {
+    "system": ("settings", "System"),
+    "human": ("user", "Human"),
+    "ai": ("sparkles", "Assistant"),
+    "tool": ("wrench", "Tool"),
+}

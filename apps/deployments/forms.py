@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from apps.deployments.models import Deployment
+
+
+class VariablesField(forms.CharField):
+    """Lines `NAME=value` as in an env file; comments and empty lines are left out."""
+
+    widget = forms.Textarea
+
+    def clean(self, value: Any) -> Any:
+        found: dict[str, str] = {}
+        for number, line in enumerate(super().clean(value).splitlines(), 1):
+            text = line.strip()
+            if not text or text.startswith("#"):
+                continue
+            name, sign, given = text.removeprefix("export ").partition("=")
+            if not sign or not name.strip():
+                raise forms.ValidationError(f"Line {number} is not NAME=value.")
+            found[name.strip()] = _unquoted(given.strip())
+        return found
+
+
+def _unquoted(value: str) -> str:
+    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if quoted else value
+
+
+class SourceForm(forms.Form):
+    """Where the code of a deployment's next revision comes from."""
+
+    branch = forms.CharField(
+        max_length=255, required=False, help_text="Empty: the default branch of the repository."
+    )
+    config_path = forms.CharField(max_length=500, label="Path of langgraph.json")
+    tracing = forms.BooleanField(
+        required=False,
+        label="Trace every run",
+        help_text="Into the project that has the name of the deployment.",
+    )
+
+    @staticmethod
+    def of(deployment: Deployment) -> dict[str, Any]:
+        return {name: getattr(deployment, name) for name in ("branch", "config_path", "tracing")}
+
+
+class NewDeploymentForm(SourceForm):
+    """A deployment from a Git repository."""
+
+    name = forms.CharField(max_length=63, help_text="Letters, digits and dashes.")
+    repo_url = forms.CharField(max_length=2000, label="Git URL")
+    variables = VariablesField(
+        required=False,
+        label="Environment",
+        help_text="One NAME=value a line. Values are encrypted and never shown again.",
+    )
+
+    field_order = ["name", "repo_url", "branch", "config_path", "variables", "tracing"]
+
+
+class VariablesForm(forms.Form):
+    """The whole environment of a deployment, anew."""
+
+    variables = VariablesField(
+        label="All variables",
+        help_text="One NAME=value a line. These take the place of all that are there.",
+    )

@@ -1,0 +1,265 @@
+"""Chat messages in the shapes in which clients record them, as one that a page can show.
+
+Understood: LangChain's constructor form, its dictionaries (`type`), the form of model providers
+(`role`), pairs of role and text, generations, choices; text, images, thinking and tool calls in
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from apps.core.json import dumps_text, loads
+
+_ROLES = {
+    "human": "human",
+    "user": "human",
+    "ai": "ai",
+    "assistant": "ai",
+    "model": "ai",
+    "system": "system",
+    "developer": "system",
+    "tool": "tool",
+    "function": "tool",
+}
+_LONGEST_LIST = 400
+
+
+@dataclass(frozen=True)
+class Part:
+    """A piece of a message: `text`, `thinking`, `image`, `link` or `json`."""
+
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True)
+class ToolCall:
+    """A call that a model asked for, with what the tool answered when that is in the list too."""
+
+    name: str
+    arguments: str
+    id: str = ""
+    result: tuple[Part, ...] = ()
+    failed: bool = False
+
+
+@dataclass(frozen=True)
+class Message:
+    role: str
+    parts: tuple[Part, ...]
+    name: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+    answers: str = ""
+    """The id of the tool call that it answers."""
+    failed: bool = field(default=False)
+
+    @property
+    def is_empty(self) -> bool:
+        return not self.parts and not self.tool_calls
+
+
+def find(payload: Any) -> list[Message]:
+    """The messages of a run's inputs or outputs; none when it holds something else."""
+    found = [message for message in map(_message, _candidates(payload)) if message is not None]
+    return _joined(found)
+
+
+def text_of(payload: Any) -> str | None:
+    """The one text that the payload consists of, if that is what it is."""
+    if isinstance(payload, str):
+        return payload
+    if isinstance(payload, dict) and len(payload) == 1:
+        value = next(iter(payload.values()))
+        return value if isinstance(value, str) else None
+    return None
+
+
+def _candidates(payload: Any) -> list[Any]:
+    """What might be messages, all of them or none."""
+    if isinstance(payload, dict):
+        if _is_message(payload):
+            return [payload]
+        for key in ("messages", "output", "input", "message"):
+            inner = payload.get(key)
+            if isinstance(inner, dict) and _is_message(inner):
+                return [inner]
+            if isinstance(inner, list) and (found := _list(inner)):
+                return found
+        return _generations(payload) or _choices(payload)
+    return _list(payload) if isinstance(payload, list) else []
+
+
+def _list(items: list[Any]) -> list[Any]:
+    if len(items) == 1 and isinstance(items[0], list):
+        items = items[0]
+    if not items or len(items) > _LONGEST_LIST:
+        return []
+    return items if all(map(_is_message, items)) else []
+
+
+def _generations(payload: dict[str, Any]) -> list[Any]:
+    generations = payload.get("generations")
+    while isinstance(generations, list) and generations and isinstance(generations[0], list):
+        generations = generations[0]
+    if not isinstance(generations, list):
+        return []
+    found = [
+        g.get("message") or {"role": "ai", "content": g.get("text")} for g in _dicts(generations)
+    ]
+    return [message for message in found if _is_message(message)]
+
+
+def _choices(payload: dict[str, Any]) -> list[Any]:
+    choices = payload.get("choices")
+    if not isinstance(choices, list):
+        return []
+    found = [choice.get("message") for choice in _dicts(choices)]
+    return [message for message in found if _is_message(message)]
+
+
+def _dicts(items: Iterable[Any]) -> Iterable[dict[str, Any]]:
+    return (item for item in items if isinstance(item, dict))
+
+
+def _is_message(item: Any) -> bool:
+    if isinstance(item, list):
+        return len(item) == 2 and item[0] in _ROLES and isinstance(item[1], str)
+    if not isinstance(item, dict):
+        return False
+    fields = _fields(item)
+    return _role(item, fields) is not None and ("content" in fields or "tool_calls" in fields)
+
+
+def _fields(item: dict[str, Any]) -> dict[str, Any]:
+    """The message's own fields, out of the wrappings that serialisers put around them."""
+    if item.get("lc") and isinstance(item.get("kwargs"), dict):
+        return dict(item["kwargs"])
+    if isinstance(item.get("data"), dict) and "type" in item:
+        return dict(item["data"])
+    return item
+
+
+def _role(item: dict[str, Any], fields: dict[str, Any]) -> str | None:
+    for said in (fields.get("role"), fields.get("type"), item.get("type")):
+        if isinstance(said, str):
+            role = _ROLES.get(said.lower().removesuffix("messagechunk").removesuffix("message"))
+            if role:
+                return role
+    path = item.get("id")
+    if isinstance(path, list) and path and isinstance(path[-1], str):
+        name = path[-1].removesuffix("Chunk").removesuffix("Message").lower()
+        return _ROLES.get(name)
+    return None
+
+
+def _message(item: Any) -> Message | None:
+    if isinstance(item, list):
+        return Message(_ROLES[item[0]], (Part("text", item[1]),))
+    fields = _fields(item)
+    role = _role(item, fields)
+    if role is None:
+        return None
+    parts, calls = _content(fields.get("content"))
+    kwargs = fields.get("additional_kwargs")
+    asked = fields.get("tool_calls") or (
+        kwargs.get("tool_calls") if isinstance(kwargs, dict) else None
+    )
+    return Message(
+        role,
+        tuple(parts),
+        name=_text(fields.get("name")),
+        tool_calls=tuple(map(_tool_call, _dicts(asked)))
+        if isinstance(asked, list) and asked
+        else tuple(calls),
+        answers=_text(fields.get("tool_call_id")),
+        failed=fields.get("status") == "error",
+    )
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _content(content: Any) -> tuple[list[Part], list[ToolCall]]:
+    if isinstance(content, str):
+        return ([Part("text", content)] if content else []), []
+    if not isinstance(content, list):
+        return ([] if content is None else [Part("json", _pretty(content))]), []
+    parts: list[Part] = []
+    calls: list[ToolCall] = []
+    for block in content:
+        if isinstance(block, dict) and block.get("type") in ("tool_use", "tool_call"):
+            calls.append(_tool_call(block))
+        else:
+            parts.append(_part(block))
+    return parts, calls
+
+
+def _part(block: Any) -> Part:
+    if isinstance(block, str):
+        return Part("text", block)
+    if isinstance(block, dict):
+        for kind in ("text", "thinking", "reasoning"):
+            if block.get("type") == kind and isinstance(block.get(kind), str):
+                return Part("text" if kind == "text" else "thinking", block[kind])
+        if address := _image(block):
+            return Part("image" if address.startswith("data:image/") else "link", address)
+    return Part("json", _pretty(block))
+
+
+def _image(block: dict[str, Any]) -> str:
+    given = block.get("image_url")
+    if isinstance(given, dict):
+        given = given.get("url")
+    if isinstance(given, str):
+        return given if given.startswith(("data:image/", "https://", "http://")) else ""
+    source = block.get("source")
+    if block.get("type") == "image" and isinstance(source, dict) and source.get("type") == "base64":
+        return f"data:{source.get('media_type')};base64,{source.get('data')}"
+    return ""
+
+
+def _tool_call(call: dict[str, Any]) -> ToolCall:
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    arguments = function.get("arguments", call.get("args", call.get("input")))
+    return ToolCall(
+        name=_text(function.get("name") or call.get("name")) or "tool",
+        arguments=_pretty(_unpacked(arguments)),
+        id=_text(call.get("id")),
+    )
+
+
+def _unpacked(arguments: Any) -> Any:
+    if isinstance(arguments, str):
+        try:
+            return loads(arguments)
+        except ValueError:
+            return arguments
+    return arguments
+
+
+def _pretty(value: Any) -> str:
+    """A value as text: strings as they are, the rest as short JSON."""
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else dumps_text(value)
+
+
+def _joined(messages: list[Message]) -> list[Message]:
+    """Each tool's answer goes under the call that asked for it."""
+    answers = {message.answers: message for message in messages if message.answers}
+    taken: set[str] = set()
+
+    def answered(call: ToolCall) -> ToolCall:
+        answer = answers.get(call.id)
+        if answer is None:
+            return call
+        taken.add(call.id)
+        return replace(call, result=answer.parts, failed=answer.failed)
+
+    joined = [replace(m, tool_calls=tuple(map(answered, m.tool_calls))) for m in messages]
+    return [message for message in joined if not (message.answers in taken and message.answers)]

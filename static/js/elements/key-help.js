@@ -1,0 +1,39 @@
+/** <key-help><button>…</button></key-help>: shows the page of keys on `?`; carries the keys that work everywhere. */
+import { tinykeys } from "../../vendor/tinykeys.js";
+import { isPlain } from "../lib/keyboard.js";
+
+class KeyHelp extends HTMLElement {
+  /** @type {(() => void) | undefined} */
+  #forget;
+
+  connectedCallback() {
+    this.hidden = false;
+    this.addEventListener("click", this.#show);
+    this.#forget = tinykeys(window, {
+      "Shift+?": (event) => isPlain(event) && this.#show(),
+      "g t": (event) => isPlain(event) && this.#go("Tracing"),
+      "g d": (event) => isPlain(event) && this.#go("Deployments"),
+      "/": (event) => {
+        const field = /** @type {HTMLInputElement | null} */ (document.querySelector("main input[type=search]"));
+        if (!field || !isPlain(event)) return;
+        event.preventDefault();
+        field.focus();
+        field.select();
+      },
+    });
+  }
+
+  disconnectedCallback() {
+    this.#forget?.();
+  }
+
+  #show = () => {
+    /** @type {HTMLDialogElement | null} */ (document.querySelector("[data-key-help]"))?.showModal();
+  };
+
+  /** @param {string} section */
+  #go(section) {
+    /** @type {HTMLElement | null} */ (document.querySelector(`.nav-sections [title="${section}"]`))?.click();
+  }
+}
+customElements.define("key-help", KeyHelp);

@@ -1,0 +1,37 @@
+/** <pop-menu><details class="menu">…</details></pop-menu>: closes on Escape and on a click elsewhere; arrows move. */
+class PopMenu extends HTMLElement {
+  connectedCallback() {
+    document.addEventListener("click", this.#elsewhere);
+    this.addEventListener("keydown", this.#key);
+  }
+
+  disconnectedCallback() {
+    document.removeEventListener("click", this.#elsewhere);
+  }
+
+  get #details() {
+    return this.querySelector("details");
+  }
+
+  #elsewhere = (/** @type {Event} */ event) => {
+    if (this.#details?.open && !this.contains(/** @type {Node} */ (event.target))) this.#details.open = false;
+  };
+
+  #key = (/** @type {KeyboardEvent} */ event) => {
+    const details = this.#details;
+    if (!details) return;
+    if (event.key === "Escape" && details.open) {
+      event.stopPropagation();
+      details.open = false;
+      details.querySelector("summary")?.focus();
+    } else if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      details.open = true;
+      const items = /** @type {HTMLElement[]} */ ([...details.querySelectorAll(".menu-item")]);
+      const at = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+      const step = event.key === "ArrowDown" ? 1 : -1;
+      items[(at + step + items.length) % items.length]?.focus();
+    }
+  };
+}
+customElements.define("pop-menu", PopMenu);
