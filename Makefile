@@ -47,8 +47,8 @@ format: install-dev ## Put the code into shape
 bench: install-dev ## Measure the running platform and print it beside the peers
 	@$(BIN)/python -m tests.bench.agent $(BENCH)
 
-lock: | .venv/bin/python ## Renew the locked versions
-	$(UV) pip compile $(LOCK) --upgrade pyproject.toml --group dev \
+lock: | .venv/bin/python ## Lock what pyproject.toml asks for (UPGRADE=--upgrade for newer versions)
+	$(UV) pip compile $(LOCK) $(UPGRADE) pyproject.toml --group dev \
 		--output-file requirements-dev.lock
 	$(UV) pip compile $(LOCK) --constraint requirements-dev.lock pyproject.toml \
 		--output-file requirements.lock

@@ -1,6 +1,5 @@
 """Redis from the wheel: messages, live streams, counters; nothing that a loss of it would lose."""
 
-import time
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -57,16 +56,6 @@ class Redis:
             return False
         finally:
             client.close()
-
-    def wait_until_ready(self, seconds: float = 20) -> None:
-        deadline = time.monotonic() + seconds
-        while not self.is_ready():
-            if time.monotonic() > deadline:
-                raise CannotStart(
-                    f"Redis did not become ready in {seconds:.0f} s: see "
-                    f"{self.instance.log_dir / 'redis.log'}."
-                )
-            time.sleep(0.02)
 
 
 def _binary() -> Path:

@@ -19,7 +19,7 @@ from config.supervisor.processes import MARK, Process
 
 CHECK_SECONDS = 0.4
 # A process that lived for less than this died young; the third such death in a row costs a pause.
-YOUNG_SECONDS = 10
+YOUNG_SECONDS = 30
 PATIENCE = 3
 LONGEST_PAUSE_SECONDS = 30
 

@@ -3,18 +3,20 @@
 import os
 import re
 import shutil
+import time
 from pathlib import Path
 
 from config.supervisor.terminal import Terminal
 
 LARGEST_BYTES = 10 << 20
 KEPT = 3
-# Lines a check may show: a flood belongs in the file.
-MOST_LINES = 10
+# One trouble is told once in this time; the file has every line.
+QUIET_SECONDS = 60
 ERROR = re.compile(
     r"\[(error|critical)\s*\]|\"level\": ?\"(error|critical)\"|\b(FATAL|PANIC|CRITICAL)\b"
     r"|^[\w.]*(Error|Exception)\b"
 )
+VARYING = re.compile(r"[0-9a-fx]*[0-9][0-9a-f:.TZ-]*")
 
 
 class Logs:
@@ -25,6 +27,8 @@ class Logs:
         self._terminal = terminal
         # What was there before this start is history.
         self._read: dict[Path, int] = {log: log.stat().st_size for log in self._files()}
+
+        self._told: dict[str, float] = {}
 
     def look(self) -> None:
         for log in self._files():
@@ -52,11 +56,19 @@ class Logs:
         # A line that is still being written waits for its end.
         whole = fresh[: fresh.rfind(b"\n") + 1]
         self._read[log] = self._read.get(log, 0) + len(whole)
-        lines = [line for line in whole.decode(errors="replace").splitlines() if ERROR.search(line)]
-        for line in lines[:MOST_LINES]:
-            self._terminal.trouble(log.stem, line[:300])
-        if len(lines) > MOST_LINES:
-            self._terminal.trouble(log.stem, f"and {len(lines) - MOST_LINES} more, see {log}")
+        for line in whole.decode(errors="replace").splitlines():
+            if ERROR.search(line) and self._is_news(log.stem, line):
+                self._terminal.trouble(log.stem, line[:300])
+
+    def _is_news(self, process: str, line: str) -> bool:
+        """Whether nothing like it was told lately: times and ids make no difference."""
+        now = time.monotonic()
+        self._told = {told: at for told, at in self._told.items() if now - at < QUIET_SECONDS}
+        like = f"{process} {VARYING.sub('', line)}"
+        if like in self._told:
+            return False
+        self._told[like] = now
+        return True
 
     def _rotate(self, log: Path) -> None:
         """Copy and empty: the processes append to the open file, so it can't be renamed."""
