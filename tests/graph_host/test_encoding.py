@@ -51,7 +51,7 @@ ID = uuid.UUID("01a20015-3670-72a7-a4f2-e23a7bdb5298")
         (dt.date(2026, 1, 2), "2026-01-02"),
         (dt.timedelta(minutes=1), 60.0),
         (ID, str(ID)),
-        ({1, 1}, [1]),
+        ({1}, [1]),
         (deque([1, 2]), [1, 2]),
         (b"\x00\xff", "AP8="),
         (decimal.Decimal("1.10"), "1.10"),
