@@ -1,12 +1,71 @@
-"""For each parameter of a route: a real row of a workspace that the outsider does not belong to."""
+"""Somebody else's workspace with a row of every kind, each marked with the word `sentinel`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import re
+from dataclasses import dataclass
+from functools import cached_property
+from uuid import UUID
 
+from apps.agent_server.services.assistants import system_id
+from apps.organizations.models import Workspace
+from tests.factories.agent_server import AgentFactory, AgentRunFactory, ThreadFactory, route_of
+from tests.factories.deployments import LogLineFactory
 from tests.factories.organizations import WorkspaceFactory
+from tests.factories.tracing import read, stored_run
 
-FOREIGN: dict[str, Callable[[], Any]] = {
-    "workspace_id": lambda: WorkspaceFactory(name="sentinel").pk,
-}
+PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
+
+
+@dataclass(frozen=True)
+class Foreign:
+    """The rows, and the addresses under which they can be found."""
+
+    workspace: Workspace
+
+    @classmethod
+    def make(cls) -> Foreign:
+        foreign = cls(WorkspaceFactory(name="sentinel", organization__name="sentinel"))
+        foreign.values  # noqa: B018  (its rows are made at the first look)
+        return foreign
+
+    @cached_property
+    def values(self) -> dict[str, object]:
+        """A value for each parameter of a route."""
+        agent = AgentFactory(
+            workspace=self.workspace, name="sentinel", repo_url="https://git.example/sentinel"
+        )
+        route_of(agent)
+        thread = ThreadFactory(
+            deployment=agent, metadata={"a": "sentinel"}, values={"messages": ["sentinel"]}
+        )
+        LogLineFactory(revision=agent.active_revision, message="sentinel")
+        trace = stored_run(
+            self.workspace,
+            name="sentinel",
+            session_name="sentinel",
+            inputs={"text": "sentinel"},
+            outputs={"text": "sentinel"},
+        )
+        return {
+            "workspace_id": self.workspace.pk,
+            "slug": agent.slug,
+            "deployment_id": agent.pk,
+            "revision_id": agent.active_revision.pk,
+            "thread_id": thread.thread_id,
+            "run_id": trace,
+            "agent_run_id": AgentRunFactory(thread=thread, metadata={"a": "sentinel"}).pk,
+            "assistant_id": system_id("agent"),
+            "project_id": read(self.workspace, trace).project_id,
+            "checkpoint_id": UUID(int=1),
+            "namespace": "sub",
+            "payload": "inputs",
+            "number": 0,
+        }
+
+    def path(self, route: str) -> str:
+        """The route's address with the foreign ids in it."""
+        values = dict(self.values)
+        if route.startswith("/agents/"):
+            values["run_id"] = values["agent_run_id"]
+        return PARAMETER.sub(lambda match: str(values[match[1]]), route)

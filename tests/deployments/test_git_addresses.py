@@ -1,0 +1,106 @@
+import socket
+
+import pytest
+
+from apps.deployments import git
+from apps.deployments.errors import UnusableAddress
+
+
+@pytest.mark.parametrize(
+    ("text", "scheme", "host"),
+    [
+        ("https://github.com/acme/agent", "https", "github.com"),
+        ("http://git.example:8080/a.git", "http", "git.example"),
+        ("ssh://git@git.example/a.git", "ssh", "git.example"),
+        ("git://git.example/a.git", "git", "git.example"),
+        ("git@github.com:acme/agent.git", "ssh", "github.com"),
+    ],
+)
+def test_remote_addresses(text, scheme, host):
+    address = git.parse(text)
+
+    assert (address.scheme, address.host, address.folder) == (scheme, host, None)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "agent",
+        "--upload-pack=touch /tmp/x",
+        "ext::sh -c true",
+        "https://user:secret@git.example/a",
+        "https://token@git.example/a",
+        "https:///a",
+        "https://git.example/",
+        "https://git.example/a\nb",
+        "ftp://git.example/a",
+        "file://other.example/a",
+        "https://[::1/a",
+    ],
+)
+def test_what_is_no_address_is_refused(text, settings):
+    settings.ALLOW_FILE_GIT = True
+
+    with pytest.raises(UnusableAddress):
+        git.parse(text)
+
+
+@pytest.mark.parametrize("text", ["file:///srv/agent", "/srv/agent"])
+def test_local_repositories_need_the_operators_leave(text, settings):
+    settings.ALLOW_FILE_GIT = False
+    with pytest.raises(UnusableAddress, match="ALLOW_FILE_GIT"):
+        git.parse(text)
+
+    settings.ALLOW_FILE_GIT = True
+
+    assert str(git.parse(text).folder) == "/srv/agent"
+
+
+def test_other_tenants_sources_are_no_repositories(settings, tmp_path):
+    settings.ALLOW_FILE_GIT = True
+    settings.DATA_DIR = tmp_path
+    (tmp_path / "link").symlink_to(tmp_path / "revisions")
+
+    for inside in ("revisions/x/1/source", "sample-agent/../revisions/x", "link/x"):
+        with pytest.raises(UnusableAddress):
+            git.parse(f"file://{tmp_path}/{inside}")
+    assert git.parse(f"file://{tmp_path}/sample-agent").scheme == "file"
+
+
+@pytest.mark.parametrize("ref", ["main", "refs/tags/v1", "feature/x-1", "0" * 40, ""])
+def test_refs(ref):
+    assert git.checked_ref(ref) == ref
+
+
+@pytest.mark.parametrize("ref", ["-x", "a..b", "a b", "a:b", "x" * 300, "a~1", "x.lock"])
+def test_what_is_no_ref_is_refused(ref):
+    with pytest.raises(UnusableAddress):
+        git.checked_ref(ref)
+
+
+@pytest.mark.parametrize(
+    "address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1"]
+)
+def test_private_addresses_are_not_reached(address, monkeypatch, settings):
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    settings.ALLOW_PRIVATE_ADDRESSES = False
+
+    with pytest.raises(git.NotReachable, match="private network"):
+        git.check_reachable("git.example")
+
+    settings.ALLOW_PRIVATE_ADDRESSES = True
+    git.check_reachable("git.example")
+
+
+def test_one_private_address_among_public_ones_refuses_the_host(monkeypatch, settings):
+    found = [
+        (socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))
+        for address in ("140.82.121.4", "127.0.0.1")
+    ]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    settings.ALLOW_PRIVATE_ADDRESSES = False
+
+    with pytest.raises(git.NotReachable):
+        git.check_reachable("git.example")

@@ -1,0 +1,81 @@
+import pytest
+
+from apps.deployments.models import LogLine
+from apps.deployments.services import logs
+from apps.deployments.services.logs import RevisionLog, clean
+from tests.factories.deployments import RevisionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def log():
+    revision = RevisionFactory()
+    return RevisionLog(
+        workspace_id=revision.workspace_id,
+        deployment_id=revision.deployment_id,
+        revision_id=revision.pk,
+    )
+
+
+def kept():
+    return [(line.level, line.message) for line in LogLine.unscoped.order_by("pk")]
+
+
+def test_lines_are_kept_in_their_order_by_one_statement(log, django_assert_num_queries):
+    with django_assert_num_queries(1), log:
+        for number in range(50):
+            log.write(f"line {number}")
+
+    assert kept() == [("INFO", f"line {number}") for number in range(50)]
+
+
+def test_a_text_of_several_lines_is_several_lines(log):
+    with log:
+        log.write("one\ntwo\n", level="ERROR")
+
+    assert kept() == [("ERROR", "one"), ("ERROR", "two")]
+
+
+def test_nothing_is_kept_before_it_is_due(log, monkeypatch):
+    monkeypatch.setattr(logs, "FLUSH_SECONDS", 1000)
+    log.write("one")
+    log.flush_if_due()
+    assert kept() == []
+
+    monkeypatch.setattr(logs, "FLUSH_SECONDS", 0)
+    log.flush_if_due()
+
+    assert kept() == [("INFO", "one")]
+
+
+def test_a_flood_is_cut_but_for_its_errors(log, monkeypatch):
+    monkeypatch.setattr(logs, "MOST_LINES", 3)
+
+    with log:
+        for number in range(6):
+            log.write(f"line {number}")
+        log.write("the end", level="ERROR")
+
+    assert [message for _, message in kept()] == [
+        "line 0",
+        "line 1",
+        "line 2",
+        "The log is cut here: it has 3 lines.",
+        "the end",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("line", "as_kept"),
+    [
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("a\0b", "ab"),
+        ("tab\tbed", "tab\tbed"),
+        ("\x1b]0;title\x07text", "text"),
+        ("ä日本", "ä日本"),
+        ("x" * 5000, "x" * 4000 + "…"),
+    ],
+)
+def test_lines_are_cleaned(line, as_kept):
+    assert clean(line) == as_kept

@@ -1,0 +1,215 @@
+from datetime import timedelta
+
+import pytest
+from django.utils import timezone
+
+from apps.deployments import errors, services
+from apps.deployments.models import Revision
+from apps.deployments.services import progress, sweeping
+from apps.deployments.statuses import RevisionStatus as S
+from tests.factories.deployments import DeploymentFactory, RevisionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def deployment():
+    return DeploymentFactory()
+
+
+@pytest.fixture
+def revision(deployment):
+    return RevisionFactory(deployment=deployment, number=1, status=S.AWAITING_BUILD)
+
+
+def steps_of(revision):
+    return [(c.status, c.detail) for c in revision.status_changes.in_order()]
+
+
+def statuses(deployment):
+    return list(deployment.revisions.order_by("number").values_list("status", flat=True))
+
+
+def long_ago(revision):
+    past = timezone.now() - timedelta(minutes=5)
+    Revision.unscoped.filter(pk=revision.pk).update(lease_expires_at=past, updated_at=past)
+
+
+def test_a_step_is_recorded(revision):
+    progress.advance(revision.pk, to=S.BUILDING, detail="Begun.")
+
+    revision.refresh_from_db()
+    assert revision.status == "BUILDING"
+    assert steps_of(revision) == [("BUILDING", "Begun.")]
+
+
+def test_a_step_that_does_not_follow_is_refused(revision):
+    with pytest.raises(errors.StepRefused):
+        progress.advance(revision.pk, to=S.DEPLOYED)
+
+    revision.refresh_from_db()
+    assert revision.status == "AWAITING_BUILD"
+    assert steps_of(revision) == []
+
+
+def test_an_older_attempt_changes_nothing(revision):
+    claimed = progress.claim(revision.pk, owner="a")
+    Revision.unscoped.filter(pk=revision.pk).update(attempt=2)
+
+    with pytest.raises(errors.LeaseLost):
+        progress.advance(revision.pk, to=S.AWAITING_DEPLOY, attempt=claimed.attempt)
+    with pytest.raises(errors.LeaseLost):
+        progress.renew(claimed)
+
+    revision.refresh_from_db()
+    assert revision.status == "BUILDING"
+
+
+def test_only_one_builder_gets_a_revision(revision):
+    first = progress.claim(revision.pk, owner="a")
+
+    assert (first.status, first.attempt, first.lease_owner) == ("BUILDING", 1, "a")
+    assert progress.claim(revision.pk, owner="b") is None
+
+
+@pytest.mark.parametrize("status", [S.QUEUED, S.DEPLOYED, S.BUILD_FAILED, S.INTERRUPTED])
+def test_what_does_not_wait_is_not_claimed(deployment, status):
+    revision = RevisionFactory(deployment=deployment, status=status)
+
+    assert progress.claim(revision.pk, owner="a") is None
+
+
+def test_an_end_ends_the_lease(revision):
+    claimed = progress.claim(revision.pk, owner="a")
+
+    progress.fail(claimed, reason="No such file.", attempt=1)
+
+    revision.refresh_from_db()
+    assert (revision.status, revision.failure) == ("BUILD_FAILED", "No such file.")
+    assert revision.lease_expires_at is None
+    assert revision.finished_at is not None
+
+
+def test_the_newest_goes_next_and_overtakes(deployment, revision):
+    progress.claim(revision.pk, owner="a")
+
+    for _ in range(3):
+        services.create_revision(deployment=deployment)
+
+    assert statuses(deployment) == ["BUILDING", "SKIPPED", "SKIPPED", "QUEUED"]
+
+    progress.fail(Revision.unscoped.get(pk=revision.pk), reason="x")
+    progress.promote(deployment.pk)
+
+    assert statuses(deployment) == ["BUILD_FAILED", "SKIPPED", "SKIPPED", "AWAITING_BUILD"]
+
+
+def test_an_abandoned_build_begins_again(revision):
+    progress.claim(revision.pk, owner="a")
+    long_ago(revision)
+
+    sweeping.sweep()
+
+    again = progress.claim(revision.pk, owner="b")
+    assert (again.status, again.attempt, again.losses) == ("BUILDING", 2, 1)
+
+
+def test_an_abandoned_redeployment_is_not_built_again(deployment):
+    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, artefact=1)
+    progress.claim(revision.pk, owner="a")
+    long_ago(revision)
+
+    sweeping.sweep()
+
+    assert progress.claim(revision.pk, owner="b").status == "DEPLOYING"
+
+
+def test_the_third_loss_ends_it(revision):
+    for _ in range(3):
+        progress.claim(revision.pk, owner="a")
+        long_ago(revision)
+        sweeping.sweep()
+
+    revision.refresh_from_db()
+    assert revision.status == "BUILD_FAILED"
+    assert revision.failure == "The process that built it ended 3 times on the way."
+
+
+def test_a_live_build_is_left_alone(revision):
+    progress.claim(revision.pk, owner="a")
+
+    sweeping.sweep()
+
+    revision.refresh_from_db()
+    assert (revision.status, revision.lease_owner) == ("BUILDING", "a")
+
+
+def test_activating_switches_the_route(deployment):
+    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, artefact=1)
+    claimed = progress.claim(revision.pk, owner="a")
+
+    progress.activate(claimed)
+
+    deployment.refresh_from_db()
+    assert (deployment.status, deployment.active_revision_id) == ("READY", revision.pk)
+
+
+def test_a_deleted_deployment_is_not_activated(deployment):
+    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, artefact=1)
+    claimed = progress.claim(revision.pk, owner="a")
+    services.delete_deployments(
+        workspace_id=deployment.workspace_id, deployment_ids=[deployment.pk]
+    )
+
+    with pytest.raises(errors.LeaseLost):
+        progress.activate(claimed)
+
+    deployment.refresh_from_db()
+    assert deployment.active_revision_id is None
+
+
+def test_interrupting_takes_the_lease_and_lets_the_next_go(deployment, revision):
+    claimed = progress.claim(revision.pk, owner="a")
+    services.create_revision(deployment=deployment)
+
+    services.interrupt_revision(revision=revision)
+
+    assert statuses(deployment) == ["INTERRUPTED", "AWAITING_BUILD"]
+    with pytest.raises(errors.LeaseLost):
+        progress.renew(claimed)
+
+
+def test_what_is_over_is_not_interrupted(deployment):
+    revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED)
+
+    with pytest.raises(errors.AlreadyOver):
+        services.interrupt_revision(revision=revision)
+
+
+def test_redeploying_needs_something_built(deployment):
+    revision = RevisionFactory(deployment=deployment, status=S.BUILD_FAILED)
+
+    with pytest.raises(errors.NotBuilt):
+        services.redeploy(revision=revision)
+
+
+def test_redeploying_twice_is_redeploying_once(deployment):
+    revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED, artefact=1)
+
+    services.redeploy(revision=revision)
+    services.redeploy(revision=revision)
+
+    assert steps_of(revision) == [("AWAITING_DEPLOY", "Deployed again.")]
+
+
+def test_a_step_is_announced_once_it_is_committed(
+    revision, django_capture_on_commit_callbacks, monkeypatch
+):
+    said = []
+    monkeypatch.setattr("apps.deployments.services.announce._send", said.append)
+
+    with django_capture_on_commit_callbacks(execute=True):
+        progress.advance(revision.pk, to=S.BUILDING)
+        assert said == []
+
+    assert said == [f"revision.{revision.pk}"]

@@ -1,0 +1,60 @@
+import pytest
+
+from apps.deployments import routes
+from apps.deployments.models import RevisionGraph
+from apps.deployments.statuses import RevisionStatus
+from tests.factories.deployments import DeploymentFactory, RevisionFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture(autouse=True)
+def nothing_cached():
+    routes.forget()
+    yield
+    routes.forget()
+
+
+def test_a_route_knows_what_the_web_needs():
+    deployment = DeploymentFactory(name="Agent", slug="agent")
+    revision = RevisionFactory(
+        deployment=deployment, status=RevisionStatus.DEPLOYED, config={"graphs": {"b": "x:y"}}
+    )
+    for name in ("b", "a"):
+        RevisionGraph.unscoped.create(
+            workspace=deployment.workspace, revision=revision, graph_id=name
+        )
+    deployment.active_revision = revision
+    deployment.save()
+
+    route = routes.find("agent")
+
+    assert (route.deployment_id, route.active_revision_id) == (deployment.pk, revision.pk)
+    assert route.workspace_id == deployment.workspace_id
+    assert route.organization_id == deployment.workspace.organization_id
+    assert (route.slug, route.name, route.tracing) == ("agent", "Agent", True)
+    assert route.config == {"graphs": {"b": "x:y"}}
+    assert route.graph_ids == ("a", "b")
+
+
+def test_what_was_never_deployed_has_a_route_without_a_revision():
+    deployment = DeploymentFactory()
+
+    route = routes.find(deployment.slug)
+
+    assert (route.active_revision_id, route.config, route.graph_ids) == (None, {}, ())
+
+
+def test_nobodys_address_and_a_deleted_ones_have_none():
+    gone = DeploymentFactory(deleted_at="2026-01-01T00:00:00Z")
+
+    assert routes.find("nobody") is None
+    assert routes.find(gone.slug) is None
+
+
+def test_a_second_look_asks_nobody(django_assert_num_queries):
+    deployment = DeploymentFactory()
+    routes.find(deployment.slug)
+
+    with django_assert_num_queries(0):
+        routes.find(deployment.slug)
