@@ -13,6 +13,7 @@ import redis
 from celery import signals
 from django.conf import settings
 
+ROLES = ("worker", "builder", "beat")
 PERIOD_SECONDS = 5
 LIFETIME_SECONDS = 15
 
@@ -22,6 +23,12 @@ logger = logging.getLogger(__name__)
 def key(role: str) -> str:
     """The key under which a process of that role shows that it lives."""
     return f"slipway:alive:{role}"
+
+
+def forget(url: str) -> None:
+    """Before a start: signs that an earlier one left are no evidence of this one."""
+    with redis.Redis.from_url(url, socket_timeout=PERIOD_SECONDS) as client:
+        client.delete(*map(key, ROLES))
 
 
 @signals.worker_ready.connect

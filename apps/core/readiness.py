@@ -10,17 +10,10 @@ from django.db import DatabaseError, connection
 
 from config import heartbeat
 
-ROLES = ("worker", "builder", "beat")
-
 
 def check() -> dict[str, str]:
     """Each part with `ok` or what is wrong with it."""
     return {"database": _database(), **_redis()}
-
-
-def forget_signs_of_life() -> None:
-    """Before a start: signs that an earlier one left are no evidence of this one."""
-    _client().delete(*(heartbeat.key(role) for role in ROLES))
 
 
 def _database() -> str:
@@ -35,14 +28,14 @@ def _database() -> str:
 def _redis() -> dict[str, str]:
     """Redis itself and the signs of life that the Celery processes leave in it."""
     try:
-        signs = _client().mget([heartbeat.key(role) for role in ROLES])
+        signs = _client().mget([heartbeat.key(role) for role in heartbeat.ROLES])
     except redis.RedisError:
-        return {"redis": "does not answer", **dict.fromkeys(ROLES, "unknown")}
+        return {"redis": "does not answer", **dict.fromkeys(heartbeat.ROLES, "unknown")}
     return {
         "redis": "ok",
         **{
             role: "ok" if sign else "no sign of life"
-            for role, sign in zip(ROLES, signs, strict=True)
+            for role, sign in zip(heartbeat.ROLES, signs, strict=True)
         },
     }
 

@@ -113,6 +113,15 @@ class Postgres:
             if found.rowcount == 0:
                 connection.execute(f"CREATE DATABASE {DATABASE} OWNER {DATABASE}")
 
+    def comment(self) -> str:
+        """The comment of the platform's database; empty when it has none."""
+        with self._connect(DATABASE) as connection:
+            row = connection.execute(
+                "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s",
+                [DATABASE],
+            ).fetchone()
+        return str(row[0]) if row and row[0] else ""
+
     @contextmanager
     def _connect(self, database: str) -> Iterator[psycopg.Connection]:
         with psycopg.connect(

@@ -7,16 +7,20 @@ import logging
 import signal
 from asyncio import CancelledError, TaskGroup, get_running_loop, to_thread
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from socket import socket
 
 import psutil
 from circus.exc import ConflictError
 
+from config import heartbeat
 from config.embedded.launch import CannotStart
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
-from config.env import BASE_DIR, Env
+from config.env import Env
 from config.supervisor import processes, welcome
+from config.supervisor.fingerprint import COMMENT, code_fingerprint
 from config.supervisor.fleet import CHECK_SECONDS, Fleet, adopt_orphans, end_leftovers
 from config.supervisor.logs import Logs
 from config.supervisor.places import claim_data_folder, listen
@@ -25,7 +29,6 @@ from config.supervisor.terminal import Terminal
 
 SERVICES_SECONDS = 120  # PostgreSQL may have a crash to recover from
 READY_SECONDS = 120
-SAMPLE_COMMAND = BASE_DIR / "apps/deployments/management/commands/deploy_sample.py"
 
 
 class Boot:
@@ -106,15 +109,41 @@ class Boot:
             await self._until(redis.is_ready, "Redis", "redis", SERVICES_SECONDS)
 
     async def _start_platform(self, fleet: Fleet, listener: socket) -> None:
-        self.terminal.step("Preparing the database")
-        facts = await self._prepare(fleet)
+        platform = processes.platform(self.env, listener.fileno())
+        is_prepared = await to_thread(self._is_prepared)
+        if not is_prepared:
+            self.terminal.step("Preparing the database")
+            facts = await self._prepare(fleet)
         self.terminal.step("Starting web, worker, builder and beat")
-        for process in processes.platform(self.env, listener.fileno()):
+        for process in platform:
             await fleet.start(process)
+        if is_prepared:
+            facts = await self._prepare(fleet)
         await self._until(self._answers_ready, "The platform", "web", READY_SECONDS)
-        self.terminal.block(welcome.text(self.env, facts, self.terminal.seconds))
-        if SAMPLE_COMMAND.exists():
+        await self._welcome(fleet, facts)
+
+    def _is_prepared(self) -> bool:
+        """Whether the processes may start on the database as it is; otherwise they must wait."""
+        if self.env.redis_url is not None:
+            heartbeat.forget(self.env.redis_url)
+        if self.env.database_url is not None:
+            return False
+        return Postgres(instance=self.instance).comment() == f"{COMMENT}{code_fingerprint()}"
+
+    async def _welcome(self, fleet: Fleet, facts: dict[str, str]) -> None:
+        """Say how to get in; the first time the sample agent is deployed before that."""
+        is_first = not self._sample_mark.exists()
+        if is_first:
+            self.terminal.step(f"Deploying the sample agent (watch it at {self.env.base_url})")
             await self._deploy_sample(fleet, facts)
+        self.terminal.block(welcome.text(self.env, facts, self.terminal.seconds))
+        if not is_first:
+            await self._deploy_sample(fleet, facts)
+
+    @property
+    def _sample_mark(self) -> Path:
+        """There once the sample agent was deployed from this data folder."""
+        return self.instance.run_dir / "sample-deployed"
 
     async def _prepare(self, fleet: Fleet) -> dict[str, str]:
         """Migrate and make the first organization; what came of it is what is returned."""
@@ -133,15 +162,19 @@ class Boot:
         return facts
 
     async def _deploy_sample(self, fleet: Fleet, facts: dict[str, str]) -> None:
+        """Safe to repeat: what is deployed already stays."""
         await fleet.run(
             processes.errand(
                 self.instance, "sample", "deploy_sample",
-                "--organization", facts["organization"], "--wait",
+                "--organization", facts["organization"], "--wait", "--json",
             )
         )  # fmt: skip
         last = self._logs.last_lines("sample", 1)
-        if last:
-            self.terminal.step(f"Sample agent: {last[0]}")
+        with suppress(ValueError, IndexError):
+            if json.loads(last[0])["status"] == "DEPLOYED":
+                self._sample_mark.touch()
+                return
+        self.terminal.trouble("sample", " ".join(last) or "was not deployed")
 
     def _answers_ready(self) -> bool:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.env.host, self.env.host)  # noqa: S104

@@ -17,8 +17,9 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
-from apps.core import readiness
 from apps.organizations.models import User
+from config.env import env
+from config.supervisor.fingerprint import COMMENT, code_fingerprint
 
 ORGANIZATION = "Slipway"
 EMAIL = "admin@localhost"
@@ -50,7 +51,6 @@ class Command(BaseCommand):
 def _prepare() -> dict[str, str]:
     _migrate()
     _collect_static()
-    readiness.forget_signs_of_life()
     return {"organization": ORGANIZATION, "email": EMAIL, **_bootstrap()}
 
 
@@ -77,6 +77,11 @@ def _migrate() -> None:
         )
     if any(key not in loader.applied_migrations for key in loader.graph.nodes):
         call_command("migrate", interactive=False, verbosity=0)
+    if env().database_url is not None:
+        return  # somebody else's server: others may migrate it too
+    with connection.cursor() as cursor:
+        name = connection.ops.quote_name(connection.settings_dict["NAME"])
+        cursor.execute(f"COMMENT ON DATABASE {name} IS '{COMMENT}{code_fingerprint()}'")
 
 
 def _is_ours(loader: MigrationLoader, label: str) -> bool:
