@@ -12,7 +12,6 @@ from django.views.decorators.csrf import csrf_exempt
 
 from apps.api_keys.authentication import authenticate
 from apps.core import errors
-from apps.core.access import Caller
 from apps.core.json import dumps
 from apps.core.middleware import as_app_error
 

@@ -29,7 +29,9 @@ class Misplaced(ValueError):
 
 
 def segment(moment: datetime, run_id: UUID) -> str:
-    return f"{moment.astimezone(UTC):%Y%m%dT%H%M%S%fZ}{run_id}"
+    moment = moment.astimezone(UTC)
+    # Not %Y, which leaves the zeros of early years away.
+    return f"{moment.year:04d}{moment:%m%dT%H%M%S%fZ}{run_id}"
 
 
 def place_of(

@@ -92,10 +92,6 @@ class UpdateProjectSerializer(ProjectFields):
     name = serializers.CharField(required=False, max_length=NAME_LENGTH)
 
 
-class Truth(serializers.BooleanField):
-    """`true`, `True`, `1` and their opposites, as query strings have them."""
-
-
 class ProjectListSerializer(serializers.Serializer[Any]):
     """The query string of the list of projects."""
 
@@ -106,7 +102,7 @@ class ProjectListSerializer(serializers.Serializer[Any]):
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     reference_free = serializers.BooleanField(required=False, allow_null=True, default=None)
     reference_dataset = serializers.ListField(child=serializers.UUIDField(), required=False)
-    metadata = serializers.JSONField(required=False)
+    metadata = serializers.JSONField(required=False, binary=True)
     sort_by = serializers.ChoiceField(
         choices=["start_time", "name"], required=False, default="start_time"
     )

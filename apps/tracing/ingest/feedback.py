@@ -7,10 +7,9 @@ from typing import Any
 from uuid import UUID
 
 import msgspec
-import orjson
 
 from apps.core.ids import uuid7
-from apps.core.json import dumps, loads, storable
+from apps.core.json import loads, storable
 from apps.tracing.ingest.wire import Refusal
 from apps.tracing.json_repair import repair
 from apps.tracing.models import Feedback, Project
@@ -47,7 +46,7 @@ def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeed
             feedback = _decoder.decode(text)
         except msgspec.ValidationError:
             raise
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, UnicodeDecodeError):
             feedback = _decoder.decode(repair(text))
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise Refusal(f"The feedback cannot be read: {error}") from None
@@ -60,14 +59,14 @@ def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeed
     try:
         for name in ("value", "correction", "feedback_source", "extra"):
             setattr(feedback, name, _storable(getattr(feedback, name)))
-    except orjson.JSONEncodeError:
+    except (ValueError, RecursionError):
         raise Refusal("The feedback is nested too deeply.") from None
     return feedback
 
 
 def _storable(value: Any) -> Any:
     """The value as jsonb takes it."""
-    return None if value is None else loads(storable(dumps(value)))
+    return None if value is None else loads(storable(msgspec.json.encode(value)))
 
 
 def store_feedback(workspace_id: UUID, given: Sequence[WireFeedback]) -> list[WireFeedback]:
@@ -85,7 +84,8 @@ def store_feedback(workspace_id: UUID, given: Sequence[WireFeedback]) -> list[Wi
         .values_list("pk", flat=True)
     )
     known = [one for one in given if one.session_id is None or one.session_id in projects]
-    rows = [_row(workspace_id, one) for one in known]
+    # In one order, so that two requests with the same feedback do not wait in a circle.
+    rows = sorted((_row(workspace_id, one) for one in known), key=lambda row: row.pk)
     Feedback.objects.for_workspace(workspace_id).bulk_create(rows, ignore_conflicts=True)
     return [one for one in given if one.session_id is not None and one.session_id not in projects]
 

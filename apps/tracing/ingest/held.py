@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from uuid import UUID
 
 import msgspec
@@ -40,7 +40,7 @@ def hold(workspace_id: UUID, operation: Operation) -> None:
     HeldOperation.objects.for_workspace(workspace_id).bulk_create([held])
 
 
-def released(workspace_id: UUID, run_ids: Sequence[UUID]) -> list[Operation]:
+def released(workspace_id: UUID, run_ids: Collection[UUID]) -> list[Operation]:
     """Take out the operations that waited for these runs, in the order in which they came."""
     held = HeldOperation.objects.for_workspace(workspace_id).filter(waits_for__in=run_ids)
     found = list(held.select_for_update(skip_locked=True).order_by("created_at", "pk"))

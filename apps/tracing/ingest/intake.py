@@ -12,8 +12,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
-import psycopg
-from django.db import OperationalError, transaction
+from django.db import transaction
 
 from apps.tracing import errors
 from apps.tracing.dotted_order import Place, place_below, place_root
@@ -26,9 +25,7 @@ from apps.tracing.models import DEFAULT_PROJECT, HeldOperation, IngestCount, Pro
 from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
 from apps.tracing.store import partitions
 from apps.tracing.store.locating import Located, locate
-from apps.tracing.store.writing import Key, RunWrite, write
-
-_ATTEMPTS = 3
+from apps.tracing.store.writing import Key, NotFresh, RunWrite, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +77,21 @@ def _read(workspace_id: UUID, said: Said) -> Operation:
 
 
 def _stored(workspace_id: UUID, operations: list[Operation], request: Request) -> list[Refused]:
-    """Write in one transaction; a deadlock with another request is not the client's fault."""
-    for attempt in range(1, _ATTEMPTS + 1):
+    """Write in one transaction: in the hope that all is new, and where it is not, with care."""
+    projects = _Projects(workspace_id)
+    # Before the transaction: a project that nobody else sees yet would make others wait.
+    projects.look_up(operations)
+    for hoping in (True, False):
         try:
             with transaction.atomic():
-                batch = _Batch(workspace_id)
+                batch = _Batch(workspace_id, projects, hoping=hoping)
                 batch.add(operations)
                 batch.write()
                 for one in store_feedback(workspace_id, request.feedback):
                     batch.refuse(f"feedback.{one.id}", "No such project.")
                 return batch.refused
-        except OperationalError as error:
-            deadlock = isinstance(error.__cause__, psycopg.errors.DeadlockDetected)
-            if not deadlock or attempt == _ATTEMPTS:
-                raise
+        except NotFresh:
+            continue
     raise AssertionError
 
 
@@ -108,8 +106,8 @@ def _raise(refused: Sequence[Refused]) -> None:
 @transaction.atomic
 def release(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
     """Place the operations that wait for these runs, which are there."""
-    batch = _Batch(workspace_id)
-    batch.add(held.released(workspace_id, list(run_ids)))
+    batch = _Batch(workspace_id, _Projects(workspace_id))
+    batch.add_released(run_ids)
     batch.write()
 
 
@@ -121,7 +119,9 @@ def adopt(orphan: HeldOperation) -> None:
         return
     operation.run.parent_run_id = None
     orphan.delete()
-    batch = _Batch(orphan.workspace_id)
+    projects = _Projects(orphan.workspace_id)
+    projects.look_up([operation])
+    batch = _Batch(orphan.workspace_id, projects)
     batch.add([operation])
     batch.write()
 
@@ -131,6 +131,8 @@ class _Batch:
     """The operations of one request on their way into the store."""
 
     workspace_id: UUID
+    projects: _Projects
+    hoping: bool = False
     refused: list[Refused] = field(default_factory=list)
     writes: dict[Key, RunWrite] = field(default_factory=dict)
     written: set[Key] = field(default_factory=set)
@@ -141,10 +143,9 @@ class _Batch:
 
     def add(self, operations: Iterable[Operation]) -> None:
         """Place the operations and gather them by run; hold those that have no place yet."""
-        projects = _Projects(self.workspace_id)
         # Beginnings first, so that an update of the same request finds where its run belongs.
         ordered = sorted(operations, key=lambda operation: operation.is_update)
-        projects.look_up(ordered)
+        projects = self.projects
         here: dict[UUID, Located] = {}
         homeless: list[Operation] = []
         for operation in ordered:
@@ -158,11 +159,9 @@ class _Batch:
             self._gather(operation, operation.place, project_id)
             here[operation.run_id] = Located(project_id, operation.place)
         if homeless:
-            self._find_homes(homeless, here, projects)
+            self._find_homes(homeless, here)
 
-    def _find_homes(
-        self, homeless: list[Operation], here: dict[UUID, Located], projects: _Projects
-    ) -> None:
+    def _find_homes(self, homeless: list[Operation], here: dict[UUID, Located]) -> None:
         """Place operations that do not say where they belong by what is known of their runs."""
         wanted = {one.run_id for one in homeless} | {
             one.run.parent_run_id for one in homeless if one.run.parent_run_id is not None
@@ -172,7 +171,7 @@ class _Batch:
         while waiting:
             still = []
             for operation in waiting:
-                located = self._home(operation, known, projects)
+                located = self._home(operation, known)
                 if located is None:
                     still.append(operation)
                     continue
@@ -186,10 +185,8 @@ class _Batch:
         for operation in waiting:
             self._hold(operation)
 
-    def _home(
-        self, operation: Operation, known: dict[UUID, Located], projects: _Projects
-    ) -> Located | None:
-        run = operation.run
+    def _home(self, operation: Operation, known: dict[UUID, Located]) -> Located | None:
+        run, projects = operation.run, self.projects
         project_id = projects.of(operation)
         own = known.get(operation.run_id)
         if own is not None:
@@ -245,10 +242,18 @@ class _Batch:
         """Write what was gathered, then what waited for it, until nothing more is set free."""
         while self.writes:
             writes, self.writes = self.writes, {}
-            fresh = write(list(writes.values())) - self.written
+            fresh = write(list(writes.values()), hoping=self.hoping) - self.written
             self.written |= writes.keys()
             self._count(writes, fresh)
-            self.add(held.released(self.workspace_id, [run_id for run_id, _, _ in writes]))
+            self.add_released([run_id for run_id, _, _ in writes])
+
+    def add_released(self, run_ids: Collection[UUID]) -> None:
+        """Take up what waited for these runs; they are there now, so there is nothing to hope."""
+        operations = held.released(self.workspace_id, run_ids)
+        if operations:
+            self.hoping = False
+            self.projects.look_up(operations)
+            self.add(operations)
 
     def _count(self, writes: dict[Key, RunWrite], fresh: set[Key]) -> None:
         """Append to the ledger: in the same transaction, so it tells neither more nor less."""
@@ -291,9 +296,9 @@ class _Projects:
         names -= {None}
         if ids:
             rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=ids)
-            self.by_id = set(rows.values_list("pk", flat=True))
+            self.by_id |= set(rows.values_list("pk", flat=True))
         if names:
-            self.by_name = ensure_projects(self.workspace_id, [n for n in names if n is not None])
+            self.by_name |= ensure_projects(self.workspace_id, [n for n in names if n is not None])
 
     @staticmethod
     def names_one(operation: Operation) -> bool:

@@ -152,7 +152,7 @@ def _stored(text: str | None) -> str | None:
 
 
 def _as_text(value: Any) -> str:
-    return value if isinstance(value, str) else dumps(value).decode()
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _thread_key(metadata: dict[str, Any] | None) -> str | None:

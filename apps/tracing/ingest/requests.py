@@ -37,10 +37,12 @@ class Said:
     is_update: bool
     run: WireRun
     files: list[File] = field(default_factory=list)
+    where: str = ""
+    """Its place in the body, for a run without an id."""
 
     @property
     def name(self) -> str:
-        return str(self.run.id)
+        return str(self.run.id or self.where)
 
 
 @dataclass(slots=True)
@@ -77,10 +79,10 @@ def of_batch(body: bytes) -> Request:
     request = Request()
     for is_update, runs in ((False, envelope.post), (True, envelope.patch)):
         for place, raw in enumerate(runs or ()):
+            where = f"{'patch' if is_update else 'post'}[{place}]"
             try:
-                request.operations.append(Said(is_update, decode_run(raw)))
+                request.operations.append(Said(is_update, decode_run(raw), where=where))
             except Refusal as refusal:
-                where = f"{'patch' if is_update else 'post'}[{place}]"
                 request.refused.append(Refused(_id_in(raw) or where, refusal))
     return request
 
@@ -90,7 +92,7 @@ def _envelope(body: bytes) -> _Envelope:
         return _envelopes.decode(body)
     except msgspec.ValidationError:
         raise
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return _envelopes.decode(repair(body))
 
 
@@ -101,7 +103,7 @@ class _Identified(msgspec.Struct):
 def _id_in(raw: msgspec.Raw) -> str | None:
     try:
         return msgspec.json.decode(raw, type=_Identified).id
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

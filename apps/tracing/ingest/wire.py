@@ -54,7 +54,7 @@ def decode_run(text: bytes | msgspec.Raw) -> WireRun:
         raise Refusal(_reason(error)) from None
     except RecursionError:
         raise Refusal("The run is nested too deeply.") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     try:
         return _runs.decode(repair(bytes(text)))

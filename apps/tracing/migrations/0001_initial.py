@@ -8,120 +8,199 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('organizations', '0001_initial'),
+        ("organizations", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Project',
+            name="Project",
             fields=[
-                ('id', models.UUIDField(default=apps.core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('name', models.CharField(max_length=1000)),
-                ('description', models.TextField(blank=True, null=True)),
-                ('extra', models.JSONField(blank=True, default=dict)),
-                ('start_time', models.DateTimeField(default=django.utils.timezone.now)),
-                ('end_time', models.DateTimeField(blank=True, null=True)),
-                ('default_dataset_id', models.UUIDField(blank=True, null=True)),
-                ('reference_dataset_id', models.UUIDField(blank=True, null=True)),
-                ('trace_tier', models.CharField(choices=[('longlived', 'Long'), ('shortlived', 'Short')], default='longlived', max_length=20)),
-                ('updated_at', models.DateTimeField(auto_now=True)),
-                ('deleted_at', models.DateTimeField(blank=True, null=True)),
-                ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=apps.core.ids.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("name", models.CharField(max_length=1000)),
+                ("description", models.TextField(blank=True, null=True)),
+                ("extra", models.JSONField(blank=True, default=dict)),
+                ("start_time", models.DateTimeField(default=django.utils.timezone.now)),
+                ("end_time", models.DateTimeField(blank=True, null=True)),
+                ("default_dataset_id", models.UUIDField(blank=True, null=True)),
+                ("reference_dataset_id", models.UUIDField(blank=True, null=True)),
+                (
+                    "trace_tier",
+                    models.CharField(
+                        choices=[("longlived", "Long"), ("shortlived", "Short")],
+                        default="longlived",
+                        max_length=20,
+                    ),
+                ),
+                ("updated_at", models.DateTimeField(auto_now=True)),
+                ("deleted_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="organizations.workspace",
+                    ),
+                ),
             ],
             options={
-                'base_manager_name': 'unscoped',
+                "base_manager_name": "unscoped",
             },
             managers=[
-                ('unscoped', django.db.models.manager.Manager()),
+                ("unscoped", django.db.models.manager.Manager()),
             ],
         ),
         migrations.CreateModel(
-            name='Feedback',
+            name="Feedback",
             fields=[
-                ('id', models.UUIDField(default=apps.core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('run_id', models.UUIDField(null=True)),
-                ('trace_id', models.UUIDField(null=True)),
-                ('key', models.CharField(max_length=1000)),
-                ('score', models.FloatField(null=True)),
-                ('value', models.JSONField(null=True)),
-                ('comment', models.TextField(null=True)),
-                ('correction', models.JSONField(null=True)),
-                ('source', models.JSONField(default=dict)),
-                ('extra', models.JSONField(null=True)),
-                ('feedback_group_id', models.UUIDField(null=True)),
-                ('comparative_experiment_id', models.UUIDField(null=True)),
-                ('is_error', models.BooleanField(default=False)),
-                ('modified_at', models.DateTimeField(auto_now=True)),
-                ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
-                ('project', models.ForeignKey(db_index=False, null=True, on_delete=django.db.models.deletion.CASCADE, related_name='feedback', to='tracing.project')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=apps.core.ids.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("run_id", models.UUIDField(null=True)),
+                ("trace_id", models.UUIDField(null=True)),
+                ("key", models.CharField(max_length=1000)),
+                ("score", models.FloatField(null=True)),
+                ("value", models.JSONField(null=True)),
+                ("comment", models.TextField(null=True)),
+                ("correction", models.JSONField(null=True)),
+                ("source", models.JSONField(default=dict)),
+                ("extra", models.JSONField(null=True)),
+                ("feedback_group_id", models.UUIDField(null=True)),
+                ("comparative_experiment_id", models.UUIDField(null=True)),
+                ("is_error", models.BooleanField(default=False)),
+                ("modified_at", models.DateTimeField(auto_now=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="organizations.workspace",
+                    ),
+                ),
+                (
+                    "project",
+                    models.ForeignKey(
+                        db_index=False,
+                        null=True,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="feedback",
+                        to="tracing.project",
+                    ),
+                ),
             ],
             options={
-                'verbose_name_plural': 'feedback',
-                'base_manager_name': 'unscoped',
+                "verbose_name_plural": "feedback",
+                "base_manager_name": "unscoped",
             },
             managers=[
-                ('unscoped', django.db.models.manager.Manager()),
+                ("unscoped", django.db.models.manager.Manager()),
             ],
         ),
         migrations.CreateModel(
-            name='HeldOperation',
+            name="HeldOperation",
             fields=[
-                ('id', models.UUIDField(default=apps.core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('waits_for', models.UUIDField()),
-                ('run_id', models.UUIDField()),
-                ('body', models.BinaryField()),
-                ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
+                (
+                    "id",
+                    models.UUIDField(
+                        default=apps.core.ids.uuid7,
+                        editable=False,
+                        primary_key=True,
+                        serialize=False,
+                    ),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("waits_for", models.UUIDField()),
+                ("run_id", models.UUIDField()),
+                ("body", models.BinaryField()),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="organizations.workspace",
+                    ),
+                ),
             ],
             options={
-                'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'waits_for'], name='held_waits_for')],
+                "base_manager_name": "unscoped",
+                "indexes": [models.Index(fields=["workspace", "waits_for"], name="held_waits_for")],
             },
             managers=[
-                ('unscoped', django.db.models.manager.Manager()),
+                ("unscoped", django.db.models.manager.Manager()),
             ],
         ),
         migrations.CreateModel(
-            name='IngestCount',
+            name="IngestCount",
             fields=[
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('project_id', models.UUIDField()),
-                ('hour', models.DateTimeField()),
-                ('runs', models.BigIntegerField(default=0)),
-                ('traces', models.BigIntegerField(default=0)),
-                ('merged', models.BigIntegerField(default=0)),
-                ('last_start_time', models.DateTimeField(null=True)),
-                ('workspace', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='organizations.workspace')),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("project_id", models.UUIDField()),
+                ("hour", models.DateTimeField()),
+                ("runs", models.BigIntegerField(default=0)),
+                ("traces", models.BigIntegerField(default=0)),
+                ("merged", models.BigIntegerField(default=0)),
+                ("last_start_time", models.DateTimeField(null=True)),
+                (
+                    "workspace",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="organizations.workspace",
+                    ),
+                ),
             ],
             options={
-                'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'project_id', 'hour'], name='ingest_count_of_project')],
+                "base_manager_name": "unscoped",
+                "indexes": [
+                    models.Index(
+                        fields=["workspace", "project_id", "hour"], name="ingest_count_of_project"
+                    )
+                ],
             },
             managers=[
-                ('unscoped', django.db.models.manager.Manager()),
+                ("unscoped", django.db.models.manager.Manager()),
             ],
         ),
         migrations.AddIndex(
-            model_name='project',
-            index=models.Index(fields=['workspace', '-start_time', '-id'], name='project_newest'),
+            model_name="project",
+            index=models.Index(fields=["workspace", "-start_time", "-id"], name="project_newest"),
         ),
         migrations.AddConstraint(
-            model_name='project',
-            constraint=models.UniqueConstraint(condition=models.Q(('deleted_at', None)), fields=('workspace', 'name'), name='project_name_once'),
+            model_name="project",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("deleted_at", None)),
+                fields=("workspace", "name"),
+                name="project_name_once",
+            ),
         ),
         migrations.AddIndex(
-            model_name='feedback',
-            index=models.Index(fields=['workspace', 'run_id'], name='feedback_of_run'),
+            model_name="feedback",
+            index=models.Index(fields=["workspace", "run_id"], name="feedback_of_run"),
         ),
         migrations.AddIndex(
-            model_name='feedback',
-            index=models.Index(fields=['project', 'key'], name='feedback_of_project'),
+            model_name="feedback",
+            index=models.Index(fields=["project", "key"], name="feedback_of_project"),
         ),
     ]

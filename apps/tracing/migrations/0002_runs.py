@@ -11,6 +11,8 @@ CREATE TABLE tracing_run (
     placed_at timestamptz NOT NULL,
     trace_id uuid NOT NULL,
     parent_run_id uuid,
+    -- Whether the run's beginning has come, not only an update of it.
+    is_begun boolean NOT NULL,
     reference_example_id uuid,
     start_time timestamptz,
     end_time timestamptz,
@@ -50,6 +52,7 @@ CREATE TABLE tracing_runpayload (
     id uuid NOT NULL,
     project_id uuid NOT NULL,
     placed_at timestamptz NOT NULL,
+    is_begun boolean NOT NULL,
     inputs bytea,
     outputs bytea,
     extra bytea,

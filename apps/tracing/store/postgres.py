@@ -208,42 +208,49 @@ def _usage(row: Sequence[Any]) -> Usage:
     )
 
 
-def _speaks_for_itself(row: RunRow) -> bool:
-    own = row.usage
-    return row.run_type == "llm" or own.total_tokens is not None or own.total_cost is not None
-
-
 def _totalled(trace: list[RunRow]) -> list[RunRow]:
     """The runs of a whole trace with their sums."""
-    totals = Totals([Source(r.dotted_order, r.usage) for r in trace if _speaks_for_itself(r)])
-    return [
-        row if _speaks_for_itself(row) else replace(row, usage=totals.below(row.dotted_order))
-        for row in trace
-    ]
+    said = [row for row in trace if row.usage.is_known]
+    totals = Totals(
+        [
+            Source(_tree_key(row.project_id, row.dotted_order), row.is_model_call, row.usage)
+            for row in said
+        ]
+    )
+    return [_summed(row, totals) for row in trace]
 
 
 def _with_totals(rows: list[RunRow]) -> list[RunRow]:
     """Some runs with their sums, which takes a look at the other runs of their traces."""
-    open_ = [row for row in rows if not _speaks_for_itself(row)]
-    if not open_:
+    others = [row for row in rows if not row.is_model_call]
+    if not others:
         return rows
     statement = (
-        f"SELECT dotted_order, {_USAGE} FROM tracing_run"
+        f"SELECT project_id, dotted_order, run_type, {_USAGE} FROM tracing_run"
         " WHERE workspace_id = %s AND trace_id = ANY(%s) AND placed_at >= %s"
         " AND (total_tokens IS NOT NULL OR total_cost IS NOT NULL)"
     )
     values = [
-        open_[0].workspace_id,
-        list({row.trace_id for row in open_}),
-        min(row.placed_at for row in open_) - _SKEW,
+        others[0].workspace_id,
+        list({row.trace_id for row in others}),
+        min(row.placed_at for row in others) - _SKEW,
     ]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values)
-        totals = Totals([Source(row[0], _usage(row[1:])) for row in cursor])
-    return [
-        row if _speaks_for_itself(row) else replace(row, usage=totals.below(row.dotted_order))
-        for row in rows
-    ]
+        totals = Totals(
+            [Source(_tree_key(row[0], row[1]), row[2] == "llm", _usage(row[3:])) for row in cursor]
+        )
+    return [_summed(row, totals) for row in rows]
+
+
+def _tree_key(project_id: UUID, dotted_order: str) -> str:
+    """Two projects may hold the same trace."""
+    return f"{project_id}:{dotted_order}"
+
+
+def _summed(row: RunRow, totals: Totals) -> RunRow:
+    below = None if row.is_model_call else totals.below(_tree_key(row.project_id, row.dotted_order))
+    return row if below is None else replace(row, usage=below)
 
 
 def _with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[RunDetail]:

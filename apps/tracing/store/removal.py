@@ -15,16 +15,16 @@ from apps.tracing.store.raw import raw_cursor, sql
 _BATCH = 5000
 _KEY = "workspace_id, id, project_id, placed_at"
 _REMOVE = f"""
-WITH some AS (
+WITH chosen AS (
     SELECT {_KEY} FROM tracing_run WHERE project_id = %s AND workspace_id = %s
     ORDER BY placed_at, id LIMIT {_BATCH}
 ), runs AS (
-    DELETE FROM tracing_run r USING some s
+    DELETE FROM tracing_run r USING chosen s
     WHERE r.workspace_id = s.workspace_id AND r.id = s.id AND r.project_id = s.project_id
       AND r.placed_at = s.placed_at
     RETURNING r.workspace_id, r.id, r.project_id, r.placed_at, r.attachments::text AS attachments
 ), payloads AS (
-    DELETE FROM tracing_runpayload p USING some s
+    DELETE FROM tracing_runpayload p USING chosen s
     WHERE p.workspace_id = s.workspace_id AND p.id = s.id AND p.project_id = s.project_id
       AND p.placed_at = s.placed_at
 )

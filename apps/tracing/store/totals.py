@@ -1,6 +1,8 @@
-"""Tokens and costs of a run that has none of its own: those of the runs below it.
+"""Tokens and costs up the tree, each counted once.
 
-A run with usage of its own speaks for everything below it too, so nothing is counted twice.
+A model's call speaks for itself and for all below it. Any other run shows the sum of what is below
+it; what it says itself counts only where nothing below says anything, because runs often pass an
+answer of a model through, usage and all.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import zip_longest
 from typing import TypeVar
 
 from apps.tracing.store.types import Usage
@@ -18,9 +21,10 @@ N = TypeVar("N", int, Decimal)
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A run with usage of its own."""
+    """A run that says something about usage."""
 
     dotted_order: str
+    is_model_call: bool
     usage: Usage
 
 
@@ -28,20 +32,29 @@ class Totals:
     """The sums of a trace, or of several; sources may come in any order."""
 
     def __init__(self, sources: Sequence[Source]) -> None:
-        self._sources: list[Source] = []
+        tellers: list[Source] = []
         above = None
         for source in sorted(sources, key=lambda one: one.dotted_order):
             if above is not None and source.dotted_order.startswith(above):
                 continue
-            self._sources.append(source)
-            above = source.dotted_order + "."
+            tellers.append(source)
+            above = source.dotted_order + "." if source.is_model_call else None
+        # In this order, the next one is below this one or nothing is.
+        followed = zip_longest(tellers, tellers[1:])
+        self._sources = [
+            one
+            for one, following in followed
+            if following is None or not following.dotted_order.startswith(one.dotted_order + ".")
+        ]
         self._orders = [source.dotted_order for source in self._sources]
 
-    def below(self, dotted_order: str) -> Usage:
-        """The usage of all runs below the run of that dotted order."""
+    def below(self, dotted_order: str) -> Usage | None:
+        """The usage of all runs below the run of that dotted order; None when none says any."""
         # "/" is the character after ".", so the two ends hold exactly the descendants.
         begin = bisect_left(self._orders, dotted_order + ".")
         end = bisect_left(self._orders, dotted_order + "/")
+        if begin == end:
+            return None
         usages = [source.usage for source in self._sources[begin:end]]
         return Usage(
             prompt_tokens=_sum([usage.prompt_tokens for usage in usages]),

@@ -55,6 +55,10 @@ class Usage:
     """`prompt_token_details`, `completion_token_details`, `prompt_cost_details`,
     `completion_cost_details`: what a client told beyond the sums."""
 
+    @property
+    def is_known(self) -> bool:
+        return self.total_tokens is not None or self.total_cost is not None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attachment:
@@ -94,7 +98,7 @@ class RunRow:
     reference_example_id: UUID | None
     attachments: Sequence[Attachment]
     usage: Usage
-    """The run's own, or the sum over the runs below it when it has none."""
+    """A model call's own, else the sum over the runs below it: see `store.totals`."""
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -105,6 +109,10 @@ class RunRow:
     @property
     def is_root(self) -> bool:
         return self.parent_run_id is None
+
+    @property
+    def is_model_call(self) -> bool:
+        return self.run_type == RunType.LLM
 
     @property
     def depth(self) -> int:

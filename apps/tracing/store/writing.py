@@ -1,8 +1,8 @@
 """Writing runs: beginnings by binary `COPY`, the rest by one upsert; safe to repeat.
 
-A request whose runs nobody has seen, which is nearly every request, costs two `COPY`s. When one of
-its runs is known after all, PostgreSQL says so by the primary key, and the runs are written again
-by upserts that lay what is new over, or under, what is there.
+A request whose beginnings nobody has seen, which is nearly every request, costs two `COPY`s. When
+one of them is known after all, PostgreSQL says so by the primary key (`NotFresh`), and the caller
+writes again in a new transaction by upserts, which lay what is new over, or under, what is there.
 """
 
 # ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
@@ -17,7 +17,7 @@ from uuid import UUID
 
 import msgspec
 import psycopg
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError, OperationalError
 
 from apps.core.json import storable
 from apps.tracing.json_repair import ODD_NUMBER, repair
@@ -35,6 +35,7 @@ FIXED = KEY | {
 }
 """What the run's place decides, and what the first to come decides."""
 SAID = {
+    "is_begun": "bool",
     "reference_example_id": "uuid",
     "start_time": "timestamptz",
     "end_time": "timestamptz",
@@ -58,7 +59,7 @@ SAID = {
 """What clients say, one value instead of another."""
 MERGED = {"metadata": "jsonb", "attachments": "jsonb"}
 """Objects, merged key by key."""
-PAYLOADS = {str(payload): "bytea" for payload in Payload}
+PAYLOADS = {"is_begun": "bool"} | {str(payload): "bytea" for payload in Payload}
 RUN_COLUMNS = FIXED | SAID | MERGED
 PAYLOAD_COLUMNS = KEY | PAYLOADS
 
@@ -107,35 +108,50 @@ class RunWrite:
         return self.updated.over(self.begun)
 
 
-def write(runs: Sequence[RunWrite]) -> set[Key]:
-    """Store the runs in the caller's transaction; return the keys of those not there before."""
+class NotFresh(Exception):
+    """A run was there already, or another request is writing it: write again, the careful way."""
+
+
+def write(runs: Sequence[RunWrite], *, hoping: bool) -> set[Key]:
+    """Store the runs in the caller's transaction; return the keys of those not there before.
+
+    `hoping` that no beginning is known is quick, and raises `NotFresh` when it hoped in vain: the
+    transaction is then lost. Without it, any number of requests with the same runs may be written
+    at once: all take their rows in one order, so none waits in a circle.
+    """
     if not runs:
         return set()
-    # One order for all writers, so that two requests with the same runs do not wait in a circle.
     runs = sorted(runs, key=lambda run: run.key)
     partitions.ensure_covered(max(run.fixed["placed_at"] for run in runs))
+    if not hoping:
+        fresh = _upsert(runs, [run.begun or run.updated or Content() for run in runs])
+        both = [run for run in runs if run.begun is not None and run.updated is not None]
+        _upsert(both, [run.updated or Content() for run in both], over=True)
+        return fresh
     begun = [run for run in runs if run.begun is not None]
     updates = [run for run in runs if run.begun is None]
-    if begun and _copied(begun):
-        fresh = {run.key for run in begun}
-    else:
-        fresh = _upsert(begun, [run.begun for run in begun], wins=False)
-        updates = [run for run in runs if run.updated is not None]
-    return fresh | _upsert(updates, [run.updated for run in updates], wins=True)
-
-
-def _copied(runs: Sequence[RunWrite]) -> bool:
-    """Whether the runs were new and are stored; False leaves no trace of the attempt."""
-    rows, payloads = _rows(runs, [run.whole for run in runs])
+    rows, payloads = _rows(begun, [run.whole for run in begun])
     try:
-        with transaction.atomic():
-            _copy("tracing_run", RUN_COLUMNS, rows)
-            _copy("tracing_runpayload", PAYLOAD_COLUMNS, payloads)
-    except IntegrityError as error:
-        if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
-            raise
-        return False
-    return True
+        # Beginnings and updates are two orders; a circle between two requests ends here, quickly.
+        with raw_cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = '100ms'")
+        _copy("tracing_run", RUN_COLUMNS, rows)
+        _copy("tracing_runpayload", PAYLOAD_COLUMNS, payloads)
+        fresh = _upsert(updates, [run.updated or Content() for run in updates])
+        with raw_cursor() as cursor:
+            cursor.execute("SET LOCAL lock_timeout = 0")
+    except (IntegrityError, OperationalError) as error:
+        if isinstance(error.__cause__, _IN_VAIN):
+            raise NotFresh from error
+        raise
+    return fresh | {run.key for run in begun}
+
+
+_IN_VAIN = (
+    psycopg.errors.UniqueViolation,
+    psycopg.errors.LockNotAvailable,
+    psycopg.errors.DeadlockDetected,
+)
 
 
 def _copy(table: LiteralString, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
@@ -154,29 +170,34 @@ def _copy(table: LiteralString, columns: Mapping[str, str], rows: Sequence[Row])
 
 
 def _upsert(
-    runs: Sequence[RunWrite], contents: Sequence[Content | None], *, wins: bool
+    runs: Sequence[RunWrite], contents: Sequence[Content], *, over: bool = False
 ) -> set[Key]:
-    """Insert the runs or lay what is said over (`wins`) or under what is there."""
+    """Insert the runs, or lay an update over what is there and a beginning under it.
+
+    With `over`, what is said is an update even where the run's beginning is written too.
+    """
     if not runs:
         return set()
-    rows, payloads = _rows(runs, [content or Content() for content in contents])
+    rows, payloads = _rows(runs, contents)
+    for row in (*rows, *payloads):
+        row["is_begun"] = row["is_begun"] and not over
     with raw_cursor() as cursor:
-        cursor.execute(_UPSERT_RUNS[wins], _arrays(RUN_COLUMNS, rows), binary=True)
+        cursor.execute(_UPSERT_RUNS, _arrays(RUN_COLUMNS, rows), binary=True)
         # The time of receipt is the first comer's: where it is another's, the run was there.
         came = {run.key: run.fixed["received_at"] for run in runs}
         fresh = {
             (row[0], row[1], row[2]) for row in cursor if came[row[0], row[1], row[2]] == row[3]
         }
-        cursor.execute(_UPSERT_PAYLOADS[wins], _arrays(PAYLOAD_COLUMNS, payloads))
+        cursor.execute(_UPSERT_PAYLOADS, _arrays(PAYLOAD_COLUMNS, payloads))
     return fresh
 
 
-def _upsert_statement(table: str, columns: Mapping[str, str], *, wins: bool) -> LiteralString:
+def _upsert_statement(table: str, columns: Mapping[str, str]) -> LiteralString:
     # Arrays of arrays and of jsonb travel as text.
     travels = {n: "text" if kind in {"text[]", "jsonb"} else kind for n, kind in columns.items()}
     arrays = ", ".join(f"%b::{kind}[]" for kind in travels.values())
     values = ", ".join(f"{name}::{kind}" for name, kind in columns.items())
-    sets = [_set(name, wins=wins) for name in columns if name not in FIXED]
+    sets = [_set(name) for name in columns if name not in FIXED]
     return sql(
         f"INSERT INTO {table} AS t ({', '.join(columns)})"
         f" SELECT {values} FROM unnest({arrays}) AS said({', '.join(columns)})"
@@ -184,23 +205,25 @@ def _upsert_statement(table: str, columns: Mapping[str, str], *, wins: bool) -> 
     )
 
 
-def _set(name: str, *, wins: bool) -> str:
-    first, second = (f"excluded.{name}", f"t.{name}") if wins else (f"t.{name}", f"excluded.{name}")
-    if name in MERGED:
-        both = f"{second} || {first}"
-        return f"{name} = coalesce({both}, {first}, {second})"
-    return f"{name} = coalesce({first}, {second})"
+def _set(name: str) -> str:
+    """The value of a column when the run is there: an update wins, a beginning fills gaps."""
+    new, old = f"excluded.{name}", f"t.{name}"
+    if name == "is_begun":
+        return f"{name} = {old} OR {new}"
+    update = (
+        f"coalesce({old} || {new}, {new}, {old})" if name in MERGED else f"coalesce({new}, {old})"
+    )
+    begun = (
+        f"coalesce({new} || {old}, {old}, {new})" if name in MERGED else f"coalesce({old}, {new})"
+    )
+    return f"{name} = CASE WHEN excluded.is_begun THEN {begun} ELSE {update} END"
 
 
-_UPSERT_RUNS = {
-    wins: _upsert_statement("tracing_run", RUN_COLUMNS, wins=wins)
+_UPSERT_RUNS = (
+    _upsert_statement("tracing_run", RUN_COLUMNS)
     + " RETURNING id, project_id, placed_at, received_at"
-    for wins in (False, True)
-}
-_UPSERT_PAYLOADS = {
-    wins: _upsert_statement("tracing_runpayload", PAYLOAD_COLUMNS, wins=wins)
-    for wins in (False, True)
-}
+)
+_UPSERT_PAYLOADS = _upsert_statement("tracing_runpayload", PAYLOAD_COLUMNS)
 
 
 def _rows(runs: Sequence[RunWrite], contents: Sequence[Content]) -> tuple[list[Row], list[Row]]:
@@ -209,7 +232,7 @@ def _rows(runs: Sequence[RunWrite], contents: Sequence[Content]) -> tuple[list[R
     payloads: list[Row] = []
     values: list[bytes] = []
     for run, content in zip(runs, contents, strict=True):
-        row = run.fixed | content.columns
+        row = run.fixed | content.columns | {"is_begun": run.begun is not None}
         if content.metadata:
             row["metadata"] = _metadata_json(content.metadata)
         if content.attachments:
@@ -223,7 +246,7 @@ def _rows(runs: Sequence[RunWrite], contents: Sequence[Content]) -> tuple[list[R
         values += content.payloads.values()
     packed = iter(pack_all(values))
     for run, content in zip(runs, contents, strict=True):
-        row = {name: run.fixed[name] for name in KEY}
+        row = {name: run.fixed[name] for name in KEY} | {"is_begun": run.begun is not None}
         row |= {str(payload): next(packed) for payload in content.payloads}
         payloads.append(row)
     return rows, payloads

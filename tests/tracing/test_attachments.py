@@ -1,0 +1,135 @@
+"""Attachments: in through multipart, out through signed addresses."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.core.files.storage import default_storage
+
+from apps.core.ids import uuid7
+from apps.tracing.models import Project
+from apps.tracing.services import delete_project, upkeep
+from tests.factories.tracing import form, read, rows, wire_run
+
+PNG = b"\x89PNG\r\n\x1a\n\x00\xff--8d1f0c7 not the boundary\r\n"
+
+
+def sent(api, name="picture", content=PNG, head="Content-Type: image/png"):
+    run = wire_run()
+    response = api.multipart(
+        form(
+            (f"attachment.{run['id']}.{name}", content, head),
+            (f"post.{run['id']}", run),
+        )
+    )
+    assert response.status_code == 202, response.content
+    return run
+
+
+def link_of(api, run, name="picture"):
+    return api.get(f"/runs/{run['id']}").json()["s3_urls"][f"attachment.{name}"]
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "Content-Type: image/png",
+        f"Content-Type: image/png; length={len(PNG)}",
+        f"Content-Type: image/png\r\nContent-Length: {len(PNG)}",
+    ],
+)
+def test_the_bytes_come_back_without_a_key(api, client, head):
+    run = sent(api, head=head)
+
+    link = link_of(api, run)
+
+    assert link["mime_type"] == "image/png"
+    assert link["presigned_url"].startswith("http")
+    response = client.get(link["presigned_url"])
+    assert response.status_code == 200
+    assert response.getvalue() == PNG
+    assert response["Content-Type"] == "image/png"
+
+
+def test_a_page_does_not_run_in_the_browser(api, client):
+    run = sent(api, content=b"<script>alert(1)</script>", head="Content-Type: text/html")
+
+    response = client.get(link_of(api, run)["presigned_url"])
+
+    assert response.getvalue() == b"<script>alert(1)</script>"
+    assert response["Content-Disposition"].startswith("attachment")
+    assert response["Content-Security-Policy"] == "sandbox; default-src 'none'"
+
+
+def test_an_address_ends(api, client, time_machine):
+    link = link_of(api, sent(api))
+    time_machine.move_to(datetime.now(UTC) + timedelta(hours=2))
+
+    response = client.get(link["presigned_url"])
+
+    assert response.status_code == 403
+    assert response.json()["code"] == "download_expired"
+
+
+@pytest.mark.parametrize("token", ["", "x", "a.b.c"])
+def test_a_forged_address_is_refused(client, db, token):
+    assert client.get("/public/download", {"token": token}).status_code == 403
+
+
+def test_a_file_that_comes_after_its_run_is_added(api):
+    run = sent(api)
+    api.multipart(form((f"attachment.{run['id']}.second", b"2", "Content-Type: text/plain")))
+
+    urls = api.get(f"/runs/{run['id']}").json()["s3_urls"]
+
+    assert set(urls) == {"attachment.picture", "attachment.second"}
+    assert rows() == 1
+
+
+def test_a_repeat_stores_the_file_once(api, workspace):
+    run = sent(api)
+    body = form((f"attachment.{run['id']}.picture", PNG, "Content-Type: image/png"))
+
+    api.multipart(body)
+
+    (one,) = read(workspace, run["id"]).row.attachments
+    assert (one.name, one.size) == ("picture", len(PNG))
+    folder = one.path.rpartition("/")[0]
+    assert default_storage.listdir(folder)[1] == [one.path.rpartition("/")[2]]
+
+
+@pytest.mark.parametrize("name", ["../../etc/passwd", "a/b", "é", "a.b", "\x00"])
+def test_a_strange_name_stays_a_name(api, client, name):
+    run = sent(api, name=name)
+
+    urls = api.get(f"/runs/{run['id']}").json()["s3_urls"]
+
+    ((key, link),) = urls.items()
+    assert key == f"attachment.{name}".replace("\x00", "\ufffd")
+    assert client.get(link["presigned_url"]).getvalue() == PNG
+
+
+def test_a_file_of_a_refused_run_is_refused_too(api):
+    run_id = uuid7()
+
+    response = api.multipart(
+        form(
+            (f"post.{run_id}", {"name": "x", "run_type": "nonsense"}),
+            (f"attachment.{run_id}.a", b"1", "Content-Type: text/plain"),
+        )
+    )
+
+    assert response.status_code == 422
+
+
+def test_deleting_the_project_deletes_the_file(api, workspace):
+    run = sent(api)
+    (one,) = read(workspace, run["id"]).row.attachments
+    project = Project.objects.for_workspace(workspace).get(name="default")
+
+    delete_project(project=project)
+    upkeep.remove_deleted_projects()
+
+    assert not default_storage.exists(one.path)
+    assert rows() == 0

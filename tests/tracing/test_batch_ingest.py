@@ -1,0 +1,123 @@
+"""POST /runs/batch."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+
+from apps.core.ids import uuid7
+from apps.tracing.store import Payload
+from tests.factories.tracing import begun, ended, read, rows, wire_run
+
+
+def test_anonymous_is_refused(client, db):
+    assert client.post("/runs/batch", {}, content_type="application/json").status_code == 401
+
+
+def test_a_key_that_only_reads_is_refused(api_of, workspace):
+    assert api_of(workspace, "read").post("/runs/batch", {"post": [wire_run()]}).status_code == 403
+    assert rows() == 0
+
+
+@pytest.mark.parametrize("prefix", ["", "/api/v1", "/api"])
+@pytest.mark.parametrize("slash", ["", "/"])
+def test_a_batch_is_taken_under_every_address_that_clients_build(api, prefix, slash):
+    response = api.post(f"{prefix}/runs/batch{slash}", {"post": [wire_run()]})
+
+    assert response.status_code == 202
+    assert response.json() == {"message": "accepted"}
+    assert rows() == 1
+
+
+def test_posts_and_patches_of_one_body_are_merged_in_either_order(api, workspace):
+    run = wire_run(name="whole")
+
+    api.post("/runs/batch", {"patch": [ended(run)], "post": [begun(run)]})
+
+    stored = read(workspace, run["id"])
+    assert stored.row.name == "whole"
+    assert stored.value(Payload.OUTPUTS) == {"answer": "because"}
+
+
+def test_the_later_of_two_updates_wins(api, workspace):
+    run = wire_run()
+    first, second = ended(run), ended(run) | {"outputs": {"answer": "second"}, "end_time": None}
+
+    api.post("/runs/batch", {"post": [begun(run)], "patch": [first, second]})
+
+    stored = read(workspace, run["id"])
+    assert stored.value(Payload.OUTPUTS) == {"answer": "second"}
+    assert stored.row.end_time is not None
+
+
+def test_payloads_are_kept_to_the_byte(api, workspace):
+    run = wire_run()
+    text = '{ "n": 1.50, "big": 123456789012345678901234567890, "u": "\\u00e9" , "s":"é"}'
+    run["inputs"] = "HERE"
+    body = json.dumps({"post": [run]}).replace('"HERE"', text)
+
+    api.post("/runs/batch", body)
+
+    assert read(workspace, run["id"]).json(Payload.INPUTS) == text.encode()
+    assert text in api.get(f"/runs/{run['id']}").content.decode()
+
+
+def test_a_batch_with_nan_somewhere_is_stored(api, workspace):
+    good, odd = wire_run(), wire_run(inputs={"x": float("nan")})
+
+    response = api.post("/runs/batch", json.dumps({"post": [good, odd]}))
+
+    assert response.status_code == 202
+    assert read(workspace, odd["id"]).value(Payload.INPUTS) == {"x": None}
+    assert rows() == 2
+
+
+def test_good_runs_are_stored_and_each_bad_one_is_named(api):
+    good = wire_run()
+    bad = [wire_run(name=7), wire_run(tags="x"), wire_run(dotted_order="x")]
+
+    response = api.post("/runs/batch", {"post": [bad[0], good, bad[1], bad[2], {"name": "n"}]})
+
+    assert response.status_code == 202
+    named = {one["id"] for one in response.json()["errors"]}
+    assert named == {*(run["id"] for run in bad), "post[4]"}
+    assert response.json()["message"] == "1 accepted, 4 refused"
+    assert rows() == 1
+
+
+@pytest.mark.parametrize("body", ["", "[]", "{", '{"post": {}}', '{"post": [1]}', "nul", "\x00"])
+def test_a_body_that_is_no_batch_is_refused(api, body):
+    response = api.post("/runs/batch", body)
+
+    assert response.status_code in {400, 422}
+    assert set(response.json()) == {"detail", "code", "errors"}
+
+
+def test_an_empty_batch_is_accepted(api):
+    assert api.post("/runs/batch", {}).status_code == 202
+
+
+def test_a_run_without_a_dotted_order_finds_its_parent_in_the_same_batch(api, workspace):
+    parent = wire_run()
+    child_id, grandchild_id = str(uuid7()), str(uuid7())
+    child = {"id": child_id, "parent_run_id": parent["id"], "name": "c", "run_type": "tool"}
+    grandchild = {"id": grandchild_id, "parent_run_id": child_id, "name": "g", "run_type": "tool"}
+
+    response = api.post("/runs/batch", {"post": [grandchild, child, parent]})
+
+    assert response.status_code == 202
+    row = read(workspace, grandchild_id).row
+    assert row.parent_run_ids == [UUID(parent["id"]), UUID(child_id)]
+    assert row.trace_id == UUID(parent["id"])
+    assert row.dotted_order.startswith(parent["dotted_order"] + ".")
+
+
+def test_a_thousand_runs_in_one_request(api, workspace):
+    root = wire_run()
+    runs = [root, *(wire_run(parent=root) for _ in range(999))]
+
+    assert api.post("/runs/batch", {"post": runs}).status_code == 202
+
+    assert rows() == 1000

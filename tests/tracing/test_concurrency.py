@@ -1,0 +1,74 @@
+"""Several writers at once, each on its own connection."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.db import connections
+
+from apps.tracing import store
+from apps.tracing.models import Project
+from apps.tracing.services import ensure_project
+from apps.tracing.store import Status
+from tests.factories.organizations import WorkspaceFactory
+from tests.factories.tracing import begun, ended, read, rows, wire_run
+
+pytestmark = pytest.mark.django_db(transaction=True, serialized_rollback=False)
+
+
+def at_once(calls: list[Callable[[], Any]]) -> list[Any]:
+    def own_connection(call: Callable[[], Any]) -> Any:
+        try:
+            return call()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(8) as pool:
+        return list(pool.map(own_connection, calls))
+
+
+@pytest.fixture
+def workspace():
+    return WorkspaceFactory()
+
+
+@pytest.fixture(autouse=True)
+def empty_runs(db):
+    yield
+    with connections["default"].cursor() as cursor:
+        cursor.execute("TRUNCATE tracing_run, tracing_runpayload")
+
+
+def test_a_new_project_is_made_once(workspace):
+    found = at_once([lambda: ensure_project(workspace.pk, "new").pk] * 16)
+
+    assert len(set(found)) == 1
+    assert Project.objects.for_workspace(workspace).count() == 1
+
+
+def test_the_same_runs_from_all_sides_end_as_one_each(api, workspace):
+    ensure_project(workspace.pk, "default")
+    runs = [wire_run() for _ in range(30)]
+    dice = random.Random(7)
+    bodies = []
+    for _ in range(24):
+        some = dice.sample(runs, 20)
+        half = dice.randrange(20)
+        bodies.append(
+            {"post": [begun(r) for r in some[:half]], "patch": [ended(r) for r in some[half:]]}
+        )
+    bodies.append({"post": [begun(r) for r in runs], "patch": [ended(r) for r in runs]})
+    dice.shuffle(bodies)
+
+    answers = at_once([lambda body=body: api.post("/runs/batch", body) for body in bodies])
+
+    assert {answer.status_code for answer in answers} == {202}
+    assert rows() == 30
+    found = [read(workspace, run["id"]).row for run in runs]
+    assert {(row.status, row.name) for row in found} == {(Status.SUCCESS, "step")}
+    stats = store.runs.project_stats(workspace.pk, [found[0].project_id])
+    assert stats[found[0].project_id].run_count == 30

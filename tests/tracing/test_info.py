@@ -1,0 +1,36 @@
+"""GET /info, /info/health, /ok: open to all."""
+
+from __future__ import annotations
+
+import pytest
+
+
+@pytest.mark.parametrize("prefix", ["", "/api/v1", "/api"])
+@pytest.mark.parametrize("key", [None, "unknown"])
+def test_info_answers_anybody(client, db, prefix, key):
+    response = client.get(f"{prefix}/info", headers={"X-Api-Key": key} if key else {})
+
+    assert response.status_code == 200
+    assert response.json()["version"] >= "0.18.0"
+
+
+def test_info_says_all_that_clients_index_without_a_default(client, db):
+    info = client.get("/info").json()
+
+    assert info["batch_ingest_config"] == {
+        "use_multipart_endpoint": True,
+        "scale_up_qsize_trigger": 1000,
+        "scale_up_nthreads_limit": 16,
+        "scale_down_nempty_trigger": 4,
+        "size_limit": 100,
+        "size_limit_bytes": 20_971_520,
+    }
+    flags = info["instance_flags"]
+    assert flags["zstd_compression_enabled"]
+    assert flags["gzip_body_enabled"]
+    assert flags["ch_query_enabled"]
+
+
+@pytest.mark.parametrize("path", ["/ok", "/api/v1/ok", "/info/health"])
+def test_health_is_open(client, db, path):
+    assert client.get(path).json() == {"ok": True}
