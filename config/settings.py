@@ -144,6 +144,7 @@ CELERY_BEAT_SCHEDULE = {
     },
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},
+    "agent_server.purge_threads": {"task": "agent_server.purge_threads", "schedule": 60.0},
 }
 
 AUTH_USER_MODEL = "organizations.User"

@@ -6,6 +6,7 @@ back through a Redis list of the call's own.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -22,6 +23,7 @@ from apps.core.json import dumps, loads
 from apps.deployments.models import Revision
 
 KEPT_SECONDS = 60
+LONGEST_SECONDS = 120
 
 
 class CallFailed(errors.Unavailable):
@@ -51,6 +53,7 @@ def call(
     """
     from apps.agent_server import tasks  # noqa: PLC0415  (tasks import this module)
 
+    seconds = min(seconds, LONGEST_SECONDS)
     call_id = uuid4().hex
     given = dict(params or {})
     if thread is not None:
@@ -64,14 +67,11 @@ def call(
         "thread": str(thread.pk) if thread is not None else None,
         "params": given,
     }
-    client = redis.Redis.from_url(settings.REDIS_URL)
     try:
         tasks.call.apply_async((call_id, asked, seconds), expires=seconds)
-        found: Any = client.blpop([_key(call_id)], timeout=seconds + 1)
+        found: Any = _client().blpop([_key(call_id)], timeout=seconds + 1)
     except redis.RedisError as error:
         raise CallFailed("RedisError", "The platform cannot reach its graphs now.") from error
-    finally:
-        client.close()
     if found is None:
         raise CallFailed("TimeoutError", "The graph did not answer in time.")
     done, body = msgpack.unpackb(found[1])
@@ -100,6 +100,11 @@ async def answer(engine: Engine, call_id: str, asked: dict[str, Any], seconds: f
         ("RPUSH", _key(call_id), msgpack.packb([reply.done, reply.body])),
         ("EXPIRE", _key(call_id), KEPT_SECONDS),
     )
+
+
+@cache
+def _client() -> redis.Redis:
+    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=LONGEST_SECONDS + 5)
 
 
 def _key(call_id: str) -> str:

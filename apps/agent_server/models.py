@@ -120,6 +120,9 @@ class Thread(WorkspaceOwned):
         indexes = [
             models.Index(fields=["workspace", "deployment", "-updated_at"], name="thread_newest"),
             GinIndex(OpClass("metadata", "jsonb_path_ops"), name="thread_metadata"),
+            models.Index(
+                fields=["updated_at"], condition=Q(temporary=True), name="thread_temporary"
+            ),
         ]
 
     def __str__(self) -> str:

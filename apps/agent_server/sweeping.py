@@ -6,10 +6,11 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
+from apps.agent_server.engine import deeds
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.querysets import AgentRunQuerySet
 from apps.agent_server.statuses import OPEN, RunStatus, ThreadStatus
@@ -17,6 +18,7 @@ from apps.agent_server.statuses import OPEN, RunStatus, ThreadStatus
 WAITED = timedelta(seconds=3)
 """A run that waits longer than this, on a thread where nothing runs, has lost its message."""
 MOST_AT_ONCE = 1_000
+TEMPORARY_KEPT = timedelta(minutes=2)
 
 
 def sweep() -> None:
@@ -88,6 +90,31 @@ def give_up(run_id: UUID, thread_id: UUID, attempt: int) -> None:
     thread.state = None  # what the lost attempt saved is in its checkpoints: ask the graph host
     thread.updated_at = now
     thread.save(update_fields=["status", "error", "state", "updated_at"])
+
+
+def purge_temporary_threads() -> int:
+    """Delete the threads of stateless runs that ended a while ago; return how many.
+
+    They stay that long so that a caller who was cut off still finds the result.
+    """
+    now = timezone.now()
+    threads = Thread.objects.across_workspaces(reason="stateless runs of everybody leave threads")
+    runs = AgentRun.objects.across_workspaces(reason="the runs of those threads")
+    open_runs = runs.filter(thread=OuterRef("pk"), status__in=sorted(OPEN))
+    old = threads.filter(
+        ~Exists(open_runs), temporary=True, updated_at__lt=now - TEMPORARY_KEPT
+    ).order_by("updated_at")
+    deleted = 0
+    while True:
+        with transaction.atomic():
+            chosen = old.select_for_update(skip_locked=True, of=["self"])
+            ids = list(chosen.values_list("pk", flat=True)[:MOST_AT_ONCE])
+            if not ids:
+                return deleted
+            with connection.cursor() as cursor:
+                for statement, parameters in deeds.forget_threads(ids):
+                    cursor.execute(statement, parameters)
+            deleted += len(ids)
 
 
 def _still_lost(run_id: UUID, attempt: int) -> AgentRunQuerySet:

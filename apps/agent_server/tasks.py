@@ -60,3 +60,11 @@ def sweep_runs() -> None:
     from apps.agent_server import sweeping  # noqa: PLC0415  (models, which this module needs nowhere else)
 
     sweeping.sweep()
+
+
+@shared_task(name="agent_server.purge_threads", acks_late=False)
+def purge_threads() -> None:
+    """Delete what stateless runs left. Safe to repeat."""
+    from apps.agent_server import sweeping  # noqa: PLC0415
+
+    sweeping.purge_temporary_threads()

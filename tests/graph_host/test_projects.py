@@ -19,7 +19,8 @@ class State(TypedDict, total=False):
     said: Annotated[list[str], operator.add]
 
 def saying(*words):
-    return StateGraph(State).add_node("say", lambda state: {"said": list(words)}).add_edge(START, "say")
+    graph = StateGraph(State).add_node("say", lambda state: {"said": list(words)})
+    return graph.add_edge(START, "say")
 """
 
 KINDS = (

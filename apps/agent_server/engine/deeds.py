@@ -20,6 +20,12 @@ def delete_threads(threads: Sequence[UUID]) -> Deed:
     return [(text, [list(threads)]) for text in statements.DELETE_THREADS]
 
 
+def forget_threads(threads: Sequence[UUID]) -> Deed:
+    """Remove these threads with everything that belongs to them."""
+    rest = [(text, [list(threads)]) for text in statements.FORGET_THREADS]
+    return [*delete_threads(threads), *rest]
+
+
 def copy_thread(source: UUID, target: UUID) -> Deed:
     """Give `target` all checkpoints of `source`, with their ids."""
     return [(text, [target, source]) for text in statements.COPY_THREAD]

@@ -234,17 +234,22 @@ FROM unnest(%b::text[], %b::text[]) AS line(level, message)
 # Deeds on the checkpoints of whole threads; each is a list of statements for one transaction.
 
 DELETE_THREADS = [
-    "DELETE FROM agent_server_checkpointwrite WHERE thread_id = ANY(%b::uuid[])",
-    "DELETE FROM agent_server_checkpointblob WHERE thread_id = ANY(%b::uuid[])",
-    "DELETE FROM agent_server_checkpoint WHERE thread_id = ANY(%b::uuid[])",
+    "DELETE FROM agent_server_checkpointwrite WHERE thread_id = ANY(%s::uuid[])",
+    "DELETE FROM agent_server_checkpointblob WHERE thread_id = ANY(%s::uuid[])",
+    "DELETE FROM agent_server_checkpoint WHERE thread_id = ANY(%s::uuid[])",
+]
+
+FORGET_THREADS = [
+    "DELETE FROM agent_server_agentrun WHERE thread_id = ANY(%s::uuid[])",
+    "DELETE FROM agent_server_thread WHERE id = ANY(%s::uuid[])",
 ]
 
 # Parameters: target, source.
 COPY_THREAD = [
     """
     INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
-    SELECT %b::uuid, namespace, channel, version, kind, blob
-    FROM agent_server_checkpointblob WHERE thread_id = %b::uuid
+    SELECT %s::uuid, namespace, channel, version, kind, blob
+    FROM agent_server_checkpointblob WHERE thread_id = %s::uuid
     ON CONFLICT DO NOTHING
     """,
     """
@@ -252,17 +257,17 @@ COPY_THREAD = [
         thread_id, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
         blob_versions, created_at
     )
-    SELECT %b::uuid, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
+    SELECT %s::uuid, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
            blob_versions, created_at
-    FROM agent_server_checkpoint WHERE thread_id = %b::uuid
+    FROM agent_server_checkpoint WHERE thread_id = %s::uuid
     ON CONFLICT DO NOTHING
     """,
     """
     INSERT INTO agent_server_checkpointwrite (
         thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
     )
-    SELECT %b::uuid, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
-    FROM agent_server_checkpointwrite WHERE thread_id = %b::uuid
+    SELECT %s::uuid, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
+    FROM agent_server_checkpointwrite WHERE thread_id = %s::uuid
     ON CONFLICT DO NOTHING
     """,
 ]
@@ -270,8 +275,8 @@ COPY_THREAD = [
 # Parameters: threads, runs.
 DELETE_FOR_RUNS = """
 DELETE FROM agent_server_checkpoint
-WHERE thread_id = ANY(%b::uuid[])
-  AND (run_id = ANY(%b::uuid[]) OR metadata ->> 'run_id' = ANY(%b::text[]))
+WHERE thread_id = ANY(%s::uuid[])
+  AND (run_id = ANY(%s::uuid[]) OR metadata ->> 'run_id' = ANY(%s::text[]))
 """
 
 # All but the newest checkpoint of each namespace. A head that is rebuilt from the writes of its
@@ -280,7 +285,7 @@ KEEP_LATEST = """
 DELETE FROM agent_server_checkpoint c
 USING (
     SELECT DISTINCT ON (thread_id, namespace) thread_id, namespace, checkpoint_id, metadata
-    FROM agent_server_checkpoint WHERE thread_id = ANY(%b::uuid[])
+    FROM agent_server_checkpoint WHERE thread_id = ANY(%s::uuid[])
     ORDER BY thread_id, namespace, checkpoint_id DESC
 ) head
 WHERE c.thread_id = head.thread_id AND c.namespace = head.namespace
@@ -292,7 +297,7 @@ WHERE c.thread_id = head.thread_id AND c.namespace = head.namespace
 COLLECT_GARBAGE = [
     """
     DELETE FROM agent_server_checkpointwrite w
-    WHERE w.thread_id = ANY(%b::uuid[]) AND NOT EXISTS (
+    WHERE w.thread_id = ANY(%s::uuid[]) AND NOT EXISTS (
         SELECT 1 FROM agent_server_checkpoint c
         WHERE c.thread_id = w.thread_id AND c.namespace = w.namespace
           AND c.checkpoint_id = w.checkpoint_id
@@ -300,7 +305,7 @@ COLLECT_GARBAGE = [
     """,
     """
     DELETE FROM agent_server_checkpointblob b
-    WHERE b.thread_id = ANY(%b::uuid[]) AND NOT EXISTS (
+    WHERE b.thread_id = ANY(%s::uuid[]) AND NOT EXISTS (
         SELECT 1 FROM agent_server_checkpoint c
         WHERE c.thread_id = b.thread_id AND c.namespace = b.namespace
           AND c.blob_versions ->> b.channel = b.version

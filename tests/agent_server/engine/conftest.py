@@ -48,7 +48,7 @@ def engine(engines) -> EngineThread:
 @pytest.fixture
 def listen(settings) -> Iterator[Callable[[UUID], Iterator[tuple[str, Any]]]]:
     """Yields a run's events as they come, to the end of the run."""
-    client = redis.Redis.from_url(settings.REDIS_URL)
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=60)
 
     def events(run_id: UUID) -> Iterator[tuple[str, Any]]:
         name, last = streams.key(run_id), "0"

@@ -19,7 +19,7 @@ from django.utils import timezone
 
 from apps.agent_server import sweeping
 from apps.agent_server.engine.entries import Ending, Put, Stale, Token, Writes
-from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite
+from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
 from tests.agent_server.engine.rows import make_run, make_thread
 
 STEPS = ["one", "two", "three", "four", "five"]
@@ -309,3 +309,21 @@ def assert_resumed_after_step_two_but_for_the_paused(run, file):
     assert run.thread.values["trail"] == STEPS
     assert max(Counter(lines(file)).values()) == 1
     assert [line for line in lines(file) if line.endswith("2")] == ["three 2", "four 2", "five 2"]
+
+
+def test_threads_of_stateless_runs_go_a_while_after_their_run(revision):
+    past = timezone.now() - timedelta(minutes=3)
+    gone = make_thread(revision, temporary=True, updated_at=past)
+    make_run(gone, "x", status="success")
+    CheckpointBlob.objects.create(thread=gone, namespace="", channel="c", version="1", blob=b"1")
+    busy = make_thread(revision, temporary=True, updated_at=past)
+    make_run(busy, "x", status="running", attempt=1)
+    fresh = make_thread(revision, temporary=True)
+    kept = make_thread(revision, updated_at=past)
+
+    assert sweeping.purge_temporary_threads() == 1
+    assert sweeping.purge_temporary_threads() == 0
+
+    left = set(Thread.unscoped.values_list("pk", flat=True))
+    assert left == {busy.pk, fresh.pk, kept.pk}
+    assert not CheckpointBlob.objects.exists()
