@@ -62,6 +62,8 @@ if _is_the_run_itself:
     if "DATABASE_URL" not in os.environ:
         _own = _start_services()
     os.environ["DATA_DIR"] = str(Path(os.environ[FOLDER], "platform"))
+    # Whitenoise warns of a missing folder, and here warnings are errors.
+    Path(os.environ["DATA_DIR"], "static").mkdir(parents=True)
 os.environ["REDIS_URL"] = _own_redis_database(os.environ["REDIS_URL"])
 
 

@@ -125,6 +125,9 @@ class JoinStream(JoinsRun):
             await exchange.finish()
             return
         frames = sse.Frames(with_ids=run.is_resumable, wanted=wanted)
+        if not run.is_open:
+            await replay(exchange, route, run, resume.after or BEGINNING, frames)
+            return
         cancels = exchange.flag("cancel_on_disconnect")
         after = resume.after if replays else None
         await relay(exchange, route, run, after, frames, cancels=cancels)
@@ -190,19 +193,31 @@ async def relay(
 ) -> None:
     """Send the run's events until its end, or until the client leaves."""
     async with hub().open(run.run_id, after) as reader, exchange.kept_alive(reader.nudge):
-        if not run.is_open:
-            reader.finish("success")
-        while frames.end is None and not exchange.has_left():
+        while not (frames.are_over() or exchange.has_left()):
             events = await reader.next()
             chunk = frames.render(events) if events else sse.HEARTBEAT
-            if frames.end is not None and frames.end.id == BEGINNING and run.is_open:
+            if frames.end is not None and frames.end.id == BEGINNING:
                 chunk = await in_thread(results.lost_end, route, run.run_id)
             if chunk:
                 await exchange.write(chunk)
-    if exchange.has_left() and frames.end is None:
+    if exchange.has_left() and not frames.are_over():
         await _left(route, run.run_id, cancels=cancels)
         return
     await exchange.finish()
+
+
+async def replay(
+    exchange: Exchange, route: Route, run: Joinable, after: EventId, frames: sse.Frames
+) -> None:
+    """Send what is kept of the events of a run that is over."""
+    is_kept = False
+    async for events in hub().stored(run.run_id, after):
+        is_kept, after = True, events[-1].id
+        await exchange.write(frames.render(events))
+    if is_kept and frames.end is None:  # it follows the run's last commit by a moment
+        await relay(exchange, route, run, after, frames, cancels=False)
+    else:
+        await exchange.finish()
 
 
 async def wait_for_end(

@@ -9,8 +9,10 @@ A run whose end Redis lost is seen in PostgreSQL by a slow look at all open runs
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections import deque
+from collections.abc import AsyncIterator
 from types import TracebackType
 from typing import Any, Self
 from uuid import UUID
@@ -66,7 +68,7 @@ class Subscription:
             events = await self._read_back() if self._behind else self._take()
             if events:
                 return events
-            if self._behind and self._hub.is_up:
+            if self._hub.is_up if self._behind else self._mailbox:
                 continue
             if self._ended is not None and not self._mailbox:
                 return [Event(BEGINNING, END, dumps({"status": self._ended}))]
@@ -93,6 +95,8 @@ class Subscription:
             self._mailbox.clear()
             self._size = 0
             self._behind = True
+            if self._cursor is not None:
+                self._opening = None  # its answer is older than what was just dropped
         else:
             self._mailbox.extend(events)
             self._size += sum(len(event.data) for event in events)
@@ -137,9 +141,7 @@ class Subscription:
             newest = unpack(entries[0][1][1]) if entries else []
             self._cursor = newest[-1].id if newest else BEGINNING
             return [event for event in newest if event.name == END]
-        events = [
-            event for _, fields in entries for event in unpack(fields[1]) if event.id > cursor
-        ]
+        events = _events(entries, cursor)
         if len(entries) == PAGE:
             self._behind = True
         if events:
@@ -160,6 +162,11 @@ class Subscription:
         trace: TracebackType | None,
     ) -> None:
         self._hub.leave(self)
+
+
+def _events(entries: list[Any], after: EventId) -> list[Event]:
+    """The events of stream entries; the first entry may begin with some that were seen before."""
+    return [event for _, fields in entries for event in unpack(fields[1]) if event.id > after]
 
 
 class StreamHub:
@@ -209,6 +216,18 @@ class StreamHub:
             self._seen_ended.discard(reader.run_id)
             if self._link.is_up:
                 self._link.send([("UNSUBSCRIBE", reader.channel)])
+
+    async def stored(self, run_id: UUID, after: EventId) -> AsyncIterator[list[Event]]:
+        """What is kept of the stream after that event, by pages; nothing while Redis is away."""
+        entries: list[Any] = [None] * PAGE
+        with contextlib.suppress(RedisLost):
+            while len(entries) == PAGE:
+                command = ("XRANGE", key(run_id), f"({after}", "+", "COUNT", PAGE)
+                [entries] = await self._link.run(command)
+                events = _events(entries, after)
+                if events:
+                    after = events[-1].id
+                    yield events
 
     async def ask(self, command: Command) -> list[Any]:
         if not self._link.is_up:

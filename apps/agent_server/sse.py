@@ -77,6 +77,9 @@ class Frames:
         self.end: Event | None = None
         self.has_failed = False
 
+    def are_over(self) -> bool:
+        return self.end is not None
+
     def render(self, events: list[Event]) -> bytes:
         parts: list[bytes] = []
         for event in events:

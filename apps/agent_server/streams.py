@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +37,7 @@ KEPT_BATCHES = 1_000
 KEPT_BATCHES_RESUMABLE = 50_000
 RESULT_LIMIT = 256 * 1024
 ANSWER_SECONDS = 5.0
+_ID = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?")
 
 
 def key(run_id: UUID | str) -> str:
@@ -52,10 +54,10 @@ class EventId(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Self:
         """`ValueError` for anything but `<ms>-<n>` or `<ms>`."""
-        ms, _, n = text.partition("-")
-        if not (ms.isdigit() and (n.isdigit() or not n)) or len(text) > 40:
-            raise ValueError(text)
-        return cls(int(ms), int(n or 0))
+        match = _ID.fullmatch(text)
+        if match is None:
+            raise ValueError("not an event's id")
+        return cls(int(match[1]), int(match[2] or 0))
 
     def __str__(self) -> str:
         return f"{self.ms}-{self.n}"

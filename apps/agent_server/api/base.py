@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
 from django.http import HttpRequest
@@ -64,8 +64,11 @@ class AgentView(WorkspaceAPIView):
     """A view of one agent; reading needs `agents:read`, everything else `agents:run`."""
 
     authentication_classes = (AgentAuthentication,)
-    permission_classes = (IsAdmitted,)
-    required_permission = {"GET": Permission.AGENTS_READ, "*": Permission.AGENTS_RUN}
+    permission_classes = (IsAdmitted,)  # type: ignore[assignment]
+    required_permission: ClassVar[str | dict[str, str]] = {
+        "GET": Permission.AGENTS_READ,
+        "*": Permission.AGENTS_RUN,
+    }
 
     @property
     def route(self) -> Route:

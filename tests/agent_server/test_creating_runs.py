@@ -1,0 +1,414 @@
+"""`POST .../runs` and what a created run is."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from uuid import UUID, uuid4
+
+import pytest
+import redis
+from django.db import connections
+
+from apps.agent_server.bodies import RunBody
+from apps.agent_server.models import AgentRun, Assistant, Thread
+from apps.agent_server.services import dispatch, runs
+from apps.core.json import loads
+from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of, workspace_beside
+from tests.factories.api_keys import key_for
+
+BUSY = (
+    "Thread is already running a task. Wait for it to finish or choose a different multitask"
+    " strategy."
+)
+INVALID_UUID = "checkpoint_id: Input should be a valid UUID, invalid character: found `o` at 0"
+NOT_FOUND = "Thread or assistant not found."
+AGENT_ID = "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
+
+
+@pytest.fixture
+def thread(agent) -> Thread:
+    return ThreadFactory(deployment=agent, metadata={"topic": "tea"})
+
+
+@pytest.fixture
+def post(client, agent, thread, key):
+    def send(body, *, headers=None, path=f"/threads/{thread.thread_id}/runs"):
+        raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+        return client.post(
+            f"/agents/{agent.slug}{path}",
+            raw,
+            content_type="application/json",
+            headers={"X-Api-Key": key} if headers is None else headers,
+        )
+
+    return send
+
+
+def test_anonymous_callers_are_refused(post):
+    response = post({"assistant_id": "agent"}, headers={})
+
+    assert response.status_code == 401
+    assert response.json()["detail"] == "Sign in or send a valid API key."
+    assert not AgentRun.unscoped.exists()
+
+
+def test_an_outsider_finds_no_agent(post, outsider_key):
+    response = post({"assistant_id": "agent"}, headers={"X-Api-Key": outsider_key})
+
+    assert response.status_code == 404
+    assert response.json()["code"] == "agent_not_found"
+    assert not AgentRun.unscoped.exists()
+
+
+def test_who_may_only_read_cannot_run(post, reader_key):
+    response = post({"assistant_id": "agent"}, headers={"X-Api-Key": reader_key})
+
+    assert response.status_code == 403
+    assert not AgentRun.unscoped.exists()
+
+
+def test_a_key_of_the_same_organization_but_bound_elsewhere_is_refused(post, agent):
+    bound = key_for(workspace_beside(agent), "write")
+
+    response = post({"assistant_id": "agent"}, headers={"X-Api-Key": bound})
+
+    assert response.status_code == 403
+    assert not AgentRun.unscoped.exists()
+
+
+def test_a_bearer_token_does_as_well(post, key):
+    response = post({"assistant_id": "agent"}, headers={"Authorization": f"Bearer {key}"})
+
+    assert response.status_code == 200
+
+
+def test_a_run_is_created_and_occupies_the_thread(post, agent, thread):
+    response = post(
+        {
+            "assistant_id": "agent",
+            "input": {"messages": [{"role": "user", "content": "Hi"}]},
+            "metadata": {"topic": "coffee", "mood": "good"},
+            "stream_mode": "updates",
+            "unknown_field": True,
+            "run_id": str(uuid4()),
+        }
+    )
+
+    assert response.status_code == 200
+    body = response.json()
+    row = AgentRun.unscoped.get()
+    assert body == {
+        "run_id": str(row.pk),
+        "thread_id": str(thread.thread_id),
+        "assistant_id": AGENT_ID,
+        "status": "pending",
+        "metadata": {
+            "created_by": "system",
+            "topic": "coffee",
+            "mood": "good",
+            "graph_id": "agent",
+            "assistant_id": AGENT_ID,
+        },
+        "kwargs": {
+            "input": {"messages": [{"role": "user", "content": "Hi"}]},
+            "command": None,
+            "config": {"configurable": {}},
+            "context": None,
+            "checkpoint": None,
+            "stream_mode": ["updates"],
+            "interrupt_before": None,
+            "interrupt_after": None,
+            "webhook": None,
+            "feedback_keys": None,
+            "subgraphs": False,
+            "resumable": False,
+            "checkpoint_during": None,
+            "durability": "async",
+        },
+        "multitask_strategy": "enqueue",
+        "created_at": row.created_at.isoformat(timespec="microseconds"),
+        "updated_at": row.updated_at.isoformat(timespec="microseconds"),
+    }
+    location = response.headers["Content-Location"]
+    assert location == f"/threads/{thread.thread_id}/runs/{row.pk}"
+    thread.refresh_from_db()
+    assert thread.status == "busy"
+    assert thread.metadata == {"topic": "tea", "graph_id": "agent", "assistant_id": AGENT_ID}
+    assert thread.config == {"configurable": {}}
+    assert thread.revision_id == row.revision_id == agent.active_revision_id
+
+
+def test_the_request_goes_over_the_assistants_configuration(post, agent):
+    route_of(agent)
+    own = {"tags": ["own"], "recursion_limit": 7, "configurable": {"model": "small", "a": 1}}
+    Assistant.unscoped.filter(graph_id="agent").update(
+        config=own, context={"model": "small", "a": 1}
+    )
+
+    changed = post(
+        {"assistant_id": "agent", "config": {"tags": ["new"], "configurable": {"model": "big"}}}
+    )
+    in_context = post({"assistant_id": AGENT_ID, "context": {"model": "huge"}})
+
+    assert changed.json()["kwargs"]["config"] == {
+        "tags": ["new"],
+        "recursion_limit": 7,
+        "configurable": {"model": "big", "a": 1},
+    }
+    assert changed.json()["kwargs"]["context"] == {"model": "small", "a": 1}
+    kwargs = in_context.json()["kwargs"]
+    assert kwargs["config"]["configurable"] == kwargs["context"] == {"model": "huge", "a": 1}
+
+
+def test_a_checkpoint_to_start_from_is_kept(post):
+    checkpoint_id = "1ef4f797-8335-6428-8001-8a1503f9b875"
+
+    one = post({"assistant_id": "agent", "checkpoint_id": checkpoint_id})
+    other = post(
+        {
+            "assistant_id": "agent",
+            "checkpoint": {"checkpoint_id": checkpoint_id, "checkpoint_ns": "", "thread_id": "x"},
+        }
+    )
+
+    expected = {"checkpoint_id": checkpoint_id, "checkpoint_ns": "", "checkpoint_map": None}
+    assert other.json()["kwargs"]["checkpoint"] == expected
+    assert one.json()["kwargs"]["checkpoint"] == {"checkpoint_id": checkpoint_id}
+
+
+def test_a_delayed_run_has_its_planned_start(post, thread):
+    before = AgentRun.unscoped.count()
+
+    body = post({"assistant_id": "agent", "after_seconds": 3600}).json()
+
+    row = AgentRun.unscoped.get(pk=body["run_id"])
+    assert before == 0
+    assert row.created_at == row.available_at
+    assert (row.created_at - row.updated_at).total_seconds() == 3600
+    thread.refresh_from_db()
+    assert thread.status == "busy"
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "detail"),
+    [
+        (b"", 422, "Invalid JSON in request body"),
+        (b"{", 422, "Invalid JSON in request body"),
+        ({}, 422, "assistant_id: Field required"),
+        ({"assistant_id": 5}, 422, "assistant_id: Input should be a valid string"),
+        (
+            {"assistant_id": "nobody"},
+            422,
+            "Invalid assistant: 'nobody'. Must be a UUID or the name of a graph: agent, other",
+        ),
+        ({"assistant_id": str(UUID(int=7))}, 404, "Thread or assistant not found."),
+        (
+            {"assistant_id": "agent", "webhook": "https://example.com"},
+            422,
+            "webhook is not offered yet by this server.",
+        ),
+        (
+            {"assistant_id": "agent", "context": {"a": 1}, "config": {"configurable": {"a": 1}}},
+            400,
+            "Cannot specify both configurable and context. Prefer setting context alone.",
+        ),
+        (
+            {"assistant_id": "agent", "checkpoint_id": "old"},
+            422,
+            INVALID_UUID,
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_sentence(post, thread, body, status, detail):
+    response = post(body)
+
+    assert (response.status_code, response.json()["detail"]) == (status, detail)
+    assert not AgentRun.unscoped.exists()
+    thread.refresh_from_db()
+    assert thread.status == "idle"
+
+
+@pytest.mark.parametrize(
+    "field",
+    [
+        {"stream_mode": ["values", "tools"]},
+        {"multitask_strategy": "queue"},
+        {"durability": "later"},
+        {"after_seconds": -1},
+        {"interrupt_before": 5},
+        {"config": {"recursion_limit": 0}},
+        {"metadata": []},
+    ],
+)
+def test_a_field_outside_its_range_is_refused_by_name(post, field):
+    response = post({"assistant_id": "agent", **field})
+
+    assert response.status_code == 422
+    assert response.json()["detail"].startswith(next(iter(field)))
+
+
+def test_null_means_absent_in_every_field(post):
+    fields = [name for name in RunBody.model_fields if name != "assistant_id"]
+
+    response = post({"assistant_id": "agent", **dict.fromkeys(fields)})
+
+    assert response.status_code == 200
+    assert response.json()["kwargs"]["stream_mode"] == ["values"]
+
+
+def test_an_unknown_thread_is_made_only_when_asked_for(post, agent):
+    unknown = uuid4()
+    path = f"/threads/{unknown}/runs"
+
+    refused = post({"assistant_id": "agent"}, path=path)
+    made = post({"assistant_id": "agent", "if_not_exists": "create"}, path=path)
+
+    assert (refused.status_code, refused.json()["detail"]) == (
+        404,
+        "Thread or assistant not found.",
+    )
+    assert made.json()["thread_id"] == str(unknown)
+    assert Thread.unscoped.get(deployment=agent, thread_id=unknown).status == "busy"
+
+
+def test_an_id_that_is_none_is_a_bad_request(post):
+    response = post({"assistant_id": "agent"}, path="/threads/mine/runs")
+
+    assert response.status_code == 400
+    assert response.json()["detail"] == "Invalid thread ID: must be a UUID"
+
+
+def test_a_thread_of_another_agent_is_not_joined(post, agent):
+    elsewhere = ThreadFactory(deployment=AgentFactory(workspace=agent.workspace))
+
+    response = post({"assistant_id": "agent"}, path=f"/threads/{elsewhere.thread_id}/runs")
+
+    assert response.status_code == 404
+    elsewhere.refresh_from_db()
+    assert elsewhere.status == "idle"
+
+
+def test_a_busy_thread_rejects_or_queues_as_asked(post):
+    first = post({"assistant_id": "agent"})
+    rejected = post({"assistant_id": "agent", "multitask_strategy": "reject"})
+    interrupting = post({"assistant_id": "agent", "multitask_strategy": "interrupt"})
+    queued = post({"assistant_id": "agent"})
+
+    assert first.status_code == queued.status_code == 200
+    assert (rejected.status_code, rejected.json()["detail"]) == (
+        409,
+        BUSY,
+    )
+    assert (interrupting.status_code, interrupting.json()["detail"]) == (
+        422,
+        "multitask_strategy 'interrupt' on a busy thread is not offered yet by this server.",
+    )
+    assert list(AgentRun.unscoped.order_by("sequence").values_list("pk", "sequence", "status")) == [
+        (UUID(first.json()["run_id"]), 1, "pending"),
+        (UUID(queued.json()["run_id"]), 2, "pending"),
+    ]
+
+
+@pytest.mark.parametrize("strategy", ["reject", "interrupt", "rollback"])
+def test_an_idle_thread_takes_every_strategy(post, strategy):
+    response = post({"assistant_id": "agent", "multitask_strategy": strategy})
+
+    assert response.status_code == 200
+    assert response.json()["multitask_strategy"] == strategy
+
+
+def test_a_zero_character_in_the_input_is_replaced(post):
+    response = post({"assistant_id": "agent", "input": {"text": "a\0b"}})
+
+    assert response.json()["kwargs"]["input"] == {"text": "a\ufffdb"}
+
+
+def test_a_stateless_run_gets_a_hidden_thread(client, post, agent, key):
+    response = post({"assistant_id": "agent", "input": 1}, path="/runs")
+
+    body = response.json()
+    thread = Thread.unscoped.get(thread_id=body["thread_id"])
+    assert response.headers["Content-Location"] == f"/runs/{body['run_id']}"
+    assert thread.temporary
+    assert "graph_id" not in body["metadata"]
+    seen = client.get(
+        f"/agents/{agent.slug}/threads/{thread.thread_id}", headers={"X-Api-Key": key}
+    )
+    assert seen.status_code == 404
+
+
+def test_a_stateless_run_may_keep_its_thread(client, post, agent, key):
+    body = post({"assistant_id": "agent", "on_completion": "keep"}, path="/runs").json()
+
+    url = f"/agents/{agent.slug}/threads/{body['thread_id']}"
+    assert client.get(url, headers={"X-Api-Key": key}).json()["status"] == "busy"
+
+
+def test_creating_a_run_takes_one_query_beside_what_is_cached(
+    post, django_assert_num_queries, django_capture_on_commit_callbacks
+):
+    post({"assistant_id": "agent"})
+
+    with django_assert_num_queries(1):
+        post({"assistant_id": "agent"})
+    with django_assert_num_queries(1):
+        post({"assistant_id": "agent"}, path="/runs")
+
+
+def test_twenty_runs_at_once_have_one_order(agent, thread, transactional_db, redis_client):
+    """Sequence, time of creation and id all tell the same order."""
+    agent = AgentFactory()
+    thread = ThreadFactory(deployment=agent)
+    route = route_of(agent)
+    start = Barrier(20)
+
+    def create(number: int) -> None:
+        start.wait(timeout=10)
+        runs.create_on_thread(route, thread.thread_id, RunBody(assistant_id="agent", input=number))
+        connections.close_all()
+
+    with ThreadPoolExecutor(20) as pool:
+        list(pool.map(create, range(20)))
+
+    rows = list(AgentRun.unscoped.filter(thread=thread).order_by("sequence"))
+    assert [row.sequence for row in rows] == list(range(1, 21))
+    assert sorted(rows, key=lambda row: row.created_at) == rows
+    assert sorted(rows, key=lambda row: row.pk) == rows
+    assert sorted(row.kwargs["input"] for row in rows) == list(range(20))
+    assert redis_client.llen("runs") == 20
+
+
+def test_a_run_is_created_also_when_redis_is_away(
+    post, monkeypatch, caplog, django_capture_on_commit_callbacks
+):
+    nobody = redis.Redis(unix_socket_path="/nonexistent/redis.sock")
+    monkeypatch.setattr(dispatch, "_client", lambda: nobody)
+
+    with django_capture_on_commit_callbacks(execute=True) as callbacks:
+        response = post({"assistant_id": "agent"})
+
+    assert response.status_code == 200
+    assert len(callbacks) == 1
+    assert AgentRun.unscoped.get().status == "pending"
+    assert "waits for the sweeper" in caplog.text
+
+
+def test_the_message_is_what_celery_would_send(redis_client):
+    from config.celery import app
+
+    argument = str(uuid4())
+    queue, ours = dispatch.encode(dispatch.EXECUTE_THREAD, argument)
+    app.send_task(dispatch.EXECUTE_THREAD, args=(argument,), ignore_result=True)
+    theirs = redis_client.rpop(queue)
+
+    own, celerys = loads(ours), loads(theirs)
+    for message in (own, celerys):
+        headers, properties = message["headers"], message["properties"]
+        assert headers["id"] == headers["root_id"] == properties["correlation_id"]
+        del headers["id"], headers["root_id"], properties["correlation_id"]
+        del properties["delivery_tag"], properties["reply_to"]
+    assert json.loads(b64decode(own.pop("body"))) == json.loads(b64decode(celerys.pop("body")))
+    assert own == celerys

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+from typing import Any
+
+import factory
+from factory.django import DjangoModelFactory
+
+from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.services.assistants import ensure_system, system_id
+from apps.deployments import routes
+from apps.deployments.models import Deployment, Revision, RevisionGraph
+from apps.deployments.routes import Route
+from apps.deployments.statuses import RevisionStatus
+from apps.organizations.models import Workspace
+from tests.factories.organizations import WorkspaceFactory
+
+
+class AgentFactory(DjangoModelFactory[Deployment]):
+    """A deployment whose active revision has the graphs `agent` and `other`."""
+
+    class Meta:
+        model = Deployment
+        skip_postgeneration_save = True
+
+    workspace = factory.SubFactory(WorkspaceFactory)
+    name = factory.Sequence(lambda n: f"agent-{n}")
+    slug = factory.SelfAttribute("name")
+
+    @classmethod
+    def _get_manager(cls, model_class: type[Deployment]) -> Any:
+        return model_class.unscoped
+
+    @factory.post_generation
+    def graphs(self: Deployment, create: bool, names: Any) -> None:  # type: ignore[misc]  # noqa: FBT001
+        revision = Revision.unscoped.create(
+            workspace=self.workspace,
+            deployment=self,
+            number=1,
+            config_path="langgraph.json",
+            status=RevisionStatus.DEPLOYED,
+        )
+        for name in names or ("agent", "other"):
+            RevisionGraph.unscoped.create(
+                workspace=self.workspace,
+                revision=revision,
+                graph_id=name,
+                description=f"What {name} does",
+                schemas={"input_schema": {"title": name}},
+                drawing={"nodes": [{"id": "__start__"}], "edges": []},
+            )
+        self.active_revision = revision
+        self.save()
+
+
+class ThreadFactory(DjangoModelFactory[Thread]):
+    class Meta:
+        model = Thread
+
+    deployment = factory.SubFactory(AgentFactory)
+    workspace = factory.SelfAttribute("deployment.workspace")
+
+    @classmethod
+    def _get_manager(cls, model_class: type[Thread]) -> Any:
+        return model_class.unscoped
+
+
+class AgentRunFactory(DjangoModelFactory[AgentRun]):
+    class Meta:
+        model = AgentRun
+
+    thread = factory.SubFactory(ThreadFactory)
+    deployment = factory.SelfAttribute("thread.deployment")
+    workspace = factory.SelfAttribute("thread.workspace")
+    assistant_id = system_id("agent")
+    graph_id = "agent"
+    sequence = factory.Sequence(lambda n: n + 1)
+
+    @classmethod
+    def _get_manager(cls, model_class: type[AgentRun]) -> Any:
+        return model_class.unscoped
+
+
+def route_of(agent: Deployment) -> Route:
+    """The agent's route, fresh, with its system assistants made."""
+    routes.forget()
+    route = routes.find(agent.slug)
+    assert route is not None
+    ensure_system(route)
+    return route
+
+
+def workspace_beside(agent: Deployment) -> Workspace:
+    """Another workspace of the same organization."""
+    return WorkspaceFactory(organization=agent.workspace.organization)
