@@ -77,7 +77,7 @@ def store_feedback(workspace_id: UUID, given: Sequence[WireFeedback]) -> list[Wi
     if not given:
         return []
     named = {one.session_id for one in given if one.session_id is not None}
-    projects = set(
+    projects: set[UUID] = named and set(
         Project.objects.for_workspace(workspace_id)
         .present()
         .filter(pk__in=named)

@@ -6,7 +6,6 @@ transaction. What cannot be placed yet is held and placed when what it waits for
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -17,11 +16,12 @@ from django.db import transaction
 from apps.tracing import errors
 from apps.tracing.dotted_order import Place, place_below, place_root
 from apps.tracing.ingest import attachments, held
+from apps.tracing.ingest.counts import Count, append_counts
 from apps.tracing.ingest.feedback import store_feedback
 from apps.tracing.ingest.operations import MisplacedRun, Operation, read_operation
 from apps.tracing.ingest.requests import Refused, Request, Said
 from apps.tracing.ingest.wire import Refusal, moment
-from apps.tracing.models import DEFAULT_PROJECT, HeldOperation, IngestCount, Project
+from apps.tracing.models import DEFAULT_PROJECT, HeldOperation, Project
 from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
 from apps.tracing.store import partitions
 from apps.tracing.store.locating import Located, locate
@@ -257,29 +257,13 @@ class _Batch:
 
     def _count(self, writes: dict[Key, RunWrite], fresh: set[Key]) -> None:
         """Append to the ledger: in the same transaction, so it tells neither more nor less."""
-        runs, traces, merged = Counter[UUID](), Counter[UUID](), Counter[UUID]()
-        last: dict[UUID, datetime] = {}
+        counts: dict[UUID, Count] = {}
         for key, one in writes.items():
             _, project_id, placed_at = key
-            if key in fresh:
-                runs[project_id] += 1
-                traces[project_id] += one.fixed["parent_run_id"] is None
-            else:
-                merged[project_id] += 1
-            last[project_id] = max(placed_at, last.get(project_id, placed_at))
-        hour = self.received_at.replace(minute=0, second=0, microsecond=0)
-        IngestCount.objects.for_workspace(self.workspace_id).bulk_create(
-            IngestCount(
-                workspace_id=self.workspace_id,
-                project_id=project_id,
-                hour=hour,
-                runs=runs[project_id],
-                traces=traces[project_id],
-                merged=merged[project_id],
-                last_start_time=last_start_time,
-            )
-            for project_id, last_start_time in last.items()
-        )
+            count = counts.setdefault(project_id, Count(placed_at))
+            is_root = one.fixed["parent_run_id"] is None
+            count.add(placed_at, is_fresh=key in fresh, is_root=is_root)
+        append_counts(self.workspace_id, self.received_at, counts)
 
 
 class _Projects:

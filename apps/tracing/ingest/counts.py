@@ -1,0 +1,47 @@
+"""The ledger: what each request brought to each project, appended in its own transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from apps.tracing.store.raw import raw_cursor
+
+_APPEND = """
+INSERT INTO tracing_ingestcount
+    (created_at, workspace_id, hour, project_id, runs, traces, merged, last_start_time)
+SELECT %b, %b, date_trunc('hour', %b::timestamptz, 'UTC'), said.*
+FROM unnest(%b::uuid[], %b::int8[], %b::int8[], %b::int8[], %b::timestamptz[]) AS said
+"""
+
+
+@dataclass(slots=True)
+class Count:
+    last_start_time: datetime
+    runs: int = 0
+    traces: int = 0
+    merged: int = 0
+
+    def add(self, placed_at: datetime, *, is_fresh: bool, is_root: bool) -> None:
+        self.last_start_time = max(self.last_start_time, placed_at)
+        if is_fresh:
+            self.runs += 1
+            self.traces += is_root
+        else:
+            self.merged += 1
+
+
+def append_counts(workspace_id: UUID, now: datetime, counts: Mapping[UUID, Count]) -> None:
+    """Append a row for each project; no request waits for another's counts."""
+    said = list(counts.values())
+    values = [
+        list(counts),
+        [count.runs for count in said],
+        [count.traces for count in said],
+        [count.merged for count in said],
+        [count.last_start_time for count in said],
+    ]
+    with raw_cursor() as cursor:
+        cursor.execute(_APPEND, [now, workspace_id, now, *values])
