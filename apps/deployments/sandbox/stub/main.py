@@ -130,7 +130,9 @@ def follow_parent(job: Job, sign: int) -> None:
 
 def limit(job: Job) -> None:
     os.umask(0o077)
-    os.setpriority(os.PRIO_PROCESS, 0, job["nice"])
+    # A platform that is nicer still keeps its sandboxes so: no priority can be taken back.
+    nice = max(job["nice"], os.getpriority(os.PRIO_PROCESS, 0))
+    os.setpriority(os.PRIO_PROCESS, 0, nice)
     # The kernel's last resort, should memory run out all the same, is agent code first.
     try:
         with open("/proc/self/oom_score_adj", "w") as score:
