@@ -26,6 +26,8 @@ def _other_methods(route: URLPattern) -> URLPattern:
 
 
 urlpatterns = [
+    # First: `runs/stream` is also the address of a run with a strange id.
+    *[_other_methods(route) for route in http_routes],
     path("agents/<slug:slug>/ok", views.OkView.as_view()),
     path("agents/<slug:slug>/info", views.InfoView.as_view()),
     path("agents/<slug:slug>/assistants/search", views.AssistantSearchView.as_view()),
@@ -45,5 +47,4 @@ urlpatterns = [
         views.ThreadRunView.as_view(),
     ),
     path("agents/<slug:slug>/runs", views.RunsView.as_view()),
-    *[_other_methods(route) for route in http_routes],
 ]

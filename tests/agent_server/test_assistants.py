@@ -1,0 +1,207 @@
+"""Assistants that graphs have by themselves; the addresses that belong to no thread."""
+
+from __future__ import annotations
+
+import json
+from uuid import UUID
+
+import pytest
+
+from apps.agent_server.models import Assistant, AssistantVersion
+from apps.agent_server.services import assistants
+from apps.deployments import routes
+from tests.factories.agent_server import AgentFactory, route_of
+
+AGENT_ID = "fe096781-5601-53d2-b2f6-0d3403f7e9ca"
+
+
+@pytest.fixture
+def ask(client, agent, key):
+    def send(method, path, body=None, *, key=key, **headers):
+        return getattr(client, method)(
+            f"/agents/{agent.slug}{path}",
+            data=None if body is None else json.dumps(body),
+            content_type="application/json",
+            headers={**({"X-Api-Key": key} if key else {}), **headers},
+        )
+
+    return send
+
+
+ROUTES = [
+    ("post", "/assistants/search"),
+    ("post", "/assistants/count"),
+    ("get", f"/assistants/{AGENT_ID}"),
+    ("get", f"/assistants/{AGENT_ID}/schemas"),
+    ("get", "/info"),
+]
+
+
+@pytest.mark.parametrize(("method", "path"), ROUTES)
+def test_who_may_come_in(ask, outsider_key, reader_key, method, path):
+    body = {} if method == "post" else None
+
+    assert ask(method, path, body, key=None).status_code == 401
+    assert ask(method, path, body, key=outsider_key).status_code == 404
+    assert ask(method, path, body, key=reader_key).status_code == 200
+
+
+def test_each_graph_has_an_assistant_of_a_known_id(ask):
+    response = ask("post", "/assistants/search", {"sort_by": "name", "sort_order": "asc"})
+
+    row = Assistant.unscoped.get(graph_id="agent")
+    assert [found["name"] for found in response.json()] == ["agent", "other"]
+    assert response.json()[0] == {
+        "assistant_id": AGENT_ID,
+        "graph_id": "agent",
+        "name": "agent",
+        "description": "What agent does",
+        "config": {},
+        "context": {},
+        "metadata": {"created_by": "system"},
+        "version": 1,
+        "created_at": row.created_at.isoformat(timespec="microseconds"),
+        "updated_at": row.updated_at.isoformat(timespec="microseconds"),
+    }
+    assert response.headers["X-Pagination-Total"] == "2"
+
+
+def test_the_same_id_in_two_deployments_is_two_assistants(agent):
+    other = AgentFactory()
+
+    for deployment in (agent, other):
+        route_of(deployment)
+
+    found = Assistant.unscoped.filter(assistant_id=AGENT_ID)
+    assert {row.deployment_id for row in found} == {agent.pk, other.pk}
+
+
+def test_making_system_assistants_can_be_repeated(agent):
+    route = route_of(agent)
+    assistants._met.clear()
+    assistants.ensure_system(route)
+
+    assert Assistant.unscoped.count() == 2
+    assert AssistantVersion.unscoped.count() == 2
+
+
+def test_a_met_revision_costs_no_query(agent, django_assert_num_queries):
+    route = route_of(agent)
+
+    with django_assert_num_queries(0):
+        assistants.ensure_system(route)
+
+
+def test_searching_and_counting(ask):
+    def names(**body):
+        return [row["name"] for row in ask("post", "/assistants/search", body).json()]
+
+    assert names(graph_id="other") == ["other"]
+    assert names(name="GEN") == ["agent"]
+    assert names(metadata={"created_by": "system"}, limit=1, sort_by="name") == ["other"]
+    assert names(metadata={"created_by": "me"}) == []
+    assert ask("post", "/assistants/count", {}).json() == 2
+    assert ask("post", "/assistants/count", {"graph_id": "agent"}).json() == 1
+    selected = ask("post", "/assistants/search", {"select": ["graph_id"], "sort_by": "name"})
+    assert selected.json() == [{"graph_id": "other"}, {"graph_id": "agent"}]
+    assert ask("post", "/assistants/search", {"select": ["x"]}).status_code == 422
+
+
+def test_reading_one(ask):
+    assert ask("get", f"/assistants/{AGENT_ID}").json()["graph_id"] == "agent"
+    missing = ask("get", f"/assistants/{UUID(int=1)}")
+    assert (missing.status_code, missing.json()["detail"]) == (404, "Not Found")
+    by_name = ask("get", "/assistants/agent")
+    assert (by_name.status_code, by_name.json()["detail"]) == (
+        422,
+        "Invalid assistant ID: must be a UUID",
+    )
+
+
+def test_schemas_are_those_that_the_build_recorded(ask):
+    response = ask("get", f"/assistants/{AGENT_ID}/schemas")
+
+    assert response.json() == {"graph_id": "agent", "input_schema": {"title": "agent"}}
+
+
+async def test_the_drawing_is_the_recorded_one(call):
+    by_name = await call("GET", "/assistants/agent/graph")
+    by_id = await call("GET", f"/assistants/{AGENT_ID}/graph?xray=0")
+    unknown = await call("GET", f"/assistants/{UUID(int=1)}/graph")
+
+    assert by_name.json() == by_id.json() == {"nodes": [{"id": "__start__"}], "edges": []}
+    assert unknown.status == 404
+
+
+def test_an_agent_without_a_revision_is_not_ready(ask, agent):
+    agent.active_revision = None
+    agent.save()
+
+    response = ask("post", "/runs", {"assistant_id": "agent"})
+
+    assert (response.status_code, response.json()["code"]) == (503, "agent_not_ready")
+
+
+def test_a_graph_that_the_new_revision_lacks_cannot_be_run(ask, agent):
+    route_of(agent)
+    agent.active_revision.graphs.filter(graph_id="agent").delete()
+    routes.forget()
+
+    response = ask("post", "/runs", {"assistant_id": AGENT_ID})
+
+    assert (response.status_code, response.json()["detail"]) == (
+        409,
+        "The deployed revision has no graph 'agent'.",
+    )
+
+
+def test_ok_is_open_and_info_says_what_is_offered(ask):
+    assert ask("get", "/ok", key=None).json() == {"ok": True}
+    assert ask("get", "/ok?check_db=1", key="slip_wrong").json() == {"ok": True}
+    info = ask("get", "/info").json()
+    assert info["version"] == "0.1.0"
+    assert info["flags"]["assistants"] is True
+
+
+@pytest.mark.parametrize(
+    "path", ["/threads", "/threads/x/runs/stream", "/threads/x/runs/y/join", "/nothing", "/ok"]
+)
+def test_browsers_of_any_origin_may_ask(client, agent, path):
+    preflight = client.options(
+        f"/agents/{agent.slug}{path}",
+        headers={
+            "Origin": "https://chat.example",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "x-api-key,content-type",
+            "Access-Control-Request-Private-Network": "true",
+        },
+    )
+    plain = client.get(f"/agents/{agent.slug}{path}")
+
+    assert preflight.status_code == 200
+    assert preflight.headers["Access-Control-Allow-Origin"] == "*"
+    assert "POST" in preflight.headers["Access-Control-Allow-Methods"]
+    assert preflight.headers["Access-Control-Allow-Headers"] == "x-api-key,content-type"
+    assert preflight.headers["Access-Control-Max-Age"] == "600"
+    assert preflight.headers["Access-Control-Allow-Private-Network"] == "true"
+    assert plain.headers["Access-Control-Allow-Origin"] == "*"
+    exposed = plain.headers["Access-Control-Expose-Headers"].split(", ")
+    assert set(exposed) == {"x-pagination-total", "x-pagination-next", "content-location"}
+
+
+def test_a_trailing_slash_is_sent_away(client, agent):
+    response = client.post(f"/agents/{agent.slug}/threads/?a=1")
+    elsewhere = client.get("/agents/" + "/evil.example/")
+
+    assert response.status_code == 307
+    assert response.headers["Location"] == f"/agents/{agent.slug}/threads?a=1"
+    assert not elsewhere.headers.get("Location", "/x").startswith("//")
+
+
+def test_a_wrong_method_says_which_are_right(ask, agent):
+    stream = ask("get", "/threads/x/runs/stream", key=None)
+    threads = ask("delete", "/threads")
+
+    assert (stream.status_code, threads.status_code) == (405, 405)
+    assert stream.headers["Allow"] == "POST"
+    assert "POST" in threads.headers["Allow"]
