@@ -56,7 +56,7 @@ class Foreign:
             "run_id": trace,
             "agent_run_id": AgentRunFactory(thread=thread, metadata={"a": "sentinel"}).pk,
             "assistant_id": system_id("agent"),
-            "project_id": read(self.workspace, trace).project_id,
+            "project_id": read(self.workspace, trace).row.project_id,
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",
             "payload": "inputs",
