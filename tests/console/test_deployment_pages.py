@@ -1,0 +1,280 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.deployments.models import Deployment, EnvironmentVariable, LogKind, StatusChange
+from apps.deployments.pages import Station, stations
+from tests.console.conftest import person, signed_in
+from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
+
+pytestmark = pytest.mark.django_db
+SECRET = "sk-do-not-show"
+
+
+@pytest.fixture
+def base(workspace):
+    return f"/o/{workspace.pk}/deployments"
+
+
+@pytest.fixture
+def deployment(workspace):
+    return DeploymentFactory(workspace=workspace, name="support", branch="main")
+
+
+def queries(page, address):
+    page.get(address)
+    with CaptureQueriesContext(
+        connection,
+    ) as captured:
+        assert page.get(address).status_code == 200
+    return len(captured)
+
+
+def test_an_empty_workspace_teaches_the_first_deployment(page, base):
+    content = page.get(base).content.decode()
+
+    assert "Nothing on the slip yet" in content
+    assert "manage.py deploy --organization Northwind" in content
+
+
+def test_the_list_costs_the_same_however_long_it_is(page, base, workspace):
+    RevisionFactory(deployment=DeploymentFactory(workspace=workspace))
+    with_one = queries(page, base)
+    for _ in range(5):
+        RevisionFactory(deployment=DeploymentFactory(workspace=workspace))
+
+    assert queries(page, base) == with_one == 9
+
+
+def test_the_list_says_what_each_deployment_does(page, base, workspace, settings):
+    settings.BASE_URL = "https://slipway.example"
+    serving = RevisionFactory(deployment__workspace=workspace, status="DEPLOYED").deployment
+    serving.active_revision = serving.revisions.get()
+    serving.save()
+    RevisionFactory(deployment__workspace=workspace, status="BUILD_FAILED")
+    RevisionFactory(deployment__workspace=workspace, status="BUILDING")
+    DeploymentFactory(workspace=workspace)
+    RevisionFactory(deployment__name="of-others", status="DEPLOYED")
+
+    content = page.get(base).content.decode()
+
+    for words in ("Serving</span>", "Failed</span>", "Starting</span>", "Nothing serving</span>"):
+        assert content.count(words) == 1
+    assert f"https://slipway.example/agents/{serving.slug}" in content
+    assert "of-others" not in content
+
+
+def test_the_list_looks_again_only_while_something_moves(page, base, deployment):
+    revision = RevisionFactory(deployment=deployment, status="BUILDING")
+    assert 'hx-trigger="every 3s"' in page.get(base).content.decode()
+
+    revision.status = "DEPLOYED"
+    revision.save()
+
+    assert "hx-trigger" not in page.get(base).content.decode()
+
+
+def test_the_form_makes_a_deployment_and_shows_its_first_revision(page, base, workspace, editor):
+    form = {
+        "name": "planner",
+        "repo_url": "https://git.example/planner.git",
+        "branch": "",
+        "config_path": "langgraph.json",
+        "variables": f"# keys\nMODEL_KEY='{SECRET}'\nexport REGION=eu\n",
+        "tracing": "on",
+    }
+
+    response = page.post(f"{base}/new", form)
+
+    made = Deployment.objects.for_workspace(workspace).get()
+    revision = made.revisions.get()
+    assert response["Location"] == f"{base}/{made.pk}/revisions/{revision.pk}"
+    assert (made.name, made.tracing, made.created_by) == ("planner", True, editor)
+    names = EnvironmentVariable.objects.for_workspace(workspace).values_list("name", flat=True)
+    assert set(names) == {"MODEL_KEY", "REGION"}
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "words"),
+    [
+        ("name", "-x", "A name has 1 to 63 letters"),
+        ("name", "", "This field is required."),
+        ("repo_url", "ftp://git.example/a", ""),
+        ("config_path", "../langgraph.json", "is not the path of a file"),
+        ("variables", "no equals sign", "Line 1 is not NAME=value."),
+        ("variables", "LANGCHAIN_API_KEY=a", "The platform sets these variables itself"),
+    ],
+)
+def test_what_is_wrong_is_said_in_the_form_and_nothing_is_made(
+    page, base, workspace, field, value, words
+):
+    form = {
+        "name": "planner",
+        "repo_url": "https://git.example/planner.git",
+        "config_path": "langgraph.json",
+    }
+
+    response = page.post(f"{base}/new", form | {field: value})
+
+    assert response.status_code == 422
+    assert words in response.content.decode()
+    assert not Deployment.objects.for_workspace(workspace).exists()
+
+
+def test_a_taken_name_is_a_mistake_in_the_form(page, base, deployment):
+    form = {"name": "support", "repo_url": "https://git.example/a.git", "config_path": "a.json"}
+
+    response = page.post(f"{base}/new", form)
+
+    assert response.status_code == 422
+    assert b"already has a deployment named support" in response.content
+
+
+@pytest.mark.parametrize("deed", ["new", "{id}/deploy", "{id}/delete", "{id}/settings"])
+def test_a_viewer_changes_nothing(base, workspace, deployment, deed):
+    viewer = signed_in(person(workspace, "viewer"))
+
+    response = viewer.post(f"{base}/{deed.format(id=deployment.pk)}", {"name": "support"})
+
+    assert response.status_code == 403
+    deployment.refresh_from_db()
+    assert deployment.deleted_at is None
+    assert not deployment.revisions.exists()
+    assert b"Deploy</button>" not in viewer.get(f"{base}/{deployment.pk}").content
+
+
+def test_the_environment_shows_names_and_never_values(page, base, deployment):
+    page.post(f"{base}/{deployment.pk}/environment", {"variables": f"TOKEN={SECRET}"})
+
+    content = page.get(f"{base}/{deployment.pk}/environment").content.decode()
+
+    assert "TOKEN" in content
+    assert SECRET not in content
+    assert deployment.revisions.count() == 1
+
+
+def test_settings_make_a_revision_only_when_the_code_changes(page, base, deployment):
+    address = f"{base}/{deployment.pk}/settings"
+    same = {"branch": "main", "config_path": "langgraph.json"}
+
+    page.post(address, same)
+    assert deployment.revisions.count() == 0
+    page.post(address, same | {"branch": "next", "tracing": "on"})
+
+    deployment.refresh_from_db()
+    assert (deployment.branch, deployment.tracing) == ("next", True)
+    assert deployment.revisions.count() == 1
+
+
+def test_a_deployment_goes_only_when_its_name_is_typed(page, base, deployment):
+    address = f"{base}/{deployment.pk}/delete"
+
+    page.post(address, {"name": "suport"})
+    assert page.get(f"{base}/{deployment.pk}").status_code == 200
+    page.post(address, {"name": "support"})
+
+    assert page.get(f"{base}/{deployment.pk}").status_code == 404
+
+
+def test_old_revisions_are_on_further_pages(page, base, deployment):
+    for number in range(1, 28):
+        RevisionFactory(deployment=deployment, number=number, status="SKIPPED")
+
+    first = page.get(f"{base}/{deployment.pk}").content.decode()
+    second = page.get(f"{base}/{deployment.pk}?before=3").content.decode()
+
+    assert "?before=3" in first
+    assert first.count("data-row") == 25
+    assert second.count("data-row") == 2
+    assert 'rel="next"' not in second
+
+
+def test_a_revision_shows_its_way_and_the_end_of_its_log(page, base, deployment):
+    revision = RevisionFactory(deployment=deployment, status="BUILDING", commit_sha="ab" * 20)
+    StatusChange.unscoped.create(
+        workspace=deployment.workspace, revision=revision, status="BUILDING"
+    )
+    line = LogLineFactory(revision=revision, message="<b>Cloning</b>", level="ERROR")
+    LogLineFactory(revision=revision, message="from the host", kind=LogKind.SERVER)
+    address = f"{base}/{deployment.pk}/revisions/{revision.pk}"
+
+    content = page.get(address).content.decode()
+    server = page.get(f"{address}?log=server").content.decode()
+
+    assert "&lt;b&gt;Cloning&lt;/b&gt;" in content
+    assert f'data-after="{line.pk}"' in content
+    assert "data-live" in content
+    assert "from the host" not in content
+    assert "from the host" in server
+    assert f'src="{address}/live?log=server"' in server
+
+
+def test_the_whole_log_is_a_text_file(page, base, deployment):
+    revision = RevisionFactory(deployment=deployment, number=4)
+    LogLineFactory(
+        revision=revision, message="Cloning", created_at=datetime(2026, 1, 2, tzinfo=UTC)
+    )
+
+    response = page.get(f"{base}/{deployment.pk}/revisions/{revision.pk}/log")
+
+    assert response.content == b"2026-01-02T00:00:00.000000Z INFO    Cloning\n"
+    assert response["Content-Disposition"] == 'attachment; filename="support-4-build.log"'
+
+
+def test_a_build_can_be_stopped_and_a_finished_one_says_so(page, base, deployment):
+    revision = RevisionFactory(deployment=deployment, status="BUILDING")
+    address = f"{base}/{deployment.pk}/revisions/{revision.pk}/stop"
+
+    page.post(address)
+    revision.refresh_from_db()
+    again = page.post(address, follow=True)
+
+    assert revision.status == "INTERRUPTED"
+    assert b"not in the making any more" in again.content
+
+
+def test_a_fragment_of_a_revision_is_its_head_alone(page, base, deployment):
+    revision = RevisionFactory(deployment=deployment)
+    address = f"{base}/{deployment.pk}/revisions/{revision.pk}"
+
+    fragment = page.get(address, headers={"HX-Request": "true"}).content.decode().strip()
+
+    assert fragment.startswith('<div class="section section-wide" id="live"')
+    assert "<live-log" not in fragment
+
+
+START = datetime(2026, 1, 2, tzinfo=UTC)
+
+
+def at(second):
+    return START + timedelta(seconds=second)
+
+
+@pytest.mark.parametrize(
+    ("changes", "way"),
+    [
+        ([], ["ahead", "ahead", "ahead", "ahead"]),
+        ([("CREATING", 0), ("QUEUED", 1)], ["now 9", "ahead", "ahead", "ahead"]),
+        ([("QUEUED", 0), ("BUILDING", 2)], ["done 2", "now 8", "ahead", "ahead"]),
+        ([("QUEUED", 0), ("BUILDING", 2), ("BUILD_FAILED", 5)], ["done 2", "failed 3", "ahead", "ahead"]),
+        ([("QUEUED", 0), ("SKIPPED", 4)], ["stopped 4", "ahead", "ahead", "ahead"]),
+        (
+            [("QUEUED", 0), ("BUILDING", 1), ("AWAITING_DEPLOY", 4), ("DEPLOYING", 5), ("DEPLOYED", 7)],
+            ["done 1", "done 3", "done 3", "done"],
+        ),
+        (
+            [("BUILDING", 0), ("DEPLOYING", 2), ("DEPLOYED", 3), ("AWAITING_DEPLOY", 6)],
+            ["done 0", "done 2", "now 4", "ahead"],
+        ),
+    ],
+)  # fmt: skip
+def test_the_way_of_a_revision_is_told_from_its_states(changes, way):
+    found = stations([(status, at(second)) for status, second in changes], at(10))
+
+    def told(station: Station) -> str:
+        took = "" if station.took is None else f" {station.took.total_seconds():.0f}"
+        return station.state + took
+
+    assert [told(station) for station in found] == way

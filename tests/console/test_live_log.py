@@ -1,0 +1,134 @@
+"""The WebSocket of a revision's log: rows are the record, messages only say when to look."""
+
+import json
+
+import pytest
+from asgiref.sync import sync_to_async
+from channels.testing import WebsocketCommunicator
+from django.test import Client
+
+from apps.deployments import consumers
+from apps.deployments.services import announce
+from config.asgi import application
+from tests.console.conftest import person
+from tests.factories.deployments import LogLineFactory, RevisionFactory
+from tests.factories.organizations import UserFactory
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def revision(workspace):
+    return RevisionFactory(deployment__workspace=workspace, status="BUILDING")
+
+
+def reader(revision, user, query=""):
+    where = f"/o/{revision.workspace_id}/deployments/{revision.deployment_id}"
+    path = f"{where}/revisions/{revision.pk}/live?{query}"
+    headers = [(b"origin", b"http://testserver"), (b"host", b"testserver")]
+    if user is not None:
+        client = Client()
+        client.force_login(user)
+        cookie = f"slipway_session={client.cookies['slipway_session'].value}"
+        headers.append((b"cookie", cookie.encode()))
+    return WebsocketCommunicator(application, path, headers=headers)
+
+
+@pytest.fixture
+def connected(revision, workspace):
+    """Opens readers of the revision's log and closes them all."""
+    opened = []
+
+    async def connect(query="", user="editor"):
+        who = await sync_to_async(person)(workspace, user) if isinstance(user, str) else user
+        communicator = await sync_to_async(reader)(revision, who, query)
+        opened.append(communicator)
+        accepted, _ = await communicator.connect(timeout=10)
+        assert accepted
+        return communicator
+
+    return connect
+
+
+async def said(communicator):
+    return json.loads(await communicator.receive_from(timeout=10))
+
+
+async def test_a_line_arrives_when_it_is_written(connected, revision):
+    first = await sync_to_async(LogLineFactory)(revision=revision, message="Cloning")
+    communicator = await connected()
+    lines, status = await said(communicator), await said(communicator)
+
+    await sync_to_async(LogLineFactory)(revision=revision, message="Resolved", level="WARNING")
+    await sync_to_async(announce.revision_changed)(revision.pk)
+    news = await said(communicator)
+
+    assert [line[0] for line in lines["lines"]] == [first.pk]
+    assert status == {"type": "status", "status": "BUILDING"}
+    assert [line[2:] for line in news["lines"]] == [["WARNING", "Resolved"]]
+    await communicator.disconnect()
+
+
+async def test_a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice(connected, revision):
+    lines = [await sync_to_async(LogLineFactory)(revision=revision) for _ in range(3)]
+
+    communicator = await connected(f"after={lines[0].pk}")
+
+    assert [line[0] for line in (await said(communicator))["lines"]] == [lines[1].pk, lines[2].pk]
+    await communicator.disconnect()
+
+
+async def test_a_message_that_was_lost_is_made_up_for(connected, revision, monkeypatch):
+    monkeypatch.setattr(consumers, "LOOKS_AGAIN", 0.05)
+    communicator = await connected()
+    await said(communicator)
+
+    await sync_to_async(LogLineFactory)(revision=revision, message="unannounced")
+
+    assert (await said(communicator))["lines"][0][3] == "unannounced"
+    await communicator.disconnect()
+
+
+async def test_the_end_of_a_build_closes_the_log_after_its_last_line(
+    connected, revision, monkeypatch
+):
+    monkeypatch.setattr(consumers, "LINES_A_MESSAGE", 2)
+    for _ in range(5):
+        await sync_to_async(LogLineFactory)(revision=revision)
+    revision.status = "DEPLOYED"
+    await sync_to_async(revision.save)()
+
+    communicator = await connected()
+    messages = [await said(communicator) for _ in range(4)]
+    end = await communicator.receive_output(timeout=10)
+
+    assert [len(m["lines"]) for m in messages if m["type"] == "lines"] == [2, 2, 1]
+    assert [m["status"] for m in messages if m["type"] == "status"] == ["DEPLOYED"]
+    assert end == {"type": "websocket.close", "code": 1000}
+
+
+@pytest.mark.parametrize(
+    ("who", "code"), [("nobody", 4401), ("outsider", 4404), ("annotator", 4404)]
+)
+async def test_who_may_not_read_it_is_turned_away_without_a_line(
+    connected, revision, workspace, who, code
+):
+    await sync_to_async(LogLineFactory)(revision=revision)
+    user = await sync_to_async(UserFactory)() if who == "outsider" else None
+    user = await sync_to_async(person)(workspace, who) if who == "annotator" else user
+
+    communicator = await connected(user=user)
+
+    assert await communicator.receive_output(timeout=10) == {
+        "type": "websocket.close",
+        "code": code,
+    }
+
+
+async def test_another_sites_page_cannot_connect(revision, editor):
+    communicator = await sync_to_async(reader)(revision, editor)
+    communicator.scope["headers"][0] = (b"origin", b"https://evil.example")
+
+    accepted, _ = await communicator.connect(timeout=10)
+
+    assert not accepted

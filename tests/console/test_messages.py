@@ -1,0 +1,119 @@
+"""Chat messages are found in the shapes in which clients record them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from apps.tracing.messages import Part, ToolCall, find, text_of
+
+
+def constructor(name, **kwargs):
+    return {"lc": 1, "type": "constructor", "id": ["langchain", "schema", name], "kwargs": kwargs}
+
+
+HELLO = (Part("text", "hello"),)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {"messages": [{"role": "user", "content": "hello"}]},
+        {"messages": [{"type": "human", "content": "hello"}]},
+        {"messages": [["human", "hello"]]},
+        {"messages": [[constructor("HumanMessage", content="hello")]]},
+        {"messages": [{"type": "human", "data": {"content": "hello"}}]},
+        {"messages": [{"type": "HumanMessageChunk", "content": "hello"}]},
+        {"input": {"role": "user", "content": [{"type": "text", "text": "hello"}]}},
+        [{"role": "user", "content": "hello"}],
+        {"role": "user", "content": "hello"},
+    ],
+)
+def test_a_persons_message(payload):
+    [message] = find(payload)
+
+    assert (message.role, message.parts) == ("human", HELLO)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        {
+            "generations": [
+                [{"text": "hello", "message": constructor("AIMessage", content="hello")}]
+            ]
+        },
+        {"generations": [[{"text": "hello"}]]},
+        {"choices": [{"message": {"role": "assistant", "content": "hello"}}]},
+        {"output": {"type": "ai", "content": "hello"}},
+        {"role": "assistant", "content": "hello"},
+    ],
+)
+def test_a_models_message(payload):
+    [message] = find(payload)
+
+    assert (message.role, message.parts) == ("ai", HELLO)
+
+
+def test_a_tools_answer_goes_under_the_call_that_asked_for_it():
+    asked = {"role": "assistant", "content": "", "tool_calls": [
+        {"id": "c1", "function": {"name": "find", "arguments": '{"order": 7}'}},
+        {"id": "c2", "name": "wait", "args": {}},
+    ]}  # fmt: skip
+    answer = {"role": "tool", "content": "on its way", "tool_call_id": "c1", "status": "error"}
+    loose = {"role": "tool", "content": "who asked?", "tool_call_id": "c9"}
+
+    first, second = find({"messages": [asked, answer, loose]})
+
+    assert first.tool_calls == (
+        ToolCall("find", '{"order":7}', "c1", (Part("text", "on its way"),), failed=True),
+        ToolCall("wait", "{}", "c2"),
+    )
+    assert second.parts == (Part("text", "who asked?"),)
+
+
+def test_thinking_pictures_and_unknown_blocks_keep_their_kind():
+    content = [
+        {"type": "thinking", "thinking": "hm"},
+        {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {"type": "image_url", "image_url": {"url": "javascript:alert(1)"}},
+        {"type": "tool_use", "id": "t", "name": "find", "input": {"a": 1}},
+    ]
+
+    [message] = find([{"role": "assistant", "content": content}])
+
+    assert [part.kind for part in message.parts] == ["thinking", "image", "link", "json"]
+    assert message.tool_calls == (ToolCall("find", '{"a":1}', "t"),)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [None, {}, [], "text", {"messages": "no"}, {"messages": [1]}, {"documents": [{"type": "x"}]}],
+)
+def test_other_payloads_hold_no_messages(payload):
+    assert find(payload) == []
+
+
+def test_the_one_text_of_a_payload():
+    assert text_of({"input": "hello"}) == "hello"
+    assert text_of({"a": "b", "c": "d"}) is None
+    assert text_of({"a": 1}) is None
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3)
+    | st.dictionaries(
+        st.sampled_from(["messages", "role", "content", "type", "id", "lc", "kwargs", "tool_calls",
+                         "generations", "choices", "message", "data", "function", "image_url"]),
+        inner | st.sampled_from(["user", "ai", "tool_use", "text", "image"]),
+        max_size=4,
+    ),
+    max_leaves=12,
+)  # fmt: skip
+
+
+@given(json_values)
+def test_no_payload_breaks_the_page(payload):
+    find(payload)
+    text_of(payload)

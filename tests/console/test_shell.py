@@ -1,0 +1,124 @@
+import re
+
+import pytest
+from django.test import Client
+
+from tests.console.conftest import person, signed_in
+from tests.factories.organizations import (
+    MembershipFactory,
+    UserFactory,
+    WorkspaceFactory,
+    WorkspaceMembershipFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+def test_a_stranger_is_asked_to_sign_in_and_a_fragment_moves_the_whole_page(workspace):
+    address = f"/o/{workspace.pk}/projects"
+    here = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{address}?q=a"}
+
+    fragment = Client().get(f"/o/{workspace.pk}/find", headers=here)
+
+    assert Client().get(address).status_code == 302
+    assert fragment["HX-Redirect"] == f"/sign-in?next=%2Fo%2F{workspace.pk}%2Fprojects%3Fq%3Da"
+
+
+def test_an_outsider_gets_404_inside_their_own_shell(workspace, page, editor):
+    elsewhere = WorkspaceFactory(name="Secret dock")
+    page.get(f"/o/{workspace.pk}/projects")
+
+    response = page.get(f"/o/{elsewhere.pk}/projects")
+
+    assert response.status_code == 404
+    assert b"There is nothing here" in response.content
+    assert b"Secret dock" not in response.content
+    assert f"/o/{workspace.pk}/deployments" in response.content.decode()
+
+
+def test_a_member_without_the_permission_gets_403_and_no_way_there(workspace):
+    annotator = signed_in(person(workspace, "annotator"))
+
+    projects = annotator.get(f"/o/{workspace.pk}/projects")
+    refused = annotator.get(f"/o/{workspace.pk}/deployments")
+
+    assert projects.status_code == 200
+    assert f"/o/{workspace.pk}/deployments" not in projects.content.decode()
+    assert refused.status_code == 403
+
+
+def test_home_is_the_workspace_last_used(page, editor, workspace):
+    other = WorkspaceFactory()
+    WorkspaceMembershipFactory(workspace=other, user=editor)
+    assert page.get("/")["Location"] == f"/o/{workspace.pk}/projects"
+
+    page.get(f"/o/{other.pk}/projects")
+
+    assert page.get("/")["Location"] == f"/o/{other.pk}/projects"
+
+
+def test_the_switcher_offers_what_the_person_may_enter_and_nothing_else(workspace):
+    boss = UserFactory()
+    MembershipFactory(organization=workspace.organization, user=boss, role="owner")
+    sibling = WorkspaceFactory(organization=workspace.organization, name="Harbour")
+    stranger = WorkspaceFactory(name="Foreign")
+
+    content = signed_in(boss).get(f"/o/{workspace.pk}/projects").content.decode()
+
+    assert f'href="/o/{sibling.pk}"' in content
+    assert str(stranger.pk) not in content
+
+
+def test_a_person_without_a_workspace_is_told_whom_to_ask():
+    newcomer = UserFactory(email="new@example.com")
+
+    response = signed_in(newcomer).get("/")
+
+    assert response.status_code == 200
+    assert b"add new@example.com to a workspace" in response.content
+
+
+def test_the_first_byte_knows_the_theme(page, workspace):
+    page.cookies["slipway_theme"] = "dark"
+    page.cookies["slipway_nav"] = '"><script>'
+
+    content = page.get(f"/o/{workspace.pk}/projects").content.decode()
+
+    assert '<html lang="en" data-theme="dark">' in content
+
+
+def test_pages_have_no_inline_style_or_script_and_a_policy_that_forbids_them(page, workspace):
+    response = page.get(f"/o/{workspace.pk}/deployments/new")
+    content = response.content.decode()
+
+    assert " style=" not in content
+    assert re.findall(r"\son\w+=", content) == []
+    assert re.findall(r"<script(?![^>]*(?:src=|application/json))", content) == []
+    policy = response["Content-Security-Policy"]
+    assert "unsafe" not in policy
+    assert "default-src 'none'" in policy
+
+
+def test_the_addresses_that_command_lines_print_lead_to_the_pages(page, workspace):
+    base = f"/o/{workspace.pk}"
+    deployment_id = "0197f4a8-0000-7000-8000-000000000000"
+
+    assert page.get(f"{base}/host/deployments")["Location"] == f"{base}/deployments"
+    assert page.get("/host/deployments")["Location"] == f"{base}/deployments"
+    assert page.get(f"{base}/host/deployments/{deployment_id}")["Location"] == (
+        f"{base}/deployments/{deployment_id}"
+    )
+
+
+def test_a_failure_of_the_server_shows_nothing_of_its_inside(page, workspace, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("secret detail")
+
+    monkeypatch.setattr("apps.tracing.pages.projects", broken)
+    page.raise_request_exception = False
+
+    response = page.get(f"/o/{workspace.pk}/projects")
+
+    assert response.status_code == 500
+    assert b"Something broke on our side" in response.content
+    assert b"secret detail" not in response.content

@@ -1,0 +1,93 @@
+import pytest
+from django.test import Client
+
+from apps.console import attempts
+from tests.console.conftest import PASSWORD
+from tests.factories.organizations import UserFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def attempt(client, email, password, **more):
+    return client.post("/sign-in", {"email": email, "password": password, **more})
+
+
+def test_the_right_password_leads_home(client, editor, workspace):
+    response = attempt(client, editor.email.upper(), PASSWORD)
+
+    assert response.status_code == 302
+    assert response["Location"] == "/"
+    assert client.get("/")["Location"] == f"/o/{workspace.pk}/projects"
+
+
+def test_after_it_comes_the_page_that_was_asked_for(client, editor, workspace):
+    asked = f"/o/{workspace.pk}/deployments?x=1"
+
+    door = client.get(asked)
+    response = attempt(client, editor.email, PASSWORD, next=asked)
+
+    assert door["Location"] == f"/sign-in?next=%2Fo%2F{workspace.pk}%2Fdeployments%3Fx%3D1"
+    assert response["Location"] == asked
+
+
+@pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "javascript:1"])
+def test_it_never_leads_to_another_site(client, editor, elsewhere):
+    assert attempt(client, editor.email, PASSWORD, next=elsewhere)["Location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("email", "password"), [("editor", "wrong"), ("nobody@example.com", PASSWORD)]
+)
+def test_a_wrong_pair_answers_422_and_signs_nobody_in(client, editor, email, password):
+    email = editor.email if email == "editor" else email
+
+    response = attempt(client, email, password)
+
+    assert response.status_code == 422
+    assert b"Email and password do not match." in response.content
+    assert client.get("/").status_code == 302
+    assert client.get("/")["Location"] == "/sign-in"
+
+
+def test_an_inactive_person_does_not_get_in(client, editor):
+    editor.is_active = False
+    editor.save()
+
+    assert attempt(client, editor.email, PASSWORD).status_code == 422
+
+
+def test_too_many_tries_are_refused_even_with_the_right_password(client, editor, monkeypatch):
+    monkeypatch.setattr(attempts, "PER_PERSON", "2/10m")
+    attempt(client, editor.email, "wrong")
+    attempt(client, editor.email.upper(), "wrong")
+
+    response = attempt(client, editor.email, PASSWORD)
+
+    assert response.status_code == 429
+    assert b"Too many tries." in response.content
+    assert client.get("/")["Location"] == "/sign-in"
+    assert attempt(client, UserFactory().email, "wrong").status_code == 422
+
+
+def test_one_address_has_a_limit_over_all_emails(client, monkeypatch):
+    monkeypatch.setattr(attempts, "PER_ADDRESS", "1/10m")
+    attempt(client, "a@example.com", "wrong")
+
+    assert attempt(client, "b@example.com", "wrong").status_code == 429
+
+
+def test_a_form_from_elsewhere_is_refused(editor):
+    strict = Client(enforce_csrf_checks=True, headers={"Accept": "text/html"})
+
+    response = attempt(strict, editor.email, PASSWORD)
+
+    assert response.status_code == 403
+    assert b"too old or came from elsewhere" in response.content
+
+
+def test_signing_out_needs_a_post_and_ends_the_session(page):
+    assert page.get("/sign-out").status_code == 405
+
+    page.post("/sign-out")
+
+    assert page.get("/")["Location"] == "/sign-in"

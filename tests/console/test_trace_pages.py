@@ -1,0 +1,254 @@
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.tracing.ingest import intake, requests
+from tests.factories.tracing import (
+    MULTIPART,
+    ProjectFactory,
+    form,
+    ingest,
+    read,
+    stored_run,
+    wire_run,
+)
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def base(workspace):
+    return f"/o/{workspace.pk}/projects"
+
+
+def project_of(workspace, run_id):
+    return read(workspace, run_id).row.project_id
+
+
+def address(base, workspace, run_id):
+    return f"{base}/p/{project_of(workspace, run_id)}/r/{run_id}"
+
+
+def queries(page, where):
+    page.get(where)
+    with CaptureQueriesContext(connection) as captured:
+        assert page.get(where).status_code == 200
+    return len(captured)
+
+
+def test_an_empty_workspace_teaches_the_first_trace(page, base, settings):
+    settings.BASE_URL = "https://slipway.example"
+
+    content = page.get(base).content.decode()
+
+    assert "No projects yet" in content
+    assert "LANGSMITH_ENDPOINT=https://slipway.example/api/v1" in content
+
+
+def test_projects_are_listed_with_their_counts(page, base, workspace):
+    stored_run(workspace, session_name="planner")
+    ProjectFactory(name="of others")
+
+    content = page.get(base).content.decode()
+
+    assert "planner" in content
+    assert "of others" not in content
+
+
+def test_projects_are_found_by_name_and_paged_by_key(page, base, workspace):
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for number in range(52):
+        ProjectFactory(
+            workspace=workspace, name=f"p{number:02}", start_time=start + timedelta(hours=number)
+        )
+
+    first = page.get(base)
+    second = page.get(base + "?after=" + first.context["next_cursor"].replace("+", "%2B"))
+
+    assert [row.project.name for row in first.context["rows"]][::49] == ["p51", "p02"]
+    assert [row.project.name for row in second.context["rows"]] == ["p01", "p00"]
+    assert second.context["next_cursor"] is None
+    assert [row.project.name for row in page.get(base + "?q=P4").context["rows"]] == [
+        f"p{n}" for n in range(49, 39, -1)
+    ]
+    assert page.get(base + "?after=nonsense").status_code == 400
+
+
+def test_the_list_of_projects_costs_the_same_however_long_it_is(page, base, workspace):
+    ProjectFactory(workspace=workspace)
+    with_one = queries(page, base)
+    ProjectFactory.create_batch(6, workspace=workspace)
+
+    assert queries(page, base) == with_one == 8
+
+
+def test_traces_show_what_went_in_and_what_came_out(page, base, workspace):
+    run_id = stored_run(workspace, name="answer", inputs={"q": "<why>"}, tags=["prod"])
+    failed = stored_run(workspace, name="fall", error="Boom: it broke")
+    project_id = project_of(workspace, run_id)
+
+    content = page.get(f"{base}/p/{project_id}").content.decode()
+    errors = page.get(f"{base}/p/{project_id}?show=errors").content.decode()
+
+    assert "&lt;why&gt;" in content
+    assert "<why>" not in content
+    assert "Boom: it broke" in content
+    assert "prod" in content
+    assert str(failed) in errors
+    assert str(run_id) not in errors
+
+
+def test_the_list_of_traces_costs_the_same_however_long_it_is(page, base, workspace):
+    where = f"{base}/p/{project_of(workspace, stored_run(workspace))}"
+    with_one = queries(page, where)
+    for _ in range(6):
+        stored_run(workspace)
+
+    assert queries(page, where) == with_one == 8
+
+
+def test_new_traces_are_counted_and_not_pushed_in(page, base, workspace):
+    where = f"{base}/p/{project_of(workspace, stored_run(workspace))}"
+    assert page.get(f"{where}/new?traces=1").status_code == 204
+
+    stored_run(workspace)
+    stored_run(workspace)
+
+    assert b"2 new traces" in page.get(f"{where}/new?traces=1").content
+
+
+def test_a_list_with_a_running_trace_looks_again(page, base, workspace):
+    run_id = stored_run(workspace, end_time=None, outputs=None)
+    where = f"{base}/p/{project_of(workspace, run_id)}"
+
+    assert 'hx-trigger="every 3s"' in page.get(where).content.decode()
+
+
+def nested(workspace):
+    root = wire_run(name="desk")
+    child = wire_run(root, name="find", run_type="tool", error="Timeout: too slow", outputs=None)
+    leaf = wire_run(child, name="ask", run_type="llm")
+    ingest(workspace, root, child, leaf)
+    return root, child, leaf
+
+
+def test_a_trace_is_a_tree_with_one_run_in_full(page, base, workspace):
+    root, child, leaf = nested(workspace)
+
+    response = page.get(address(base, workspace, child["id"]))
+    content = response.content.decode()
+    tree = json.loads(bytes(response.context["tree"].as_json()))
+
+    assert [(run[0], run[1], run[3], run[4]) for run in tree["runs"]] == [
+        (root["id"], -1, "desk", "success"),
+        (child["id"], 0, "find", "error"),
+        (leaf["id"], 1, "ask", "success"),
+    ]
+    assert f'selected="{child["id"]}"' in content
+    assert "Timeout: too slow" in content
+    assert content.count('role="treeitem"') == 4  # and the template's own row
+
+
+def test_a_fragment_is_the_run_alone(page, base, workspace):
+    _, _, leaf = nested(workspace)
+
+    fragment = page.get(address(base, workspace, leaf["id"]), headers={"HX-Request": "true"})
+
+    content = fragment.content.decode().strip()
+    assert content.startswith('<article class="run">')
+    assert "ask</h2>" in content
+    assert "trace-tree" not in content
+
+
+def test_a_trace_costs_the_same_however_many_runs_it_has(page, base, workspace):
+    root, child, _ = nested(workspace)
+    where = address(base, workspace, root["id"])
+    with_three = queries(page, where)
+    ingest(workspace, *(wire_run(child) for _ in range(20)))
+
+    assert queries(page, where) == with_three == 8
+
+
+def test_payloads_cannot_end_the_script_that_carries_them(page, base, workspace):
+    run_id = stored_run(workspace, inputs={"a": "</script><script>alert(1)</script>", "b": "&"})
+
+    content = page.get(address(base, workspace, run_id)).content.decode()
+
+    assert "<script>alert" not in content
+    assert "\\u003C/script\\u003E" in content
+
+
+def test_a_large_payload_is_fetched_by_the_viewer_not_sent_with_the_page(page, base, workspace):
+    run_id = stored_run(workspace, outputs={"rows": ["x" * 1000] * 200})
+    where = address(base, workspace, run_id)
+
+    response = page.get(where)
+    raw = page.get(f"{where}/outputs.json")
+
+    assert len(response.content) < 100_000
+    assert f'<json-view src="{where}/outputs.json">' in response.content.decode()
+    assert raw["Content-Type"] == "application/json"
+    assert json.loads(raw.content) == {"rows": ["x" * 1000] * 200}
+    assert page.get(f"{where}/extra2.json").status_code == 404
+
+
+def test_messages_are_rendered_with_their_roles(page, base, workspace):
+    run_id = stored_run(
+        workspace,
+        inputs={"messages": [{"role": "user", "content": "Where is **it**?"}]},
+    )
+
+    content = page.get(address(base, workspace, run_id)).content.decode()
+
+    assert '<li class="message" data-role="human">' in content
+    assert "Where is **it**?</mark-down>" in content
+
+
+@pytest.fixture
+def with_files(workspace):
+    run = wire_run()
+    kept = {k: v for k, v in run.items() if k not in ("inputs", "outputs")}
+    body = form(
+        (f"post.{run['id']}", kept),
+        (f"attachment.{run['id']}.page", b"<script>alert(1)</script>", "Content-Type: text/html"),
+        (f"attachment.{run['id']}.dot", b"\x89PNG", "Content-Type: image/png"),
+    )
+    boundary = MULTIPART.partition("boundary=")[2].encode()
+    intake.take_in(workspace.pk, requests.of_multipart(body, boundary))
+    return run["id"]
+
+
+def test_only_pictures_open_in_the_browser(page, base, workspace, with_files):
+    where = address(base, workspace, with_files)
+    files = {f.name: n for n, f in enumerate(read(workspace, with_files).row.attachments)}
+
+    html = page.get(f"{where}/attachments/{files['page']}")
+    image = page.get(f"{where}/attachments/{files['dot']}")
+
+    assert html["Content-Type"] == "application/octet-stream"
+    assert html["Content-Disposition"].startswith("attachment")
+    assert html["X-Content-Type-Options"] == "nosniff"
+    assert image["Content-Type"] == "image/png"
+    assert page.get(f"{where}/attachments/2").status_code == 404
+
+
+def test_a_run_is_found_by_its_id_alone(page, base, workspace):
+    run_id = stored_run(workspace)
+
+    response = page.get(f"/o/{workspace.pk}/r/{run_id}")
+
+    assert response["Location"] == address(base, workspace, run_id)
+
+
+def test_a_run_of_another_project_or_workspace_is_not_there(page, base, workspace):
+    here = stored_run(workspace, session_name="here")
+    there = stored_run(workspace, session_name="there")
+    foreign = stored_run()
+
+    wrong_project = f"{base}/p/{project_of(workspace, here)}/r/{there}"
+
+    assert page.get(wrong_project).status_code == 404
+    assert page.get(f"/o/{workspace.pk}/r/{foreign}").status_code == 404
