@@ -15,13 +15,34 @@ import select
 import socket
 import sys
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 from .host import Host
 
 # Synchronous nodes run on threads, one for as long as it takes.
 THREADS = 100
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop that does not wake itself up from its own thread.
+
+    LangGraph hands over every streamed part by `call_soon_threadsafe`, mostly from the loop's own
+    thread, where the two system calls of a wake-up are for nothing.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own_thread = threading.get_ident()
+
+    def call_soon_threadsafe(
+        self, callback: Callable[..., object], *args: Any, context: Any = None
+    ) -> asyncio.Handle:
+        if threading.get_ident() == self._own_thread:
+            return self.call_soon(callback, *args, context=context)
+        return super().call_soon_threadsafe(callback, *args, context=context)
 
 
 async def serve(sock: socket.socket, config: Path) -> None:
@@ -49,8 +70,8 @@ def main() -> None:
     gc.set_threshold(10_000, 20, 50)
     sock = socket.socket(fileno=given.fd)
     threading.Thread(target=die_with_the_worker, args=[given.fd], daemon=True).start()
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(serve(sock, given.config.resolve()))
+    with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=Loop) as runner:
+        runner.run(serve(sock, given.config.resolve()))
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ this run has just written costs no round trip.
 
 from __future__ import annotations
 
+import inspect
 import random
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -471,6 +472,10 @@ class SocketSaver(BaseCheckpointSaver[str]):
             configurable.get("checkpoint_ns", ""),
             configurable.get("checkpoint_id") or None,
         )
+
+
+# LangGraph reads this signature for every run; made once, it costs nothing.
+SocketSaver.aput_writes.__signature__ = inspect.signature(SocketSaver.aput_writes)  # type: ignore[attr-defined]
 
 
 def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
