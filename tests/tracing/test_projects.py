@@ -114,7 +114,8 @@ def test_only_given_fields_change(api):
     project = api.post("/sessions", {"name": "p", "description": "d", "extra": {"a": 1}}).json()
 
     changed = api.patch(
-        f"/sessions/{project['id']}", {"end_time": "2026-01-02T03:04:05", "extra": None}
+        f"/sessions/{project['id']}",
+        {"end_time": "2026-01-02T03:04:05", "extra": None, "name": None, "description": None},
     ).json()
 
     assert changed["end_time"] == "2026-01-02T03:04:05Z"

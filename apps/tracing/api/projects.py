@@ -83,10 +83,8 @@ class ProjectView(WorkspaceAPIView):
         project = self._project(project_id)
         body = UpdateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        changes = _fields(body)
-        for name in ("extra", "trace_tier"):  # null means "not given" where null is no value
-            if changes.get(name, "") is None:
-                del changes[name]
+        # Clients send null for what they do not change.
+        changes = {name: value for name, value in _fields(body).items() if value is not None}
         return Response(_shown(services.update_project(project=project, changes=changes)))
 
     @extend_schema(responses={202: dict})

@@ -89,7 +89,7 @@ class CreateProjectSerializer(ProjectFields):
 
 
 class UpdateProjectSerializer(ProjectFields):
-    name = serializers.CharField(required=False, max_length=NAME_LENGTH)
+    name = serializers.CharField(required=False, allow_null=True, max_length=NAME_LENGTH)
 
 
 class ProjectListSerializer(serializers.Serializer[Any]):
