@@ -1,0 +1,63 @@
+"""Small Git repositories, made for a test and cloned for real."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+GRAPH = """
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+
+class State(TypedDict):
+    text: str
+
+
+def shout(state: State) -> State:
+    return {"text": state["text"].upper()}
+
+
+graph = (
+    StateGraph(State)
+    .add_node(shout)
+    .add_edge(START, "shout")
+    .add_edge("shout", END)
+    .compile()
+)
+"""
+CONFIG = {"dependencies": ["."], "graphs": {"shout": "./agent.py:graph"}}
+WORKING = {"langgraph.json": json.dumps(CONFIG), "agent.py": GRAPH}
+
+
+class Repository:
+    """A repository whose commits are written as the files they hold."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = folder.as_uri()
+        folder.mkdir()
+        # Builds run as another user, which passes through here.
+        folder.chmod(0o755)
+        self.git("init", "--quiet", "--initial-branch", "main")
+
+    def commit(self, files: dict[str, str], subject: str = "A commit") -> str:
+        """Replace all files and return the commit's id."""
+        for old in self.git("ls-files").split():
+            (self.folder / old).unlink()
+        for name, text in files.items():
+            path = self.folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return self.commit_all(subject)
+
+    def commit_all(self, subject: str = "A commit") -> str:
+        self.git("add", "--all")
+        self.git("commit", "--quiet", "--allow-empty", "--message", subject)
+        return self.git("rev-parse", "HEAD").strip()
+
+    def git(self, *words: str) -> str:
+        who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
+        argv = ["git", *who, "-c", "commit.gpgsign=false", "-C", str(self.folder), *words]
+        return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
