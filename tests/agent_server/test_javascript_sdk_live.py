@@ -1,0 +1,46 @@
+"""The public JavaScript client against the whole platform and its sample agent, on Node."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from config.env import BASE_DIR
+
+SCRIPT = Path(__file__).with_name("javascript_sdk.mjs")
+
+
+def test_the_javascript_client_does_the_same(sample_agent):
+    node = shutil.which("node")
+    if node is None or not (BASE_DIR / "node_modules/@langchain/langgraph-sdk").exists():
+        pytest.skip("`npm install` puts the client there")
+
+    done = subprocess.run(
+        [node, str(SCRIPT)],
+        env={**os.environ, "AGENT_URL": sample_agent.url, "API_KEY": sample_agent.api_key},
+        cwd=BASE_DIR,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr
+    facts = json.loads(done.stdout)
+    assert facts["events"][0] == "metadata"
+    assert facts["events"][-1] == "end"
+    assert {"updates", "messages/metadata", "messages/partial"} <= set(facts["events"])
+    assert facts["created"] == facts["runId"]
+    assert "85" in facts["answer"]
+    assert facts["joined"] == facts["state"]
+    assert facts["asked"] == facts["inOrder"]
+    assert sorted(facts["asked"]) == sorted(f"Line {n}" for n in range(20))
+    assert facts["resumed"] == facts["expected"]
+    assert facts["interrupts"] == 1
+    assert facts["approved"] == "idle"
+    assert facts["stateless"] == "ai"
