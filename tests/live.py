@@ -68,8 +68,13 @@ def shared(folder: Path, run: int) -> Live:
     return Live(installation=installation, **found)
 
 
+# Runs on after the fixture, and Python complains of a forgotten child.
+_started: list[Installation] = []
+
+
 def _start(folder: Path, run: int) -> dict[str, Any]:
     installation = Installation(folder / "live")
+    _started.append(installation)
     installation.start(companion=run)
     installation.wait_until_ready()
     facts = installation.bootstrap()
