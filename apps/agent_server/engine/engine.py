@@ -88,7 +88,7 @@ class Engine:
         """Claim the thread's next run, unless this worker has its hands full or is leaving."""
         if self._draining:
             return
-        if len(self._sessions) >= self.options.runs:
+        if len(self._sessions) + self.ledger.claims >= self.options.runs:
             self._waiting.add(thread)
             return
         self.ledger.claim([thread])
@@ -230,7 +230,7 @@ class Engine:
             "error": "GraphHostDied",
             "message": f"The agent's process ended in each of {claimed.attempt} attempts. {reason}",
         }
-        told = {"status": "error", "error": error}
+        told = {"status": "error", "error": error, "is_unknown": True}
         self._spawn(self.finish(claimed, ending(claimed, told, timed_out=False)))
 
     async def _return(self, claimed: Claimed) -> None:

@@ -16,6 +16,9 @@ class Token(NamedTuple):
     attempt: int
 
 
+STATE_UNKNOWN = "null"
+
+
 class Stale(Exception):
     """The run belongs to a later attempt, or has ended: nothing was written."""
 
@@ -76,7 +79,11 @@ class Writes:
 
 @dataclass(slots=True)
 class Ending:
-    """How an attempt ended. `state` and its like are absent when it wrote no checkpoint."""
+    """How an attempt ended.
+
+    `state` and its like are absent when it wrote no checkpoint; `STATE_UNKNOWN` says that it may
+    have written some and nobody could look.
+    """
 
     token: Token
     thread: UUID

@@ -90,6 +90,11 @@ class Ledger:
             self._wake.set()
 
     @property
+    def claims(self) -> int:
+        """How many threads wait to have their next run claimed."""
+        return len(self._next.claims) + (len(self._current.claims) if self._current else 0)
+
+    @property
     def is_full(self) -> bool:
         return not self._relieved.is_set()
 

@@ -10,7 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from apps.agent_server.engine.entries import Claimed, Ending, Put, Release, Stale, Writes
+from apps.agent_server.engine.entries import (
+    STATE_UNKNOWN,
+    Claimed,
+    Ending,
+    Put,
+    Release,
+    Stale,
+    Writes,
+)
 from apps.core.json import dumps, storable
 from apps.graph_host.wire import Frame
 
@@ -19,6 +27,9 @@ if TYPE_CHECKING:
     from apps.agent_server.engine.hosts import GraphHost
 
 logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 10.0
+"""How long a run that was told to stop may take."""
 
 # What the agent's process may do to a thread with checkpoints of its own run: add.
 _NOT_FOR_RUNS = "A run may read and write its own thread only."
@@ -35,10 +46,11 @@ class RunSession:
         self._host: GraphHost | None = None
         self._key = 0
         self._over = False
-        self._given_up: str | None = None
         self._timed_out = False
         self._tasks: set[asyncio.Task[None]] = set()
         self._timer: asyncio.TimerHandle | None = None
+        self._grace: asyncio.TimerHandle | None = None
+        self._is_stopping = False
         self._kinds: dict[str, Callable[[int, list[Any]], None]] = {
             "events": self._events,
             "put": self._put,
@@ -76,9 +88,20 @@ class RunSession:
             self.fail(type(error).__name__, str(error))
 
     def cancel(self, action: str) -> None:
-        """Stop the run because somebody asked: its finished steps stay."""
-        if self._host is not None and not self._over:
-            self._host.link.send(("cancel", self._key, action))
+        """Stop the run because somebody asked: its finished steps stay.
+
+        Code that does not let itself be stopped is left behind after a while; what it still says is
+        refused, as the run has ended.
+        """
+        if self._host is None or self._over or self._is_stopping:
+            return
+        self._is_stopping = True
+        self._host.link.send(("cancel", self._key, action))
+        self._grace = asyncio.get_running_loop().call_later(STOP_SECONDS, self._leave_behind)
+
+    def _leave_behind(self) -> None:
+        if not self._over:
+            self._end({"status": "cancelled", "is_unknown": True})
 
     def drain(self) -> None:
         """Let the run stop before its next step, to go on elsewhere."""
@@ -105,7 +128,9 @@ class RunSession:
     def fail(self, name: str, message: str) -> None:
         """End the run with an error that is not of its graph's making."""
         if not self._over:
-            self._end({"status": "error", "error": {"error": name, "message": message}})
+            unknown = self.claimed.attempt > 1
+            error = {"error": name, "message": message}
+            self._end({"status": "error", "error": error, "is_unknown": unknown})
 
     # From the host
 
@@ -236,8 +261,9 @@ class RunSession:
 
     def _close(self) -> None:
         self._over = True
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._grace):
+            if timer is not None:
+                timer.cancel()
         if self._host is not None:
             self._host.forget(self._key)
         self._engine.forget(self)
@@ -279,7 +305,9 @@ def ending(claimed: Claimed, told: dict[str, Any], *, timed_out: bool = False) -
     written = Ending(claimed.token, claimed.thread, status, thread_status)
     if error is not None:
         written.error = storable(dumps(error)).decode()
-    if values is not None and state is not None:
+    if told.get("is_unknown"):
+        written.state = STATE_UNKNOWN
+    elif values is not None and state is not None:
         kept = storable(bytes(values))
         written.values = kept.decode()
         written.state = (b'{"values":' + kept + b"," + storable(bytes(state))[1:]).decode()

@@ -87,8 +87,10 @@ SET status = CASE WHEN EXISTS (
             WHERE o.thread_id = t.id AND o.status IN ('pending', 'running') AND o.id <> e.id
         ) THEN 'busy' ELSE g.thread_status END,
     error = g.error::jsonb,
-    "values" = CASE WHEN g.state IS NULL THEN t."values" ELSE g."values"::jsonb END,
-    state = CASE WHEN g.state IS NULL THEN t.state ELSE g.state::jsonb END,
+    "values" = CASE WHEN g.state IS NULL OR g.state = 'null' THEN t."values"
+                    ELSE g."values"::jsonb END,
+    state = CASE WHEN g.state IS NULL THEN t.state
+                 ELSE NULLIF(g.state::jsonb, 'null'::jsonb) END,
     interrupts = COALESCE(g.interrupts::jsonb, t.interrupts, '{}'::jsonb),
     updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
 FROM ended e JOIN given g ON g.id = e.id

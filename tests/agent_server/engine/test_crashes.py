@@ -157,6 +157,7 @@ def test_an_agent_that_ends_its_process_is_given_up_after_three_attempts(
     assert lines(file) == ["last words 1", "last words 2", "last words 3"]
     assert (run.status, run.attempt, thread.status) == ("error", 3, "error")
     assert run.error["error"] == "GraphHostDied"
+    assert thread.state is None  # its attempts left checkpoints that only the graph can read
     assert events[-1] == ("end", {"status": "error"})
 
 

@@ -132,3 +132,20 @@ def test_a_run_that_takes_too_long_is_timed_out(engines, revision, listen):
     assert [name for name, _ in events[-2:]] == ["error", "end"]
     assert (run.status, run.error["error"]) == ("timeout", "TimeoutError")
     assert (thread.status, thread.state["next"]) == ("error", ["take"])
+
+
+def test_a_run_that_does_not_let_itself_be_stopped_is_left_behind(
+    engines, revision, listen, monkeypatch
+):
+    monkeypatch.setattr("apps.agent_server.engine.session.STOP_SECONDS", 0.5)
+    engine = engines(AGENT_RUN_TIMEOUT_SECONDS=1)
+    thread = make_thread(revision)
+    run = make_run(thread, "stubborn", kwargs={"input": {"items": ["a"]}})
+
+    engine.call(engine.engine.execute, thread.pk)
+    events = list(listen(run.pk))
+
+    run.refresh_from_db()
+    thread.refresh_from_db()
+    assert events[-1] == ("end", {"status": "timeout"})
+    assert (run.status, thread.status, thread.state) == ("timeout", "error", None)

@@ -89,6 +89,17 @@ def end_the_process(state: Steps, config: RunnableConfig) -> Steps:
 die = StateGraph(Steps).add_node(end_the_process).add_edge(START, "end_the_process").compile()
 
 
+async def not_listen(state: Items) -> Items:
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            continue
+
+
+stubborn = StateGraph(Items).add_node(not_listen).add_edge(START, "not_listen").compile()
+
+
 class Chat(TypedDict):
     messages: Annotated[list[AnyMessage], add_messages]
 
