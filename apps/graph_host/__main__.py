@@ -37,7 +37,7 @@ class Loop(asyncio.SelectorEventLoop):
         super().__init__()
         self._own_thread = threading.get_ident()
 
-    def call_soon_threadsafe(  # type: ignore[override]  (its stub has a type variable tuple)
+    def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Any = None
     ) -> asyncio.Handle:
         if threading.get_ident() == self._own_thread:
