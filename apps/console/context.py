@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from django.conf import settings
+from django.db import DatabaseError
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
@@ -12,7 +14,9 @@ from apps.console.sections import sections_for
 from apps.core.access import Caller
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
+from apps.organizations.services import caller_for
 
+LAST_WORKSPACE = "slipway_workspace"
 THEMES = frozenset({"light", "dark"})
 
 
@@ -23,11 +27,21 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "density": _choice(request, "slipway_density", {"compact"}),
         "nav": _choice(request, "slipway_nav", {"rail"}),
         "base_url": settings.BASE_URL,
+        "layout": partial(_layout, request),
         "workspaces": SimpleLazyObject(lambda: _workspaces(request)),
         "workspace": SimpleLazyObject(lambda: _workspace(request)),
         "may_deploy": _may(request, Permission.DEPLOYMENTS_WRITE),
         "sections": SimpleLazyObject(lambda: _sections(request)),
     }
+
+
+def _layout(request: HttpRequest) -> str:
+    """The frame of an error page; when the database cannot say who this is, the plain one."""
+    try:
+        signed_in = getattr(request, "user", None) is not None and request.user.is_authenticated
+    except DatabaseError:
+        signed_in = False
+    return "shell.html" if signed_in else "entrance.html"
 
 
 def _may(request: HttpRequest, permission: str) -> bool:
@@ -53,15 +67,25 @@ def _workspaces(request: HttpRequest) -> list[Workspace]:
 
 
 def _workspace(request: HttpRequest) -> Workspace | None:
-    caller = _caller(request)
+    caller = _shown_caller(request)
     if caller is None:
         return None
     return next((w for w in _workspaces(request) if w.pk == caller.workspace_id), None)
 
 
 def _sections(request: HttpRequest) -> list[dict[str, Any]]:
-    caller = _caller(request)
+    caller = _shown_caller(request)
     return [] if caller is None else sections_for(caller, request.resolver_match)
+
+
+def _shown_caller(request: HttpRequest) -> Caller | None:
+    """The page's caller; on a page without one (an error), that of the workspace last used."""
+    caller = _caller(request)
+    last = request.COOKIES.get(LAST_WORKSPACE, "")
+    known = {str(workspace.pk): workspace.pk for workspace in _workspaces(request)}
+    if caller is None and last in known and isinstance(request.user, User):
+        return caller_for(user=request.user, workspace_id=known[last])
+    return caller
 
 
 def _caller(request: HttpRequest) -> Caller | None:

@@ -14,12 +14,12 @@ from django.utils.http import urlencode
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
+from apps.console.context import LAST_WORKSPACE
 from apps.core import errors
 from apps.core.access import Caller
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 
-LAST_WORKSPACE = "slipway_workspace"
 _YEAR = 31_536_000
 
 

@@ -14,8 +14,9 @@ from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.console import attempts, palette
+from apps.console.context import LAST_WORKSPACE
 from apps.console.forms import SignInForm
-from apps.console.pages import LAST_WORKSPACE, PageRequest, to_sign_in, workspace_page
+from apps.console.pages import PageRequest, to_sign_in, workspace_page
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
 

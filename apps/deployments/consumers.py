@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import parse_qs
+from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 from channels.generic.websocket import AsyncWebsocketConsumer
@@ -52,6 +53,9 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
         self.told = asyncio.Event()
         self.teller: asyncio.Task[None] | None = None
 
+        if not same_origin(self.scope):
+            await self.close()
+            return
         await self.accept()
         refusal = await in_thread(_refusal, self.scope["user"], **where)
         if refusal is not None:
@@ -98,6 +102,16 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
 
     async def _send(self, message: dict[str, Any]) -> None:
         await self.send(text_data=dumps_text(message))
+
+
+def same_origin(scope: Mapping[str, Any]) -> bool:
+    """Whether the page that connects came from here.
+
+    Agents may live on sibling domains, whose pages would bring this site's cookies along.
+    """
+    headers = dict(scope["headers"])
+    origin = urlsplit(headers.get(b"origin", b"").decode("latin-1")).netloc
+    return origin == headers.get(b"host", b"").decode("latin-1")
 
 
 def _refusal(

@@ -144,6 +144,11 @@ class Station:
     took: timedelta | None = None
     since: datetime | None = None
 
+    @property
+    def began(self) -> datetime | None:
+        """When the clock of a station that is still busy would have started."""
+        return timezone.now() - self.took if self.took is not None else None
+
 
 _S = RevisionStatus
 _STATIONS: tuple[tuple[str, frozenset[RevisionStatus]], ...] = (
@@ -153,6 +158,7 @@ _STATIONS: tuple[tuple[str, frozenset[RevisionStatus]], ...] = (
     ("Live", frozenset({_S.DEPLOYED})),
 )
 _NOW = {"Queued": "Waiting", "Built": "Building", "Deployed": "Deploying", "Live": "Live"}
+_FAILED = {"Queued": "Create failed", "Built": "Build failed", "Deployed": "Deploy failed"}
 
 
 def way(revision: Revision) -> list[Station]:
@@ -163,6 +169,8 @@ def way(revision: Revision) -> list[Station]:
 
 def stations(changes: Sequence[tuple[Any, datetime]], now: datetime) -> list[Station]:
     """The stations of these state changes; a second deploy counts from its own beginning."""
+    if not changes:
+        return [Station(name, "ahead") for name, _ in _STATIONS]
     took = [timedelta()] * len(_STATIONS)
     reached = -1
     ends = [at for _, at in changes[1:]] + [now]
@@ -174,8 +182,6 @@ def stations(changes: Sequence[tuple[Any, datetime]], now: datetime) -> list[Sta
             took[at:] = [timedelta()] * (len(took) - at)
         took[at] += end - begin
         reached = at
-    if not changes:
-        return [Station(name, "ahead") for name, _ in _STATIONS]
 
     status, since = changes[-1]
     made = []
@@ -193,7 +199,7 @@ def _last_station(name: str, status: RevisionStatus, took: timedelta, since: dat
     if status == _S.DEPLOYED:
         return Station("Live", "done", since=since)
     if status in FAILED:
-        return Station(f"{_NOW[name]} failed", "failed", took)
+        return Station(_FAILED.get(name, "Failed"), "failed", took)
     if status in FINAL:
         return Station("Skipped" if status == _S.SKIPPED else "Stopped", "stopped", took)
     return Station(_NOW[name], "now", took, since)

@@ -93,7 +93,7 @@ def _candidates(payload: Any) -> list[Any]:
 
 
 def _list(items: list[Any]) -> list[Any]:
-    if len(items) == 1 and isinstance(items[0], list):
+    if len(items) == 1 and isinstance(items[0], list) and not _is_message(items[0]):
         items = items[0]
     if not items or len(items) > _LONGEST_LIST:
         return []
@@ -126,11 +126,15 @@ def _dicts(items: Iterable[Any]) -> Iterable[dict[str, Any]]:
 
 def _is_message(item: Any) -> bool:
     if isinstance(item, list):
-        return len(item) == 2 and item[0] in _ROLES and isinstance(item[1], str)
+        return len(item) == 2 and _is_text_pair(*item)
     if not isinstance(item, dict):
         return False
     fields = _fields(item)
     return _role(item, fields) is not None and ("content" in fields or "tool_calls" in fields)
+
+
+def _is_text_pair(role: Any, text: Any) -> bool:
+    return isinstance(role, str) and role in _ROLES and isinstance(text, str)
 
 
 def _fields(item: dict[str, Any]) -> dict[str, Any]:

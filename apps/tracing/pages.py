@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Q
 
 from apps.core import errors
-from apps.core.json import Fragment, dumps_text, loads
+from apps.core.json import Fragment, dumps_text
 from apps.core.tenancy import get_or_404
 from apps.tracing import messages
 from apps.tracing.models import Project
@@ -231,7 +231,7 @@ def trace(project: Project, trace_id: UUID) -> Tree:
 
 def _payload(detail: RunDetail, which: Payload) -> PayloadView:
     json = detail.json(which)
-    value = loads(json) if json is not None and len(json) <= RENDERED_BYTES else None
+    value = detail.value(which) if json is not None and len(json) <= RENDERED_BYTES else None
     found = messages.find(value)
     return PayloadView(which.value, json, found, None if found else messages.text_of(value))
 

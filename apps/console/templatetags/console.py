@@ -5,6 +5,7 @@ Each is shown once in the CSS file of its component, with the markup that it mak
 
 from __future__ import annotations
 
+import shlex
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -18,8 +19,6 @@ from django.utils.safestring import SafeString
 
 from apps.console import figures
 from apps.console.badges import BADGES, ROLES, RUN_TYPES, UNKNOWN
-from apps.core.errors import AppError
-from apps.organizations.models import User
 
 register = template.Library()
 
@@ -123,6 +122,15 @@ def trace_snippet(project_name: str, base_url: str) -> str:
 
 
 @register.simple_tag
+def deploy_snippet(organization: str) -> str:
+    """A first deployment from the command line."""
+    return (
+        f"python manage.py deploy --organization {shlex.quote(str(organization))} \\\n"
+        "  --name my-agent --git https://git.example/team/agent.git --wait"
+    )
+
+
+@register.simple_tag
 def role(name: str) -> SafeString:
     """Who speaks in a message."""
     drawing, word = ROLES[name]
@@ -140,6 +148,17 @@ def moment(value: datetime | None) -> SafeString:
         value.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         value.strftime("%Y-%m-%d %H:%M:%S UTC"),
         figures.ago(value),
+    )
+
+
+@register.simple_tag
+def elapsed(value: datetime) -> SafeString:
+    """The time since then, counting on."""
+    begin = value.astimezone(UTC)
+    return format_html(
+        '<relative-time elapsed><time datetime="{}">{}</time></relative-time>',
+        begin.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        figures.duration(max(1.0, (datetime.now(UTC) - begin).total_seconds())),
     )
 
 
@@ -225,15 +244,3 @@ def with_query(context: dict[str, Any], **changes: Any) -> str:
         else:
             query[name] = str(value)
     return f"?{query.urlencode()}" if query else "?"
-
-
-@register.filter
-def error_layout(error: AppError, user: object) -> str:
-    """The frame of an error page. A failure of the server may not ask the database who this is."""
-    if error.status >= 500:
-        return "entrance.html"
-    return "shell.html" if isinstance(user, User) or _is_signed_in(user) else "entrance.html"
-
-
-def _is_signed_in(user: object) -> bool:
-    return bool(getattr(user, "is_authenticated", False))

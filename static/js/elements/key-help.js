@@ -9,8 +9,8 @@ class KeyHelp extends HTMLElement {
   connectedCallback() {
     this.hidden = false;
     this.addEventListener("click", this.#show);
+    document.addEventListener("keydown", this.#key);
     this.#forget = tinykeys(window, {
-      "Shift+?": (event) => isPlain(event) && this.#show(),
       "g t": (event) => isPlain(event) && this.#go("Tracing"),
       "g d": (event) => isPlain(event) && this.#go("Deployments"),
       "/": (event) => {
@@ -25,7 +25,13 @@ class KeyHelp extends HTMLElement {
 
   disconnectedCallback() {
     this.#forget?.();
+    document.removeEventListener("keydown", this.#key);
   }
+
+  // By the character, not the key: layouts put it in different places.
+  #key = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "?" && isPlain(event)) this.#show();
+  };
 
   #show = () => {
     /** @type {HTMLDialogElement | null} */ (document.querySelector("[data-key-help]"))?.showModal();

@@ -44,6 +44,9 @@ class LiveLog extends HTMLElement {
     } else {
       this.#say("ended", "Ended");
       this.#setFollow(false);
+      const errors = this.#lines.querySelectorAll('[data-level="ERROR"], [data-level="CRITICAL"]');
+      const last = errors[errors.length - 1];
+      if (last instanceof HTMLElement) this.#body.scrollTop = last.offsetTop - this.#body.clientHeight / 2;
     }
   }
 

@@ -1,11 +1,17 @@
-/** <relative-time><time datetime="…">5 min ago</time></relative-time>: keeps the words true, the exact time in local terms. */
-import { ago } from "../lib/figures.js";
+/**
+ * <relative-time><time datetime="…">5 min ago</time></relative-time>: keeps the words true, the exact time in local
+ * terms on hover. With `elapsed` it counts the time since then, by the second.
+ */
+import { ago, duration } from "../lib/figures.js";
 
 /** @type {Set<RelativeTime>} */
 const shown = new Set();
 setInterval(() => {
   if (document.visibilityState === "visible") for (const element of shown) element.refresh();
 }, 15_000);
+setInterval(() => {
+  for (const element of shown) if (element.hasAttribute("elapsed")) element.refresh();
+}, 1000);
 
 class RelativeTime extends HTMLElement {
   connectedCallback() {
@@ -24,7 +30,10 @@ class RelativeTime extends HTMLElement {
   refresh() {
     const time = this.querySelector("time");
     if (!time) return;
-    const words = ago(new Date(time.dateTime));
+    const moment = new Date(time.dateTime);
+    const words = this.hasAttribute("elapsed")
+      ? duration(Math.max(1000, Math.floor((Date.now() - moment.getTime()) / 1000) * 1000)).replace(".00", "")
+      : ago(moment);
     if (time.textContent !== words) time.textContent = words;
   }
 }

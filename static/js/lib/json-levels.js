@@ -2,6 +2,8 @@
 
 const AT_ONCE = 100;
 const LONGEST = 2000;
+const NAMED = 5;
+const LONGEST_NAMES = 90;
 
 /**
  * @typedef {{ key: string | number, kind: string, text: string, size: number, more: boolean }} Entry
@@ -34,8 +36,10 @@ export function level(value, from) {
 function entry(key, value) {
   if (Array.isArray(value)) return { key, kind: "array", text: value.length ? `[${value.length}]` : "[]", size: value.length, more: false };
   if (typeof value === "object" && value !== null) {
-    const size = Object.keys(value).length;
-    return { key, kind: "object", text: size ? `{${size}}` : "{}", size, more: false };
+    const keys = Object.keys(value);
+    const named = keys.slice(0, NAMED).join(", ");
+    const rest = keys.length > NAMED ? `, +${keys.length - NAMED}` : "";
+    return { key, kind: "object", text: `{${named.length > LONGEST_NAMES ? keys.length : named + rest}}`, size: keys.length, more: false };
   }
   if (typeof value === "string") {
     const cut = value.length > LONGEST;
