@@ -1,0 +1,129 @@
+"""`manage.py deploy` and `deploy_sample`, up to the message to the builder."""
+
+import json
+from io import StringIO
+
+import pytest
+from django.core.management import CommandError, call_command
+
+from apps.deployments import deploying, sample
+from apps.deployments.management.commands import deploy
+from apps.deployments.models import Deployment, Revision
+from apps.deployments.services import environment
+from apps.deployments.statuses import RevisionStatus as S
+from tests.factories.deployments import LogLineFactory
+from tests.factories.organizations import WorkspaceFactory
+
+pytestmark = pytest.mark.django_db
+
+URL = "https://git.example/acme/agent.git"
+
+
+@pytest.fixture(autouse=True)
+def place(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    settings.ALLOW_FILE_GIT = True
+    settings.BASE_URL = "https://slipway.example"
+
+
+@pytest.fixture
+def workspace():
+    return WorkspaceFactory(organization__name="Acme", name="Main")
+
+
+def run(command, *words):
+    out = StringIO()
+    call_command(command, "--organization", "Acme", *words, stdout=out)
+    return out.getvalue()
+
+
+def deploy_agent(*words):
+    return run("deploy", "--name", "agent", "--git", URL, *words)
+
+
+def test_it_makes_the_deployment_and_says_where(workspace):
+    said = json.loads(deploy_agent("--ref", "main", "--env", "MOOD=a=b", "--json"))
+
+    deployment, revision = Deployment.unscoped.get(), Revision.unscoped.get()
+    assert said == {
+        "deployment_id": str(deployment.pk),
+        "revision_id": str(revision.pk),
+        "status": "AWAITING_BUILD",
+        "agent_url": "https://slipway.example/agents/agent",
+    }
+    assert (deployment.workspace_id, revision.ref) == (workspace.pk, "main")
+    assert environment.of_revision(revision) == {"MOOD": "a=b"}
+
+
+def test_a_second_time_makes_a_revision_and_keeps_what_is_not_named(workspace):
+    deploy_agent("--ref", "main", "--env", "MOOD=good", "--config", "app/langgraph.json")
+
+    deploy_agent()
+
+    newest = Revision.unscoped.order_by("-number").first()
+    assert Deployment.unscoped.count() == 1
+    assert (newest.number, newest.ref, newest.config_path) == (2, "main", "app/langgraph.json")
+    assert environment.of_revision(newest) == {"MOOD": "good"}
+
+
+def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
+    deploy_agent()
+    revision = Revision.unscoped.get()
+    LogLineFactory(revision=revision, message="Looking for it")
+    Revision.unscoped.update(status=S.BUILD_FAILED, failure="There is no file.")
+    lines = []
+
+    ended = deploying.wait(revision, each_line=lambda line: lines.append(line.message))
+
+    assert (ended.status, lines) == ("BUILD_FAILED", ["Looking for it"])
+    with pytest.raises(CommandError, match=r"^There is no file\.$"):
+        deploy.Command().report(revision.deployment, revision, wait=True, as_json=True)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--organization", "Nobody"], "There is no organization named 'Nobody'."),
+        (["--workspace", "Other"], "Acme has no workspace named 'Other'."),
+        (["--env", "MOOD"], "'MOOD' is not of the form KEY=VALUE."),
+        (["--env", "REDIS_URI=x"], "The platform sets these variables itself: REDIS_URI."),
+        (["--git", "nonsense"], "'nonsense' is not a Git address"),
+        (["--name", "a b"], "A name has 1 to 63 letters"),
+    ],
+)
+def test_what_cannot_be_is_refused_in_words(workspace, words, says):
+    with pytest.raises(CommandError) as caught:
+        deploy_agent(*words)
+
+    assert str(caught.value).startswith(says)
+    assert Deployment.unscoped.count() == 0
+
+
+def test_the_samples_repository_is_the_same_every_time():
+    first, second = sample.repository(), sample.repository()
+
+    assert first == second
+    assert first[0].startswith("file:///")
+    assert len(first[1]) == 40
+
+
+def test_the_sample_is_deployed_once_per_content(workspace):
+    run("deploy_sample")
+    _, commit = sample.repository()
+    Revision.unscoped.update(status=S.DEPLOYED, commit_sha=commit)
+
+    run("deploy_sample")
+    assert Revision.unscoped.count() == 1
+
+    Revision.unscoped.update(commit_sha="0" * 40)
+    run("deploy_sample")
+    assert Revision.unscoped.count() == 2
+
+
+def test_a_sample_that_failed_is_tried_again(workspace):
+    run("deploy_sample")
+    Revision.unscoped.update(status=S.BUILD_FAILED)
+
+    run("deploy_sample")
+
+    assert Revision.unscoped.count() == 2
