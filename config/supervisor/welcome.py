@@ -17,7 +17,7 @@ def text(env: Env, facts: dict[str, str], seconds: float) -> str:
         "",
         f"    curl -N {url}/agents/sample-agent/runs/stream \\",
         f"      -H 'X-Api-Key: {facts['api_key']}' -H 'Content-Type: application/json' \\",
-        """      -d '{"assistant_id": "concierge", "stream_mode": "updates",""",
+        """      -d '{"assistant_id": "agent", "stream_mode": "updates",""",
         """           "input": {"messages": [{"role": "user", "content": "Hello"}]}}'""",
         "",
         "  Trace your own code:",

@@ -2,7 +2,7 @@
 import { Client } from "@langchain/langgraph-sdk";
 
 const client = new Client({ apiUrl: process.env.AGENT_URL, apiKey: process.env.API_KEY });
-const graph = "concierge";
+const graph = "agent";
 const said = (content) => ({ messages: [{ role: "user", content }] });
 
 async function collect(stream) {

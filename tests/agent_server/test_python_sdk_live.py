@@ -10,7 +10,7 @@ import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
 
-GRAPH = "concierge"
+GRAPH = "agent"
 
 
 def said(text: str) -> dict[str, Any]:

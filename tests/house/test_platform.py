@@ -35,7 +35,7 @@ def ask_the_agent(installation, key):
         f"{installation.url}/agents/sample-agent/runs/wait",
         data=json.dumps(
             {
-                "assistant_id": "concierge",
+                "assistant_id": "agent",
                 "input": {"messages": [{"role": "user", "content": "Hello"}]},
             }
         ).encode(),
