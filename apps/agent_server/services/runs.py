@@ -6,12 +6,12 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, TextField
 from django.db.models.functions import Cast
 from django.utils import timezone
 
-from apps.agent_server import errors
+from apps.agent_server import errors, prepared
 from apps.agent_server.bodies import RunBody
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.querysets import AgentRunQuerySet
@@ -19,7 +19,7 @@ from apps.agent_server.services import assistants, dispatch, statements, threads
 from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus, ThreadStatus
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
-from apps.core.json import dumps, storable
+from apps.core.json import dumps, loads, storable
 from apps.deployments.routes import Route
 
 CANCELLED = {"error": "UserInterrupt", "message": "The run was cancelled."}
@@ -78,7 +78,7 @@ def create_on_thread(route: Route, thread_id: UUID, body: RunBody) -> RunRow:
     parameters = _parameters(route, body)
     parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
     parameters |= {"on_completion": "keep"}
-    row = _receive(statements.ON_THREAD, parameters)
+    row = prepared.row(statements.ON_THREAD, parameters)
     if row is None:
         row = _try_again_or_refuse(route, thread_id, body, parameters)
     return _dispatched(row, thread_id, body)
@@ -93,7 +93,7 @@ def create_stateless(route: Route, body: RunBody) -> RunRow:
         "on_completion": body.on_completion,
         "temporary": body.on_completion == "delete",
     }
-    row = _receive(statements.ON_TEMPORARY_THREAD, parameters)
+    row = prepared.row(statements.ON_TEMPORARY_THREAD, parameters)
     if row is None:
         raise _lack(route, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
     return _dispatched(row, thread_id, body)
@@ -122,13 +122,6 @@ def _json(value: Any) -> str:
     return storable(dumps(value)).decode()
 
 
-def _receive(statement: str, parameters: dict[str, Any]) -> tuple[Any, ...] | None:
-    with connection.cursor() as cursor:
-        cursor.execute(statement, parameters)
-        row: tuple[Any, ...] | None = cursor.fetchone()
-    return row
-
-
 def _try_again_or_refuse(
     route: Route, thread_id: UUID, body: RunBody, parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
@@ -139,7 +132,7 @@ def _try_again_or_refuse(
         if body.if_not_exists != "create":
             raise errors.ThreadOrAssistantNotFound
         threads.insert(route, thread_id, {})
-    row = _receive(statements.ON_THREAD, parameters)
+    row = prepared.row(statements.ON_THREAD, parameters)
     if row is not None:
         return row
     if body.multitask_strategy == MultitaskStrategy.REJECT:
@@ -170,9 +163,10 @@ def of(route: Route, thread_id: UUID) -> AgentRunQuerySet:
 
 
 def get(route: Route, thread_id: UUID, run_id: UUID) -> RunRow:
-    for row in of(route, thread_id).filter(pk=run_id).values_list(*_COLUMNS)[:1]:
-        return RunRow(*row)
-    raise errors.RunNotFound
+    row = prepared.row(statements.RUN, [run_id, *_agent(route), thread_id])
+    if row is None:
+        raise errors.RunNotFound
+    return RunRow(*row)
 
 
 def newest(
@@ -189,22 +183,24 @@ def newest(
 
 def joinable(route: Route, run_id: UUID, thread_id: UUID | None = None) -> Joinable | None:
     """The run as a stream's reader must know it; without a thread, a stateless one."""
-    runs = AgentRun.objects.for_workspace(route.workspace_id)
-    runs = runs.filter(pk=run_id, deployment=route.deployment_id)
-    if thread_id is not None:
-        runs = runs.filter(thread__thread_id=thread_id)
-    for status, resumable in runs.values_list("status", "kwargs__resumable")[:1]:
-        return Joinable(run_id, status in OPEN, bool(resumable))
-    return None
+    row = prepared.row(statements.JOINABLE, [run_id, *_agent(route), thread_id, thread_id])
+    if row is None:
+        return None
+    status, resumable = row
+    return Joinable(run_id, status in OPEN, bool(resumable))
 
 
 def outcome(route: Route, run_id: UUID) -> Ended | None:
     """What the run left, with its thread's values as they are now; None when it is gone."""
-    runs = AgentRun.objects.for_workspace(route.workspace_id).filter(pk=run_id)
-    values = Cast(F("thread__values"), TextField())
-    for row in runs.values_list("status", "error", values, "thread__interrupts")[:1]:
-        return Ended(*row)
-    return None
+    row = prepared.row(statements.OUTCOME, [run_id, *_agent(route)])
+    if row is None:
+        return None
+    status, error, values, interrupts = row
+    return Ended(status, loads(error or "null"), values, loads(interrupts or "null"))
+
+
+def _agent(route: Route) -> list[UUID]:
+    return [route.workspace_id, route.deployment_id]
 
 
 def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:

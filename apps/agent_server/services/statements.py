@@ -1,5 +1,6 @@
-"""The statements that receive a run: one each, so that order, lock and insert cannot come apart.
+"""The statements that receive a run, and those that look one up.
 
+A run is received by one statement, so that order, lock and insert cannot come apart.
 The row lock of the thread's UPDATE is what orders runs: under it the run gets its sequence, then
 its id and its time of creation, so all three sort alike. The configuration of a run is that of its
 assistant at that moment, under the request's.
@@ -81,3 +82,25 @@ ON_TEMPORARY_THREAD = (
         thread_metadata="'{}'", origin="jsonb_build_object('assistant_id', a.assistant_id)"
     )
 )
+
+_OF_AGENT = """
+FROM agent_server_agentrun r JOIN agent_server_thread t ON t.id = r.thread_id
+WHERE r.id = %s AND r.workspace_id = %s AND r.deployment_id = %s
+"""
+
+RUN = (
+    """
+SELECT r.id, t.thread_id, r.assistant_id, r.status, r.metadata::text, r.kwargs::text,
+    r.multitask_strategy, r.created_at, r.updated_at
+"""
+    + _OF_AGENT
+    + "AND t.thread_id = %s"
+)
+
+JOINABLE = (
+    "SELECT r.status, (r.kwargs->'resumable')::boolean"
+    + _OF_AGENT
+    + "AND (%s::uuid IS NULL OR t.thread_id = %s)"
+)
+
+OUTCOME = 'SELECT r.status, r.error::text, t."values"::text, t.interrupts::text' + _OF_AGENT

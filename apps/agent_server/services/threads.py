@@ -2,6 +2,7 @@
 
 Rows come back as `ThreadRow`, whose JSON is still text: it goes out as PostgreSQL wrote it.
 """
+# ruff: noqa: S608  (the pieces are constants of this module)
 
 from __future__ import annotations
 
@@ -9,11 +10,11 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import connection, transaction
+from django.db import transaction
 from django.db.models import F, QuerySet, TextField
 from django.db.models.functions import Cast
 
-from apps.agent_server import errors
+from apps.agent_server import errors, prepared
 from apps.agent_server.bodies import NewThread, ThreadCount, ThreadSearch
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.querysets import ThreadQuerySet
@@ -65,19 +66,25 @@ _COLUMNS: list[str | Cast] = [
     Cast(F(name), TextField()) if name in _JSON else name for name in ThreadRow._fields
 ]
 _RETURNED = ", ".join(f'"{name}"::text' if name in _JSON else name for name in ThreadRow._fields)
+_THIS = "workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary"
 _INSERT = f"""
 INSERT INTO agent_server_thread
     (id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary)
-VALUES (%s, %s, %s, %s, 'idle', %s, '{{}}', false)
+VALUES (%s, %s, %s, %s, 'idle', %s::jsonb, '{{}}', false)
 ON CONFLICT (workspace_id, deployment_id, thread_id) DO NOTHING
 RETURNING {_RETURNED}
-"""  # noqa: S608  (our own column names)
+"""
+_SELECT = f"SELECT {_RETURNED} FROM agent_server_thread WHERE {_THIS}"
 # One statement, so that a change by a run that starts meanwhile is merged and not overwritten.
 _MERGE = f"""
 UPDATE agent_server_thread SET metadata = metadata || %s::jsonb, updated_at = clock_timestamp()
-WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
+WHERE {_THIS}
 RETURNING {_RETURNED}
-"""  # noqa: S608
+"""
+_STATE_SOURCE = f"""
+SELECT id, status, runs_received, state::text, metadata->>'graph_id', revision_id
+FROM agent_server_thread WHERE {_THIS}
+"""
 
 
 def of(route: Route) -> ThreadQuerySet:
@@ -99,25 +106,26 @@ def create(route: Route, body: NewThread) -> ThreadRow:
 def insert(route: Route, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow | None:
     """Make the thread unless its id is taken, which the constraint decides."""
     text = storable(dumps(metadata)).decode()
-    with connection.cursor() as cursor:
-        cursor.execute(_INSERT, [uuid7(), route.workspace_id, route.deployment_id, thread_id, text])
-        row = cursor.fetchone()
+    row = prepared.row(_INSERT, [uuid7(), *_key(route, thread_id), text])
     return None if row is None else ThreadRow(*row)
 
 
 def get(route: Route, thread_id: UUID) -> ThreadRow:
-    found = of(route).filter(thread_id=thread_id).values_list(*_COLUMNS)[:1]
-    for row in found:
-        return ThreadRow(*row)
-    raise errors.ThreadNotFound(thread_id)
+    row = prepared.row(_SELECT, _key(route, thread_id))
+    if row is None:
+        raise errors.ThreadNotFound(thread_id)
+    return ThreadRow(*row)
+
+
+def _key(route: Route, thread_id: UUID) -> list[UUID]:
+    """What names a thread: its id is unique within its deployment."""
+    return [route.workspace_id, route.deployment_id, thread_id]
 
 
 def merge_metadata(route: Route, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
     """Put the keys over those that are there; a run may be under way."""
     text = storable(dumps(metadata)).decode()
-    with connection.cursor() as cursor:
-        cursor.execute(_MERGE, [text, route.workspace_id, route.deployment_id, thread_id])
-        row = cursor.fetchone()
+    row = prepared.row(_MERGE, [text, *_key(route, thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
@@ -156,11 +164,10 @@ def count(route: Route, body: ThreadCount) -> int:
 
 def state_source(route: Route, thread_id: UUID) -> StateSource:
     """Where the thread's state is to be had: here, or from its graph."""
-    found = of(route).filter(thread_id=thread_id)
-    columns = ("pk", "status", "runs_received", Cast(F("state"), TextField()))
-    for row in found.values_list(*columns, "metadata__graph_id", "revision_id")[:1]:
-        return StateSource(*row)
-    raise errors.ThreadNotFound(thread_id)
+    row = prepared.row(_STATE_SOURCE, _key(route, thread_id))
+    if row is None:
+        raise errors.ThreadNotFound(thread_id)
+    return StateSource(*row)
 
 
 def _matching(route: Route, body: ThreadCount) -> QuerySet[Thread]:
