@@ -9,10 +9,6 @@ class InvalidCursor(errors.BadRequest):
     code, detail = "invalid_cursor", "The cursor is not one that this server gave out."
 
 
-class ProjectNotFound(errors.NotFound):
-    code, detail = "project_not_found", "No such project."
-
-
 class ProjectNameTaken(errors.Conflict):
     code, detail = "project_name_taken", "A project of that name already exists."
 

@@ -22,7 +22,7 @@ _USUAL_HEAD = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Part:
     name: str
     content_type: str

@@ -40,11 +40,6 @@ def ensure_covered(moment: datetime) -> None:
         _covered_until[database] = make_ahead()
 
 
-def forget() -> None:
-    """Look again before the next write; for those who dropped or restored partitions."""
-    _covered_until.clear()
-
-
 @transaction.atomic
 def make_ahead(now: datetime | None = None) -> date:
     """Make the missing days up to `AHEAD` from now and return the first day not covered.
@@ -95,23 +90,32 @@ def _make(cursor: Any, suffix: str, begin: date | None, end: date) -> None:
         )
 
 
-def drop_before(cutoff: datetime) -> list[str]:
-    """Drop the days that ended at the cutoff or before it and return their names."""
-    with transaction.atomic(), connection.cursor() as cursor:
+@transaction.atomic
+def drop_before(cutoff: datetime) -> int:
+    """Drop everything in the days that ended at the cutoff or before; return how many there were.
+
+    The open partition takes their place, empty, so that an old run still finds one.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('tracing.partitions', 0))")
         cursor.execute(
             """
-            SELECT c.relname
-            FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-            WHERE i.inhparent = 'tracing_run'::regclass
-              AND (regexp_match(pg_get_expr(c.relpartbound, c.oid),
-                                $$TO \\('([^']+)'$$))[1]::timestamptz <= %s
-              AND c.relname <> 'tracing_run_past'
-            ORDER BY c.relname
+            SELECT c.relname, e.ends_at::date
+            FROM pg_inherits i
+            JOIN pg_class c ON c.oid = i.inhrelid
+            CROSS JOIN LATERAL (
+                SELECT (regexp_match(pg_get_expr(c.relpartbound, c.oid),
+                                     $$TO \\('([^']+)'$$))[1]::timestamptz AS ends_at
+            ) e
+            WHERE i.inhparent = 'tracing_run'::regclass AND e.ends_at <= %s
+            ORDER BY e.ends_at
             """,
             [cutoff],
         )
-        names = [name for (name,) in cursor.fetchall()]
-        for name in names:
+        found = cursor.fetchall()
+        for name, _ in found:
             for table in TABLES:
                 cursor.execute(f'DROP TABLE "{table}{name.removeprefix(TABLES[0])}"')
-    return names
+        if found:
+            _make(cursor, "past", None, found[-1][1])
+    return len(found)

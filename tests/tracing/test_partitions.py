@@ -1,0 +1,86 @@
+"""The days of runs: made ahead without gaps, dropped behind."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connection
+
+from apps.tracing.store import partitions
+from tests.factories.tracing import read, rows, stored_run
+
+
+@pytest.fixture(autouse=True)
+def knows_nothing():
+    """What the process knows about partitions is rolled back with the test."""
+    partitions._covered_until.clear()
+    yield
+    partitions._covered_until.clear()
+
+
+def bounds():
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT pg_get_expr(c.relpartbound, c.oid)
+            FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+            WHERE i.inhparent = 'tracing_run'::regclass
+            """
+        )
+        return sorted(text.replace(" 00:00:00+00", "") for (text,) in cursor.fetchall())
+
+
+def test_days_have_no_gaps(db):
+    last = partitions.make_ahead()
+
+    found = bounds()
+    edges = [text.split("'")[1::2] for text in found if "MINVALUE" not in text]
+    assert [begin for begin, _ in edges[1:]] == [end for _, end in edges[:-1]]
+    assert edges[-1][1] == last.isoformat()
+    assert sum("MINVALUE" in text for text in found) == 1
+
+
+def test_making_days_again_changes_nothing(db):
+    partitions.make_ahead()
+    before = bounds()
+
+    partitions.make_ahead()
+
+    assert bounds() == before
+
+
+def test_a_long_pause_becomes_one_partition(db):
+    last = partitions.make_ahead()
+    before = len(bounds())
+    later = datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=400)
+
+    partitions.make_ahead(later)
+
+    assert len(bounds()) == before + 1 + (partitions.BEHIND + partitions.AHEAD).days
+    assert any(f"TO ('{(later - partitions.BEHIND).date()}')" in text for text in bounds())
+
+
+def test_the_first_run_after_a_pause_makes_its_day(workspace, time_machine):
+    time_machine.move_to(datetime.now(UTC) + timedelta(days=10))
+
+    run_id = stored_run(workspace)
+
+    assert read(workspace, run_id).row.name == "step"
+
+
+def test_dropping_days_leaves_a_place_for_old_runs(workspace):
+    now = datetime.now(UTC)
+    old = now - timedelta(days=20)
+    stored_run(workspace, start=old)
+    stored_run(workspace, start=datetime(2001, 1, 1, tzinfo=UTC))
+    kept = stored_run(workspace, start=now - timedelta(days=5))
+
+    dropped = partitions.drop_before(now - timedelta(days=10))
+
+    assert dropped >= 10
+    assert rows() == 1
+    assert read(workspace, kept).row.name == "step"
+    again = stored_run(workspace, start=old)
+    assert read(workspace, again).row.start_time == old
+    assert partitions.drop_before(now - timedelta(days=40)) == 0
