@@ -40,6 +40,8 @@ class Claimed:
     metadata: str
     kwargs: str
     resumable: bool
+    temporary: bool = False
+    """Its thread goes with it: nobody can ask for its checkpoints afterwards."""
 
     @property
     def token(self) -> Token:
@@ -93,6 +95,8 @@ class Ending:
     values: str | None = None
     state: str | None = None
     interrupts: str | None = None
+    is_last: bool = False
+    """Nothing comes after it on the thread, so checkpoints that still wait need not be written."""
     size: int = 0
     done: asyncio.Future[None] | None = None
 
@@ -133,6 +137,13 @@ class Batch:
             self.claims.add(entry.thread)
         else:
             self.releases.append(entry)
+
+    def drop_what_nobody_reads(self) -> None:
+        """Forget the checkpoints of runs that end for good in this very batch."""
+        over = {entry.token for entry in self.endings if entry.is_last}
+        if over:
+            self.puts = [entry for entry in self.puts if entry.done or entry.token not in over]
+            self.writes = [entry for entry in self.writes if entry.done or entry.token not in over]
 
     @property
     def entries(self) -> list[Entry]:

@@ -133,6 +133,7 @@ class Ledger:
             self._relieved.set()
             if not self.claiming:
                 batch.claims.clear()
+            batch.drop_what_nobody_reads()
             if batch:
                 self._current = batch
                 await self._commit(batch)

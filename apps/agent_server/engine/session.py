@@ -303,6 +303,7 @@ def ending(claimed: Claimed, told: dict[str, Any], *, timed_out: bool = False) -
     }.get(status, "error")
     values, state = told.get("values"), told.get("state")
     written = Ending(claimed.token, claimed.thread, status, thread_status)
+    written.is_last = claimed.temporary
     if error is not None:
         written.error = storable(dumps(error)).decode()
     if told.get("is_unknown"):

@@ -127,7 +127,7 @@ WHERE r.id = next.id AND r.status = 'pending' AND t.id = r.thread_id AND d.id = 
 RETURNING r.id, r.attempt, r.thread_id, t.thread_id, r.workspace_id, r.deployment_id,
           COALESCE(r.revision_id, t.revision_id, d.active_revision_id),
           r.assistant_id, r.graph_id, r.metadata::text, r.kwargs::text,
-          COALESCE((r.kwargs ->> 'resumable')::boolean, false)
+          COALESCE((r.kwargs ->> 'resumable')::boolean, false), t.temporary
 """
 
 # A checkpoint with everything that belongs to it, as apps.graph_host.saver.Stored wants it.

@@ -328,3 +328,23 @@ def test_threads_of_stateless_runs_go_a_while_after_their_run(revision):
     left = set(Thread.unscoped.values_list("pk", flat=True))
     assert left == {busy.pk, fresh.pk, kept.pk}
     assert not CheckpointBlob.objects.exists()
+
+
+@pytest.mark.parametrize(("is_last", "left"), [(True, 0), (False, 1)])
+def test_checkpoints_of_a_run_that_ends_for_good_in_the_same_batch_are_not_written(
+    engine, revision, is_last, left
+):
+    run = make_run(make_thread(revision), "collect", status="running", attempt=1)
+    token = Token(run.pk, 1)
+    put = Put(token, "", uuid4(), None, "msgpack", b"1", "{}", "{}", [], 1)
+    ending = Ending(token, run.thread_id, "success", "idle", None, "{}", "{}", "{}", is_last)
+
+    async def both():
+        engine.engine.ledger.put(put)
+        await engine.engine.ledger.write(ending)
+
+    engine.wait_for(both())
+
+    run.refresh_from_db()
+    assert run.status == "success"
+    assert Checkpoint.objects.filter(thread=run.thread).count() == left
