@@ -128,9 +128,20 @@ def remove_revision(revision_id: UUID) -> None:
 
 def remove(folder: Path) -> None:
     """Remove a tree that agent code may have arranged: links in it are removed, never followed."""
-    if folder.exists():
-        assert shutil.rmtree.avoids_symlink_attacks  # noqa: S101 - true on every Linux
-        shutil.rmtree(folder)
+    if not folder.exists():
+        return
+    assert shutil.rmtree.avoids_symlink_attacks  # noqa: S101 - true on every Linux
+    if os.geteuid() != 0:
+        _open_up(folder)
+    shutil.rmtree(folder)
+
+
+def _open_up(folder: Path) -> None:
+    """Let its owner into each folder of a tree; agent code may have shut some."""
+    for _, names, _, fd in os.fwalk(folder, follow_symlinks=False):
+        for name in names:
+            if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
+                os.chmod(name, 0o700, dir_fd=fd)
 
 
 def _revisions() -> Path:

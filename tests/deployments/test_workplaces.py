@@ -3,7 +3,7 @@ import os
 import pytest
 
 from apps.core.ids import uuid7
-from apps.deployments.workplaces import Unreadable, Workplace
+from apps.deployments.workplaces import Unreadable, Workplace, remove
 
 
 @pytest.fixture
@@ -77,3 +77,17 @@ def test_only_its_owner_may_enter(place):
     assert place.folder.stat().st_mode & 0o777 == 0o700
     if place.uid is not None:
         assert place.folder.stat().st_uid == place.uid
+
+
+def test_a_shut_folder_is_removed_too(place, tmp_path):
+    (tmp_path / "kept").write_text("outside")
+    shut = place.source / "shut"
+    shut.mkdir()
+    (shut / "file").write_text("")
+    (place.source / "link").symlink_to(tmp_path / "kept")
+    shut.chmod(0)
+
+    remove(place.folder)
+
+    assert not place.folder.exists()
+    assert (tmp_path / "kept").read_text() == "outside"

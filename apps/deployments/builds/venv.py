@@ -5,11 +5,14 @@ from __future__ import annotations
 import posixpath
 from pathlib import Path
 
+from django.conf import settings
+
 from apps.deployments import sandbox
 from apps.deployments.builds import interpreters, jail
 from apps.deployments.builds.errors import BuildFailed
 from apps.deployments.builds.work import Work
 from apps.deployments.langgraph_json import Project
+from apps.deployments.sandbox import usage
 from apps.deployments.workplaces import package_cache
 
 # What the graph host imports besides the standard library.
@@ -23,8 +26,12 @@ def make(work: Work, project: Project) -> None:
         interpreter = interpreters.find(project.python_version)
     except interpreters.NoInterpreter as error:
         raise BuildFailed(str(error)) from None
-    rules = _policy(work, project, interpreter)
     uv = str(interpreters.uv_program())
+    rules = _policy(work, project, interpreter)
+    if _cached_mb(work) > settings.BUILD_DISK_MB / 2:
+        # uv waits for other builds of the organization before it empties their cache.
+        jail.run(work, rules, [uv, "cache", "clean", "--quiet"])
+        rules = _policy(work, project, interpreter)
     with work.step(
         f"Making an environment with Python {project.python_version or 'of this platform'}"
     ):
@@ -57,6 +64,10 @@ def _nothing(_: str) -> bool:
     return False
 
 
+def _cached_mb(work: Work) -> int:
+    return usage.disk([package_cache(work.organization_number)]) // sandbox.MIB
+
+
 def _policy(work: Work, project: Project, interpreter: Path) -> sandbox.Policy:
     installer = sandbox.installer_access()
     uv = interpreters.uv_program()
@@ -86,6 +97,8 @@ def _policy(work: Work, project: Project, interpreter: Path) -> sandbox.Policy:
         read_only=[uv, *installer.read_only],
         writable=[place.source, place.venv, package_cache(work.organization_number)],
         python=interpreter,
+        # What earlier builds cached is not this one's use.
+        disk_mb=settings.BUILD_DISK_MB + _cached_mb(work),
     )
 
 
