@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import os
+import shutil
 import socket
 import subprocess
 import sys
@@ -56,14 +59,12 @@ def launch_unconfined(
 ) -> Launched:
     """Start a host for a folder without any sandbox: for tests and measurements, on own code."""
     here, there = socket.socketpair()
-    package = Path(tempfile.mkdtemp(prefix="graph-host-"))
-    (package / HOST_PACKAGE.name).symlink_to(HOST_PACKAGE)
     process = subprocess.Popen(
         [python, "-P", "-m", HOST_PACKAGE.name, "--fd", str(there.fileno())],
         cwd=project,
         env={
             "PATH": os.defpath,
-            "PYTHONPATH": str(package),
+            "PYTHONPATH": str(_package_folder()),
             "LANGSMITH_TRACING": "false",
             **(env or {}),
         },
@@ -74,3 +75,12 @@ def launch_unconfined(
     )
     there.close()
     return Launched(process, here)
+
+
+@functools.cache
+def _package_folder() -> Path:
+    """A folder with the host's package alone; it goes with this process."""
+    folder = Path(tempfile.mkdtemp(prefix="graph-host-"))
+    (folder / HOST_PACKAGE.name).symlink_to(HOST_PACKAGE)
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
