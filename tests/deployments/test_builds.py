@@ -2,6 +2,8 @@
 
 import json
 import os
+import socket
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -350,3 +352,33 @@ def test_a_submodule_that_is_local_is_refused(deployment, repository, tmp_path):
     revision = built(deployment)
 
     assert revision.failure == "The submodule other has a local address, which is not taken."
+
+
+@pytest.fixture
+def git_server(tmp_path):
+    """A Git server on a port of this machine; answers the address that its repositories have."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    options = ["--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}"]
+    server = subprocess.Popen(
+        ["git", "-c", "safe.directory=*", "daemon", "--export-all", "--verbose", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "Ready to rumble" in server.stderr.readline()
+    yield f"git://127.0.0.1:{port}"
+    server.terminate()
+    server.communicate()
+
+
+def test_a_repository_is_fetched_over_the_network(workspace, repository, git_server, settings):
+    settings.ALLOW_PRIVATE_ADDRESSES = True
+    commit = repository.commit({"README.md": "nothing to deploy"}, "First words")
+    url = f"{git_server}/repository"
+
+    revision = built(DeploymentFactory(workspace=workspace, repo_url=url))
+    missing = built(DeploymentFactory(workspace=workspace, repo_url=f"{git_server}/nowhere"))
+
+    assert revision.failure == "There is no file langgraph.json in the repository."
+    assert f"    {commit[:12]} First words" in log_of(revision)
+    assert missing.failure == f"There is no repository at {git_server}/nowhere."

@@ -132,7 +132,7 @@ _REASONS: Sequence[tuple[str, str]] = (
     ),
     (
         r"Permission denied \(|Host key verification failed",
-        "The repository {url} wants an SSH key, which builds do not have; try its https:// address",
+        "The repository {url} wants an SSH key, which builds have not; try its https:// address.",
     ),
     (
         r"Permission denied|detected dubious ownership",
@@ -197,11 +197,12 @@ def _absolute(parent: str, url: str) -> str:
         return url
     if urlsplit(parent).scheme in ("http", "https"):
         return urljoin(parent.rstrip("/") + "/", url)
-    head, steps = parent.rstrip("/"), url
+    head, between, steps = parent.rstrip("/"), "/", url
     while steps.startswith(("./", "../")):
         if steps.startswith("../"):
-            head = re.split(r"[/:](?=[^/:]*$)", head)[0]
+            # `git@host:repository` has a colon where others have a slash.
+            head, between, _ = re.split(r"([/:])(?=[^/:]*$)", head, maxsplit=1)
             steps = steps[3:]
         else:
             steps = steps[2:]
-    return f"{head}/{steps}"
+    return f"{head}{between}{steps}"

@@ -1,0 +1,18 @@
+import pytest
+
+from apps.deployments.builds.clone import _absolute
+
+
+@pytest.mark.parametrize(
+    ("parent", "url", "found"),
+    [
+        ("https://h/a/b.git", "../c.git", "https://h/a/c.git"),
+        ("https://h/a/b.git", "../../c/d.git", "https://h/c/d.git"),
+        ("git@h:a/b.git", "../c.git", "git@h:a/c.git"),
+        ("git@h:b.git", "../c.git", "git@h:c.git"),
+        ("ssh://h/a/b", "./c", "ssh://h/a/b/c"),
+        ("https://h/a/b.git", "https://other/x", "https://other/x"),
+    ],
+)
+def test_a_submodule_beside_its_parent(parent, url, found):
+    assert _absolute(parent, url) == found
