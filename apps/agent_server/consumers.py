@@ -11,7 +11,12 @@ from uuid import UUID
 
 from apps.agent_server import results, sse
 from apps.agent_server.bodies import RunBody
-from apps.agent_server.errors import InvalidId, InvalidIdAtRunCreation
+from apps.agent_server.errors import (
+    InvalidId,
+    InvalidIdAtRunCreation,
+    NothingToCancel,
+    NotOffered,
+)
 from apps.agent_server.exchange import JSON, Consumer, Exchange, Header
 from apps.agent_server.hub import Subscription, hub
 from apps.agent_server.services import runs
@@ -100,10 +105,11 @@ class JoinsRun(Consumer):
 
     methods = ("GET",)
     on_thread: ClassVar[bool]
+    permission: ClassVar[Permission] = Permission.AGENTS_READ
 
     def find(self, exchange: Exchange) -> tuple[Route, Joinable | None]:
         """Let the caller in and look the run up; for a thread."""
-        route = exchange.admit(Permission.AGENTS_READ).route
+        route = exchange.admit(self.permission).route
         thread_id = exchange.uuid("thread_id", InvalidId) if self.on_thread else None
         run_id = exchange.uuid("run_id", InvalidId)
         return route, runs.joinable(route, run_id, thread_id)
@@ -165,6 +171,35 @@ class JoinThreadRun(Join):
 
 class JoinStatelessRun(Join):
     on_thread = False
+
+
+class CancelRun(JoinsRun):
+    """`POST .../runs/{id}/cancel`: has the run stop; with `wait`, answers when it has."""
+
+    methods = ("POST",)
+    on_thread = True
+    permission = Permission.AGENTS_RUN
+
+    async def handle(self, exchange: Exchange) -> None:
+        action = exchange.query.get("action", ["interrupt"])[-1]
+        route, run = await in_thread(self.cancel, exchange, action)
+        if not exchange.flag("wait"):
+            await exchange.start(status=202)
+            await exchange.finish()
+            return
+        place = _own_address(exchange)[1].removesuffix(b"/cancel") + b"/join"
+        await exchange.start(JSON, (b"location", place))
+        if await wait_for_end(exchange, route, run.run_id, None, cancels=False) is not None:
+            await exchange.finish(b"{}")
+
+    def cancel(self, exchange: Exchange, action: str) -> tuple[Route, Joinable]:
+        """Let the caller in and ask the run to stop; for a thread."""
+        route, run = self.find(exchange)
+        if action != "interrupt":
+            raise NotOffered(f"action '{action}'")
+        if run is None or not runs.interrupt(route, run.run_id):
+            raise NothingToCancel
+        return route, run
 
 
 def address(run: RunRow) -> str:

@@ -56,6 +56,10 @@ class RunNotFound(errors.NotFound):
     code, detail = "run_not_found", "Run not found"
 
 
+class NothingToCancel(errors.NotFound):
+    code, detail = "nothing_to_cancel", "No matching runs to cancel: it has ended or is not here."
+
+
 class AssistantNotFound(errors.NotFound):
     code, detail = "assistant_not_found", "Not Found"
 

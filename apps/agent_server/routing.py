@@ -24,6 +24,7 @@ http_routes = [
     _route(f"{_THREAD}/history", questions.ReadHistory),
     _route(f"{_RUN}/join", consumers.JoinThreadRun),
     _route(f"{_RUN}/stream", consumers.JoinThreadStream),
+    _route(f"{_RUN}/cancel", consumers.CancelRun),
     _route(f"{_STATELESS}/wait", consumers.WaitForStatelessRun),
     _route(f"{_STATELESS}/stream", consumers.StreamStatelessRun),
     _route(f"{_STATELESS}/<str:run_id>/stream", consumers.JoinStatelessStream),

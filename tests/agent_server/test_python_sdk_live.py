@@ -113,7 +113,6 @@ async def test_a_stateless_run_leaves_nothing_behind(agents):
 
 async def test_a_stream_is_resumed_where_it_broke(agents):
     thread_id = (await agents.threads.create())["thread_id"]
-    chunks = []
     stream = agents.runs.stream(
         thread_id,
         GRAPH,
@@ -121,8 +120,7 @@ async def test_a_stream_is_resumed_where_it_broke(agents):
         stream_mode=["messages-tuple", "values"],
         stream_resumable=True,
     )
-    async for chunk in stream:
-        chunks.append(chunk)
+    chunks = [chunk async for chunk in stream]
     run_id, middle = chunks[0].data["run_id"], chunks[len(chunks) // 2]
 
     rest = [

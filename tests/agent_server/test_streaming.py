@@ -42,6 +42,7 @@ def quick_heartbeat(monkeypatch) -> None:
         ("POST", "/runs/wait"),
         ("GET", "/threads/{t}/runs/{r}/stream"),
         ("GET", "/threads/{t}/runs/{r}/join"),
+        ("POST", "/threads/{t}/runs/{r}/cancel"),
         ("GET", "/runs/{r}/stream"),
         ("GET", "/runs/{r}/join"),
         ("GET", "/threads/{t}/state"),
@@ -70,7 +71,7 @@ async def test_who_may_not_come_in(  # noqa: PLR0917  (fixtures)
     assert (outsider.status, elsewhere.status) == (404, 404)
     assert outsider.json() == elsewhere.json()
     assert set(anonymous.json()) == {"detail", "code", "errors"}
-    if path.endswith(("runs/stream", "runs/wait")):
+    if path.endswith(("runs/stream", "runs/wait", "cancel")):
         under_privileged = await Caller(agent.slug, reader_key)(method, path, body)
         assert under_privileged.status == 403
     assert await in_thread(AgentRun.unscoped.count) == 1
@@ -395,6 +396,31 @@ async def test_a_join_takes_the_run_along_only_when_it_says_so(call, worker, run
         await exchange.started()
     await in_thread(run.refresh_from_db)
     assert run.cancel_action == "interrupt"
+
+
+async def test_cancelling_a_run(call, worker, runs):
+    running = (await call("POST", runs, HELLO)).json()["run_id"]
+    queued = (await call("POST", runs, HELLO)).json()["run_id"]
+    run = await worker.take()
+
+    at_once = await call("POST", f"{runs}/{queued}/cancel")
+    async with call.open("POST", f"{runs}/{running}/cancel?wait=1") as exchange:
+        await exchange.started()
+        await worker.end(run, "interrupted")
+        waited = await exchange.ended()
+    again = await call("POST", f"{runs}/{running}/cancel?wait=true")
+    unknown = await call("POST", f"{runs}/{uuid4()}/cancel")
+    rollback = await call("POST", f"{runs}/{running}/cancel?action=rollback")
+
+    assert (at_once.status, at_once.body) == (202, b"")
+    assert (waited.status, waited.json()) == (200, {})
+    assert waited.headers["location"] == f"{runs}/{running}/join"
+    assert again.status == unknown.status == 404
+    assert again.json()["detail"].startswith("No matching runs to cancel")
+    assert (rollback.status, rollback.json()["detail"]) == (
+        422,
+        "action 'rollback' is not offered yet by this server.",
+    )
 
 
 async def test_an_end_that_redis_lost_is_seen_in_postgresql(call, worker, runs, monkeypatch):

@@ -213,29 +213,30 @@ def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
 
 
 @transaction.atomic
-def interrupt(route: Route, run_id: UUID) -> None:
-    """Have the run stop: at once when it waits, at its worker's next look when it is under way.
+def interrupt(route: Route, run_id: UUID) -> bool:
+    """Have the run stop: at once when it waits, by its worker when it is under way.
 
-    A run that has ended is left alone; safe to repeat.
+    False for a run that has ended or is not there; safe to repeat.
     """
     runs = AgentRun.objects.for_workspace(route.workspace_id).filter(deployment=route.deployment_id)
     thread_pk = runs.filter(pk=run_id).values_list("thread_id", flat=True).first()
     if thread_pk is None:
-        return
+        return False
     # The engine's order of locks: the thread, then its run.
     all_threads = Thread.objects.for_workspace(route.workspace_id)
     thread = all_threads.select_for_update(no_key=True).get(pk=thread_pk)
     run = runs.select_for_update(no_key=True).filter(pk=run_id).first()
     if run is None or run.status not in OPEN:
-        return
+        return False
     now = timezone.now()
     if run.status == RunStatus.RUNNING:
         runs.filter(pk=run_id).update(cancel_action="interrupt", updated_at=now)
         transaction.on_commit(lambda: dispatch.cancel_run(run_id))
-        return
+        return True
     runs.filter(pk=run_id).update(status=RunStatus.INTERRUPTED, ended_at=now, updated_at=now)
     transaction.on_commit(lambda: dispatch.announce_end(run_id, RunStatus.INTERRUPTED))
     if not runs.unfinished().filter(thread=thread).exists():
         thread.status, thread.error = ThreadStatus.INTERRUPTED, CANCELLED
         thread.updated_at = now
         thread.save(update_fields=["status", "error", "updated_at"])
+    return True

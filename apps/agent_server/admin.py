@@ -1,0 +1,66 @@
+"""For operators: which agents are talked to, and how their runs went. Nothing of what was said."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from apps.agent_server.models import AgentRun, Assistant, Thread
+
+
+class ReadOnly(admin.ModelAdmin[Any]):
+    """Rows change by services, which keep their rules; here they are looked at."""
+
+    def has_add_permission(self, request: HttpRequest) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
+        return False
+
+
+@admin.register(Assistant)
+class AssistantAdmin(ReadOnly):
+    list_display = ["name", "deployment", "graph_id", "version", "created_at"]
+    list_select_related = ["deployment"]
+    search_fields = ["name", "graph_id", "deployment__slug"]
+    fields = ["workspace", "deployment", "assistant_id", "graph_id", "name", "version"]
+
+
+@admin.register(Thread)
+class ThreadAdmin(ReadOnly):
+    list_display = ["thread_id", "deployment", "status", "runs_received", "updated_at"]
+    list_filter = ["status", "temporary"]
+    list_select_related = ["deployment"]
+    search_fields = ["=thread_id", "deployment__slug"]
+    show_full_result_count = False
+    fields = ["workspace", "deployment", "thread_id", "status", "temporary", "runs_received"]
+
+
+@admin.register(AgentRun)
+class AgentRunAdmin(ReadOnly):
+    list_display = ["id", "deployment", "graph_id", "status", "attempt", "created_at", "ended_at"]
+    list_filter = ["status", "multitask_strategy"]
+    list_select_related = ["deployment"]
+    search_fields = ["=id", "deployment__slug"]
+    show_full_result_count = False
+    fields = [
+        "workspace",
+        "deployment",
+        "thread",
+        "graph_id",
+        "revision",
+        "sequence",
+        "status",
+        "attempt",
+        "lease_owner",
+        "lease_expires_at",
+        "available_at",
+        "created_at",
+        "started_at",
+        "ended_at",
+    ]
