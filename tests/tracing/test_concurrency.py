@@ -7,10 +7,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import connections
 
 from apps.tracing import store
+from apps.tracing.ingest import intake
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
 from apps.tracing.store import Status
@@ -72,3 +74,45 @@ def test_the_same_runs_from_all_sides_end_as_one_each(api, workspace):
     assert {(row.status, row.name) for row in found} == {(Status.SUCCESS, "step")}
     stats = store.runs.project_stats(workspace.pk, [found[0].project_id])
     assert stats[found[0].project_id].run_count == 30
+
+
+def hang_up_on_everybody() -> None:
+    """What a restart of PostgreSQL looks like from here."""
+    parameters = connections["default"].get_connection_params()
+    parameters.pop("cursor_factory", None)
+    parameters.pop("context", None)
+    with psycopg.connect(**parameters, autocommit=True) as other:
+        other.execute(
+            "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+def test_the_request_after_a_restart_of_the_database_is_stored(api, workspace):
+    api.post("/runs/batch", {"post": [wire_run()]})
+    hang_up_on_everybody()
+
+    assert api.post("/runs/batch", {"post": [wire_run()]}).status_code == 202
+
+    assert rows() == 2
+
+
+def test_a_restart_in_the_middle_of_a_request_asks_to_send_again(api, workspace, monkeypatch):
+    api.post("/runs/batch", {"post": [wire_run()]})
+    run = wire_run()
+    counted = intake.append_counts
+
+    def hang_up_first(*arguments: Any) -> None:
+        hang_up_on_everybody()
+        counted(*arguments)
+
+    monkeypatch.setattr(intake, "append_counts", hang_up_first)
+
+    response = api.post("/runs/batch", {"post": [run]})
+
+    assert response.status_code == 503
+    assert response["Retry-After"] == "1"
+    assert rows() == 1
+    monkeypatch.undo()
+    assert api.post("/runs/batch", {"post": [run]}).status_code == 202
+    assert rows() == 2
