@@ -21,7 +21,7 @@ from config.embedded.redis import Redis
 from config.env import Env
 from config.supervisor import processes, welcome
 from config.supervisor.fingerprint import COMMENT, code_fingerprint
-from config.supervisor.fleet import CHECK_SECONDS, Fleet, adopt_orphans, end_leftovers
+from config.supervisor.fleet import Fleet, adopt_orphans, end_leftovers
 from config.supervisor.logs import Logs
 from config.supervisor.places import claim_data_folder, listen
 from config.supervisor.processes import Process
@@ -29,6 +29,7 @@ from config.supervisor.terminal import Terminal
 
 SERVICES_SECONDS = 120  # PostgreSQL may have a crash to recover from
 READY_SECONDS = 120
+WATCH_SECONDS = 1
 
 
 class Boot:
@@ -88,7 +89,7 @@ class Boot:
 
     async def _watch(self, fleet: Fleet) -> None:
         while True:
-            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.sleep(WATCH_SECONDS)
             fleet.end_strays()
             self._logs.look()
             if self._companion is not None and not _lives(self._companion):
