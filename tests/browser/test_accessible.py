@@ -1,0 +1,84 @@
+"""Each page in both themes and both widths: no violation that axe knows, nothing that overflows."""
+
+from __future__ import annotations
+
+import pytest
+from django.conf import settings
+
+from tests.browser.test_journeys import nested
+from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
+from tests.factories.tracing import read
+
+AXE = settings.BASE_DIR / "node_modules/axe-core/axe.min.js"
+RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+
+
+def addresses(visit):
+    """Every page, with rows and without."""
+    base = visit.base
+    yield from (f"{base}/projects", f"{base}/deployments", f"{base}/projects/p/nowhere")
+    root, child, _ = nested(visit.workspace)
+    project = f"{base}/projects/p/{read(visit.workspace, root['id']).row.project_id}"
+    failed = RevisionFactory(
+        deployment=DeploymentFactory(workspace=visit.workspace, name="support"),
+        status="BUILD_FAILED",
+        failure="The package x cannot be installed.",
+        commit_sha="ab" * 20,
+    )
+    LogLineFactory(revision=failed, level="ERROR")
+    LogLineFactory(revision=failed, level="WARNING")
+    RevisionFactory(deployment__workspace=visit.workspace, status="BUILDING")
+    deployment = f"{base}/deployments/{failed.deployment_id}"
+    yield from (f"{base}/projects", project, f"{project}?show=llm")
+    yield from (f"{project}/r/{root['id']}", f"{project}/r/{child['id']}")
+    yield from (f"{base}/deployments", f"{base}/deployments/new", deployment)
+    yield from (f"{deployment}/environment", f"{deployment}/settings")
+    yield f"{deployment}/revisions/{failed.pk}"
+
+
+def violations(page):
+    page.evaluate(AXE.read_text())
+    found = page.evaluate(
+        "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES
+    )
+    return [
+        f"{v['id']}: {node['target']} {node['failureSummary']}"
+        for v in found["violations"]
+        for node in v["nodes"]
+    ]
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1440, 390])
+def test_every_page_is_accessible_and_fits(visit, theme, width):
+    page = visit.page
+    page.set_viewport_size({"width": width, "height": 844})
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    problems = {}
+    for address in addresses(visit):
+        page.goto(address, wait_until="networkidle")
+        found = violations(page)
+        if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
+            found.append("it is wider than the window")
+        if found:
+            problems[address.removeprefix(visit.base)] = found
+    # The page that is not there answers 404, which the browser's console mentions.
+    visit.complaints[:] = [c for c in visit.complaints if "404" not in c]
+
+    assert problems == {}
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_what_opens_over_a_page_is_accessible(visit, theme):
+    page = visit.page
+    page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    visit.goto(f"{visit.base}/projects")
+    page.keyboard.press("?")
+    page.get_by_role("dialog", name="Keyboard").wait_for()
+    keys = violations(page)
+    page.keyboard.press("Escape")
+    page.keyboard.press("Control+k")
+    page.get_by_role("option").first.wait_for()
+    palette = violations(page)
+
+    assert keys + palette == []
