@@ -107,6 +107,17 @@ def test_searching_and_counting(ask):
     assert ask("post", "/assistants/search", {"select": ["x"]}).status_code == 422
 
 
+def test_the_assistant_of_a_graph_that_is_gone_is_not_found(ask, agent):
+    route_of(agent)
+    Assistant.unscoped.filter(graph_id="other").update(metadata={"created_by": "me"})
+    agent.active_revision.graphs.all().delete()
+    routes.forget()
+
+    found = ask("post", "/assistants/search", {}).json()
+
+    assert [row["graph_id"] for row in found] == ["other"]
+
+
 def test_reading_one(ask):
     assert ask("get", f"/assistants/{AGENT_ID}").json()["graph_id"] == "agent"
     missing = ask("get", f"/assistants/{UUID(int=1)}")

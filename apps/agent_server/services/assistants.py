@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from django.db import transaction
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from apps.agent_server import errors
 from apps.agent_server.bodies import AssistantCount, AssistantSearch
@@ -115,7 +115,8 @@ def count(route: Route, body: AssistantCount) -> int:
 
 def _matching(route: Route, body: AssistantCount) -> QuerySet[Assistant]:
     ensure_system(route)
-    found = of(route)
+    gone = Q(metadata__contains=MADE_BY_SYSTEM) & ~Q(graph_id__in=route.graph_ids)
+    found = of(route).exclude(gone)
     if body.metadata:
         found = found.filter(metadata__contains=body.metadata)
     if body.graph_id is not None:
