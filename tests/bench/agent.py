@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from config.env import BASE_DIR, env
-from tests.processes import roots
+from tests.installation import SIGNS, Installation
 
 NAME = "bench-agent"
 SERVER = ("web", "worker", "builder", "beat")
@@ -97,7 +97,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "--url", deployed["agent_url"], "--api-key", facts["api_key"], "--json", str(result),
         "--scale", options.scale, *(["--only", options.only] if options.only else []),
     ]  # fmt: skip
-    for name, pid in roots(env().instance.data_dir).items():
+    for name, pid in roots().items():
         command += ["--pid", f"{name}={pid}"]
     subprocess.run(command, check=True)
     return with_one_server(json.loads(result.read_text()))
@@ -118,6 +118,12 @@ def repository_of(folder: Path, into: Path) -> Path:
     for words in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-qm", "it"]):
         subprocess.run(["git", "-C", str(into), *words], check=True)
     return into
+
+
+def roots() -> dict[str, int]:
+    """The topmost process of each role of the running instance."""
+    running = Installation(env().instance.data_dir, env().port)
+    return {role: running.one(role).pid for role in SIGNS if role != "supervisor"}
 
 
 def with_one_server(report: dict[str, Any]) -> dict[str, Any]:
