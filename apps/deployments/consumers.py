@@ -109,7 +109,7 @@ def same_origin(scope: Mapping[str, Any]) -> bool:
 
     Agents may live on sibling domains, whose pages would bring this site's cookies along.
     """
-    headers = dict(scope["headers"])
+    headers: dict[bytes, bytes] = dict(scope["headers"])
     origin = urlsplit(headers.get(b"origin", b"").decode("latin-1")).netloc
     return origin == headers.get(b"host", b"").decode("latin-1")
 
