@@ -152,16 +152,23 @@ class Installation:
             return mark == str(self.data_dir) or process.cwd().startswith(f"{self.data_dir}/")
         return False
 
-    def one(self, role: str) -> psutil.Process:
-        """The process of that role, one of the keys of `SIGNS`."""
-
-        def is_it(process: psutil.Process) -> bool:
+    def find(self, role: str) -> psutil.Process | None:
+        """The process of that role, one of the keys of `SIGNS`; None between two of them."""
+        for process in reversed(self.processes()):
             with suppress(psutil.Error):
-                return SIGNS[role] in " ".join(process.cmdline())
-            return False
+                if SIGNS[role] in " ".join(process.cmdline()):
+                    return process
+        return None
 
-        # The tether of a process carries its command line too, for a moment.
-        return next(process for process in reversed(self.processes()) if is_it(process))
+    def one(self, role: str) -> psutil.Process:
+        process = self.find(role)
+        assert process is not None, f"no {role} runs"
+        return process
+
+    def is_back(self, role: str, before: psutil.Process) -> bool:
+        """Whether another process has taken the place of the one before."""
+        process = self.find(role)
+        return process is not None and process.pid != before.pid
 
     def kill(self, role: str) -> None:
         """`kill -9` of one process, and wait for its end."""

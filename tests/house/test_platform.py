@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import urllib.request
+from functools import partial
 
 import psutil
 import psycopg
@@ -124,11 +125,8 @@ def test_each_killed_process_is_back_in_a_moment(install):
     for role in PROCESSES:
         before = installation.one(role)
         installation.kill(role)
-        wait_until(
-            lambda role=role, before=before: installation.one(role).pid != before.pid,
-            f"the return of {role}",
-            15,
-        )
+        back = partial(installation.is_back, role, before)
+        wait_until(back, f"the return of {role}", 15)
         wait_until(installation.is_ready, f"readiness after the death of {role}", 60)
 
         assert ask_the_agent(installation, key)["messages"][-1]["type"] == "ai"

@@ -137,7 +137,7 @@ def test_a_killed_server_is_back_in_a_moment(install, role, answers):
     services.kill(role)
 
     wait_until(lambda: answers(services), f"the return of {role}", 10)
-    assert services.one(role).pid != before.pid
+    assert services.is_back(role, before)
 
 
 def test_a_second_start_on_the_same_folder_is_refused(install):
