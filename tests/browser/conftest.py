@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,11 +15,11 @@ from django.core.wsgi import get_wsgi_application
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from apps.organizations.models import User, Workspace
+from tests.browser.chromium import CHROMIUM
 from tests.console.conftest import PASSWORD, person
 from tests.factories.organizations import WorkspaceFactory
 from tests.installation import free_port, wait_until
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 PATIENCE_MS = 20_000
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from config.env import env
-from tests.browser.conftest import CHROMIUM
+from tests.browser.chromium import CHROMIUM
 
 WIDTHS = {1440: 900, 390: 844}
 THEMES = ("light", "dark")
