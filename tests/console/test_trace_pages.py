@@ -232,6 +232,9 @@ def test_only_pictures_open_in_the_browser(page, base, workspace, with_files):
     assert html["Content-Disposition"].startswith("attachment")
     assert html["X-Content-Type-Options"] == "nosniff"
     assert image["Content-Type"] == "image/png"
+    assert image.getvalue() == b"\x89PNG"
+    for response in (html, image):
+        response.file_to_stream.close()
     assert page.get(f"{where}/attachments/2").status_code == 404
 
 
