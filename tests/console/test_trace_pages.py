@@ -233,8 +233,7 @@ def test_only_pictures_open_in_the_browser(page, base, workspace, with_files):
     assert html["X-Content-Type-Options"] == "nosniff"
     assert image["Content-Type"] == "image/png"
     assert image.getvalue() == b"\x89PNG"
-    for response in (html, image):
-        response.file_to_stream.close()
+    assert html.getvalue() == b"<script>alert(1)</script>"
     assert page.get(f"{where}/attachments/2").status_code == 404
 
 
