@@ -179,10 +179,10 @@ class Installation:
     def kill_everything(self) -> None:
         """`kill -9` of the whole tree at once."""
         tree = self.processes()
-        for process in tree:
-            process.send_signal(signal.SIGSTOP)  # so that none can react to the death of another
-        for process in tree:
-            process.kill()
+        for how in (signal.SIGSTOP, signal.SIGKILL):  # so none can react to another's death
+            for process in tree:
+                with suppress(psutil.NoSuchProcess):
+                    process.send_signal(how)
         if self.process is not None:
             self.process.wait(10)
         psutil.wait_procs(tree, timeout=10)

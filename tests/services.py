@@ -52,7 +52,8 @@ def _own_redis_database(url: str) -> str:
     number = int(worker.removeprefix("gw")) % 14 + 1
     parts = urlsplit(url)
     if parts.scheme == "unix":
-        return parts._replace(query=f"db={number}").geturl()
+        # `geturl` would drop the empty host, which redis-py wants to see.
+        return f"unix://{parts.path}?db={number}"
     return parts._replace(path=f"/{number}").geturl()
 
 

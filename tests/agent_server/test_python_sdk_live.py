@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from langgraph_sdk import get_client
 from langgraph_sdk.client import LangGraphClient
+from langgraph_sdk.errors import NotFoundError
 
 GRAPH = "agent"
 
@@ -96,8 +97,8 @@ async def test_a_question_stops_the_thread_until_it_is_answered(agents):
 
 
 async def test_a_stateless_run_leaves_nothing_behind(agents):
-    before = await agents.threads.count()
-    answer = await agents.runs.wait(None, GRAPH, input=said("Hello"))
+    created: list[Any] = []
+    answer = await agents.runs.wait(None, GRAPH, input=said("Hello"), on_run_created=created.append)
     modes = [
         chunk.event
         async for chunk in agents.runs.stream(
@@ -108,7 +109,8 @@ async def test_a_stateless_run_leaves_nothing_behind(agents):
     assert answer["messages"][-1]["type"] == "ai"
     assert modes[0] == "metadata"
     assert set(modes[1:-1]) == {"messages"}
-    assert await agents.threads.count() == before
+    with pytest.raises(NotFoundError):
+        await agents.threads.get(created[0]["thread_id"])
 
 
 async def test_a_stream_is_resumed_where_it_broke(agents):

@@ -3,10 +3,8 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.installation import Installation
@@ -27,6 +25,5 @@ def install() -> Iterator[Install]:
 
     yield make
     for installation in made:
-        with suppress(psutil.Error):
-            installation.kill_everything()
+        installation.kill_everything()
     shutil.rmtree(folder)
