@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,14 @@ from pathlib import Path
 import uv
 
 _SECONDS = 20
+
+# Version managers put shims on the path, which answer only for the version chosen for a folder.
+_MANAGERS = (
+    ("PYENV_ROOT", ".pyenv", "versions"),
+    ("ASDF_DATA_DIR", ".asdf", "installs/python"),
+    ("MISE_DATA_DIR", ".local/share/mise", "installs/python"),
+)
+_PATCH = re.compile(r"\d+\.\d+\.(\d+)")
 
 
 class NoInterpreter(Exception):
@@ -30,6 +39,7 @@ def find(version: str | None) -> Path:
         return Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
     question = [str(uv_program()), "python", "find", "--system", "--no-project"]
     found = _ask([*question, "--no-python-downloads", "--no-config", str(version)])
+    found = found or _managed(str(version))
     if found is None:
         raise NoInterpreter(
             f"This machine has no Python {version}; the platform itself runs {own}. Ask for {own}"
@@ -38,6 +48,24 @@ def find(version: str | None) -> Path:
     # uv may name a shim; the interpreter knows better where it is.
     real = _ask([found, "-I", "-S", "-c", "import sys; print(sys.executable)"])
     return Path(real or found).resolve()
+
+
+def _managed(version: str) -> str | None:
+    """The newest patch of `version` that a version manager of this user has installed."""
+    programs = (
+        program
+        for variable, folder, below in _MANAGERS
+        for program in Path(os.environ.get(variable) or Path.home() / folder)
+        .joinpath(below)
+        .glob(f"{version}.*/bin/python{version}")
+    )
+    # Other builds of a version, such as 3.13.0t, are asked for by nobody.
+    patches = [
+        (int(patch[1]), str(program))
+        for program in programs
+        if (patch := _PATCH.fullmatch(program.parent.parent.name))
+    ]
+    return max(patches)[1] if patches else None
 
 
 def _ask(argv: list[str]) -> str | None:

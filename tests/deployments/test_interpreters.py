@@ -1,0 +1,68 @@
+"""Which Python a revision gets."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from apps.deployments.builds import interpreters
+
+
+@pytest.fixture(autouse=True)
+def fresh() -> Iterator[None]:
+    """What one test found is forgotten by the next."""
+    interpreters.find.cache_clear()
+    yield
+    interpreters.find.cache_clear()
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A home folder without a Python in it."""
+    for variable in ("PYENV_ROOT", "ASDF_DATA_DIR", "MISE_DATA_DIR"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def install(folder: Path, version: str) -> Path:
+    """A program that answers where it is, as an interpreter does."""
+    program = folder / "bin" / f"python{version}"
+    program.parent.mkdir(parents=True)
+    program.write_text('#!/bin/sh\necho "$0"\n')
+    program.chmod(0o755)
+    return program
+
+
+def test_the_platforms_own_is_taken_when_none_is_asked_for() -> None:
+    found = interpreters.find(None)
+
+    assert found == Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}").resolve()
+
+
+@pytest.mark.parametrize(
+    "folder", [".pyenv/versions", ".asdf/installs/python", ".local/share/mise/installs/python"]
+)
+def test_what_a_version_manager_installed_is_found_behind_its_shims(
+    home: Path, folder: str
+) -> None:
+    install(home / folder / "3.97.9", "3.97")
+    install(home / folder / "3.97.11t", "3.97")
+    newest = install(home / folder / "3.97.10", "3.97")
+
+    assert interpreters.find("3.97") == newest
+
+
+def test_a_version_manager_may_live_elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = install(home / "elsewhere/versions/3.97.1", "3.97")
+    monkeypatch.setenv("PYENV_ROOT", str(home / "elsewhere"))
+
+    assert interpreters.find("3.97") == program
+
+
+def test_a_version_that_the_machine_lacks_is_named(home: Path) -> None:
+    with pytest.raises(interpreters.NoInterpreter, match=r"This machine has no Python 3\.97;"):
+        interpreters.find("3.97")
