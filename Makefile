@@ -13,7 +13,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-house check format bench lock clean
+.PHONY: help up install install-dev test test-house test-kills check format bench screenshots lock clean
 
 help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -46,6 +46,12 @@ format: install-dev ## Put the code into shape
 
 bench: install-dev ## Measure the running platform and print it beside the peers
 	@$(BIN)/python -m tests.bench.agent $(BENCH)
+
+screenshots: install-dev ## Take pictures of every page of the running platform
+	@$(BIN)/python -m tests.browser.screenshots
+
+test-kills: install-dev ## kill -9 of each process in the middle of a run
+	@$(BIN)/python -m pytest tests/kills -s -m "house or house_long"
 
 lock: | .venv/bin/python ## Lock what pyproject.toml asks for (UPGRADE=--upgrade for newer versions)
 	$(UV) pip compile $(LOCK) $(UPGRADE) pyproject.toml --group dev \
@@ -82,6 +88,6 @@ node_modules/.installed: package-lock.json | .venv/installed
 	@$(NPM) ci --silent --prefer-offline --ignore-scripts --no-audit --no-fund
 	@touch $@
 
-static/vendor/.installed: node_modules/.installed tools/vendor.mjs
+static/vendor/.installed: node_modules/.installed config/frontend/vendor.mjs
 	@$(NPM) run --silent vendor
 	@touch $@

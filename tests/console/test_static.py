@@ -18,7 +18,7 @@ needs_libraries = pytest.mark.skipif(
 
 
 def test_every_icon_that_is_named_is_in_the_sprite():
-    listed = set(json.loads((ROOT / "tools/icons.json").read_text()))
+    listed = set(json.loads((ROOT / "config/frontend/icons.json").read_text()))
     used = {badge.icon for badge in [*BADGES.values(), UNKNOWN]} | set(RUN_TYPES.values())
     used |= {icon for icon, _ in ROLES.values()} | {section.icon for section in SECTIONS}
     for template in (ROOT / "templates").rglob("*.html"):

@@ -9,7 +9,7 @@ import { createRequire } from "node:module";
 import path from "node:path";
 import { build } from "esbuild";
 
-const root = path.resolve(import.meta.dirname, "..");
+const root = path.resolve(import.meta.dirname, "../..");
 const out = path.join(root, "static", "vendor");
 const require = createRequire(import.meta.url);
 
@@ -55,7 +55,7 @@ await writeFile(path.join(out, "icons.svg"), await sprite());
 
 /** The icons that templates and elements name, as one sprite of symbols. */
 async function sprite() {
-  const names = JSON.parse(await readFile(path.join(root, "tools", "icons.json"), "utf8"));
+  const names = JSON.parse(await readFile(path.join(import.meta.dirname, "icons.json"), "utf8"));
   const folder = path.join(path.dirname(require.resolve("lucide-static/package.json")), "icons");
   const symbols = await Promise.all(
     names.map(async (name) => {
