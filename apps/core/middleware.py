@@ -9,6 +9,8 @@ from collections.abc import Callable
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 
 from apps.core import errors
@@ -46,6 +48,17 @@ class CanonicalPathMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.path_info = canonical(request.path_info)
         return self.get_response(request)
+
+
+class PageGZipMiddleware(GZipMiddleware):
+    """Compresses pages. Answers of the APIs stay as they are: their clients are near, or busy."""
+
+    def process_response(
+        self, request: HttpRequest, response: HttpResponseBase
+    ) -> HttpResponseBase:
+        if not response.headers.get("Content-Type", "").startswith("text/html"):
+            return response
+        return super().process_response(request, response)
 
 
 class ErrorMiddleware:
