@@ -81,7 +81,7 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
         raise NotLaunched("What was built for the revision is not on this machine any more.")
     config = revision.config or {}
     try:
-        interpreter = interpreters.find(config.get("python_version"))
+        interpreter = interpreters.of(place.python, config.get("python_version"))
     except interpreters.NoInterpreter as error:
         raise NotLaunched(str(error)) from None
 

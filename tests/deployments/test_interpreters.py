@@ -63,6 +63,29 @@ def test_a_version_manager_may_live_elsewhere(home: Path, monkeypatch: pytest.Mo
     assert interpreters.find("3.97") == program
 
 
+def test_an_environment_keeps_its_interpreter_when_a_newer_patch_arrives(
+    home: Path, tmp_path: Path
+) -> None:
+    made_with = install(home / ".pyenv/versions/3.97.1", "3.97")
+    environment = tmp_path / "python"
+    environment.symlink_to(made_with)
+
+    newer = install(home / ".pyenv/versions/3.97.2", "3.97")
+
+    assert interpreters.of(environment, "3.97") == made_with
+    assert interpreters.find("3.97") == newer
+
+
+def test_an_environment_cannot_name_an_interpreter_of_its_own_making(
+    home: Path, tmp_path: Path
+) -> None:
+    program = install(home / ".pyenv/versions/3.97.1", "3.97")
+    environment = tmp_path / "python"
+    environment.symlink_to(install(tmp_path / "revision", "3.97"))
+
+    assert interpreters.of(environment, "3.97") == program
+
+
 def test_a_version_that_the_machine_lacks_is_named(home: Path) -> None:
     with pytest.raises(interpreters.NoInterpreter, match=r"This machine has no Python 3\.97;"):
         interpreters.find("3.97")

@@ -39,7 +39,8 @@ def find(version: str | None) -> Path:
         return Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
     question = [str(uv_program()), "python", "find", "--system", "--no-project"]
     found = _ask([*question, "--no-python-downloads", "--no-config", str(version)])
-    found = found or _managed(str(version))
+    if found is None and (managed := _managed(str(version))):
+        found = str(managed[0])
     if found is None:
         raise NoInterpreter(
             f"This machine has no Python {version}; the platform itself runs {own}. Ask for {own}"
@@ -50,22 +51,34 @@ def find(version: str | None) -> Path:
     return Path(real or found).resolve()
 
 
-def _managed(version: str) -> str | None:
-    """The newest patch of `version` that a version manager of this user has installed."""
+def of(environment: Path, version: str | None) -> Path:
+    """The interpreter behind an environment's own: a newer patch may have come since it was made.
+
+    What the environment says is believed only when it names one that `find` might have found.
+    """
+    try:
+        behind = environment.resolve()
+    except (OSError, RuntimeError):
+        return find(version)
+    return behind if version and behind in _managed(version) else find(version)
+
+
+def _managed(version: str) -> list[Path]:
+    """What version managers of this user have installed of `version`, the newest patch first."""
     programs = (
         program
         for variable, folder, below in _MANAGERS
-        for program in Path(os.environ.get(variable) or Path.home() / folder)
+        for program in Path(os.environ.get(variable) or Path(os.environ.get("HOME", "/"), folder))
         .joinpath(below)
         .glob(f"{version}.*/bin/python{version}")
     )
     # Other builds of a version, such as 3.13.0t, are asked for by nobody.
     patches = [
-        (int(patch[1]), str(program))
+        (int(patch[1]), program.resolve())
         for program in programs
         if (patch := _PATCH.fullmatch(program.parent.parent.name))
     ]
-    return max(patches)[1] if patches else None
+    return [program for _, program in sorted(patches, reverse=True)]
 
 
 def _ask(argv: list[str]) -> str | None:
