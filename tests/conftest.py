@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from django.db import connection
+from pytest_django import DjangoDbBlocker
 
 from tests import live as live_platform
 from tests import services
@@ -18,6 +21,17 @@ def live() -> Live:
     return live_platform.shared(
         Path(os.environ[services.FOLDER]), run=int(os.environ[services.RUN])
     )
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
+    """As pytest-django has it; at the end the sessions of lasting threads are ended first."""
+    yield
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from config.asgi import application
 
-PATIENCE_SECONDS = 10
+PATIENCE_SECONDS = 60
 
 
 @dataclass

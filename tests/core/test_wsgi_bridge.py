@@ -6,6 +6,9 @@ from django.http import HttpResponse, StreamingHttpResponse
 
 from apps.core.wsgi_bridge import WSGIBridge, build_environ, read_body
 
+# A Django answer that closes looks after its thread's connections, and the threads last.
+pytestmark = pytest.mark.django_db
+
 
 def scope(path="/x", method="GET", headers=(), query=b"", **extra):
     return {

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
+
+# Found before a test takes git off the path.
+GIT = shutil.which("git") or "git"
 
 GRAPH = """
 from langgraph.graph import END, START, StateGraph
@@ -59,5 +63,5 @@ class Repository:
 
     def git(self, *words: str) -> str:
         who = ["-c", "user.name=Ann", "-c", "user.email=ann@example.com"]
-        argv = ["git", *who, "-c", "commit.gpgsign=false", "-C", str(self.folder), *words]
+        argv = [GIT, *who, "-c", "commit.gpgsign=false", "-C", str(self.folder), *words]
         return subprocess.run(argv, check=True, capture_output=True, text=True).stdout

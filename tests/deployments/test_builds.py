@@ -2,8 +2,6 @@
 
 import json
 import os
-import socket
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -148,60 +146,6 @@ def test_a_broken_project_fails_in_its_authors_words(deployment, repository, cas
     assert (deployment.status, deployment.active_revision_id) == ("AWAITING_DATABASE", None)
 
 
-def test_a_repository_that_does_not_exist(workspace, tmp_path):
-    url = (tmp_path / "nowhere").as_uri()
-
-    revision = built(DeploymentFactory(workspace=workspace, repo_url=url))
-
-    assert (revision.status, revision.failure) == (
-        "BUILD_FAILED",
-        f"There is no repository at {url}.",
-    )
-
-
-def test_a_folder_that_is_no_repository(workspace, tmp_path):
-    (tmp_path / "folder").mkdir(mode=0o755)
-    url = (tmp_path / "folder").as_uri()
-
-    revision = built(DeploymentFactory(workspace=workspace, repo_url=url))
-
-    assert revision.failure == f"There is no repository at {url}."
-
-
-def test_a_branch_that_does_not_exist(deployment, repository):
-    repository.commit(WORKING)
-    Deployment.unscoped.update(branch="nowhere")
-
-    revision = built(deployment)
-
-    assert (
-        revision.failure == f"The repository {repository.url} has no branch, tag or commit nowhere."
-    )
-
-
-def test_an_empty_repository(deployment, repository):
-    revision = built(deployment)
-
-    assert revision.failure == f"The repository {repository.url} is empty: it has no commit."
-
-
-def test_what_the_operator_forbade_since_is_not_cloned(deployment, repository, settings):
-    repository.commit(WORKING)
-    settings.ALLOW_FILE_GIT = False
-
-    revision = built(deployment)
-
-    assert revision.failure.endswith("are not allowed here (ALLOW_FILE_GIT).")
-
-
-def test_a_private_address_is_not_asked(workspace, settings):
-    settings.ALLOW_PRIVATE_ADDRESSES = False
-
-    revision = built(DeploymentFactory(workspace=workspace, repo_url="http://127.0.0.1:9/a.git"))
-
-    assert "is on a private network" in revision.failure
-
-
 def test_a_link_to_the_platforms_files_is_not_read(deployment, repository, data_folder):
     (data_folder / "bait").write_text(json.dumps(CONFIG))
     repository.commit({"agent.py": GRAPH})
@@ -340,45 +284,3 @@ def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
     revision.refresh_from_db()
     assert revision.status == "INTERRUPTED"
     assert log_of(revision).endswith("The work on this revision was stopped.")
-
-
-def test_a_submodule_that_is_local_is_refused(deployment, repository, tmp_path):
-    other = Repository(tmp_path / "other")
-    other.commit({"x.py": ""})
-    repository.commit(WORKING)
-    repository.git("-c", "protocol.file.allow=always", "submodule", "add", other.url, "other")
-    repository.commit_all()
-
-    revision = built(deployment)
-
-    assert revision.failure == "The submodule other has a local address, which is not taken."
-
-
-@pytest.fixture
-def git_server(tmp_path):
-    """A Git server on a port of this machine; answers the address that its repositories have."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    options = ["--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}"]
-    server = subprocess.Popen(
-        ["git", "-c", "safe.directory=*", "daemon", "--export-all", "--verbose", *options],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert "Ready to rumble" in server.stderr.readline()
-    yield f"git://127.0.0.1:{port}"
-    server.terminate()
-    server.communicate()
-
-
-def test_a_repository_is_fetched_over_the_network(workspace, repository, git_server, settings):
-    settings.ALLOW_PRIVATE_ADDRESSES = True
-    commit = repository.commit({"README.md": "nothing to deploy"}, "First words")
-    url = f"{git_server}/repository"
-
-    revision = built(DeploymentFactory(workspace=workspace, repo_url=url))
-    missing = built(DeploymentFactory(workspace=workspace, repo_url=f"{git_server}/nowhere"))
-
-    assert revision.failure == "There is no file langgraph.json in the repository."
-    assert f"    {commit[:12]} First words" in log_of(revision)
-    assert missing.failure == f"There is no repository at {git_server}/nowhere."

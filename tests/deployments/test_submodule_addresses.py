@@ -1,6 +1,6 @@
 import pytest
 
-from apps.deployments.builds.clone import _absolute
+from apps.deployments.builds.with_git import _absolute
 
 
 @pytest.mark.parametrize(

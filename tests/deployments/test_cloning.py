@@ -1,0 +1,310 @@
+"""Getting the source with git and, on a machine without git, with Dulwich: the same promises."""
+
+import os
+import socket
+import subprocess
+import threading
+from pathlib import Path
+from wsgiref.simple_server import make_server
+
+import pytest
+from dulwich.repo import Repo
+from dulwich.server import DictBackend
+from dulwich.web import WSGIRequestHandlerLogger, make_wsgi_chain
+
+from apps.deployments import checks, sample
+from apps.deployments.builds import clone
+from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.builds.origin import Commit
+from apps.deployments.builds.work import Work
+from apps.deployments.models import LogLine
+from apps.deployments.services import progress
+from apps.deployments.services.logs import RevisionLog
+from tests import services as test_services
+from tests.deployments.repositories import GIT, Repository
+from tests.factories.deployments import DeploymentFactory, RevisionFactory
+from tests.factories.organizations import WorkspaceFactory
+
+pytestmark = pytest.mark.django_db
+
+ORGANIZATION_NUMBER = 4242
+
+
+@pytest.fixture(autouse=True)
+def data_folder(settings):
+    settings.DATA_DIR = Path(os.environ[test_services.FOLDER], "clones").resolve()
+    settings.DATA_DIR.mkdir(exist_ok=True)
+    settings.ALLOW_FILE_GIT = True
+    settings.ALLOW_PRIVATE_ADDRESSES = True
+    return settings.DATA_DIR
+
+
+@pytest.fixture
+def no_git(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path / "no-programs"))
+
+
+@pytest.fixture(params=["git", "dulwich"])
+def program(request):
+    """Each test is run with git and without."""
+    if request.param == "dulwich":
+        request.getfixturevalue("no_git")
+    assert clone.has_git() is (request.param == "git")
+    return request.param
+
+
+@pytest.fixture
+def repository(tmp_path):
+    return Repository(tmp_path / "repository")
+
+
+@pytest.fixture
+def cloned():
+    """Clones for a revision: the commit, the folder and the log."""
+
+    def clone_it(url, ref=""):
+        workspace = WorkspaceFactory(organization__number=ORGANIZATION_NUMBER)
+        deployment = DeploymentFactory(workspace=workspace, repo_url=url)
+        revision = RevisionFactory(deployment=deployment, status="AWAITING_BUILD")
+        claimed = progress.claim(revision.pk, owner="a test")
+        ids = {"workspace_id": workspace.pk, "deployment_id": deployment.pk}
+        with RevisionLog(**ids, revision_id=revision.pk) as log:
+            work = Work(claimed, log)
+            work.place.make()
+            commit = clone.clone(work, repo_url=url, ref=ref)
+        lines = LogLine.unscoped.filter(revision=revision).order_by("pk")
+        return commit, work.place.source, [line.message for line in lines]
+
+    return clone_it
+
+
+@pytest.fixture
+def refusal(cloned):
+    def why(url, ref=""):
+        with pytest.raises(BuildFailed) as failure:
+            cloned(url, ref)
+        return str(failure.value)
+
+    return why
+
+
+def test_the_default_branch_comes_with_its_files(program, repository, cloned):
+    repository.commit({"old.txt": "old"}, "The first")
+    sha = repository.commit({"a/b.txt": "one\n", "run.sh": ""}, "Words\n more words\n\nA body")
+    (repository.folder / "run.sh").chmod(0o755)
+    (repository.folder / "link").symlink_to("a/b.txt")
+    sha = repository.commit_all("Words\nmore words\n\nA body")
+
+    commit, source, log = cloned(repository.url)
+
+    assert commit == Commit(sha, "Words more words")
+    assert sorted(path.name for path in source.iterdir()) == [".git", "a", "link", "run.sh"]
+    assert (source / "a/b.txt").read_text() == "one\n"
+    assert (source / "link").readlink() == Path("a/b.txt")
+    assert (source / "run.sh").stat().st_mode & 0o111 == 0o111
+    assert log == [f"    {sha[:12]} Words more words"]
+    assert (source / ".git/shallow").read_text() == f"{sha}\n"
+
+
+def test_a_branch_a_tag_and_a_commit_are_found_by_name(program, repository, cloned):
+    first = repository.commit({"v": "1"}, "One")
+    repository.git("tag", "--annotate", "v1", "--message", "The first version")
+    repository.git("tag", "plain")
+    repository.git("checkout", "--quiet", "-b", "feature/two")
+    second = repository.commit({"v": "2"}, "Two")
+    repository.git("checkout", "--quiet", "main")
+    repository.commit({"v": "3"}, "Three")
+
+    def found(ref):
+        commit, source, _ = cloned(repository.url, ref)
+        return commit, (source / "v").read_text()
+
+    assert found("v1") == (Commit(first, "One"), "1")
+    assert found("plain") == (Commit(first, "One"), "1")
+    assert found("refs/tags/v1") == (Commit(first, "One"), "1")
+    assert found("feature/two") == (Commit(second, "Two"), "2")
+    assert found(first) == (Commit(first, "One"), "1")
+
+
+def test_a_ref_that_does_not_exist(program, repository, refusal):
+    repository.commit({"v": "1"})
+
+    for ref in ("nowhere", "0" * 40):
+        says = f"The repository {repository.url} has no branch, tag or commit {ref}."
+        assert refusal(repository.url, ref) == says
+
+
+def test_an_empty_repository(program, repository, refusal):
+    says = f"The repository {repository.url} is empty: it has no commit."
+
+    assert refusal(repository.url) == says
+
+
+def test_a_repository_that_does_not_exist(program, tmp_path, refusal):
+    url = (tmp_path / "nowhere").as_uri()
+
+    assert refusal(url) == f"There is no repository at {url}."
+
+
+def test_a_folder_that_is_no_repository(program, tmp_path, refusal):
+    (tmp_path / "folder").mkdir(mode=0o755)
+    url = (tmp_path / "folder").as_uri()
+
+    assert refusal(url) == f"There is no repository at {url}."
+
+
+def test_what_the_operator_forbade_since_is_not_cloned(program, repository, refusal, settings):
+    repository.commit({"v": "1"})
+    settings.ALLOW_FILE_GIT = False
+
+    assert refusal(repository.url).endswith("are not allowed here (ALLOW_FILE_GIT).")
+
+
+def test_a_private_address_is_not_asked(program, refusal, settings):
+    settings.ALLOW_PRIVATE_ADDRESSES = False
+
+    assert "is on a private network" in refusal("http://127.0.0.1:9/a.git")
+
+
+def test_a_server_that_does_not_answer(program, refusal):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+
+    for scheme in ("git", "http"):
+        url = f"{scheme}://127.0.0.1:{port}/a.git"
+        assert refusal(url) == f"The server of {url} cannot be reached."
+
+
+def test_hooks_and_filters_do_not_run(program, repository, cloned, tmp_path):
+    repository.commit({".gitattributes": "*.txt filter=evil eol=crlf\n", "a.txt": "a\n"})
+    mark = tmp_path / "ran"
+    repository.git("config", "filter.evil.smudge", f"touch {mark}")
+    hook = repository.folder / ".git/hooks/post-checkout"
+    hook.write_text(f"#!/bin/sh\ntouch {mark}\n")
+    hook.chmod(0o755)
+
+    _, source, _ = cloned(repository.url)
+
+    assert (source / "a.txt").exists()
+    assert not (source / ".git/hooks/post-checkout").exists()
+    assert not mark.exists()
+
+
+@pytest.fixture
+def git_server(tmp_path):
+    """A Git server on a port of this machine; answers the address that its repositories have."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    options = ["--reuseaddr", "--listen=127.0.0.1", f"--port={port}", f"--base-path={tmp_path}"]
+    server = subprocess.Popen(
+        [GIT, "-c", "safe.directory=*", "daemon", "--export-all", "--verbose", *options],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert "Ready to rumble" in server.stderr.readline()
+    yield f"git://127.0.0.1:{port}"
+    server.terminate()
+    server.communicate()
+
+
+def test_a_repository_is_fetched_from_a_git_server(
+    program, repository, git_server, cloned, refusal
+):
+    first = repository.commit({"v": "1"}, "First words")
+    second = repository.commit({"v": "2"}, "Second words")
+    url = f"{git_server}/repository"
+
+    assert cloned(url)[0] == Commit(second, "Second words")
+    assert cloned(url, "main")[0] == Commit(second, "Second words")
+    assert cloned(url, first)[0] == Commit(first, "First words")
+    assert refusal(url, "nowhere") == f"The repository {url} has no branch, tag or commit nowhere."
+    assert refusal(url, "0" * 40).endswith(f"has no branch, tag or commit {'0' * 40}.")
+    missing = f"{git_server}/nowhere"
+    assert refusal(missing) == f"There is no repository at {missing}."
+
+
+@pytest.fixture
+def web_server(repository):
+    """The repository on a web server, where others are absent or want a sign-in."""
+
+    def private_or_served(environ, start_response):
+        if environ["PATH_INFO"].startswith("/private"):
+            start_response("401 Unauthorized", [("WWW-Authenticate", "Basic")])
+            return []
+        return served(environ, start_response)
+
+    class Quiet(WSGIRequestHandlerLogger):
+        def log_message(self, *_):
+            pass
+
+    with Repo(str(repository.folder)) as found:
+        served = make_wsgi_chain(DictBackend({"/repository": found}))
+        server = make_server("127.0.0.1", 0, private_or_served, handler_class=Quiet)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+def test_a_repository_is_fetched_from_a_web_server(
+    program, repository, web_server, cloned, refusal
+):
+    sha = repository.commit({"v": "1"}, "First words")
+    url = f"{web_server}/repository"
+
+    assert cloned(url)[0] == Commit(sha, "First words")
+    assert cloned(url, "main")[0] == Commit(sha, "First words")
+    assert refusal(url, "nowhere") == f"The repository {url} has no branch, tag or commit nowhere."
+    private = f"{web_server}/private"
+    assert refusal(private) == (
+        f"There is no public repository at {private}: it does not exist, or it wants a sign-in."
+    )
+
+
+def test_a_submodule_that_is_local_is_refused(repository, tmp_path, refusal):
+    other = Repository(tmp_path / "other")
+    other.commit({"x.py": ""})
+    repository.git("-c", "protocol.file.allow=always", "submodule", "add", other.url, "other")
+    repository.commit_all()
+
+    assert refusal(repository.url) == (
+        "The submodule other has a local address, which is not taken."
+    )
+
+
+def test_submodules_want_git(no_git, repository, refusal):
+    entry = '[submodule "tools"]\n\tpath = lib/tools\n\turl = https://git.example/tools.git\n'
+    repository.commit({".gitmodules": entry})
+
+    assert refusal(repository.url) == (
+        f"The repository {repository.url} has submodules (tools), and this machine has no git,"
+        " which they need. Have the operator install git."
+    )
+
+
+def test_ssh_addresses_want_git(no_git, refusal):
+    for url in ("ssh://git@127.0.0.1/a.git", "git@127.0.0.1:a.git"):
+        assert refusal(url).startswith(
+            f"{url} cannot be cloned: this machine has no git, which SSH addresses need."
+        )
+
+
+def test_the_sample_is_the_repository_that_git_would_make(program, data_folder, cloned):
+    url, sha = sample.repository()
+
+    commit, source, _ = cloned(url, "main")
+
+    assert commit == Commit(sha, "The sample agent")
+    assert (source / "langgraph.json").read_text() == (
+        sample.TEMPLATE / "langgraph.json"
+    ).read_text()
+    argv = [GIT, "-c", "safe.directory=*", "-C", str(data_folder / "sample-agent"), "fsck"]
+    subprocess.run([*argv, "--strict"], check=True, capture_output=True)
+
+
+def test_the_operator_hears_what_is_missing_without_git(program):
+    found = [message.id for message in checks.builds_have_their_tools(None)]
+
+    assert found == ([] if program == "git" else ["deployments.I001"])
