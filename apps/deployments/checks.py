@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
 from django.apps import AppConfig
-from django.core.checks import CheckMessage, Warning, register  # noqa: A004
+from django.core.checks import CheckMessage, Info, register
+
+from apps.deployments import git
 
 
 @register
 def builds_have_their_tools(
     app_configs: Sequence[AppConfig] | None, **_: Any
 ) -> list[CheckMessage]:
-    """Builds need git; what the sandbox lacks it says itself."""
-    if shutil.which("git"):
+    """Builds clone without git as well, but not everything; what the sandbox lacks it says."""
+    if git.is_installed():
         return []
-    return [Warning("git is not installed: no agent can be built.", id="deployments.W001")]
+    return [
+        Info(
+            "git is not installed: repositories with submodules or SSH addresses cannot be built.",
+            id="deployments.I001",
+        )
+    ]

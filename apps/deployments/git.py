@@ -1,9 +1,11 @@
-"""Which Git addresses and refs are taken, and what of the network they may reach."""
+"""Which Git addresses and refs are taken, what they may reach, and whether there is a git."""
 
 from __future__ import annotations
 
 import ipaddress
+import os
 import re
+import shutil
 import socket
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +19,8 @@ REMOTE_SCHEMES = ("https", "http", "ssh", "git")
 # What an instance made for its own sample agent is the one local repository inside its data.
 OWN_REPOSITORIES = "sample-agent"
 
+# The folders of programs that every sandbox shows; a git elsewhere could not be run there.
+_SHOWN = ("/usr/local/bin", "/usr/bin", "/bin")
 _SCP_LIKE = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?!//)(?P<path>[^\s:].*)")
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _REF = re.compile(r"(?!-)[^\x00-\x20\x7f~^:?*\[\\]{1,255}")
@@ -128,3 +132,10 @@ def check_reachable(host: str) -> None:
                 f"The host {host} is on a private network, which builds may not reach here"
                 " (ALLOW_PRIVATE_ADDRESSES)."
             )
+
+
+def is_installed() -> bool:
+    """Whether this process would find a program git that its sandboxes show as well."""
+    asked = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(folder for folder in asked if folder in _SHOWN)
+    return bool(path) and shutil.which("git", path=path) is not None

@@ -12,7 +12,7 @@ from dulwich.repo import Repo
 from dulwich.server import DictBackend
 from dulwich.web import WSGIRequestHandlerLogger, make_wsgi_chain
 
-from apps.deployments import checks, sample
+from apps.deployments import checks, git, sample
 from apps.deployments.builds import clone
 from apps.deployments.builds.errors import BuildFailed
 from apps.deployments.builds.origin import Commit
@@ -49,7 +49,7 @@ def program(request):
     """Each test is run with git and without."""
     if request.param == "dulwich":
         request.getfixturevalue("no_git")
-    assert clone.has_git() is (request.param == "git")
+    assert git.is_installed() is (request.param == "git")
     return request.param
 
 
@@ -62,8 +62,9 @@ def repository(tmp_path):
 def cloned():
     """Clones for a revision: the commit, the folder and the log."""
 
+    workspace = WorkspaceFactory(organization__number=ORGANIZATION_NUMBER)
+
     def clone_it(url, ref=""):
-        workspace = WorkspaceFactory(organization__number=ORGANIZATION_NUMBER)
         deployment = DeploymentFactory(workspace=workspace, repo_url=url)
         revision = RevisionFactory(deployment=deployment, status="AWAITING_BUILD")
         claimed = progress.claim(revision.pk, owner="a test")
@@ -101,7 +102,7 @@ def test_the_default_branch_comes_with_its_files(program, repository, cloned):
     assert sorted(path.name for path in source.iterdir()) == [".git", "a", "link", "run.sh"]
     assert (source / "a/b.txt").read_text() == "one\n"
     assert (source / "link").readlink() == Path("a/b.txt")
-    assert (source / "run.sh").stat().st_mode & 0o111 == 0o111
+    assert (source / "run.sh").stat().st_mode & 0o100
     assert log == [f"    {sha[:12]} Words more words"]
     assert (source / ".git/shallow").read_text() == f"{sha}\n"
 

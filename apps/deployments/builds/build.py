@@ -11,7 +11,7 @@ from django.db import transaction
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
-from apps.deployments.builds import clone, venv
+from apps.deployments.builds import clone, origin, venv
 from apps.deployments.builds.conversation import Conversation
 from apps.deployments.builds.errors import BuildFailed
 from apps.deployments.builds.work import Work
@@ -82,7 +82,7 @@ def _project(work: Work) -> langgraph_json.Project:
     return project
 
 
-def _remember(work: Work, *, commit: clone.Commit, config: dict[str, object]) -> None:
+def _remember(work: Work, *, commit: origin.Commit, config: dict[str, object]) -> None:
     """Keep what is being built, while the attempt is still ours."""
     revisions = Revision.objects.for_workspace(work.revision.workspace_id)
     kept = revisions.filter(pk=work.revision.pk, attempt=work.revision.attempt).update(

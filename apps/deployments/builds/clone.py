@@ -1,208 +1,22 @@
-"""Getting the source: one commit of a repository and its submodules, fetched inside the sandbox."""
+"""Getting the source: one commit of a repository, fetched inside the sandbox."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from urllib.parse import urljoin, urlsplit
-
-from apps.deployments import errors, git, sandbox
-from apps.deployments.builds import jail
-from apps.deployments.builds.errors import BuildFailed
+from apps.deployments import git
+from apps.deployments.builds import origin, with_dulwich, with_git
 from apps.deployments.builds.work import Work
 
-_GITCONFIG = Path(__file__).with_name("gitconfig")
-_SOURCE_MB = 2048
-_MOST_SUBMODULES, _DEEPEST = 50, 5
-# Where Git reaches the world through, and whom it trusts there; no address of a package index.
-_PASSED_ON = re.compile(
-    r"(?:https?|all|no)_proxy|SSL_CERT_(?:FILE|DIR)|GIT_SSL_CAINFO", re.IGNORECASE
-)
 
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    sha: str
-    subject: str
-
-
-def clone(work: Work, *, repo_url: str, ref: str) -> Commit:
+def clone(work: Work, *, repo_url: str, ref: str) -> origin.Commit:
     """Fetch the commit at `ref` into the workplace's source and say which it is."""
-    address = _reachable(repo_url)
-    repository = _Repository(work, address)
-    repository.git("init", "--quiet", ".")
-    _fetch(repository, address, ref)
-    repository.git("checkout", "--quiet", "--force", "FETCH_HEAD")
-    sha, subject = repository.read("log", "-1", "--format=%H%n%s", count=2)
-    commit = Commit(sha, subject[:500])
+    address = origin.reachable(repo_url)
+    found = _fetch(work, address, ref)
+    commit = origin.Commit(found.sha, found.subject[:500])
     work.log.write(f"    {commit.sha[:12]} {commit.subject}")
-    _submodules(repository, address.text, "", depth=0)
     return commit
 
 
-def _reachable(url: str) -> git.Address:
-    try:
-        address = git.parse(url)
-        if address.host:
-            git.check_reachable(address.host)
-    except (errors.UnusableAddress, git.NotReachable) as error:
-        raise BuildFailed(f"{url} cannot be cloned. {error}") from None
-    if address.folder is not None and not address.folder.exists():
-        raise BuildFailed(f"There is no repository at {url}.")
-    return address
-
-
-class _Repository:
-    """Git in the sandbox, in the workplace's source."""
-
-    def __init__(self, work: Work, address: git.Address) -> None:
-        self.work = work
-        local = [address.folder] if address.folder is not None else []
-        schemes = [*git.REMOTE_SCHEMES, *(["file"] if local else [])]
-        installer = sandbox.installer_access()
-        env = {name: value for name, value in installer.env.items() if _PASSED_ON.fullmatch(name)}
-        named = {value for value in env.values() if value.startswith("/")}
-        self.rules = jail.policy(
-            work,
-            cwd=work.place.source,
-            writable=[work.place.source],
-            read_only=[
-                _GITCONFIG,
-                *local,
-                *(bind for bind in installer.read_only if str(bind.target) in named),
-            ],
-            env={
-                **env,
-                "GIT_ALLOW_PROTOCOL": ":".join(schemes),
-                "GIT_ASKPASS": "/bin/false",
-                "GIT_CONFIG_GLOBAL": str(_GITCONFIG),
-                "GIT_CONFIG_NOSYSTEM": "1",
-                "GIT_LFS_SKIP_SMUDGE": "1",
-                "GIT_SSH_COMMAND": (
-                    "ssh -F /dev/null -o BatchMode=yes -o StrictHostKeyChecking=accept-new"
-                    " -o UserKnownHostsFile=/tmp/known_hosts -o ConnectTimeout=20"
-                ),
-                "GIT_TERMINAL_PROMPT": "0",
-            },
-            disk_mb=_SOURCE_MB,
-        )
-
-    def run(self, *words: str, folder: str = ".", quiet: bool = False) -> jail.Outcome:
-        argv = ["git", "-C", folder, *words]
-        return jail.run(self.work, self.rules, argv, show=lambda line: bool(line) and not quiet)
-
-    def git(self, *words: str, folder: str = ".") -> None:
-        outcome = self.run(*words, folder=folder)
-        if outcome.code != 0:
-            raise BuildFailed(f"git {words[0]} failed: {_last_words(outcome.tail)}")
-
-    def read(self, *words: str, count: int, folder: str = ".") -> list[str]:
-        """The first lines of the answer, which stay out of the log."""
-        outcome = self.run(*words, folder=folder, quiet=True)
-        if outcome.code != 0:
-            raise BuildFailed(f"git {words[0]} failed: {_last_words(outcome.tail)}")
-        return [*outcome.tail, *[""] * count][:count]
-
-
-def _fetch(repository: _Repository, address: git.Address, ref: str) -> None:
-    outcome = repository.run(
-        *("fetch", "--quiet", "--depth=1", "--no-tags"),
-        address.folder.as_uri() if address.folder is not None else address.text,
-        ref or "HEAD",
-    )
-    if outcome.code != 0:
-        raise BuildFailed(_why(outcome.tail, address.text, ref))
-
-
-_REASONS: Sequence[tuple[str, str]] = (
-    (r"couldn't find remote ref HEAD", "The repository {url} is empty: it has no commit."),
-    (
-        r"couldn't find remote ref|not our ref|unadvertised object|no such remote ref",
-        "The repository {url} has no branch, tag or commit {ref}.",
-    ),
-    (
-        r"could not read Username|Authentication failed|terminal prompts disabled|HTTP 40[13]",
-        "There is no public repository at {url}: it does not exist, or it wants a sign-in.",
-    ),
-    (
-        r"[Rr]epository .*not found|does not appear to be a git repository|error: 404|not exported",
-        "There is no repository at {url}.",
-    ),
-    (
-        r"Permission denied \(|Host key verification failed",
-        "The repository {url} wants an SSH key, which builds have not; try its https:// address.",
-    ),
-    (
-        r"Permission denied|detected dubious ownership",
-        "The repository {url} cannot be read by the unprivileged user that builds run as.",
-    ),
-    (
-        r"resolve host|unable to look up|onnection (refused|timed out|reset)|ailed to connect",
-        "The server of {url} cannot be reached.",
-    ),
-)
-
-
-def _why(tail: list[str], url: str, ref: str) -> str:
-    said = "\n".join(tail)
-    for pattern, sentence in _REASONS:
-        if re.search(pattern, said):
-            return sentence.format(url=url, ref=ref or "HEAD")
-    return f"The repository {url} cannot be cloned: {_last_words(tail)}"
-
-
-def _last_words(tail: list[str]) -> str:
-    serious = [line for line in tail if line.startswith(("fatal:", "error:", "ERROR:"))]
-    return (serious or [line for line in tail if line.strip()] or ["it gave no reason"])[-1]
-
-
-def _submodules(repository: _Repository, parent_url: str, folder: str, *, depth: int) -> None:
-    """Fetch the submodules of the repository in `folder`, held to the same rules as itself."""
-    work = repository.work
-    if work.place.kind(str(PurePosixPath(folder, ".gitmodules"))) != "file":
-        return
-    if depth == _DEEPEST:
-        raise BuildFailed(f"Submodules are nested more than {_DEEPEST} deep.")
-    found = repository.run(
-        *("config", "--file", ".gitmodules", "--get-regexp", r"^submodule\..*\.(path|url)$"),
-        folder=folder or ".",
-        quiet=True,
-    )
-    entries: dict[str, dict[str, str]] = {}
-    for line in found.tail:
-        key, _, value = line.partition(" ")
-        name, _, what = key.removeprefix("submodule.").rpartition(".")
-        entries.setdefault(name, {})[what] = value
-    if len(entries) > _MOST_SUBMODULES:
-        raise BuildFailed(f"The repository has more than {_MOST_SUBMODULES} submodules.")
-    for name, entry in entries.items():
-        path, url = entry.get("path", ""), entry.get("url", "")
-        url = _absolute(parent_url, url)
-        if url.startswith(("/", "file:")):
-            raise BuildFailed(f"The submodule {name} has a local address, which is not taken.")
-        _reachable(url)
-        repository.git(
-            *("-c", f"submodule.{name}.url={url}", "submodule", "--quiet", "update", "--init"),
-            *("--depth=1", "--", path),
-            folder=folder or ".",
-        )
-        _submodules(repository, url, str(PurePosixPath(folder, path)), depth=depth + 1)
-
-
-def _absolute(parent: str, url: str) -> str:
-    """A submodule's address; `../other` is beside its parent's."""
-    if not url.startswith(("./", "../")):
-        return url
-    if urlsplit(parent).scheme in ("http", "https"):
-        return urljoin(parent.rstrip("/") + "/", url)
-    head, between, steps = parent.rstrip("/"), "/", url
-    while steps.startswith(("./", "../")):
-        if steps.startswith("../"):
-            # `git@host:repository` has a colon where others have a slash.
-            head, between, _ = re.split(r"([/:])(?=[^/:]*$)", head, maxsplit=1)
-            steps = steps[3:]
-        else:
-            steps = steps[2:]
-    return f"{head}{between}{steps}"
+def _fetch(work: Work, address: git.Address, ref: str) -> origin.Commit:
+    if git.is_installed():
+        return with_git.fetch(work, address, ref)
+    return with_dulwich.fetch(work, address, ref)
