@@ -1,16 +1,23 @@
 """Getting the source with git and, on a machine without git, with Dulwich: the same promises."""
 
+import ipaddress
 import os
 import socket
+import ssl
 import subprocess
 import threading
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from email.message import Message
 from pathlib import Path
-from wsgiref.simple_server import make_server
+from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 import pytest
-from dulwich.repo import Repo
-from dulwich.server import DictBackend
-from dulwich.web import WSGIRequestHandlerLogger, make_wsgi_chain
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from cryptography.x509.oid import NameOID
 
 from apps.deployments import checks, git, sample
 from apps.deployments.builds import clone
@@ -224,44 +231,115 @@ def test_a_repository_is_fetched_from_a_git_server(
     assert refusal(missing) == f"There is no repository at {missing}."
 
 
-@pytest.fixture
-def web_server(repository):
-    """The repository on a web server, where others are absent or want a sign-in."""
+def git_over_http(folder):
+    """A WSGI application: git's own, for the repositories in a folder; /private wants a sign-in."""
 
-    def private_or_served(environ, start_response):
+    def application(environ, start_response):
         if environ["PATH_INFO"].startswith("/private"):
             start_response("401 Unauthorized", [("WWW-Authenticate", "Basic")])
             return []
-        return served(environ, start_response)
+        passed_on = ("PATH_INFO", "QUERY_STRING", "REQUEST_METHOD", "CONTENT_TYPE")
+        answer = subprocess.run(
+            [GIT, "-c", "safe.directory=*", "http-backend"],
+            input=environ["wsgi.input"].read(int(environ.get("CONTENT_LENGTH") or 0)),
+            env={
+                **{name: environ.get(name, "") for name in passed_on},
+                "GIT_HTTP_EXPORT_ALL": "1",
+                "GIT_PROJECT_ROOT": str(folder),
+                "GIT_PROTOCOL": environ.get("HTTP_GIT_PROTOCOL", ""),
+                "HTTP_CONTENT_ENCODING": environ.get("HTTP_CONTENT_ENCODING", ""),
+            },
+            check=False,  # it has said why to the client
+            capture_output=True,
+        )
+        head, _, body = answer.stdout.partition(b"\r\n\r\n")
+        headers = Message()
+        for line in head.decode().splitlines():
+            name, _, value = line.partition(": ")
+            headers[name] = value
+        status = headers.get("Status", "200 OK")
+        del headers["Status"]
+        start_response(status, headers.items())
+        return [body]
 
-    class Quiet(WSGIRequestHandlerLogger):
-        def log_message(self, *_):
-            pass
+    return application
 
-    with Repo(str(repository.folder)) as found:
-        served = make_wsgi_chain(DictBackend({"/repository": found}))
-        server = make_server("127.0.0.1", 0, private_or_served, handler_class=Quiet)
-        thread = threading.Thread(target=server.serve_forever)
+
+class Quiet(WSGIRequestHandler):
+    def log_message(self, *_):
+        pass
+
+
+@contextmanager
+def serving(application, tls=None):
+    with make_server("127.0.0.1", 0, application, handler_class=Quiet) as server:
+        if tls is not None:
+            server.socket = tls.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
-        server.server_close()
+        try:
+            yield server.server_port
+        finally:
+            server.shutdown()
+            thread.join()
 
 
-def test_a_repository_is_fetched_from_a_web_server(
-    program, repository, web_server, cloned, refusal
-):
-    sha = repository.commit({"v": "1"}, "First words")
-    url = f"{web_server}/repository"
+def test_a_repository_is_fetched_from_a_web_server(program, repository, cloned, refusal):
+    first = repository.commit({"v": "1"}, "First words")
+    second = repository.commit({"v": "2"}, "Second words")
 
-    assert cloned(url)[0] == Commit(sha, "First words")
-    assert cloned(url, "main")[0] == Commit(sha, "First words")
-    assert refusal(url, "nowhere") == f"The repository {url} has no branch, tag or commit nowhere."
-    private = f"{web_server}/private"
-    assert refusal(private) == (
-        f"There is no public repository at {private}: it does not exist, or it wants a sign-in."
+    with serving(git_over_http(repository.folder.parent)) as port:
+        web = f"http://127.0.0.1:{port}"
+        url = f"{web}/repository"
+
+        assert cloned(url)[0] == Commit(second, "Second words")
+        assert cloned(url, "main")[0] == Commit(second, "Second words")
+        assert cloned(url, first)[0] == Commit(first, "First words")
+        for ref in ("nowhere", "0" * 40):
+            says = f"The repository {url} has no branch, tag or commit {ref}."
+            assert refusal(url, ref) == says
+        assert refusal(f"{web}/nowhere") == f"There is no repository at {web}/nowhere."
+        assert refusal(f"{web}/private") == (
+            f"There is no public repository at {web}/private: it does not exist, or it wants a"
+            " sign-in."
+        )
+
+
+@pytest.fixture
+def tls(tmp_path):
+    """A server's side of TLS, and the file with the certificate that its clients may trust."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "127.0.0.1")])
+    address = x509.IPAddress(ipaddress.ip_address("127.0.0.1"))
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.SubjectAlternativeName([address]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, SHA256())
     )
+    trusted, secret = tmp_path / "trusted.pem", tmp_path / "secret.pem"
+    trusted.write_bytes(certificate.public_bytes(Encoding.PEM))
+    trusted.chmod(0o644)
+    secret.write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(trusted, secret)
+    return context, trusted
+
+
+@pytest.mark.usefixtures("program")
+def test_https_is_held_to_what_the_operator_trusts(repository, cloned, refusal, tls, monkeypatch):
+    sha = repository.commit({"v": "1"}, "First words")
+    context, trusted = tls
+
+    with serving(git_over_http(repository.folder.parent), context) as port:
+        url = f"https://127.0.0.1:{port}/repository"
+
+        assert "certificate" in refusal(url)
+        monkeypatch.setenv("GIT_SSL_CAINFO", str(trusted))
+        assert cloned(url)[0] == Commit(sha, "First words")
 
 
 def test_a_submodule_that_is_local_is_refused(repository, tmp_path, refusal):
