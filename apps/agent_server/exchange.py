@@ -11,6 +11,7 @@ import contextlib
 import io
 import logging
 import re
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar
 from urllib.parse import parse_qs
@@ -176,7 +177,7 @@ class Exchange:
             watching.cancel()
 
 
-class Consumer:
+class Consumer(ABC):
     """An ASGI application for one route; subclasses answer in `handle`."""
 
     methods: ClassVar[tuple[str, ...]] = ("POST",)
@@ -204,5 +205,6 @@ class Consumer:
                 raise
             await exchange.respond(dumps(error.as_json()), status=error.status)
 
+    @abstractmethod
     async def handle(self, exchange: Exchange) -> None:
-        raise NotImplementedError
+        """Answer the request; an `AppError` becomes the answer while none has begun."""

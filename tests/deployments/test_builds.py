@@ -217,7 +217,7 @@ attempt("data", lambda: sorted(set(os.listdir(DATA)) - {"revisions", "package-ca
 attempt("other revisions", lambda: os.listdir(DATA + "/revisions")[1])
 attempt("other caches", lambda: os.listdir(DATA + "/package-cache")[1])
 attempt("bait", lambda: open(DATA + "/bait").read())
-attempt("root's home", lambda: os.listdir("/root/.ssh"))
+attempt("root's home", lambda: os.listdir(os.path.expanduser("~root/.ssh")))
 attempt("system write", lambda: pathlib.Path("/usr/evil").write_text("x"))
 try:
     pathlib.Path(DATA + "/evil").write_text("this stays in the sandbox's own /tmp")

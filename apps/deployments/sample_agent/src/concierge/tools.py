@@ -18,7 +18,7 @@ def calculate(expression: str) -> str:
 @tool
 def look_up(question: str) -> str:
     """Look something up in the notes of the house."""
-    raise NotImplementedError("the research graph answers these calls")
+    raise RuntimeError("the research graph answers these calls")
 
 
 @tool
