@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from channels.auth import AuthMiddlewareStack
 from channels.routing import URLRouter
 from channels.security.websocket import AllowedHostsOriginValidator
 from django.conf import settings
+from django.contrib.auth import get_user
+from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
+from django.contrib.sessions.backends.db import SessionStore
+from django.http import HttpRequest, parse_cookie
 from django.urls import URLPattern
+
+from apps.core.crossing import in_thread
 
 Scope = dict[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -31,9 +37,7 @@ class Front:
     ) -> None:
         self.http_routes = http_routes
         self.otherwise = otherwise
-        self.websocket = AllowedHostsOriginValidator(
-            AuthMiddlewareStack(URLRouter([*websocket_routes]))
-        )
+        self.websocket = AllowedHostsOriginValidator(with_user(URLRouter([*websocket_routes])))
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -54,6 +58,28 @@ class Front:
                 await route.callback(scope, receive, send)
                 return
         await self.otherwise(scope, receive, send)
+
+
+def with_user(application: Application) -> Application:
+    """Puts the signed-in person into `scope["user"]`.
+
+    Channels' own middleware reads sessions on threads whose connections nobody looks after, so that
+    each would fail once after a restart of the database.
+    """
+
+    async def handle(scope: Scope, receive: Any, send: Any) -> None:
+        cookies = next((v for n, v in scope["headers"] if n == b"cookie"), b"").decode("latin-1")
+        key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
+        user = await in_thread(_user_of, key) if key else AnonymousUser()
+        await application({**scope, "user": user}, receive, send)
+
+    return handle
+
+
+def _user_of(session_key: str) -> AbstractBaseUser | AnonymousUser:
+    request = HttpRequest()
+    request.session = SessionStore(session_key)
+    return get_user(request)
 
 
 def with_agent_path(scope: Scope) -> Scope:

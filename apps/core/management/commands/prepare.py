@@ -117,7 +117,7 @@ def _bootstrap() -> dict[str, str]:
     owner = User.objects.filter(email=EMAIL).first()
     arguments = ["--organization", ORGANIZATION, "--email", EMAIL, "--operator", "--json"]
     if owner is None:
-        arguments += ["--password", password]
+        arguments.append(f"--password={password}")  # it may begin with a dash
     elif not owner.check_password(password):
         password = "(the password you chose)"  # noqa: S105 (a remark)
     said = io.StringIO()

@@ -1,0 +1,66 @@
+import asyncio
+
+import pytest
+from django.conf import settings
+from django.contrib.auth.models import AnonymousUser
+from django.db import connection
+from django.test import Client
+
+from apps.core.asgi import with_agent_path, with_user
+from tests.factories.organizations import UserFactory
+
+
+def users_of(*cookies):
+    """Who each of several sockets, opened at once, belongs to."""
+    seen = []
+
+    async def application(scope, receive, send):
+        seen.append(scope["user"])
+
+    async def connect(cookie):
+        await with_user(application)({"headers": [(b"cookie", cookie.encode())]}, None, None)
+
+    async def all_at_once():
+        await asyncio.gather(*map(connect, cookies))
+
+    asyncio.run(all_at_once())
+    return seen
+
+
+@pytest.fixture
+def person(transactional_db):
+    return UserFactory()
+
+
+@pytest.fixture
+def cookie(person):
+    browser = Client()
+    browser.force_login(person)
+    return f"{settings.SESSION_COOKIE_NAME}={browser.cookies[settings.SESSION_COOKIE_NAME].value}"
+
+
+def test_a_socket_knows_who_is_signed_in(person, cookie):
+    assert users_of(f"a=b; {cookie}") == [person]
+    assert users_of("", "a=b", f"{settings.SESSION_COOKIE_NAME}=made-up") == [AnonymousUser()] * 3
+
+
+def test_sockets_open_again_after_a_restart_of_the_database(person, cookie):
+    many = [cookie] * 2 * settings.WEB_THREADS
+    assert users_of(*many) == [person] * len(many)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+    assert users_of(*many) == [person] * len(many)
+
+
+def test_a_host_of_the_agents_domain_is_an_agents_address(settings):
+    settings.AGENT_DOMAIN = "agents.example"
+    scope = {"path": "/threads", "headers": [(b"host", b"Sample.agents.example:443")]}
+
+    assert with_agent_path(scope)["path"] == "/agents/sample/threads"
+    assert with_agent_path({**scope, "headers": [(b"host", b"slipway.example")]})["path"] == (
+        "/threads"
+    )

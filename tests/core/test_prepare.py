@@ -1,0 +1,16 @@
+import pytest
+
+from apps.core.management.commands import prepare
+from apps.organizations.models import User
+
+
+@pytest.mark.django_db
+def test_a_password_that_begins_with_a_dash_is_a_password(settings, tmp_path):
+    settings.DATA_DIR = tmp_path
+    (tmp_path / "secrets").mkdir()
+    (tmp_path / "secrets" / "admin_password").write_text("-dash-first")
+
+    facts = prepare._bootstrap()
+
+    assert facts["password"] == "-dash-first"
+    assert User.objects.get().check_password("-dash-first")
