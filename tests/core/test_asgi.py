@@ -49,7 +49,7 @@ def test_sockets_open_again_after_a_restart_of_the_database(person, cookie):
     assert users_of(*many) == [person] * len(many)
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            "SELECT count(pg_terminate_backend(pid, 10_000)) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
 
