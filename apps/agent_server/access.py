@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeVar
 
 from apps.agent_server.errors import NoSuchAgent
+from apps.agent_server.scope import Action, Resource, Scope
 from apps.api_keys.authentication import key_in
 from apps.api_keys.services import caller_of
 from apps.core import errors
@@ -15,6 +17,8 @@ from apps.deployments.routes import Route
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 
+B = TypeVar("B")
+
 
 @dataclass(frozen=True, slots=True)
 class Admission:
@@ -22,6 +26,17 @@ class Admission:
 
     route: Route
     caller: Caller
+
+    def scope(self, resource: Resource, action: Action, **value: Any) -> Scope:
+        """What the caller may see of the agent when doing this; for a thread, it may ask the agent.
+
+        `value` is what is asked for, as the agent's own rules are told: ids, as text.
+        """
+        return Scope(self.route, value=value)
+
+    def grant(self, resource: Resource, action: Action, body: B, **value: Any) -> tuple[Scope, B]:
+        """The same for a body, which comes back as the agent's own rules left it."""
+        return self.scope(resource, action, **value), body
 
 
 def admit(

@@ -8,6 +8,7 @@ from uuid import UUID
 from django.db import models
 
 from apps.agent_server.statuses import OPEN
+from apps.core.json import loads
 
 if TYPE_CHECKING:
     from apps.agent_server.models import (  # noqa: F401
@@ -23,6 +24,10 @@ class AssistantQuerySet(models.QuerySet["Assistant"]):
     def of(self, deployment: Deployment | UUID) -> AssistantQuerySet:
         return self.filter(deployment=deployment)
 
+    def within(self, visible: str) -> AssistantQuerySet:
+        """Those whose metadata contains that JSON."""
+        return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
+
 
 class AssistantVersionQuerySet(models.QuerySet["AssistantVersion"]):
     pass
@@ -32,6 +37,10 @@ class ThreadQuerySet(models.QuerySet["Thread"]):
     def of(self, deployment: Deployment | UUID) -> ThreadQuerySet:
         """The deployment's threads that clients may see."""
         return self.filter(deployment=deployment, temporary=False)
+
+    def within(self, visible: str) -> ThreadQuerySet:
+        """Those whose metadata contains that JSON."""
+        return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
 
 class AgentRunQuerySet(models.QuerySet["AgentRun"]):

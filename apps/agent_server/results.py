@@ -10,21 +10,21 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_server import sse
+from apps.agent_server.scope import Scope
 from apps.agent_server.services import runs
 from apps.agent_server.services.runs import Ended
 from apps.agent_server.statuses import RunStatus
 from apps.agent_server.streams import END, Event
 from apps.core.json import Fragment, dumps
-from apps.deployments.routes import Route
 
 NO_SUCH_RUN = dumps({"__error__": {"error": "HTTPException", "message": "404: Run not found"}})
 FAILED = frozenset({RunStatus.ERROR, RunStatus.TIMEOUT})
 NO_REASON = {"error": "RuntimeError", "message": "The run failed."}
 
 
-def of_wait(route: Route, run_id: UUID) -> bytes:
+def of_wait(scope: Scope, run_id: UUID) -> bytes:
     """The answer of `wait`: the values with the questions among them, or the error alone."""
-    ended = runs.outcome(route, run_id)
+    ended = runs.outcome(scope, run_id)
     if ended is None:
         return b"{}"
     if ended.status in FAILED:
@@ -33,12 +33,12 @@ def of_wait(route: Route, run_id: UUID) -> bytes:
     return _values_with(ended, asked)
 
 
-def of_join(route: Route, run_id: UUID, end: Event | None) -> bytes:
+def of_join(scope: Scope, run_id: UUID, end: Event | None) -> bytes:
     """The answer of `join`: the thread's values as they are now, later runs' included.
 
     `end` is there when the caller waited for it: then the questions come beside the values.
     """
-    ended = runs.outcome(route, run_id)
+    ended = runs.outcome(scope, run_id)
     if ended is None:  # a stateless run went with its thread
         return (end.result if end is not None else None) or b"{}"
     if ended.status in FAILED:
@@ -49,9 +49,9 @@ def of_join(route: Route, run_id: UUID, end: Event | None) -> bytes:
     return _values_with(ended, asked)
 
 
-def lost_end(route: Route, run_id: UUID) -> bytes:
+def lost_end(scope: Scope, run_id: UUID) -> bytes:
     """The last frame of a stream whose end was lost with Redis."""
-    ended = runs.outcome(route, run_id)
+    ended = runs.outcome(scope, run_id)
     if ended is not None and ended.status in FAILED:
         return sse.frame(sse.ERROR, dumps(ended.error or NO_REASON))
     return sse.frame(END, dumps({"status": ended.status if ended else "gone"}))

@@ -3,8 +3,8 @@
 from django.urls import path
 from django.urls.resolvers import URLPattern
 
-from apps.agent_server import consumers, questions
-from apps.agent_server.exchange import Consumer
+from apps.agent_server.consumers import cancelling, creating, drawings, joining, states
+from apps.agent_server.consumers.exchange import Consumer
 
 _THREAD = "agents/<slug:slug>/threads/<str:thread_id>"
 _RUN = f"{_THREAD}/runs/<str:run_id>"
@@ -18,20 +18,20 @@ def _route(address: str, consumer: type[Consumer]) -> URLPattern:
 
 # The hottest first: they are tried in this order.
 http_routes = [
-    _route(f"{_THREAD}/runs/wait", consumers.WaitForThreadRun),
-    _route(f"{_THREAD}/runs/stream", consumers.StreamThreadRun),
-    _route(f"{_THREAD}/state", questions.ReadState),
-    _route(f"{_THREAD}/history", questions.ReadHistory),
-    _route(f"{_RUN}/join", consumers.JoinThreadRun),
-    _route(f"{_RUN}/stream", consumers.JoinThreadStream),
-    _route(f"{_RUN}/cancel", consumers.CancelRun),
-    _route(f"{_STATELESS}/wait", consumers.WaitForStatelessRun),
-    _route(f"{_STATELESS}/stream", consumers.StreamStatelessRun),
-    _route(f"{_STATELESS}/<str:run_id>/stream", consumers.JoinStatelessStream),
-    _route(f"{_STATELESS}/<str:run_id>/join", consumers.JoinStatelessRun),
-    _route(f"{_THREAD}/state/checkpoint", questions.ReadCheckpoint),
-    _route(f"{_THREAD}/state/<str:checkpoint_id>", questions.ReadCheckpoint),
-    _route(f"{_ASSISTANT}/graph", questions.DrawGraph),
-    _route(f"{_ASSISTANT}/subgraphs", questions.DescribeSubgraphs),
-    _route(f"{_ASSISTANT}/subgraphs/<str:namespace>", questions.DescribeSubgraphs),
+    _route(f"{_THREAD}/runs/wait", creating.WaitForThreadRun),
+    _route(f"{_THREAD}/runs/stream", creating.StreamThreadRun),
+    _route(f"{_THREAD}/state", states.ReadState),
+    _route(f"{_THREAD}/history", states.ReadHistory),
+    _route(f"{_RUN}/join", joining.JoinThreadRun),
+    _route(f"{_RUN}/stream", joining.JoinThreadStream),
+    _route(f"{_RUN}/cancel", cancelling.CancelRun),
+    _route(f"{_STATELESS}/wait", creating.WaitForStatelessRun),
+    _route(f"{_STATELESS}/stream", creating.StreamStatelessRun),
+    _route(f"{_STATELESS}/<str:run_id>/stream", joining.JoinStatelessStream),
+    _route(f"{_STATELESS}/<str:run_id>/join", joining.JoinStatelessRun),
+    _route(f"{_THREAD}/state/checkpoint", states.ReadCheckpoint),
+    _route(f"{_THREAD}/state/<str:checkpoint_id>", states.ReadCheckpoint),
+    _route(f"{_ASSISTANT}/graph", drawings.DrawGraph),
+    _route(f"{_ASSISTANT}/subgraphs", drawings.DescribeSubgraphs),
+    _route(f"{_ASSISTANT}/subgraphs/<str:namespace>", drawings.DescribeSubgraphs),
 ]

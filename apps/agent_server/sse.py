@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apps.agent_server.bodies import STREAM_MODES
+from apps.agent_server.bodies.runs import STREAM_MODES
 from apps.agent_server.streams import BEGINNING, END, Event, EventId
 from apps.core.errors import Invalid
 from apps.core.json import dumps

@@ -12,8 +12,9 @@ import pytest
 import redis
 from django.db import connections
 
-from apps.agent_server.bodies import RunBody
+from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.models import AgentRun, Assistant, Thread
+from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch, runs
 from apps.core.json import loads
 from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of, workspace_beside
@@ -362,12 +363,12 @@ def test_twenty_runs_at_once_have_one_order(agent, thread, transactional_db, red
     """Sequence, time of creation and id all tell the same order."""
     agent = AgentFactory()
     thread = ThreadFactory(deployment=agent)
-    route = route_of(agent)
+    scope = Scope(route_of(agent))
     start = Barrier(20)
 
     def create(number: int) -> None:
         start.wait(timeout=10)
-        runs.create_on_thread(route, thread.thread_id, RunBody(assistant_id="agent", input=number))
+        runs.create_on_thread(scope, thread.thread_id, RunBody(assistant_id="agent", input=number))
         connections.close_all()
 
     with ThreadPoolExecutor(20) as pool:

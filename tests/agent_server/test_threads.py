@@ -8,7 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server import calls, questions
+from apps.agent_server import calls
+from apps.agent_server.consumers import asking
 from apps.agent_server.models import AgentRun, Thread
 from apps.core.crossing import in_thread
 from tests.agent_server.asgi import Caller
@@ -354,7 +355,7 @@ def graph(monkeypatch) -> list:
         asked.append((revision.pk, graph_id, method, params, thread and thread.thread_id))
         return b'{"live":true}'
 
-    monkeypatch.setattr(questions, "call", call)
+    monkeypatch.setattr(asking, "call", call)
     return asked
 
 
@@ -434,7 +435,7 @@ async def test_a_graph_that_does_not_answer_is_unavailable(call, agent, monkeypa
     def fail(*_, **__):
         raise calls.CallFailed("TimeoutError", "The graph did not answer in time.")
 
-    monkeypatch.setattr(questions, "call", fail)
+    monkeypatch.setattr(asking, "call", fail)
 
     answer = await call("GET", "/assistants/agent/graph?xray=true")
 

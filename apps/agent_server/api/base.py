@@ -14,7 +14,7 @@ from rest_framework.views import APIView
 
 from apps.agent_server import query
 from apps.agent_server.access import Admission, admit
-from apps.agent_server.bodies import Body, Page
+from apps.agent_server.bodies.base import Body, Page
 from apps.agent_server.errors import InvalidId
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
@@ -71,10 +71,14 @@ class AgentView(WorkspaceAPIView):
     }
 
     @property
-    def route(self) -> Route:
+    def admission(self) -> Admission:
         admission: Any = self.request.auth
-        route: Route = admission.route
-        return route
+        found: Admission = admission
+        return found
+
+    @property
+    def route(self) -> Route:
+        return self.admission.route
 
     def body(self, kind: type[B]) -> B:
         """The request's body, checked."""

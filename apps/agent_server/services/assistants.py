@@ -10,9 +10,10 @@ from django.db import transaction
 from django.db.models import Q, QuerySet
 
 from apps.agent_server import errors
-from apps.agent_server.bodies import AssistantCount, AssistantSearch
+from apps.agent_server.bodies.assistants import AssistantCount, AssistantSearch
 from apps.agent_server.models import Assistant, AssistantVersion
 from apps.agent_server.querysets import AssistantQuerySet
+from apps.agent_server.scope import Scope
 from apps.core.tenancy import get_or_404
 from apps.deployments.models import RevisionGraph
 from apps.deployments.routes import Route
@@ -57,7 +58,7 @@ def _make_system(route: Route, revision_id: UUID) -> None:
         ],
         ignore_conflicts=True,
     )
-    made = of(route).filter(assistant_id__in=[system_id(name) for name in descriptions])
+    made = of(Scope(route)).filter(assistant_id__in=[system_id(name) for name in descriptions])
     AssistantVersion.unscoped.bulk_create(
         [version_of(assistant) for assistant in made if assistant.version == 1],
         ignore_conflicts=True,
@@ -79,44 +80,46 @@ def version_of(assistant: Assistant) -> AssistantVersion:
     )
 
 
-def resolve(route: Route, text: str) -> UUID:
+def resolve(scope: Scope, text: str) -> UUID:
     """The assistant that a run's `assistant_id` means: a UUID, or a graph's name."""
-    if text in route.graph_ids:
+    if text in scope.route.graph_ids:
         return system_id(text)
     try:
         return UUID(text)
     except ValueError:
-        raise errors.UnknownGraph(text, route.graph_ids) from None
+        raise errors.UnknownGraph(text, scope.route.graph_ids) from None
 
 
-def of(route: Route) -> AssistantQuerySet:
-    return Assistant.objects.for_workspace(route.workspace_id).of(route.deployment_id)
+def of(scope: Scope) -> AssistantQuerySet:
+    """The assistants of the agent that the caller may see."""
+    rows = Assistant.objects.for_workspace(scope.route.workspace_id)
+    return rows.of(scope.route.deployment_id).within(scope.visible)
 
 
-def get(route: Route, assistant_id: UUID) -> Assistant:
-    ensure_system(route)
-    assistant = of(route).filter(assistant_id=assistant_id).first()
+def get(scope: Scope, assistant_id: UUID) -> Assistant:
+    ensure_system(scope.route)
+    assistant = of(scope).filter(assistant_id=assistant_id).first()
     if assistant is None:
         raise errors.AssistantNotFound
     return assistant
 
 
-def search(route: Route, body: AssistantSearch) -> tuple[list[Assistant], bool]:
+def search(scope: Scope, body: AssistantSearch) -> tuple[list[Assistant], bool]:
     """One page of assistants, and whether there are more."""
     sign = "-" if body.sort_order == "desc" else ""
-    found = _matching(route, body).order_by(f"{sign}{body.sort_by}", f"{sign}id")
+    found = _matching(scope, body).order_by(f"{sign}{body.sort_by}", f"{sign}id")
     page = list(found[body.offset : body.offset + body.limit + 1])
     return page[: body.limit], len(page) > body.limit
 
 
-def count(route: Route, body: AssistantCount) -> int:
-    return _matching(route, body).count()
+def count(scope: Scope, body: AssistantCount) -> int:
+    return _matching(scope, body).count()
 
 
-def _matching(route: Route, body: AssistantCount) -> QuerySet[Assistant]:
-    ensure_system(route)
-    gone = Q(metadata__contains=MADE_BY_SYSTEM) & ~Q(graph_id__in=route.graph_ids)
-    found = of(route).exclude(gone)
+def _matching(scope: Scope, body: AssistantCount) -> QuerySet[Assistant]:
+    ensure_system(scope.route)
+    gone = Q(metadata__contains=MADE_BY_SYSTEM) & ~Q(graph_id__in=scope.route.graph_ids)
+    found = of(scope).exclude(gone)
     if body.metadata:
         found = found.filter(metadata__contains=body.metadata)
     if body.graph_id is not None:
@@ -126,12 +129,12 @@ def _matching(route: Route, body: AssistantCount) -> QuerySet[Assistant]:
     return found
 
 
-def graph_of(route: Route, text: str) -> RevisionGraph:
+def graph_of(scope: Scope, text: str) -> RevisionGraph:
     """What was recorded of the graph of an assistant, or of the graph of that name."""
-    ensure_system(route)
-    graph_id = text if text in route.graph_ids else get(route, _uuid(text)).graph_id
-    graphs = RevisionGraph.objects.for_workspace(route.workspace_id)
-    return get_or_404(graphs, revision=route.active_revision_id, graph_id=graph_id)
+    ensure_system(scope.route)
+    graph_id = text if text in scope.route.graph_ids else get(scope, _uuid(text)).graph_id
+    graphs = RevisionGraph.objects.for_workspace(scope.route.workspace_id)
+    return get_or_404(graphs, revision=scope.route.active_revision_id, graph_id=graph_id)
 
 
 def schemas_of(graph: RevisionGraph) -> Mapping[str, Any]:

@@ -12,15 +12,15 @@ from django.db.models.functions import Cast
 from django.utils import timezone
 
 from apps.agent_server import errors, prepared
-from apps.agent_server.bodies import RunBody
+from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.querysets import AgentRunQuerySet
+from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants, dispatch, statements, threads
 from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus, ThreadStatus
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.json import dumps, loads, storable
-from apps.deployments.routes import Route
 
 CANCELLED = {"error": "UserInterrupt", "message": "The run was cancelled."}
 
@@ -69,25 +69,25 @@ _COLUMNS: list[str | Cast] = [
 ]
 
 
-def create_on_thread(route: Route, thread_id: UUID, body: RunBody) -> RunRow:
+def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> RunRow:
     """Receive a run for the thread, behind those that are there, and have it executed.
 
     Runs of one thread get sequence, id and time of creation in one order: that in which they got
     the thread's lock.
     """
-    parameters = _parameters(route, body)
+    parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
     parameters |= {"on_completion": "keep"}
     row = prepared.row(statements.ON_THREAD, parameters)
     if row is None:
-        row = _try_again_or_refuse(route, thread_id, body, parameters)
+        row = _try_again_or_refuse(scope, thread_id, body, parameters)
     return _dispatched(row, thread_id, body)
 
 
-def create_stateless(route: Route, body: RunBody) -> RunRow:
+def create_stateless(scope: Scope, body: RunBody) -> RunRow:
     """Receive a run on a thread of its own, which goes with it unless it is to be kept."""
     thread_id = uuid7()
-    parameters = _parameters(route, body)
+    parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
     parameters |= {
         "on_completion": body.on_completion,
@@ -95,24 +95,25 @@ def create_stateless(route: Route, body: RunBody) -> RunRow:
     }
     row = prepared.row(statements.ON_TEMPORARY_THREAD, parameters)
     if row is None:
-        raise _lack(route, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
+        raise _lack(scope, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
     return _dispatched(row, thread_id, body)
 
 
-def _parameters(route: Route, body: RunBody) -> dict[str, Any]:
-    assistants.ensure_system(route)
+def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
+    assistants.ensure_system(scope.route)
     config = body.config.model_dump(exclude_none=True)
     configurable = config.pop("configurable", {})
     return {
-        "workspace": route.workspace_id,
-        "deployment": route.deployment_id,
-        "revision": route.active_revision_id,
-        "graphs": list(route.graph_ids),
-        "assistant": assistants.resolve(route, body.assistant_id),
+        "workspace": scope.route.workspace_id,
+        "deployment": scope.route.deployment_id,
+        "revision": scope.route.active_revision_id,
+        "graphs": list(scope.route.graph_ids),
+        "assistant": assistants.resolve(scope, body.assistant_id),
         "config": _json(config),
         "configurable": _json(body.context or configurable),
         "context": _json(body.context) if body.context else None,
         "metadata": _json(body.metadata),
+        "visible": scope.visible,
         "kwargs": _json(body.kwargs),
         "delay": body.after_seconds,
     }
@@ -123,15 +124,15 @@ def _json(value: Any) -> str:
 
 
 def _try_again_or_refuse(
-    route: Route, thread_id: UUID, body: RunBody, parameters: dict[str, Any]
+    scope: Scope, thread_id: UUID, body: RunBody, parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
     """What becomes of a run that found no thread to join, or no assistant."""
-    if lack := _lack(route, parameters["assistant"]):
+    if lack := _lack(scope, parameters["assistant"]):
         raise lack
-    if not threads.of(route).filter(thread_id=thread_id).exists():
+    if not threads.of(scope).filter(thread_id=thread_id).exists():
         if body.if_not_exists != "create":
             raise errors.ThreadOrAssistantNotFound
-        threads.insert(route, thread_id, {})
+        threads.insert(scope, thread_id, {})
     row = prepared.row(statements.ON_THREAD, parameters)
     if row is not None:
         return row
@@ -140,13 +141,13 @@ def _try_again_or_refuse(
     raise errors.NotOffered(f"multitask_strategy '{body.multitask_strategy}' on a busy thread")
 
 
-def _lack(route: Route, assistant_id: UUID) -> AppError | None:
+def _lack(scope: Scope, assistant_id: UUID) -> AppError | None:
     """What is wrong with the assistant, if anything is."""
-    found = assistants.of(route).filter(assistant_id=assistant_id)
+    found = assistants.of(scope).filter(assistant_id=assistant_id)
     graph_id = found.values_list("graph_id", flat=True).first()
     if graph_id is None:
         return errors.ThreadOrAssistantNotFound()
-    return None if graph_id in route.graph_ids else errors.GraphGone(graph_id)
+    return None if graph_id in scope.route.graph_ids else errors.GraphGone(graph_id)
 
 
 def _dispatched(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
@@ -156,51 +157,49 @@ def _dispatched(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
     return RunRow(run_id, thread_id, *rest)
 
 
-def of(route: Route, thread_id: UUID) -> AgentRunQuerySet:
+def of(scope: Scope, thread_id: UUID) -> AgentRunQuerySet:
     """The runs of a thread of the agent; of a stateless run's thread as well."""
-    runs = AgentRun.objects.for_workspace(route.workspace_id)
-    return runs.filter(deployment=route.deployment_id, thread__thread_id=thread_id)
+    runs = AgentRun.objects.for_workspace(scope.route.workspace_id)
+    return runs.filter(deployment=scope.route.deployment_id, thread__thread_id=thread_id)
 
 
-def get(route: Route, thread_id: UUID, run_id: UUID) -> RunRow:
-    row = prepared.row(statements.RUN, [run_id, *_agent(route), thread_id])
+def get(scope: Scope, thread_id: UUID, run_id: UUID) -> RunRow:
+    row = prepared.row(statements.RUN, [run_id, *scope.key, scope.visible, thread_id])
     if row is None:
         raise errors.RunNotFound
     return RunRow(*row)
 
 
 def newest(
-    route: Route, thread_id: UUID, *, limit: int, offset: int, status: str | None
+    scope: Scope, thread_id: UUID, *, limit: int, offset: int, status: str | None
 ) -> list[RunRow]:
     """A page of the thread's runs, newest first."""
-    if not threads.of(route).filter(thread_id=thread_id).exists():
+    if not threads.of(scope).filter(thread_id=thread_id).exists():
         raise errors.ThreadNotFound(thread_id)
-    found = of(route, thread_id).order_by("-sequence")
+    found = of(scope, thread_id).order_by("-sequence")
     if status:
         found = found.filter(status=status)
     return [RunRow(*row) for row in found.values_list(*_COLUMNS)[offset : offset + limit]]
 
 
-def joinable(route: Route, run_id: UUID, thread_id: UUID | None = None) -> Joinable | None:
+def joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> Joinable | None:
     """The run as a stream's reader must know it; without a thread, a stateless one."""
-    row = prepared.row(statements.JOINABLE, [run_id, *_agent(route), thread_id, thread_id])
+    row = prepared.row(
+        statements.JOINABLE, [run_id, *scope.key, scope.visible, thread_id, thread_id]
+    )
     if row is None:
         return None
     status, resumable = row
     return Joinable(run_id, status in OPEN, bool(resumable))
 
 
-def outcome(route: Route, run_id: UUID) -> Ended | None:
+def outcome(scope: Scope, run_id: UUID) -> Ended | None:
     """What the run left, with its thread's values as they are now; None when it is gone."""
-    row = prepared.row(statements.OUTCOME, [run_id, *_agent(route)])
+    row = prepared.row(statements.OUTCOME, [run_id, *scope.key, scope.visible])
     if row is None:
         return None
     status, error, values, interrupts = row
     return Ended(status, loads(error or "null"), values, loads(interrupts or "null"))
-
-
-def _agent(route: Route) -> list[UUID]:
-    return [route.workspace_id, route.deployment_id]
 
 
 def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
@@ -213,17 +212,19 @@ def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
 
 
 @transaction.atomic
-def interrupt(route: Route, run_id: UUID) -> bool:
+def interrupt(scope: Scope, run_id: UUID) -> bool:
     """Have the run stop: at once when it waits, by its worker when it is under way.
 
     False for a run that has ended or is not there; safe to repeat.
     """
-    runs = AgentRun.objects.for_workspace(route.workspace_id).filter(deployment=route.deployment_id)
+    runs = AgentRun.objects.for_workspace(scope.route.workspace_id).filter(
+        deployment=scope.route.deployment_id
+    )
     thread_pk = runs.filter(pk=run_id).values_list("thread_id", flat=True).first()
     if thread_pk is None:
         return False
     # The engine's order of locks: the thread, then its run.
-    all_threads = Thread.objects.for_workspace(route.workspace_id)
+    all_threads = Thread.objects.for_workspace(scope.route.workspace_id)
     thread = all_threads.select_for_update(no_key=True).get(pk=thread_pk)
     run = runs.select_for_update(no_key=True).filter(pk=run_id).first()
     if run is None or run.status not in OPEN:

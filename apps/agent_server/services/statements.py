@@ -56,6 +56,7 @@ ON_THREAD = (
     FROM merged a
     WHERE t.workspace_id = %(workspace)s AND t.deployment_id = %(deployment)s
       AND t.thread_id = %(thread)s AND NOT t.temporary
+      AND t.metadata @> %(visible)s::jsonb
       AND (t.status <> 'busy' OR %(strategy)s = 'enqueue')
     RETURNING t.id, t.metadata, t.runs_received, t.revision_id
 )"""
@@ -86,6 +87,7 @@ ON_TEMPORARY_THREAD = (
 _OF_AGENT = """
 FROM agent_server_agentrun r JOIN agent_server_thread t ON t.id = r.thread_id
 WHERE r.id = %s AND r.workspace_id = %s AND r.deployment_id = %s
+  AND t.metadata @> %s::jsonb
 """
 
 RUN = (

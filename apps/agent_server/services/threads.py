@@ -15,14 +15,14 @@ from django.db.models import F, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from apps.agent_server import errors, prepared
-from apps.agent_server.bodies import NewThread, ThreadCount, ThreadSearch
+from apps.agent_server.bodies.threads import NewThread, ThreadCount, ThreadSearch
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.querysets import ThreadQuerySet
+from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch
 from apps.agent_server.statuses import RunStatus, ThreadStatus
 from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
-from apps.deployments.routes import Route
 
 
 class ThreadRow(NamedTuple):
@@ -66,7 +66,8 @@ _COLUMNS: list[str | Cast] = [
     Cast(F(name), TextField()) if name in _JSON else name for name in ThreadRow._fields
 ]
 _RETURNED = ", ".join(f'"{name}"::text' if name in _JSON else name for name in ThreadRow._fields)
-_THIS = "workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary"
+_THIS = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
+  AND metadata @> %s::jsonb"""
 _INSERT = f"""
 INSERT INTO agent_server_thread
     (id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary)
@@ -87,69 +88,70 @@ FROM agent_server_thread WHERE {_THIS}
 """
 
 
-def of(route: Route) -> ThreadQuerySet:
+def of(scope: Scope) -> ThreadQuerySet:
     """The threads of the agent that clients may see."""
-    return Thread.objects.for_workspace(route.workspace_id).of(route.deployment_id)
+    rows = Thread.objects.for_workspace(scope.route.workspace_id)
+    return rows.of(scope.route.deployment_id).within(scope.visible)
 
 
-def create(route: Route, body: NewThread) -> ThreadRow:
+def create(scope: Scope, body: NewThread) -> ThreadRow:
     """Make the thread. A given id that is taken: the old row or `ThreadExists`, as asked."""
     thread_id = body.thread_id or uuid7()
-    made = insert(route, thread_id, body.metadata)
+    made = insert(scope, thread_id, body.metadata)
     if made is not None:
         return made
     if body.if_exists == "raise":
         raise errors.ThreadExists(thread_id)
-    return get(route, thread_id)
+    return get(scope, thread_id)
 
 
-def insert(route: Route, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow | None:
+def insert(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow | None:
     """Make the thread unless its id is taken, which the constraint decides."""
     text = storable(dumps(metadata)).decode()
-    row = prepared.row(_INSERT, [uuid7(), *_key(route, thread_id), text])
+    row = prepared.row(_INSERT, [uuid7(), *scope.key, thread_id, text])
     return None if row is None else ThreadRow(*row)
 
 
-def get(route: Route, thread_id: UUID) -> ThreadRow:
-    row = prepared.row(_SELECT, _key(route, thread_id))
+def get(scope: Scope, thread_id: UUID) -> ThreadRow:
+    row = prepared.row(_SELECT, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
 
 
-def _key(route: Route, thread_id: UUID) -> list[UUID]:
-    """What names a thread: its id is unique within its deployment."""
-    return [route.workspace_id, route.deployment_id, thread_id]
+def _key(scope: Scope, thread_id: UUID) -> list[Any]:
+    """What names a thread that the caller may see: its id is unique within its deployment."""
+    return [*scope.key, thread_id, scope.visible]
 
 
-def merge_metadata(route: Route, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
+def merge_metadata(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
     """Put the keys over those that are there; a run may be under way."""
     text = storable(dumps(metadata)).decode()
-    row = prepared.row(_MERGE, [text, *_key(route, thread_id)])
+    row = prepared.row(_MERGE, [text, *_key(scope, thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
 
 
 @transaction.atomic
-def delete(route: Route, thread_id: UUID) -> None:
+def delete(scope: Scope, thread_id: UUID) -> None:
     """Forget the thread with its runs and state; a run under way is told to stop.
 
     What that run still writes is refused, because its row is gone.
     """
-    thread = of(route).filter(thread_id=thread_id).select_for_update().first()
+    thread = of(scope).filter(thread_id=thread_id).select_for_update().first()
     if thread is None:
         raise errors.ThreadNotFound(thread_id)
-    runs = AgentRun.objects.for_workspace(route.workspace_id).filter(thread=thread)
+    runs = AgentRun.objects.for_workspace(scope.route.workspace_id).filter(thread=thread)
     for run_id in runs.filter(status=RunStatus.RUNNING).values_list("pk", flat=True):
         transaction.on_commit(lambda run_id=run_id: dispatch.cancel_run(run_id))  # type: ignore[misc]
     thread.delete()
 
 
-def search(route: Route, body: ThreadSearch) -> tuple[list[ThreadRow], bool]:
+def search(scope: Scope, body: ThreadSearch) -> tuple[list[ThreadRow], bool]:
     """One page of threads, and whether there are more."""
     sign = "-" if body.sort_order == "desc" else ""
-    found = _matching(route, body)
+    found = _matching(scope, body)
     if body.ids is not None:
         found = found.filter(thread_id__in=body.ids)
     found = found.order_by(f"{sign}{body.sort_by}", f"{sign}id")
@@ -158,20 +160,20 @@ def search(route: Route, body: ThreadSearch) -> tuple[list[ThreadRow], bool]:
     return page[: body.limit], len(page) > body.limit
 
 
-def count(route: Route, body: ThreadCount) -> int:
-    return _matching(route, body).count()
+def count(scope: Scope, body: ThreadCount) -> int:
+    return _matching(scope, body).count()
 
 
-def state_source(route: Route, thread_id: UUID) -> StateSource:
+def state_source(scope: Scope, thread_id: UUID) -> StateSource:
     """Where the thread's state is to be had: here, or from its graph."""
-    row = prepared.row(_STATE_SOURCE, _key(route, thread_id))
+    row = prepared.row(_STATE_SOURCE, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return StateSource(*row)
 
 
-def _matching(route: Route, body: ThreadCount) -> QuerySet[Thread]:
-    found = of(route)
+def _matching(scope: Scope, body: ThreadCount) -> QuerySet[Thread]:
+    found = of(scope)
     if body.metadata:
         found = found.filter(metadata__contains=body.metadata)
     if body.values:

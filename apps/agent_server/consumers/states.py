@@ -1,4 +1,4 @@
-"""Reads that may need the graph itself: they wait, so they are consumers.
+"""Reading states of threads.
 
 A state that a finished run wrote is answered from its row; everything else is asked of a graph host
 through a worker.
@@ -6,27 +6,21 @@ through a worker.
 
 from __future__ import annotations
 
-import asyncio
-import functools
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
-from uuid import UUID
 
-from apps.agent_server.bodies import CheckpointReference, HistoryBody, StateBody
-from apps.agent_server.calls import call
-from apps.agent_server.exchange import Consumer, Exchange
+from apps.agent_server.bodies.base import CheckpointReference
+from apps.agent_server.bodies.threads import HistoryBody, StateBody
+from apps.agent_server.consumers.asking import ask
+from apps.agent_server.consumers.exchange import Consumer, Exchange
 from apps.agent_server.models import Thread
-from apps.agent_server.services import assistants, threads
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import threads
 from apps.agent_server.services.threads import StateSource
 from apps.agent_server.statuses import ThreadStatus
 from apps.core.crossing import in_thread
-from apps.core.errors import Invalid
 from apps.core.json import dumps
-from apps.deployments.models import Revision
-from apps.deployments.routes import Route
 from apps.organizations.permissions import Permission
 
-MOST_CALLS_AT_ONCE = 32
 BLANK_STATE = dumps(
     {
         "values": {},
@@ -41,44 +35,20 @@ BLANK_STATE = dumps(
 )
 
 
-@functools.cache
-def _callers() -> ThreadPoolExecutor:
-    """Threads that wait for graphs, apart from those that serve requests from the database."""
-    return ThreadPoolExecutor(MOST_CALLS_AT_ONCE, thread_name_prefix="calls")
-
-
-async def ask(
-    route: Route,
-    graph_id: str,
-    method: str,
-    params: dict[str, Any],
-    *,
-    thread: Thread | None = None,
-    revision_id: UUID | None = None,
-) -> bytes:
-    """The graph's answer as JSON."""
-    revision = Revision(
-        pk=revision_id or route.active_revision_id,
-        deployment_id=route.deployment_id,
-        workspace_id=route.workspace_id,
-    )
-    question = functools.partial(call, revision, graph_id, method, params, thread=thread)
-    return await asyncio.get_running_loop().run_in_executor(_callers(), question)
-
-
 class ReadsThread(Consumer):
     """Reads one thread through its graph."""
 
-    def find(self, exchange: Exchange) -> tuple[Route, StateSource]:
+    def find(self, exchange: Exchange) -> tuple[Scope, StateSource]:
         """Let the caller in and see where the state is; for a thread."""
-        route = exchange.admit(Permission.AGENTS_READ).route
+        admission = exchange.admit(Permission.AGENTS_READ)
         thread_id = exchange.uuid("thread_id")
-        return route, threads.state_source(route, thread_id)
+        scope = admission.scope("threads", "read", thread_id=str(thread_id))
+        return scope, threads.state_source(scope, thread_id)
 
     async def ask(
         self,
         exchange: Exchange,
-        route: Route,
+        scope: Scope,
         source: StateSource,
         method: str,
         params: dict[str, Any],
@@ -87,7 +57,12 @@ class ReadsThread(Consumer):
         busy = source.status == ThreadStatus.BUSY
         revision_id = source.revision_id if busy else None
         return await ask(
-            route, source.graph_id or "", method, params, thread=thread, revision_id=revision_id
+            scope.route,
+            source.graph_id or "",
+            method,
+            params,
+            thread=thread,
+            revision_id=revision_id,
         )
 
 
@@ -97,7 +72,7 @@ class ReadState(ReadsThread):
     methods = ("GET",)
 
     async def handle(self, exchange: Exchange) -> None:
-        route, source = await in_thread(self.find, exchange)
+        scope, source = await in_thread(self.find, exchange)
         subgraphs = exchange.flag("subgraphs")
         # Only a thread that has stopped on its way has tasks whose state could be asked for.
         nested = subgraphs and source.status != ThreadStatus.IDLE
@@ -106,7 +81,7 @@ class ReadState(ReadsThread):
         elif source.is_settled and not nested:
             answer = (source.state or "").encode()
         else:
-            answer = await self.ask(exchange, route, source, "state", {"subgraphs": subgraphs})
+            answer = await self.ask(exchange, scope, source, "state", {"subgraphs": subgraphs})
         await exchange.respond(answer)
 
 
@@ -116,7 +91,7 @@ class ReadCheckpoint(ReadsThread):
     methods = ("GET", "POST")
 
     async def handle(self, exchange: Exchange) -> None:
-        route, source = await in_thread(self.find, exchange)
+        scope, source = await in_thread(self.find, exchange)
         if exchange.scope["method"] == "POST":
             body = StateBody.parse(await exchange.body())
             reference, subgraphs = body.checkpoint, body.subgraphs
@@ -128,7 +103,7 @@ class ReadCheckpoint(ReadsThread):
             await exchange.respond(BLANK_STATE)
             return
         params = {"checkpoint": reference.model_dump(mode="json"), "subgraphs": subgraphs}
-        await exchange.respond(await self.ask(exchange, route, source, "state", params))
+        await exchange.respond(await self.ask(exchange, scope, source, "state", params))
 
 
 class ReadHistory(ReadsThread):
@@ -137,7 +112,7 @@ class ReadHistory(ReadsThread):
     methods = ("GET", "POST")
 
     async def handle(self, exchange: Exchange) -> None:
-        route, source = await in_thread(self.find, exchange)
+        scope, source = await in_thread(self.find, exchange)
         if exchange.scope["method"] == "POST":
             body = HistoryBody.parse(await exchange.body())
         else:
@@ -156,45 +131,4 @@ class ReadHistory(ReadsThread):
         if source.is_blank or source.graph_id is None:
             await exchange.respond(b"[]")
             return
-        await exchange.respond(await self.ask(exchange, route, source, "history", params))
-
-
-class DrawGraph(Consumer):
-    """`GET /assistants/{id or graph}/graph`: as recorded, or opened up by the graph itself."""
-
-    methods = ("GET",)
-
-    async def handle(self, exchange: Exchange) -> None:
-        route, graph = await in_thread(_graph, exchange)
-        xray = _xray(exchange.query.get("xray", ["false"])[-1])
-        if xray is False:
-            await exchange.respond(dumps(graph.drawing))
-            return
-        await exchange.respond(await ask(route, graph.graph_id, "graph", {"xray": xray}))
-
-
-class DescribeSubgraphs(Consumer):
-    """`GET /assistants/{id}/subgraphs[/{namespace}]`: their schemas by namespace."""
-
-    methods = ("GET",)
-
-    async def handle(self, exchange: Exchange) -> None:
-        route, graph = await in_thread(_graph, exchange)
-        params = {
-            "namespace": exchange.kwargs.get("namespace"),
-            "recurse": exchange.flag("recurse"),
-        }
-        await exchange.respond(await ask(route, graph.graph_id, "subgraphs", params))
-
-
-def _graph(exchange: Exchange) -> tuple[Route, Any]:
-    route = exchange.admit(Permission.AGENTS_READ).route
-    return route, assistants.graph_of(route, exchange.kwargs["assistant_id"])
-
-
-def _xray(text: str) -> bool | int:
-    if text.lower() in {"true", "false"}:
-        return text.lower() == "true"
-    if not text.isdigit():
-        raise Invalid("xray: must be true, false or a number of levels")
-    return int(text) or False
+        await exchange.respond(await self.ask(exchange, scope, source, "history", params))

@@ -1,0 +1,69 @@
+"""How a JSON body is read and refused, and the pieces that several have."""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from apps.core.errors import Invalid
+from apps.core.json import loads
+
+JSONObject = dict[str, Any]
+SortOrder = Literal["asc", "desc"]
+
+B = TypeVar("B", bound="Body")
+
+
+class Body(BaseModel):
+    """A JSON object; `parse` is the way in."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {name: value for name, value in data.items() if value is not None}
+        return data
+
+    @classmethod
+    def parse(cls, raw: bytes) -> Self:
+        """The checked body; `Invalid` says in one sentence what is wrong with it."""
+        return cls.check(read_json(raw))
+
+    @classmethod
+    def check(cls, data: Any) -> Self:
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise _as_invalid(error) from None
+
+
+def read_json(raw: bytes) -> Any:
+    try:
+        return loads(raw)
+    except ValueError:
+        raise Invalid("Invalid JSON in request body") from None
+
+
+def _as_invalid(error: ValidationError) -> Invalid:
+    problems = [
+        {"field": ".".join(map(str, problem["loc"])), "message": problem["msg"]}
+        for problem in error.errors(include_url=False, include_input=False)
+    ]
+    first = problems[0]
+    where = f"{first['field']}: " if first["field"] else ""
+    return Invalid(f"{where}{first['message']}", problems)
+
+
+class CheckpointReference(Body):
+    checkpoint_id: UUID | None = None
+    checkpoint_ns: str = ""
+    checkpoint_map: JSONObject | None = None
+
+
+class Page(Body):
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0)

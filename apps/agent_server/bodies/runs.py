@@ -1,0 +1,112 @@
+"""Runs to create."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, Self, get_args
+from uuid import UUID
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from apps.agent_server import errors
+from apps.agent_server.bodies.base import Body, CheckpointReference, JSONObject
+from apps.agent_server.statuses import MultitaskStrategy
+
+StreamMode = Literal[
+    "values",
+    "updates",
+    "messages",
+    "messages-tuple",
+    "events",
+    "debug",
+    "tasks",
+    "checkpoints",
+    "custom",
+]
+STREAM_MODES: frozenset[str] = frozenset(get_args(StreamMode))
+Nodes = Literal["*"] | list[str]
+LONGEST_DELAY_SECONDS = 366 * 24 * 3600
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class RunConfig(Body):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    tags: list[str] | None = None
+    recursion_limit: int | None = Field(None, ge=1)
+    configurable: JSONObject = {}
+
+
+class CommandBody(Body):
+    """What a run does instead of taking input."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        # `resume` may be null, and that is an answer.
+        return data
+
+
+class RunBody(Body):
+    """A run to create."""
+
+    assistant_id: str = Field(min_length=1, max_length=255)
+    input: Any = None
+    command: CommandBody | None = None
+    config: RunConfig = RunConfig()
+    context: JSONObject | None = None
+    metadata: JSONObject = {}
+    checkpoint: CheckpointReference | None = None
+    checkpoint_id: UUID | None = None
+    stream_mode: Annotated[list[StreamMode], BeforeValidator(_as_list)] = ["values"]
+    stream_subgraphs: bool = False
+    stream_resumable: bool = False
+    interrupt_before: Nodes | None = None
+    interrupt_after: Nodes | None = None
+    multitask_strategy: MultitaskStrategy = MultitaskStrategy.ENQUEUE
+    if_not_exists: Literal["reject", "create"] = "reject"
+    on_disconnect: Literal["continue", "cancel"] = "continue"
+    on_completion: Literal["delete", "keep"] = "delete"
+    after_seconds: float = Field(0, ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)
+    durability: Literal["sync", "async", "exit"] = "async"
+    checkpoint_during: bool | None = None
+    webhook: Any = None
+
+    @model_validator(mode="after")
+    def _can_be_honoured(self) -> Self:
+        if self.webhook is not None:
+            raise errors.NotOffered("webhook")
+        if self.context and self.config.configurable:
+            raise errors.ConfigAndContext
+        return self
+
+    @property
+    def kwargs(self) -> JSONObject:
+        """What the run's row keeps of it; the merged `config` and `context` join it there."""
+        command = self.command.model_dump() if self.command is not None else None
+        return {
+            "input": self.input,
+            "command": command,
+            "checkpoint": self.base,
+            "stream_mode": self.stream_mode or ["values"],
+            "interrupt_before": self.interrupt_before,
+            "interrupt_after": self.interrupt_after,
+            "webhook": None,
+            "feedback_keys": None,
+            "subgraphs": self.stream_subgraphs,
+            "resumable": self.stream_resumable,
+            "checkpoint_during": self.checkpoint_during,
+            "durability": "exit" if self.checkpoint_during is False else self.durability,
+        }
+
+    @property
+    def base(self) -> JSONObject | None:
+        """The checkpoint to start from; None for the thread's head."""
+        reference = self.checkpoint.model_dump(mode="json") if self.checkpoint else {}
+        if self.checkpoint_id is not None:
+            reference["checkpoint_id"] = str(self.checkpoint_id)
+        return reference if reference.get("checkpoint_id") else None

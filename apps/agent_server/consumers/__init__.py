@@ -1,0 +1,1 @@
+"""What streams or waits: one consumer for each such route."""

@@ -1,0 +1,86 @@
+"""Agent runs."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.agent_server.models.threads import Thread
+from apps.agent_server.querysets import AgentRunQuerySet
+from apps.agent_server.statuses import MultitaskStrategy, RunStatus
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.deployments.models import Deployment, Revision
+
+
+class AgentRun(WorkspaceOwned):
+    """One execution of an assistant on a thread. `id` is the wire's `run_id`.
+
+    The claim that executes it holds a lease and the token `attempt`: every write it makes carries
+    the token and is refused once it is stale.
+    """
+
+    deployment = models.ForeignKey(
+        Deployment, models.CASCADE, related_name="agent_runs", db_index=False
+    )
+    thread = models.ForeignKey(Thread, models.CASCADE, related_name="runs", db_index=False)
+    assistant_id = models.UUIDField()
+    graph_id = models.CharField(max_length=255)
+    revision = models.ForeignKey(Revision, models.SET_NULL, null=True, related_name="+")
+    sequence = models.BigIntegerField()
+    """The order in which the server received the runs of this thread."""
+    status = models.CharField(max_length=12, choices=RunStatus, default=RunStatus.PENDING)
+    metadata = models.JSONField(default=dict)
+    kwargs = models.JSONField(default=dict)
+    """What was asked for: input, command, config, context, stream modes and so on."""
+    multitask_strategy = models.CharField(
+        max_length=12, choices=MultitaskStrategy, default=MultitaskStrategy.ENQUEUE
+    )
+    on_completion = models.CharField(max_length=10, default="keep")
+    """Of a stateless run's temporary thread: `delete` or `keep`."""
+    available_at = models.DateTimeField(db_default=Now())
+    """Not before this moment is the run claimed."""
+    error = models.JSONField(null=True, blank=True)
+    cancel_action = models.CharField(max_length=10, blank=True)
+    """`interrupt` or `rollback` once somebody asked the running attempt to stop."""
+
+    attempt = models.PositiveIntegerField(default=0)
+    lease_owner = models.CharField(max_length=100, blank=True)
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+    started_at = models.DateTimeField(null=True, blank=True)
+    ended_at = models.DateTimeField(null=True, blank=True)
+
+    objects = Rows(AgentRunQuerySet)
+    unscoped = AgentRunQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["thread", "sequence"], name="agent_run_order"),
+            # One writer per thread, whoever claims.
+            models.UniqueConstraint(
+                fields=["thread"], condition=Q(status="running"), name="agent_run_alone"
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["workspace", "deployment", "-created_at"], name="agent_run_newest"
+            ),
+            models.Index(
+                fields=["thread", "sequence"],
+                condition=Q(status__in=["pending", "running"]),
+                name="agent_run_open",
+            ),
+            models.Index(
+                fields=["available_at"], condition=Q(status="pending"), name="agent_run_waiting"
+            ),
+            models.Index(
+                fields=["lease_expires_at"], condition=Q(status="running"), name="agent_run_leased"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.pk)

@@ -1,0 +1,48 @@
+"""How far one request reaches: what every service of an Agent Server is told first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+from uuid import UUID
+
+from apps.deployments.routes import Route
+
+Resource = Literal["assistants", "threads", "crons", "store"]
+Action = Literal[
+    "create",
+    "read",
+    "update",
+    "delete",
+    "search",
+    "create_run",
+    "put",
+    "get",
+    "list_namespaces",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """One agent, and which of its rows this caller may see.
+
+    A row is there for the caller when its metadata contains `visible`; a run is where its thread
+    is. Without rules of the agent's own everything is visible to who was admitted.
+    """
+
+    route: Route
+    visible: str = "{}"
+    """JSON, compared by PostgreSQL's `@>`."""
+    user: dict[str, Any] | None = None
+    """Who the agent's own authentication says the caller is."""
+    value: dict[str, Any] = field(default_factory=dict)
+    """What the caller asks for, as the agent's own rules left it."""
+
+    @property
+    def key(self) -> list[UUID]:
+        """What every client-visible id is unique within."""
+        return [self.route.workspace_id, self.route.deployment_id]
+
+    def without_rules(self) -> Scope:
+        """All of the agent: for what the platform itself does, and to find out what is amiss."""
+        return replace(self, visible="{}")

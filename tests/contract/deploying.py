@@ -1,0 +1,40 @@
+"""A folder as a repository of its own, deployed on the live platform."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+from tests.live import Live
+
+IDENTITY = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
+
+
+def deploy(live: Live, folder: Path, name: str, *variables: str) -> str:
+    """The agent's address; deployed once for the test run, whoever asks first.
+
+    `variables` are `KEY=VALUE`.
+    """
+    place = live.installation.data_dir.with_name("contract")
+    place.mkdir(exist_ok=True)
+    repository, fact = place / name, place / f"{name}.url"
+    with (place / f"{name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not fact.exists():
+            _commit(folder, repository)
+            words = [word for variable in variables for word in ("--env", variable)]
+            done = live.manage(
+                "deploy", "--organization", "Slipway", "--name", name, "--git", str(repository),
+                "--env", "LANGSMITH_TRACING=false", *words, "--wait", "--json",
+            )  # fmt: skip
+            fact.write_text(json.loads(done.stdout)["agent_url"])
+    return fact.read_text()
+
+
+def _commit(folder: Path, repository: Path) -> None:
+    shutil.copytree(folder, repository, ignore=shutil.ignore_patterns("__pycache__"))
+    for words in (["init", "-q", "-b", "main"], ["add", "."], [*IDENTITY, "commit", "-qm", "x"]):
+        subprocess.run(["git", "-C", str(repository), *words], check=True)
