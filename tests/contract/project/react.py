@@ -1,0 +1,13 @@
+"""LangGraph's own ReAct agent; its tool calls are a stream of their own (`tools`)."""
+
+from __future__ import annotations
+
+import warnings
+
+from langgraph.prebuilt import create_react_agent
+from parrot import Parrot
+from toolbox import TOOLS
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    graph = create_react_agent(Parrot(), TOOLS, prompt="You are terse.")
