@@ -8,10 +8,14 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from apps.core.errors import Invalid
-from apps.core.json import loads
+from apps.core.json import dumps, loads, storable
 
 JSONObject = dict[str, Any]
 SortOrder = Literal["asc", "desc"]
+DEEPEST = 200
+"""Levels of JSON that a body may have."""
+_MOST_WRITTEN = 254
+"""What orjson writes, and rows and answers wrap what bodies hold."""
 
 B = TypeVar("B", bound="Body")
 
@@ -42,10 +46,24 @@ class Body(BaseModel):
 
 
 def read_json(raw: bytes) -> Any:
+    """The value, fit to be stored: without U+0000, and not nested deeper than can be written."""
     try:
-        return loads(raw)
+        value = loads(storable(raw))
     except ValueError:
         raise Invalid("Invalid JSON in request body") from None
+    if raw.count(b"[") + raw.count(b"{") > DEEPEST and not _can_be_wrapped(value):
+        raise Invalid(f"JSON nested deeper than {DEEPEST} levels in request body")
+    return value
+
+
+def _can_be_wrapped(value: Any) -> bool:
+    for _ in range(_MOST_WRITTEN - DEEPEST):
+        value = [value]
+    try:
+        dumps(value)
+    except TypeError:
+        return False
+    return True
 
 
 def _as_invalid(error: ValidationError) -> Invalid:
