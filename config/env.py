@@ -85,6 +85,7 @@ class Env(BaseSettings):
     # What tenants may reach
     file_git: bool | None = Field(None, alias="allow_file_git")
     allow_private_addresses: bool = False
+    local_webhooks: bool | None = Field(None, alias="allow_local_webhooks")
 
     # Limits on input
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)
@@ -98,6 +99,11 @@ class Env(BaseSettings):
     def allow_file_git(self) -> bool:
         """Unless said otherwise, on one person's machine: its folders are as good as a server."""
         return self.database_url is None if self.file_git is None else self.file_git
+
+    @property
+    def allow_local_webhooks(self) -> bool:
+        """The same thought: only this machine's owner can aim at it."""
+        return self.database_url is None if self.local_webhooks is None else self.local_webhooks
 
     @property
     def base_url(self) -> str:

@@ -257,4 +257,5 @@ SANDBOX_UID_BASE = ENV.sandbox_uid_base
 ALLOW_UNSANDBOXED_AGENTS = ENV.allow_unsandboxed_agents
 ALLOW_FILE_GIT = ENV.allow_file_git
 ALLOW_PRIVATE_ADDRESSES = ENV.allow_private_addresses
+ALLOW_LOCAL_WEBHOOKS = ENV.allow_local_webhooks
 MAX_BODY_BYTES = ENV.max_body_bytes

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import ipaddress
 import os
 import re
 import shutil
-import socket
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 
+from apps.core import addresses
 from apps.deployments import errors
 
 REMOTE_SCHEMES = ("https", "http", "ssh", "git")
@@ -121,17 +120,14 @@ def check_reachable(host: str) -> None:
     if settings.ALLOW_PRIVATE_ADDRESSES:
         return
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
-    except (OSError, UnicodeError):
+        addresses.public(host, addresses.resolve(host))
+    except addresses.Unresolved:
         raise NotReachable(f"The host {host} is not known.") from None
-    for *_, place in found:
-        address = ipaddress.ip_address(str(place[0]).partition("%")[0])
-        mapped = getattr(address, "ipv4_mapped", None) or address
-        if not mapped.is_global or mapped.is_multicast:
-            raise NotReachable(
-                f"The host {host} is on a private network, which builds may not reach here"
-                " (ALLOW_PRIVATE_ADDRESSES)."
-            )
+    except addresses.Private:
+        raise NotReachable(
+            f"The host {host} is on a private network, which builds may not reach here"
+            " (ALLOW_PRIVATE_ADDRESSES)."
+        ) from None
 
 
 def is_installed() -> bool:

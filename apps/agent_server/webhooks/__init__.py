@@ -1,0 +1,1 @@
+"""Telling other servers that an agent run has ended: rules, signatures, sending, retries."""

@@ -1,0 +1,180 @@
+"""Where the webhooks of an agent may go.
+
+The platform's rule is that they reach public machines only. An agent's `langgraph.json` may narrow
+that, and with `disable_loopback: false` open it to its own routes (an address like `/done`) and,
+where the operator allows it, to this machine and its network.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+from urllib.parse import SplitResult, urlsplit
+
+from django.conf import settings
+
+from apps.core import addresses, errors
+from apps.core.addresses import IPAddress
+from apps.deployments.routes import Route
+
+LONGEST_URL = 4096
+DEFAULT_PORTS = {"http": 80, "https": 443}
+_UNWRITABLE = re.compile(r"[\x00-\x20\x7f\\]")
+
+
+class WebhookBlocked(errors.Invalid):
+    code = "webhook_blocked"
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"Webhook host blocked: {reason}")
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """An address that webhooks may be sent to, as far as its text tells."""
+
+    host: str
+    """Empty for a route of the agent's own."""
+    port: int
+    is_secure: bool
+    path: str
+    """With the query, as it goes into the request."""
+
+    @property
+    def is_own(self) -> bool:
+        return not self.host
+
+    @property
+    def authority(self) -> str:
+        """The `Host` header."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.is_secure else "http"
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`webhooks.url` of an agent's `langgraph.json`, under the platform's own."""
+
+    require_https: bool = False
+    allowed_domains: tuple[str, ...] = ()
+    """Exact names, or `*.name` for those below it; none means any."""
+    allowed_ports: tuple[int, ...] = ()
+    max_url_length: int = LONGEST_URL
+    allows_own_routes: bool = False
+    allows_private: bool = False
+
+    @classmethod
+    def of(cls, config: Mapping[str, Any]) -> Self:
+        """The rules of an agent whose `langgraph.json` this is."""
+        given = (config.get("webhooks") or {}).get("url") or {}
+        opened = given.get("disable_loopback") is False
+        return cls(
+            require_https=bool(given.get("require_https")),
+            allowed_domains=tuple(str(name).lower() for name in given.get("allowed_domains") or ()),
+            allowed_ports=tuple(given.get("allowed_ports") or ()),
+            max_url_length=min(given.get("max_url_length") or LONGEST_URL, LONGEST_URL),
+            allows_own_routes=opened,
+            allows_private=settings.ALLOW_PRIVATE_ADDRESSES
+            or (opened and settings.ALLOW_LOCAL_WEBHOOKS),
+        )
+
+    def target(self, url: str) -> Target:
+        """Take an address apart and hold it against the rules; looks at its text only."""
+        if len(url) > self.max_url_length:
+            raise WebhookBlocked(f"the address is longer than {self.max_url_length} characters.")
+        if _UNWRITABLE.search(url) or not url.isprintable():
+            raise WebhookBlocked("the address has characters that no address has.")
+        if url.startswith("/") and not url.startswith("//"):
+            return self._own(url)
+        try:
+            parts = urlsplit(url)
+            port = parts.port
+        except ValueError:
+            raise WebhookBlocked("this is not an address.") from None
+        return self._remote(parts, port)
+
+    def _own(self, url: str) -> Target:
+        if not self.allows_own_routes:
+            raise WebhookBlocked(
+                "an address without a host is a route of this agent, which is refused unless its"
+                " langgraph.json has `webhooks.url.disable_loopback: false`."
+            )
+        path = url.partition("?")[0].lower().replace("%2e", ".").replace("%2f", "/")
+        if ".." in path.split("/"):
+            raise WebhookBlocked("the address leads out of this agent's routes.")
+        return Target("", 0, is_secure=False, path=_ascii(url.partition("#")[0]))
+
+    def _remote(self, parts: SplitResult, port: int | None) -> Target:
+        if parts.scheme not in DEFAULT_PORTS:
+            raise WebhookBlocked("the address must begin with https:// or http://.")
+        if self.require_https and parts.scheme != "https":
+            raise WebhookBlocked("this agent's rules want https.")
+        if "@" in parts.netloc:
+            raise WebhookBlocked("an address with a user name or password would be shown to all.")
+        host = _host(parts.hostname or "")
+        port = DEFAULT_PORTS[parts.scheme] if port is None else port
+        if not port:
+            raise WebhookBlocked("there is no port 0.")
+        if self.allowed_domains and not any(_matches(host, name) for name in self.allowed_domains):
+            raise WebhookBlocked(f"{host} is not among the domains that this agent allows.")
+        if self.allowed_ports and port not in self.allowed_ports:
+            raise WebhookBlocked(f"port {port} is not among those that this agent allows.")
+        path = parts.path or "/"
+        path += f"?{parts.query}" if parts.query else ""
+        return Target(host, port, is_secure=parts.scheme == "https", path=_ascii(path))
+
+    def reachable(self, host: str, found: list[IPAddress]) -> list[IPAddress]:
+        """The addresses of a name, if webhooks may go to all of them."""
+        if self.allows_private:
+            return found
+        try:
+            return addresses.public(host, found)
+        except addresses.Private:
+            raise WebhookBlocked(f"{host} is on this machine or on a private network.") from None
+
+
+def validate(url: str, route: Route) -> str:
+    """The address of a webhook as it is kept; `WebhookBlocked` says why it is not taken.
+
+    Looks the name up, so it is for threads. What passes here is checked again at each sending.
+    """
+    rules = Rules.of(route.config)
+    target = rules.target(url)
+    if not target.is_own:
+        try:
+            rules.reachable(target.host, addresses.resolve_in_time(target.host))
+        except addresses.Unresolved:
+            raise WebhookBlocked(f"the host {target.host} is not known.") from None
+    return url
+
+
+def _host(name: str) -> str:
+    try:
+        return str(ipaddress.ip_address(name))
+    except ValueError:
+        pass
+    try:
+        host = name.rstrip(".").encode("idna").decode().lower()
+    except UnicodeError:
+        host = ""
+    if not host or "%" in host:
+        raise WebhookBlocked("the address names no host.")
+    return host
+
+
+def _matches(host: str, rule: str) -> bool:
+    return host.endswith(rule[1:]) if rule.startswith("*.") else host == rule
+
+
+def _ascii(text: str) -> str:
+    """The text with everything that is not ASCII percent-encoded."""
+    return "".join(
+        c if c.isascii() else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text
+    )
