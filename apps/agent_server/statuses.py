@@ -31,3 +31,19 @@ class MultitaskStrategy(TextChoices):
     REJECT = "reject"
     INTERRUPT = "interrupt"
     ROLLBACK = "rollback"
+
+
+class TTLStrategy(TextChoices):
+    """What becomes of a thread that has been quiet for its time to live."""
+
+    DELETE = "delete"
+    KEEP_LATEST = "keep_latest"
+
+
+class DeliveryStatus(TextChoices):
+    """Of a webhook."""
+
+    DUE = "due"
+    SENDING = "sending"
+    DELIVERED = "delivered"
+    GIVEN_UP = "given_up"

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
-from django.db.models import Q
+from django.db.models import Func, Q
 from django.db.models.functions import Now
 
 from apps.agent_server.querysets import ThreadQuerySet
-from apps.agent_server.statuses import ThreadStatus
+from apps.agent_server.statuses import ThreadStatus, TTLStrategy
 from apps.core.ids import uuid7
 from apps.core.tenancy import Rows, WorkspaceOwned
 from apps.deployments.models import Deployment, Revision
+
+# By way of UTC, because PostgreSQL generates columns from immutable functions only.
+_TTL_UNTIL = """(CASE
+    WHEN ttl_strategy <> 'keep_latest' THEN updated_at AT TIME ZONE 'UTC'
+    WHEN pruned_at IS NULL THEN created_at AT TIME ZONE 'UTC'
+    WHEN pruned_at AT TIME ZONE 'UTC'
+        < updated_at AT TIME ZONE 'UTC' + make_interval(secs => ttl_minutes * 60)
+        THEN pruned_at AT TIME ZONE 'UTC'
+    END + make_interval(secs => ttl_minutes * 60)) AT TIME ZONE 'UTC'"""
 
 
 class Thread(WorkspaceOwned):
@@ -34,6 +43,29 @@ class Thread(WorkspaceOwned):
     """Made for a stateless run, and gone with it; not to be seen from outside."""
     runs_received = models.BigIntegerField(db_default=0)
     """Counts up with each run created on it: the newest run's `sequence`."""
+    edits = models.BigIntegerField(db_default=0)
+    """Counts up with each change of its state from outside of runs.
+
+    With `runs_received` it says whether anything happened since somebody looked.
+    """
+    ttl_minutes = models.FloatField(null=True, blank=True)
+    """How long it is kept; null: for ever."""
+    ttl_strategy = models.CharField(
+        max_length=12, choices=TTLStrategy, default=TTLStrategy.DELETE, db_default="delete"
+    )
+    pruned_at = models.DateTimeField(null=True, blank=True)
+    """When old checkpoints were last removed because of `keep_latest`."""
+    ttl_until = models.GeneratedField(
+        expression=Func(template=_TTL_UNTIL),
+        output_field=models.DateTimeField(),
+        db_persist=True,
+        null=True,
+    )
+    """When there is next something to do about its time to live; null while there never is.
+
+    A thread goes (`delete`) when its last activity is that long ago. Of one that stays
+    (`keep_latest`), checkpoints go when they are that old, until it has been quiet for as long.
+    """
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
     state_updated_at = models.DateTimeField(db_default=Now())
@@ -53,6 +85,11 @@ class Thread(WorkspaceOwned):
             GinIndex(OpClass("metadata", "jsonb_path_ops"), name="thread_metadata"),
             models.Index(
                 fields=["updated_at"], condition=Q(temporary=True), name="thread_temporary"
+            ),
+            models.Index(
+                fields=["ttl_until"],
+                condition=Q(ttl_until__isnull=False, temporary=False),
+                name="thread_ttl",
             ),
         ]
 
