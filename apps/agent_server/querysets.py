@@ -15,7 +15,10 @@ if TYPE_CHECKING:
         AgentRun,
         Assistant,
         AssistantVersion,
+        StoreItem,
         Thread,
+        WebhookDelivery,
+        WebhookSecret,
     )
     from apps.deployments.models import Deployment
 
@@ -47,3 +50,15 @@ class AgentRunQuerySet(models.QuerySet["AgentRun"]):
     def unfinished(self) -> AgentRunQuerySet:
         """Waiting or running."""
         return self.filter(status__in=sorted(OPEN))
+
+
+class StoreItemQuerySet(models.QuerySet["StoreItem"]):
+    pass
+
+
+class WebhookDeliveryQuerySet(models.QuerySet["WebhookDelivery"]):
+    pass
+
+
+class WebhookSecretQuerySet(models.QuerySet["WebhookSecret"]):
+    pass

@@ -7,7 +7,9 @@ so each client-visible id is unique within its deployment only; rows have a priv
 from apps.agent_server.models.assistants import Assistant, AssistantVersion
 from apps.agent_server.models.checkpoints import Checkpoint, CheckpointBlob, CheckpointWrite
 from apps.agent_server.models.runs import AgentRun
+from apps.agent_server.models.store import StoreItem
 from apps.agent_server.models.threads import Thread
+from apps.agent_server.models.webhooks import WebhookDelivery, WebhookSecret
 
 __all__ = [
     "AgentRun",
@@ -16,5 +18,8 @@ __all__ = [
     "Checkpoint",
     "CheckpointBlob",
     "CheckpointWrite",
+    "StoreItem",
     "Thread",
+    "WebhookDelivery",
+    "WebhookSecret",
 ]

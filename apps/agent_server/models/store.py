@@ -1,0 +1,60 @@
+"""The long-term memory of agents."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex, OpClass
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.agent_server.querysets import StoreItemQuerySet
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.deployments.models import Deployment
+
+
+class StoreItem(WorkspaceOwned):
+    """A value under a key in a namespace of one deployment.
+
+    Its vectors are in `agent_server_storevector`, a table of migrations alone: Django does not know
+    pgvector's type. Namespace and key compare byte by byte, so that all namespaces below a prefix
+    are one range of the unique index.
+    """
+
+    deployment = models.ForeignKey(
+        Deployment, models.CASCADE, related_name="store_items", db_index=False
+    )
+    namespace = ArrayField(models.TextField(db_collation="C"))
+    key = models.TextField(db_collation="C")
+    value = models.JSONField()
+    created_at = models.DateTimeField(db_default=Now())
+    """Kept when the value is replaced."""
+    updated_at = models.DateTimeField(db_default=Now())
+    ttl_minutes = models.FloatField(null=True, blank=True)
+    """How long it lives after it was last written, or read where reading counts."""
+    expires_at = models.DateTimeField(null=True, blank=True)
+    """From then on nobody sees it; the sweeper deletes it later."""
+
+    objects = Rows(StoreItemQuerySet)
+    unscoped = StoreItemQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "deployment", "namespace", "key"], name="store_item_once"
+            )
+        ]
+        indexes = [
+            models.Index(
+                fields=["workspace", "deployment", "-updated_at"], name="store_item_newest"
+            ),
+            GinIndex(OpClass("value", "jsonb_path_ops"), name="store_item_value"),
+            models.Index(
+                fields=["expires_at"],
+                condition=Q(expires_at__isnull=False),
+                name="store_item_expiring",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{'.'.join(self.namespace)}/{self.key}"
