@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from apps.deployments.langgraph_json import ConfigError, parse
+from apps.deployments.langgraph_json import ConfigError, parse, variables
 
 FILES = {"agent.py": "file", "": "folder", "lib": "folder", "lib/graph.py": "file"}
 LEAST = {"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}}
@@ -66,7 +66,7 @@ def test_what_has_no_effect_is_said():
         ),
         ({"graphs": {"a": "../x.py:g"}}, "../x.py is outside the repository."),
         ({"graphs": {"a": "/etc/x.py:g"}}, "/etc/x.py is outside the repository."),
-        ({"graphs": {"a": "./a.ts:g"}}, "only Python is supported yet"),
+        ({"graphs": {"a": "./a.ts:g"}}, "only Python is supported."),
         ({"graphs": {"a": "./agent.py:g()"}}, "`g()` cannot be the name of a Python object."),
         ({"dependencies": []}, "`dependencies` must be a list with at least one entry"),
         ({"dependencies": ["./no"]}, "there is no folder ./no in the repository."),
@@ -80,14 +80,115 @@ def test_what_has_no_effect_is_said():
         ({"pip_installer": "poetry"}, "`pip_installer` must be auto, pip or uv."),
         ({"pip_installer": "uv", "pip_config_file": "agent.py"}, "read by pip only"),
         ({"env": 3}, "`env` must be an object of variables or the path of a .env file."),
-        ({"auth": {"path": "./a.py:a"}}, "has `auth`, which is not supported yet"),
-        ({"http": {"app": "./a.py:a"}}, "has `http`, which is not supported yet"),
+        ({"auth": {"path": "./a.py:a"}}, "`auth.path`: there is no file ./a.py"),
+        ({"auth": {"path": "./agent.py"}}, "`auth.path` is `./agent.py`; it must be"),
+        ({"auth": {"disable_studio_auth": True}}, "`auth.path`: Field required."),
+        ({"auth": {"path": "./agent.py:a", "pth": 1}}, "`auth.pth` is not known."),
+        (
+            {"auth": {"path": "./agent.py:a", "cache": {"cache_keys": []}}},
+            "`auth.cache.cache_keys`: List should have at least 1 item",
+        ),
+        ({"http": {"app": "./a.py:a"}}, "`http.app`: there is no file ./a.py"),
+        ({"http": {"disable_mcp": "true"}}, "`http.disable_mcp`: Input should be a valid boolean"),
+        ({"http": {"mount_prefix": "../x"}}, "`http.mount_prefix`: must be a path such as"),
+        ({"http": {"middleware_order": "last"}}, "`http.middleware_order`: Input should be"),
+        (
+            {"http": {"cors": {"allow_origin_regex": "(a+)+"}}},
+            "`http.cors.allow_origin_regex`: may repeat single characters and classes only",
+        ),
+        ({"http": {"cors": {"allow_origin_regex": "a*b*c*"}}}, "may have 2 open-ended repeats"),
+        ({"http": {"cors": {"allow_origin_regex": "["}}}, "is not a regular expression"),
+        ({"http": {"cors": {"allow_origin_regex": "(?=a)"}}}, "may not look around"),
+        ({"store": {"index": {"dims": 3}}}, "`store.index.embed`: Field required."),
+        ({"store": {"index": {"dims": "3", "embed": "x:y"}}}, "`store.index.dims`: Input should"),
+        ({"store": {"index": {"dims": 3, "embed": "./no.py:e"}}}, "there is no file ./no.py"),
+        ({"store": {"ttl": {"default_ttl": 0}}}, "`store.ttl.default_ttl`: Input should be gr"),
+        ({"checkpointer": {"path": "./agent.py:s"}}, "`checkpointer`: `path` is not supported"),
+        ({"checkpointer": {"ttl": {"strategy": "keep"}}}, "`checkpointer.ttl.strategy`: Input"),
+        (
+            {"webhooks": {"headers": {"X": "${{ env.SECRET }}"}}},
+            "`webhooks`: the header X may use ${{ env.NAME }} for names that begin with",
+        ),
+        ({"encryption": {"path": "./a.py:a"}}, "has `encryption`, which is not supported"),
+        ({"ui": {"card": "./card.tsx"}}, "has `ui`, which is not supported"),
+        ({"dockerfile_lines": ["RUN x"]}, "has `dockerfile_lines`, which is not supported"),
+        ({"base_image": "x"}, "has `base_image`, which is not supported"),
+        ({"source": {"kind": "git"}}, "`source` must be an object whose `kind` is uv."),
+        ({"source": {"kind": "uv", "root": "lib"}}, "`source`: there is no pyproject.toml in lib."),
         ({"grahps": {}}, "has the key `grahps`, which is not known."),
     ],
 )
 def test_it_says_what_is_wrong(changes, says):
     with pytest.raises(ConfigError) as caught:
         project(**changes)
+
+    assert says in str(caught.value)
+
+
+def test_sections_are_typed_and_have_their_defaults():
+    found = project(
+        http={"cors": {"allow_origins": ["https://a.example"]}, "disable_mcp": True},
+        auth={"path": "./agent.py:auth", "cache": {"cache_keys": ["authorization"]}},
+        store={"index": {"dims": 3, "embed": "./agent.py:embed"}, "ttl": {"default_ttl": 60}},
+        checkpointer={"ttl": {"strategy": "keep_latest", "default_ttl": 43200}},
+        webhooks={"headers": {"X-Token": "Bearer ${{ env.LG_WEBHOOK_TOKEN }}"}},
+    ).sections
+
+    assert (found.http.disable_mcp, found.http.disable_store) == (True, False)
+    assert found.http.cors.allow_methods == ["GET"]
+    assert (found.auth.disable_studio_auth, found.auth.cache.ttl_seconds) == (False, 60)
+    assert (found.store.index.fields, found.store.ttl.refresh_on_read) == (["$"], True)
+    assert found.checkpointer.ttl.sweep_interval_minutes == 5
+    assert found.webhooks.url.disable_loopback is True
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"configurable_headers": {"includes": ["x-*"], "excludes": ["x-no"]}},
+        {"configurable-headers": {"include": ["x-*"], "exclude": ["x-no"]}},
+    ],
+)
+def test_header_rules_have_two_spellings(given):
+    rules = project(http=given).sections.http.configurable_headers
+
+    assert (rules.includes, rules.excludes) == (["x-*"], ["x-no"])
+
+
+@pytest.mark.parametrize(
+    "pattern", [r"https://.*\.example\.com", r"https?://[a-z0-9-]+\.(a|b)\.example(:\d+)?"]
+)
+def test_usual_patterns_of_origins_are_taken(pattern):
+    cors = project(http={"cors": {"allow_origin_regex": pattern}}).sections.http.cors
+
+    assert cors.allow_origin_regex == pattern
+
+
+@pytest.mark.parametrize(
+    ("given", "fact", "value"),
+    [
+        ({"BG_JOB_TIMEOUT_SECS": "30"}, "run_seconds", 30.0),
+        ({"N_JOBS_PER_WORKER": "3"}, "runs_at_once", 3),
+        ({"RESUMABLE_STREAM_TTL_SECONDS": "600"}, "replay_seconds", 600),
+        ({"MOUNT_PREFIX": "/me"}, "mount_prefix", "/me"),
+        ({"MOUNT_PREFIX": ""}, "mount_prefix", None),
+    ],
+)
+def test_variables_of_the_server_are_facts(given, fact, value):
+    assert getattr(variables.read(given), fact) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"BG_JOB_TIMEOUT_SECS": "soon"}, "The variable BG_JOB_TIMEOUT_SECS is 'soon'"),
+        ({"N_JOBS_PER_WORKER": "0"}, "The variable N_JOBS_PER_WORKER is '0'"),
+        ({"MOUNT_PREFIX": "me"}, "The variable MOUNT_PREFIX is 'me'"),
+    ],
+)
+def test_variables_that_make_no_sense_are_named(given, says):
+    with pytest.raises(ConfigError) as caught:
+        variables.read(given)
 
     assert says in str(caught.value)
 

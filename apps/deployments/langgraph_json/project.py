@@ -14,49 +14,26 @@ from typing import Any
 
 from packaging.requirements import InvalidRequirement, Requirement
 
+from apps.deployments.langgraph_json import keys, sections
+from apps.deployments.langgraph_json.errors import ConfigError
+from apps.deployments.langgraph_json.sections import Sections
+
 DEFAULT_PATH = "langgraph.json"
 OLDEST_PYTHON = (3, 11)
 
-# Keys that describe the container of another builder; they change nothing about an environment
-# made here, and the build log says so.
-WITHOUT_EFFECT = {
-    "api_version": "this platform has one Agent Server, its own",
-    "image_distro": "no container image is built",
-    "node_version": "graphs in Python need no Node",
-}
-NOT_YET = {
-    "auth": "custom authentication",
-    "base_image": "images of one's own",
-    "checkpointer": "settings of the checkpointer; state is always kept by the platform",
-    "dockerfile_lines": "lines for a Dockerfile",
-    "encryption": "encryption handlers",
-    "http": "custom routes and HTTP settings",
-    "source": "builds from a uv workspace",
-    "store": "search and expiry settings of the store",
-    "ui": "generative UI components",
-    "ui_config": "generative UI components",
-    "webhooks": "rules for webhooks",
-}
-SUPPORTED = frozenset(
-    {
-        "$schema",
-        "dependencies",
-        "env",
-        "graphs",
-        "keep_pkg_tools",
-        "pip_config_file",
-        "pip_installer",
-        "python_version",
-    }
-)
 _JAVASCRIPT = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".tsx", ".jsx")
 _GRAPH_ID = re.compile(r"[^\x00-\x1f/]{1,255}")
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _ADDRESS = re.compile(r"(?:git\+)?[a-z]+://\S+", re.IGNORECASE)
 
 
-class ConfigError(Exception):
-    """What is wrong with a `langgraph.json`, for its author."""
+@dataclass(frozen=True, slots=True)
+class UvSource:
+    """A workspace of uv's, installed as its lock file says."""
+
+    root: str
+    package: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +53,9 @@ class Project:
     installer: str
     pip_config_file: str | None
     package_tools: bool
+    source: UvSource | None
+    sections: Sections
+    """`http`, `auth`, `store`, `checkpointer` and `webhooks`, typed."""
     notes: list[str] = field(default_factory=list)
     """What the author should know although nothing is wrong."""
 
@@ -96,7 +76,7 @@ def parse(text: str, *, path: str, kind: Callable[[str], str]) -> Project:
     Raises `ConfigError`.
     """
     raw = _object(text, path)
-    _refuse_unknown(raw, path)
+    keys.check(raw, path)
     folder = posixpath.dirname(path)
     graphs, descriptions = _graphs(raw, folder, kind)
     folders, packages = _dependencies(raw, folder, kind)
@@ -114,7 +94,9 @@ def parse(text: str, *, path: str, kind: Callable[[str], str]) -> Project:
         installer=_installer(raw, pip_config),
         pip_config_file=pip_config,
         package_tools=_package_tools(raw),
-        notes=[*_notes(raw), *_env_notes(raw, folder, kind)],
+        source=_source(raw, folder, kind),
+        sections=_sections(raw, folder, kind),
+        notes=[*keys.notes(raw), *_env_notes(raw, folder, kind)],
     )
 
 
@@ -126,17 +108,6 @@ def _object(text: str, path: str) -> dict[str, Any]:
     if not isinstance(raw, dict):
         raise ConfigError(f"{path} must be a JSON object.")
     return raw
-
-
-def _refuse_unknown(raw: dict[str, Any], path: str) -> None:
-    for name in sorted(raw):
-        if name in NOT_YET and raw[name] not in (None, {}, [], ""):
-            raise ConfigError(
-                f"{path} has `{name}`, which is not supported yet ({NOT_YET[name]}). The build"
-                " stops here so that the agent does not run without it."
-            )
-        if name not in SUPPORTED and name not in WITHOUT_EFFECT and name not in NOT_YET:
-            raise ConfigError(f"{path} has the key `{name}`, which is not known.")
 
 
 def _graphs(
@@ -157,7 +128,7 @@ def _graphs(
                 f"`graphs`: {graph_id} must be a text such as `./agent.py:graph`, or an object with"
                 " `path`."
             )
-        _check_target(graph_id, target, folder, kind)
+        _check_target(f"`graphs`: {graph_id}", target, folder, kind)
         targets[graph_id] = target
         if isinstance(entry, dict):
             if unknown := sorted(entry.keys() - {"path", "description"}):
@@ -167,32 +138,62 @@ def _graphs(
     return targets, descriptions
 
 
-def _check_target(graph_id: str, target: str, folder: str, kind: Callable[[str], str]) -> None:
+def _check_target(what: str, target: str, folder: str, kind: Callable[[str], str]) -> None:
     place, colon, name = target.rpartition(":")
     if not colon or not place or not name:
         raise ConfigError(
-            f"`graphs`: {graph_id} is `{target}`; it must be `./file.py:name` or"
-            " `package.module:name`."
+            f"{what} is `{target}`; it must be `./file.py:name` or `package.module:name`."
         )
     if place.endswith(_JAVASCRIPT):
-        raise ConfigError(
-            f"`graphs`: {graph_id} is JavaScript ({place}); only Python is supported yet."
-        )
+        raise ConfigError(f"{what} is JavaScript ({place}); only Python is supported.")
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(f"`graphs`: {graph_id}: `{name}` cannot be the name of a Python object.")
+        raise ConfigError(f"{what}: `{name}` cannot be the name of a Python object.")
     is_file = "/" in place or place.endswith(".py")
     if not is_file:
         if not all(part.isidentifier() for part in place.split(".")):
-            raise ConfigError(f"`graphs`: {graph_id}: `{place}` is neither a file nor a module.")
+            raise ConfigError(f"{what}: `{place}` is neither a file nor a module.")
         return
     if kind(_below_root(folder, place)) not in ("file", "link"):
-        raise ConfigError(f"`graphs`: {graph_id}: there is no file {place} in the repository.")
+        raise ConfigError(f"{what}: there is no file {place} in the repository.")
+
+
+def _sections(raw: dict[str, Any], folder: str, kind: Callable[[str], str]) -> Sections:
+    found = sections.read(raw)
+    if found.auth is not None:
+        _check_target("`auth.path`", found.auth.path, folder, kind)
+    if found.http.app is not None:
+        _check_target("`http.app`", found.http.app, folder, kind)
+    index = found.store.index
+    if index is not None and ("/" in index.embed.partition(":")[0] or ".py:" in index.embed):
+        _check_target("`store.index.embed`", index.embed, folder, kind)
+    return found
+
+
+def _source(raw: dict[str, Any], folder: str, kind: Callable[[str], str]) -> UvSource | None:
+    given = raw.get("source")
+    if not given:
+        return None
+    if not isinstance(given, dict) or given.get("kind") != "uv":
+        raise ConfigError("`source` must be an object whose `kind` is uv.")
+    if unknown := sorted(given.keys() - {"kind", "root", "package"}):
+        raise ConfigError(f"`source` has the key `{unknown[0]}`, not known.")
+    root, package = given.get("root", "."), given.get("package")
+    if not isinstance(root, str) or not (package is None or isinstance(package, str)):
+        raise ConfigError("`source`: `root` and `package` must be texts.")
+    if package is not None and not _PACKAGE.fullmatch(package):
+        raise ConfigError(f"`source`: {package!r} cannot be the name of a package.")
+    for name in ("pyproject.toml", "uv.lock"):
+        if kind(_below_root(folder, posixpath.join(root, name))) not in ("file", "link"):
+            raise ConfigError(f"`source`: there is no {name} in {root}.")
+    return UvSource(_below_root(folder, root), package)
 
 
 def _dependencies(
     raw: dict[str, Any], folder: str, kind: Callable[[str], str]
 ) -> tuple[list[str], list[str]]:
-    entries = raw.get("dependencies")
+    entries = raw.get("dependencies", [])
+    if not entries and raw.get("source"):
+        return [], []
     if not isinstance(entries, list) or not entries:
         raise ConfigError(
             '`dependencies` must be a list with at least one entry, for example ["."] for the'
@@ -264,14 +265,6 @@ def _text(raw: dict[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise ConfigError(f"`{name}` must be a text.")
     return value or None
-
-
-def _notes(raw: dict[str, Any]) -> list[str]:
-    return [
-        f"`{name}` has no effect here: {why}."
-        for name, why in WITHOUT_EFFECT.items()
-        if raw.get(name) is not None
-    ]
 
 
 def _env_notes(raw: dict[str, Any], folder: str, kind: Callable[[str], str]) -> list[str]:

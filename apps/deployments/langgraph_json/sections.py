@@ -1,0 +1,213 @@
+"""The typed sections of `langgraph.json`: `http`, `auth`, `store`, `checkpointer`, `webhooks`.
+
+Checked when a revision is built, where a wrong value is named in the build log, and read again
+where the revision serves. Nothing that is not listed here is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self, TypeVar
+
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from apps.deployments.langgraph_json.errors import ConfigError
+from apps.deployments.langgraph_json.patterns import check_pattern
+
+Minutes = Annotated[float, Field(gt=0, le=5_256_000, allow_inf_nan=False)]
+_PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
+_TEMPLATE = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
+
+
+class Section(BaseModel):
+    """An object of the file. An unknown key is an error, and so is a value of another type."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            return {name: value for name, value in data.items() if value is not None}
+        return data
+
+
+def _prefix(value: str) -> str:
+    text = value.rstrip("/")
+    if text and not _PREFIX.fullmatch(text):
+        raise ValueError("must be a path such as /my-agent")
+    return text
+
+
+class Cors(Section):
+    """Replaces every default: what is not said here is not allowed."""
+
+    allow_origins: list[str] = []
+    allow_methods: list[str] = ["GET"]
+    allow_headers: list[str] = []
+    allow_credentials: bool = False
+    allow_origin_regex: Annotated[str, AfterValidator(check_pattern)] | None = None
+    expose_headers: list[str] = []
+    max_age: int = Field(600, ge=0, le=86_400)
+
+
+class HeaderRules(Section):
+    """Which headers of a request: patterns with `*`; what is excluded wins."""
+
+    includes: list[str] = Field([], validation_alias=AliasChoices("includes", "include"))
+    excludes: list[str] = Field([], validation_alias=AliasChoices("excludes", "exclude"))
+
+
+class Http(Section):
+    """How the agent is served over HTTP."""
+
+    app: str | None = None
+    disable_assistants: bool = False
+    disable_threads: bool = False
+    disable_runs: bool = False
+    disable_store: bool = False
+    disable_mcp: bool = False
+    disable_a2a: bool = False
+    disable_meta: bool = False
+    disable_ui: bool = False
+    disable_webhooks: bool = False
+    cors: Cors | None = None
+    configurable_headers: HeaderRules | None = Field(
+        None, validation_alias=AliasChoices("configurable_headers", "configurable-headers")
+    )
+    logging_headers: HeaderRules | None = Field(
+        None, validation_alias=AliasChoices("logging_headers", "logging-headers")
+    )
+    middleware_order: Literal["middleware_first", "auth_first"] | None = None
+    enable_custom_route_auth: bool = False
+    mount_prefix: Annotated[str, AfterValidator(_prefix)] = ""
+
+
+class AuthCache(Section):
+    """For how long the answer of `@auth.authenticate` counts for the same header values."""
+
+    cache_keys: list[str] = Field(min_length=1, max_length=20)
+    ttl_seconds: float = Field(60, gt=0, le=86_400, allow_inf_nan=False)
+    max_size: int = Field(1000, ge=1, le=100_000)
+
+
+class Auth(Section):
+    """Authentication of the agent's own."""
+
+    path: str
+    disable_studio_auth: bool = False
+    openapi: dict[str, Any] | None = None
+    cache: AuthCache | None = None
+
+
+class StoreIndex(Section):
+    dims: int = Field(ge=1, le=16_000)
+    embed: str = Field(min_length=1)
+    fields: list[str] = ["$"]
+
+
+class StoreTtl(Section):
+    refresh_on_read: bool = True
+    default_ttl: Minutes | None = None
+    sweep_interval_minutes: Minutes | None = None
+
+
+class Store(Section):
+    index: StoreIndex | None = None
+    ttl: StoreTtl | None = None
+
+
+class CheckpointerTtl(Section):
+    strategy: Literal["delete", "keep_latest"] = "delete"
+    default_ttl: Minutes | None = None
+    sweep_interval_minutes: Minutes = 5
+    sweep_limit: int = Field(1000, ge=1, le=1_000_000)
+
+
+class Serde(Section):
+    """What the serialiser of states may make of stored bytes."""
+
+    allowed_json_modules: list[list[str]] | Literal[True] | None = None
+    allowed_msgpack_modules: list[list[str]] | Literal[True] | None = None
+    pickle_fallback: bool = False
+
+
+class Checkpointer(Section):
+    ttl: CheckpointerTtl | None = None
+    serde: Serde | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _state_is_kept_by_the_platform(cls, data: Any) -> Any:
+        if isinstance(data, dict) and data.get("path"):
+            raise ValueError("`path` is not supported: state is always kept by the platform")
+        if isinstance(data, dict):
+            return {name: value for name, value in data.items() if name != "path"}
+        return data
+
+
+class WebhookUrl(Section):
+    require_https: bool = False
+    allowed_domains: list[str] | None = None
+    allowed_ports: list[Annotated[int, Field(ge=1, le=65_535)]] | None = None
+    max_url_length: int | None = Field(None, ge=1, le=65_536)
+    disable_loopback: bool = True
+
+
+class Webhooks(Section):
+    url: WebhookUrl = WebhookUrl()
+    env_prefix: str = Field("LG_WEBHOOK_", min_length=1)
+    headers: dict[str, str] = {}
+
+    @model_validator(mode="after")
+    def _templates_name_allowed_variables(self) -> Self:
+        for header, value in self.headers.items():
+            for inner in _TEMPLATE.findall(value):
+                name = inner.removeprefix("env.")
+                if name == inner or not name.startswith(self.env_prefix):
+                    raise ValueError(
+                        f"the header {header} may use ${{{{ env.NAME }}}} for names that begin"
+                        f" with {self.env_prefix}"
+                    )
+        return self
+
+
+class Sections(BaseModel):
+    """All sections of one file; those that are absent have their defaults."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
+
+    http: Http = Http()
+    auth: Auth | None = None
+    store: Store = Store()
+    checkpointer: Checkpointer = Checkpointer()
+    webhooks: Webhooks = Webhooks()
+
+
+S = TypeVar("S", bound=BaseModel)
+
+
+def read(raw: dict[str, Any]) -> Sections:
+    """The sections of a `langgraph.json`; `ConfigError` names the first value that is wrong."""
+    given = {name: raw[name] for name in Sections.model_fields if raw.get(name) not in (None, {})}
+    try:
+        return Sections.model_validate(given)
+    except ValidationError as error:
+        raise ConfigError(_in_words(error)) from None
+
+
+def _in_words(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_input=False)[0]
+    where = ".".join(str(step) for step in first["loc"])
+    if first["type"] == "extra_forbidden":
+        return f"`{where}` is not known."
+    said = first["msg"].removeprefix("Value error, ")
+    return f"`{where}`: {said}."
