@@ -119,7 +119,7 @@ class Migration(migrations.Migration):
         migrations.AddField(
             model_name='thread',
             name='ttl_until',
-            field=models.GeneratedField(db_persist=True, expression=models.Func(template="(CASE\n    WHEN ttl_strategy <> 'keep_latest' THEN updated_at AT TIME ZONE 'UTC'\n    WHEN pruned_at IS NULL THEN created_at AT TIME ZONE 'UTC'\n    WHEN pruned_at AT TIME ZONE 'UTC'\n        < updated_at AT TIME ZONE 'UTC' + make_interval(secs => ttl_minutes * 60)\n        THEN pruned_at AT TIME ZONE 'UTC'\n    END + make_interval(secs => ttl_minutes * 60)) AT TIME ZONE 'UTC'"), null=True, output_field=models.DateTimeField()),
+            field=models.GeneratedField(db_persist=True, expression=models.Func(output_field=models.DateTimeField(), template="(CASE\n    WHEN ttl_strategy <> 'keep_latest' THEN updated_at AT TIME ZONE 'UTC'\n    WHEN pruned_at IS NULL THEN created_at AT TIME ZONE 'UTC'\n    WHEN pruned_at AT TIME ZONE 'UTC'\n        < updated_at AT TIME ZONE 'UTC' + make_interval(secs => ttl_minutes * 60)\n        THEN pruned_at AT TIME ZONE 'UTC'\n    END + make_interval(secs => ttl_minutes * 60)) AT TIME ZONE 'UTC'"), null=True, output_field=models.DateTimeField()),
         ),
         migrations.AddIndex(
             model_name='thread',

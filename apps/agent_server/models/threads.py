@@ -56,7 +56,7 @@ class Thread(WorkspaceOwned):
     pruned_at = models.DateTimeField(null=True, blank=True)
     """When old checkpoints were last removed because of `keep_latest`."""
     ttl_until = models.GeneratedField(
-        expression=Func(template=_TTL_UNTIL),
+        expression=Func(template=_TTL_UNTIL, output_field=models.DateTimeField()),
         output_field=models.DateTimeField(),
         db_persist=True,
         null=True,
