@@ -58,6 +58,10 @@ class CheckpointWrite(models.Model):
     channel = models.TextField()
     kind = models.CharField(max_length=20)
     blob = models.BinaryField()
+    run_id = models.UUIDField(null=True)
+    """Who wrote it: perhaps a later run than the checkpoint's, which answers its questions."""
+    replaced = models.JSONField(null=True)
+    """The mark of an earlier run that stood in its place, to go back to."""
 
     def __str__(self) -> str:
         return f"{self.task_id}:{self.channel}"

@@ -43,8 +43,18 @@ class AgentRun(WorkspaceOwned):
     error = models.JSONField(null=True, blank=True)
     cancel_action = models.CharField(max_length=10, blank=True)
     """`interrupt` or `rollback` once somebody asked the running attempt to stop."""
+    superseded_by = models.UUIDField(null=True, blank=True)
+    """The newer run that made this one stop."""
 
     attempt = models.PositiveIntegerField(default=0)
+    """Counts up with each claim; the token of all that the claim writes."""
+    losses = models.PositiveSmallIntegerField(default=0, db_default=0)
+    """Attempts that ended with the process they ran in, and so may be the run's own doing."""
+    company = models.PositiveIntegerField(default=0, db_default=0)
+    """With how many runs it may share a graph host, itself included, since one died under it.
+
+    0: with any number.
+    """
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
 
