@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
 from apps.deployments.models import Deployment
+from apps.deployments.serving import Serving
 
 _CACHE_SECONDS = 1.0
 _CACHE_SIZE = 10_000
@@ -28,6 +29,8 @@ class Route:
     """The active revision's `langgraph.json`."""
     tracing: bool
     graph_ids: tuple[str, ...]
+    serving: Serving = field(default_factory=Serving, compare=False)
+    """How the active revision wants to be served."""
 
 
 _known: dict[str, tuple[float, Route | None]] = {}
@@ -44,6 +47,12 @@ def find(slug: str) -> Route | None:
         _known.clear()
     _known[slug] = now + _CACHE_SECONDS, route
     return route
+
+
+def known(slug: str) -> tuple[bool, Route | None]:
+    """Whether `find` would answer at once, and what; never asks the database."""
+    expires, route = _known.get(slug, (0.0, None))
+    return expires > time.monotonic(), route
 
 
 def forget() -> None:
@@ -69,4 +78,5 @@ def _look_up(slug: str) -> Route | None:
         config=(revision.config if revision else None) or {},
         tracing=row.tracing,
         graph_ids=tuple(graphs),
+        serving=Serving.of(revision.config or {}, revision.facts) if revision else Serving(),
     )
