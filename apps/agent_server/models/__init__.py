@@ -7,7 +7,7 @@ so each client-visible id is unique within its deployment only; rows have a priv
 from apps.agent_server.models.assistants import Assistant, AssistantVersion
 from apps.agent_server.models.checkpoints import Checkpoint, CheckpointBlob, CheckpointWrite
 from apps.agent_server.models.runs import AgentRun
-from apps.agent_server.models.store import StoreItem
+from apps.agent_server.models.store import StoreItem, StoreVector
 from apps.agent_server.models.threads import Thread
 from apps.agent_server.models.webhooks import WebhookDelivery, WebhookSecret
 
@@ -19,6 +19,7 @@ __all__ = [
     "CheckpointBlob",
     "CheckpointWrite",
     "StoreItem",
+    "StoreVector",
     "Thread",
     "WebhookDelivery",
     "WebhookSecret",

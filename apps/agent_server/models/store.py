@@ -10,15 +10,15 @@ from django.db.models.functions import Now
 
 from apps.agent_server.querysets import StoreItemQuerySet
 from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.vectors import VectorField
 from apps.deployments.models import Deployment
 
 
 class StoreItem(WorkspaceOwned):
     """A value under a key in a namespace of one deployment.
 
-    Its vectors are in `agent_server_storevector`, a table of migrations alone: Django does not know
-    pgvector's type. Namespace and key compare byte by byte, so that all namespaces below a prefix
-    are one range of the unique index.
+    Namespace and key compare byte by byte, so that all namespaces below a prefix are one range of
+    the unique index.
     """
 
     deployment = models.ForeignKey(
@@ -58,3 +58,19 @@ class StoreItem(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{'.'.join(self.namespace)}/{self.key}"
+
+
+class StoreVector(models.Model):
+    """What one text of an item means, as a model measured it. Reached through its item only."""
+
+    pk = models.CompositePrimaryKey("item", "position")
+    item = models.ForeignKey(StoreItem, models.CASCADE, related_name="vectors", db_index=False)
+    position = models.PositiveIntegerField()
+    path = models.TextField()
+    """Where in the value the text was."""
+    dims = models.PositiveIntegerField()
+    """Only vectors of one length are compared: the agent's model may change."""
+    embedding = VectorField()
+
+    def __str__(self) -> str:
+        return self.path

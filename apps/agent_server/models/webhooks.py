@@ -74,9 +74,7 @@ class WebhookSecret(WorkspaceOwned):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(
-                fields=["workspace", "deployment"], name="webhook_secret_once"
-            )
+            models.UniqueConstraint(fields=["workspace", "deployment"], name="webhook_secret_once")
         ]
 
     def __str__(self) -> str:
