@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from apps.deployments.langgraph_json import sections
-from apps.deployments.langgraph_json.sections import Auth, Http
+from apps.deployments.langgraph_json.sections import Auth, Http, Store, Webhooks
 from apps.deployments.langgraph_json.variables import Facts
 
 
@@ -28,6 +28,8 @@ class Serving:
 
     http: Http = field(default_factory=Http)
     auth: Auth | None = None
+    store: Store = field(default_factory=Store)
+    webhooks: Webhooks = field(default_factory=Webhooks)
     facts: Facts = field(default_factory=Facts)
     rules: frozenset[str] = frozenset()
     """Where `@auth.on` has something to say: `threads.create`, `threads.*`, `*`."""
@@ -42,6 +44,8 @@ class Serving:
         return cls(
             http=read.http,
             auth=read.auth,
+            store=read.store,
+            webhooks=read.webhooks,
             facts=Facts.model_validate(facts.get("variables") or {}),
             rules=frozenset((facts.get("auth") or {}).get("rules") or ()),
             own_routes=None

@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
 from apps.core import addresses, errors
 from apps.core.addresses import IPAddress
+from apps.deployments.langgraph_json.sections import Webhooks
 from apps.deployments.routes import Route
 
 LONGEST_URL = 4096
@@ -71,15 +71,15 @@ class Rules:
     allows_private: bool = False
 
     @classmethod
-    def of(cls, config: Mapping[str, Any]) -> Self:
-        """The rules of an agent whose `langgraph.json` this is."""
-        given = (config.get("webhooks") or {}).get("url") or {}
-        opened = given.get("disable_loopback") is False
+    def of(cls, webhooks: Webhooks) -> Self:
+        """The rules of an agent whose `langgraph.json` has this section."""
+        given = webhooks.url
+        opened = not given.disable_loopback
         return cls(
-            require_https=bool(given.get("require_https")),
-            allowed_domains=tuple(str(name).lower() for name in given.get("allowed_domains") or ()),
-            allowed_ports=tuple(given.get("allowed_ports") or ()),
-            max_url_length=min(given.get("max_url_length") or LONGEST_URL, LONGEST_URL),
+            require_https=given.require_https,
+            allowed_domains=tuple(name.lower() for name in given.allowed_domains or ()),
+            allowed_ports=tuple(given.allowed_ports or ()),
+            max_url_length=min(given.max_url_length or LONGEST_URL, LONGEST_URL),
             allows_own_routes=opened,
             allows_private=settings.ALLOW_PRIVATE_ADDRESSES
             or (opened and settings.ALLOW_LOCAL_WEBHOOKS),
@@ -145,7 +145,7 @@ def validate(url: str, route: Route) -> str:
 
     Looks the name up, so it is for threads. What passes here is checked again at each sending.
     """
-    rules = Rules.of(route.config)
+    rules = Rules.of(route.serving.webhooks)
     target = rules.target(url)
     if not target.is_own:
         try:
