@@ -64,6 +64,33 @@ class AssistantNotFound(errors.NotFound):
     code, detail = "assistant_not_found", "Not Found"
 
 
+class AssistantExists(errors.Conflict):
+    code = "assistant_exists"
+
+    def __init__(self, assistant_id: UUID) -> None:
+        super().__init__(f"Assistant {assistant_id} already exists")
+
+
+class SystemAssistant(errors.Conflict):
+    """The assistant that a deployed graph has by itself is to be had as long as the graph is."""
+
+    code = "system_assistant"
+
+    def __init__(self, graph_id: str) -> None:
+        super().__init__(
+            f"This is the own assistant of the deployed graph '{graph_id}': it can be changed and"
+            " set back to an earlier version, but it keeps its graph and cannot be deleted."
+        )
+
+
+class GraphNotFound(errors.NotFound):
+    code = "graph_not_found"
+
+    def __init__(self, graph_id: str, known: Collection[str]) -> None:
+        names = ", ".join(sorted(known)) or "none"
+        super().__init__(f"Graph '{graph_id}' not found. The deployed graphs are: {names}")
+
+
 class ThreadOrAssistantNotFound(errors.NotFound):
     code, detail = "thread_or_assistant_not_found", "Thread or assistant not found."
 

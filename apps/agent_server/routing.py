@@ -32,6 +32,7 @@ http_routes = [
     _route(f"{_THREAD}/state/checkpoint", states.ReadCheckpoint),
     _route(f"{_THREAD}/state/<str:checkpoint_id>", states.ReadCheckpoint),
     _route(f"{_ASSISTANT}/graph", drawings.DrawGraph),
+    _route(f"{_ASSISTANT}/schemas", drawings.DescribeSchemas),
     _route(f"{_ASSISTANT}/subgraphs", drawings.DescribeSubgraphs),
     _route(f"{_ASSISTANT}/subgraphs/<str:namespace>", drawings.DescribeSubgraphs),
 ]

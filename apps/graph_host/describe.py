@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from langgraph.pregel import Pregel
@@ -37,11 +39,34 @@ async def subgraphs(graph: AnyGraph, namespace: str | None, *, recurse: bool) ->
     return found
 
 
-def _tried(make: Any) -> Any:
+def _tried(make: Callable[[], Any]) -> Any:
+    for way in (contextlib.nullcontext, _typed_dicts_of_typing):
+        try:
+            with way():
+                return make()
+        except Exception:  # noqa: BLE001, S112 (a type without a schema fails in many ways)
+            continue
+    return None
+
+
+@contextlib.contextmanager
+def _typed_dicts_of_typing() -> Iterator[None]:
+    """Have pydantic take `typing.TypedDict` as it takes that of `typing_extensions`.
+
+    Before Python 3.12 it refuses them, because they do not know which keys a parent made optional.
+    That is worth less than a schema. Versions of pydantic without the switch change nothing.
+    """
+    from pydantic._internal import _generate_schema as inner  # noqa: PLC0415 (has no public door)
+
+    before = getattr(inner, "_SUPPORTS_TYPEDDICT", None)
+    if before is None:
+        yield
+        return
+    inner._SUPPORTS_TYPEDDICT = True  # noqa: SLF001
     try:
-        return make()
-    except Exception:  # noqa: BLE001 (a type that has no JSON schema fails in many ways)
-        return None
+        yield
+    finally:
+        inner._SUPPORTS_TYPEDDICT = before  # noqa: SLF001
 
 
 def _context_schema(graph: AnyGraph) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ ROUTES = [
     ("post", "/assistants/search"),
     ("post", "/assistants/count"),
     ("get", f"/assistants/{AGENT_ID}"),
-    ("get", f"/assistants/{AGENT_ID}/schemas"),
+    ("post", f"/assistants/{AGENT_ID}/versions"),
     ("get", "/info"),
 ]
 
@@ -129,8 +129,8 @@ def test_reading_one(ask):
     )
 
 
-def test_schemas_are_those_that_the_build_recorded(ask):
-    response = ask("get", f"/assistants/{AGENT_ID}/schemas")
+async def test_schemas_are_those_that_the_build_recorded(call):
+    response = await call("GET", f"/assistants/{AGENT_ID}/schemas")
 
     assert response.json() == {"graph_id": "agent", "input_schema": {"title": "agent"}}
 

@@ -6,12 +6,28 @@ from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
+from apps.agent_server import query
 from apps.agent_server.api.base import AgentView, paged
-from apps.agent_server.api.serializers import assistant_json, only
-from apps.agent_server.bodies.assistants import AssistantCount, AssistantSearch
-from apps.agent_server.services import assistants
+from apps.agent_server.api.serializers import assistant_json, only, version_json
+from apps.agent_server.bodies.assistants import (
+    AssistantChanges,
+    AssistantCount,
+    AssistantSearch,
+    LatestVersion,
+    NewAssistant,
+    VersionSearch,
+)
+from apps.agent_server.services import assistant_changes, assistants
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
+
+
+class AssistantsView(AgentView):
+    @extend_schema(request=NewAssistant)
+    def post(self, request: ApiRequest, slug: str) -> Response:
+        """Make an assistant: a graph with settings of its own."""
+        scope, body = self.admission.grant("assistants", "create", self.body(NewAssistant))
+        return Response(assistant_json(assistant_changes.create(scope, body)))
 
 
 class AssistantSearchView(AgentView):
@@ -19,6 +35,7 @@ class AssistantSearchView(AgentView):
 
     @extend_schema(request=AssistantSearch)
     def post(self, request: ApiRequest, slug: str) -> Response:
+        """A page of assistants, the newest first unless asked otherwise."""
         scope, body = self.admission.grant("assistants", "search", self.body(AssistantSearch))
         found, has_more = assistants.search(scope, body)
         rows = [only(assistant_json(assistant), body.select) for assistant in found]
@@ -30,28 +47,71 @@ class AssistantCountView(AgentView):
 
     @extend_schema(request=AssistantCount)
     def post(self, request: ApiRequest, slug: str) -> Response:
+        """How many assistants there are."""
         scope, body = self.admission.grant("assistants", "search", self.body(AssistantCount))
         return Response(assistants.count(scope, body))
 
 
 class AssistantView(AgentView):
     def get(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
+        """One assistant, as its active version says."""
         found = self.uuid(assistant_id, "assistant")
         scope = self.admission.scope("assistants", "read", assistant_id=assistant_id)
         return Response(assistant_json(assistants.get(scope, found)))
 
+    @extend_schema(request=AssistantChanges)
+    def patch(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
+        """Change an assistant, which makes a new version of it.
 
-class AssistantSchemasView(AgentView):
-    def get(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
+        `metadata` is merged; `config` and `context` are replaced whole.
+        """
+        found, changes = self.uuid(assistant_id, "assistant"), self.body(AssistantChanges)
+        scope, changes = self.admission.grant(
+            "assistants", "update", changes, assistant_id=assistant_id
+        )
+        return Response(assistant_json(assistant_changes.update(scope, found, changes)))
+
+    def delete(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
+        """Delete an assistant with all its versions.
+
+        `delete_threads` also deletes the threads that it ran on last.
+        """
+        found = self.uuid(assistant_id, "assistant")
+        scope = self.admission.scope("assistants", "delete", assistant_id=assistant_id)
+        threads_of = None
+        if query.flag(request.query_params.get("delete_threads")):
+            threads_of = self.admission.scope("threads", "delete")
+        assistant_changes.delete(scope, found, threads_of=threads_of)
+        return Response(status=204)
+
+
+class AssistantVersionsView(AgentView):
+    required_permission = Permission.AGENTS_READ
+
+    @extend_schema(request=VersionSearch)
+    def post(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
+        """A page of an assistant's versions, the newest first."""
+        found, body = self.uuid(assistant_id, "assistant"), self.body(VersionSearch)
         scope = self.admission.scope("assistants", "read", assistant_id=assistant_id)
-        graph = assistants.graph_of(scope, assistant_id)
-        return Response(assistants.schemas_of(graph))
+        assistant, versions = assistants.versions(scope, found, body)
+        return Response([version_json(assistant, version) for version in versions])
+
+
+class AssistantLatestView(AgentView):
+    @extend_schema(request=LatestVersion)
+    def post(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
+        """Make one of an assistant's versions the active one."""
+        found, body = self.uuid(assistant_id, "assistant"), self.body(LatestVersion)
+        scope, body = self.admission.grant("assistants", "update", body, assistant_id=assistant_id)
+        return Response(assistant_json(assistant_changes.set_latest(scope, found, body.version)))
 
 
 _ASSISTANTS = "agents/<slug:slug>/assistants"
 routes = [
+    path(f"{_ASSISTANTS}", AssistantsView.as_view()),
     path(f"{_ASSISTANTS}/search", AssistantSearchView.as_view()),
     path(f"{_ASSISTANTS}/count", AssistantCountView.as_view()),
     path(f"{_ASSISTANTS}/<str:assistant_id>", AssistantView.as_view()),
-    path(f"{_ASSISTANTS}/<str:assistant_id>/schemas", AssistantSchemasView.as_view()),
+    path(f"{_ASSISTANTS}/<str:assistant_id>/versions", AssistantVersionsView.as_view()),
+    path(f"{_ASSISTANTS}/<str:assistant_id>/latest", AssistantLatestView.as_view()),
 ]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from apps.agent_server.models import Assistant
+from apps.agent_server.models import Assistant, AssistantVersion
 from apps.agent_server.services.runs import RunRow
 from apps.agent_server.services.threads import ThreadRow
 from apps.core.json import Fragment
@@ -36,6 +36,20 @@ def assistant_json(assistant: Assistant) -> JSONObject:
         "version": assistant.version,
         "created_at": moment(assistant.created_at),
         "updated_at": moment(assistant.updated_at),
+    }
+
+
+def version_json(assistant: Assistant, version: AssistantVersion) -> JSONObject:
+    return {
+        "assistant_id": assistant.assistant_id,
+        "version": version.version,
+        "graph_id": version.graph_id,
+        "name": version.name,
+        "description": version.description,
+        "config": version.config,
+        "context": version.context,
+        "metadata": version.metadata,
+        "created_at": moment(version.created_at),
     }
 
 

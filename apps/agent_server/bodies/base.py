@@ -84,4 +84,4 @@ class CheckpointReference(Body):
 
 class Page(Body):
     limit: int = Field(10, ge=1, le=1000)
-    offset: int = Field(0, ge=0)
+    offset: int = Field(0, ge=0, le=2**31 - 1)

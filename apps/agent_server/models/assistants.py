@@ -48,6 +48,9 @@ class Assistant(WorkspaceOwned):
 class AssistantVersion(WorkspaceOwned):
     """What an assistant was at one version."""
 
+    FIELDS = ("graph_id", "name", "description", "config", "context", "metadata")
+    """What a version keeps, and going back to it restores."""
+
     assistant = models.ForeignKey(Assistant, models.CASCADE, related_name="versions")
     version = models.PositiveIntegerField()
     graph_id = models.CharField(max_length=255)
@@ -69,3 +72,14 @@ class AssistantVersion(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.name} v{self.version}"
+
+    @classmethod
+    def of(cls, assistant: Assistant) -> AssistantVersion:
+        """What the assistant is now, as a version of it."""
+        same = {name: getattr(assistant, name) for name in cls.FIELDS}
+        return cls(
+            workspace_id=assistant.workspace_id,
+            assistant=assistant,
+            version=assistant.version,
+            **same,
+        )

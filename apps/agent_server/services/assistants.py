@@ -1,27 +1,29 @@
-"""Assistants: those that every graph has by itself, and finding them."""
+"""Assistants: those that every graph has by itself, and finding them.
+
+Their changes are in `assistant_changes`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from django.db import transaction
-from django.db.models import Q, QuerySet
+from django.db.models import Max, Q, QuerySet
 
 from apps.agent_server import errors
-from apps.agent_server.bodies.assistants import AssistantCount, AssistantSearch
+from apps.agent_server.bodies.assistants import AssistantCount, AssistantSearch, VersionSearch
 from apps.agent_server.models import Assistant, AssistantVersion
 from apps.agent_server.querysets import AssistantQuerySet
 from apps.agent_server.scope import Scope
-from apps.core.tenancy import get_or_404
 from apps.deployments.models import RevisionGraph
 from apps.deployments.routes import Route
 
 NAMESPACE = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """The protocol's own, close to the well-known ones and none of them."""
 MADE_BY_SYSTEM = {"created_by": "system"}
-_met: set[UUID] = set()
+_met: dict[UUID, UUID] = {}
+"""Of each deployment the revision whose graphs were seen to have their assistants."""
 
 
 def system_id(graph_id: str) -> UUID:
@@ -34,9 +36,9 @@ def ensure_system(route: Route) -> None:
     revision_id = route.active_revision_id
     if revision_id is None:
         raise errors.AgentNotReady
-    if revision_id not in _met:
+    if _met.get(route.deployment_id) != revision_id:
         _make_system(route, revision_id)
-        _met.add(revision_id)
+        _met[route.deployment_id] = revision_id
 
 
 @transaction.atomic
@@ -59,25 +61,23 @@ def _make_system(route: Route, revision_id: UUID) -> None:
         ignore_conflicts=True,
     )
     made = of(Scope(route)).filter(assistant_id__in=[system_id(name) for name in descriptions])
+    unchanged = [row for row in made.annotate(highest=Max("versions__version")) if _is_first(row)]
+    for assistant in unchanged:
+        description = descriptions[assistant.graph_id] or None
+        if assistant.description != description:  # the project says it otherwise now
+            assistant.description = description
+            assistant.save(update_fields=["description"])
     AssistantVersion.unscoped.bulk_create(
-        [version_of(assistant) for assistant in made if assistant.version == 1],
-        ignore_conflicts=True,
+        [AssistantVersion.of(assistant) for assistant in unchanged],
+        update_conflicts=True,
+        unique_fields=["workspace", "assistant", "version"],
+        update_fields=["description"],
     )
 
 
-def version_of(assistant: Assistant) -> AssistantVersion:
-    """The version row that says what the assistant is now."""
-    return AssistantVersion(
-        workspace_id=assistant.workspace_id,
-        assistant=assistant,
-        version=assistant.version,
-        graph_id=assistant.graph_id,
-        name=assistant.name,
-        description=assistant.description,
-        config=assistant.config,
-        context=assistant.context,
-        metadata=assistant.metadata,
-    )
+def _is_first(assistant: Any) -> bool:
+    """Whether nobody has changed it since it was made."""
+    return assistant.highest in {None, 1}
 
 
 def resolve(scope: Scope, text: str) -> UUID:
@@ -96,9 +96,18 @@ def of(scope: Scope) -> AssistantQuerySet:
     return rows.of(scope.route.deployment_id).within(scope.visible)
 
 
-def get(scope: Scope, assistant_id: UUID) -> Assistant:
+def present(scope: Scope) -> AssistantQuerySet:
+    """The same, without the own assistants of graphs that the revision in service lacks.
+
+    Those come back with their graph; assistants that people made stay visible without it.
+    """
     ensure_system(scope.route)
-    assistant = of(scope).filter(assistant_id=assistant_id).first()
+    gone = Q(metadata__contains=MADE_BY_SYSTEM) & ~Q(graph_id__in=scope.route.graph_ids)
+    return of(scope).exclude(gone)
+
+
+def get(scope: Scope, assistant_id: UUID) -> Assistant:
+    assistant = present(scope).filter(assistant_id=assistant_id).first()
     if assistant is None:
         raise errors.AssistantNotFound
     return assistant
@@ -116,10 +125,20 @@ def count(scope: Scope, body: AssistantCount) -> int:
     return _matching(scope, body).count()
 
 
+def versions(
+    scope: Scope, assistant_id: UUID, body: VersionSearch
+) -> tuple[Assistant, list[AssistantVersion]]:
+    """The assistant, and a page of its versions, the newest first."""
+    assistant = get(scope, assistant_id)
+    rows = AssistantVersion.objects.for_workspace(scope.route.workspace_id)
+    found = rows.filter(assistant=assistant).order_by("-version")
+    if body.metadata:
+        found = found.filter(metadata__contains=body.metadata)
+    return assistant, list(found[body.offset : body.offset + body.limit])
+
+
 def _matching(scope: Scope, body: AssistantCount) -> QuerySet[Assistant]:
-    ensure_system(scope.route)
-    gone = Q(metadata__contains=MADE_BY_SYSTEM) & ~Q(graph_id__in=scope.route.graph_ids)
-    found = of(scope).exclude(gone)
+    found = present(scope)
     if body.metadata:
         found = found.filter(metadata__contains=body.metadata)
     if body.graph_id is not None:
@@ -129,16 +148,27 @@ def _matching(scope: Scope, body: AssistantCount) -> QuerySet[Assistant]:
     return found
 
 
-def graph_of(scope: Scope, text: str) -> RevisionGraph:
-    """What was recorded of the graph of an assistant, or of the graph of that name."""
+class Drawn(NamedTuple):
+    """What is known of a graph without asking it."""
+
+    graph: RevisionGraph
+    config: dict[str, Any] | None
+    """The assistant's own settings, for which a function may make another graph."""
+
+
+def graph_of(scope: Scope, text: str) -> Drawn:
+    """The graph of an assistant, or the graph of that name, as the build recorded it."""
     ensure_system(scope.route)
-    graph_id = text if text in scope.route.graph_ids else get(scope, _uuid(text)).graph_id
+    graph_id, config = text, None
+    if text not in scope.route.graph_ids:
+        assistant = get(scope, _uuid(text))
+        graph_id = assistant.graph_id
+        config = assistant.config if assistant.context else None
     graphs = RevisionGraph.objects.for_workspace(scope.route.workspace_id)
-    return get_or_404(graphs, revision=scope.route.active_revision_id, graph_id=graph_id)
-
-
-def schemas_of(graph: RevisionGraph) -> Mapping[str, Any]:
-    return {"graph_id": graph.graph_id, **graph.schemas}
+    graph = graphs.filter(revision=scope.route.active_revision_id, graph_id=graph_id).first()
+    if graph is None:
+        raise errors.GraphGone(graph_id)
+    return Drawn(graph, config)
 
 
 def _uuid(text: str) -> UUID:

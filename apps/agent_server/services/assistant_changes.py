@@ -1,0 +1,132 @@
+"""Making, changing and deleting assistants. Every change is a version that can be gone back to."""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+from django.db import transaction
+from django.db.models import Max
+
+from apps.agent_server import errors
+from apps.agent_server.bodies.assistants import AssistantChanges, NewAssistant
+from apps.agent_server.models import Assistant, AssistantVersion
+from apps.agent_server.querysets import AssistantVersionQuerySet
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import assistants, threads
+
+
+def create(scope: Scope, body: NewAssistant) -> Assistant:
+    """Make the assistant. A given id that is taken: the old row or `AssistantExists`, as asked.
+
+    An id that is taken by a row the caller may not see is refused in either case.
+    """
+    assistants.ensure_system(scope.route)
+    _check_graph(scope, body.graph_id)
+    config, context = body.mirrored({}, {})
+    assistant = Assistant(
+        workspace_id=scope.route.workspace_id,
+        deployment_id=scope.route.deployment_id,
+        assistant_id=body.assistant_id or uuid4(),
+        graph_id=body.graph_id,
+        name=body.name,
+        description=body.description,
+        config=config,
+        context=context,
+        metadata=body.metadata,
+    )
+    if _insert(assistant):
+        return assistant
+    found = assistants.of(scope).filter(assistant_id=assistant.assistant_id).first()
+    if found is None or body.if_exists == "raise":
+        raise errors.AssistantExists(assistant.assistant_id)
+    return found
+
+
+@transaction.atomic
+def _insert(assistant: Assistant) -> bool:
+    """Whether the id was free, which the constraint decides."""
+    Assistant.unscoped.bulk_create([assistant], ignore_conflicts=True)
+    if not Assistant.unscoped.filter(pk=assistant.pk).exists():
+        return False
+    AssistantVersion.of(assistant).save(force_insert=True)
+    return True
+
+
+@transaction.atomic
+def update(scope: Scope, assistant_id: UUID, body: AssistantChanges) -> Assistant:
+    """Make a version of the active one with these changes, and make it the active one."""
+    assistant = _locked(scope, assistant_id)
+    if body.graph_id is not None and body.graph_id != assistant.graph_id:
+        _check_graph(scope, body.graph_id)
+        if assistant_id == assistants.system_id(assistant.graph_id):
+            raise errors.SystemAssistant(assistant.graph_id)
+        assistant.graph_id = body.graph_id
+    assistant.config, assistant.context = body.mirrored(assistant.config, assistant.context)
+    assistant.metadata = {**assistant.metadata, **body.metadata}
+    if body.name is not None:
+        assistant.name = body.name
+    if body.description is not None:
+        assistant.description = body.description
+    highest = _versions(assistant).aggregate(highest=Max("version"))["highest"]
+    assistant.version = (highest or 0) + 1
+    assistant.save()
+    AssistantVersion.of(assistant).save(force_insert=True)
+    return assistant
+
+
+@transaction.atomic
+def set_latest(scope: Scope, assistant_id: UUID, number: int) -> Assistant:
+    """Make that version the active one: the assistant is what it was then."""
+    assistant = _locked(scope, assistant_id)
+    version = _versions(assistant).filter(version=number).first()
+    if version is None:
+        raise errors.AssistantNotFound
+    for name in AssistantVersion.FIELDS:
+        setattr(assistant, name, getattr(version, name))
+    assistant.version = number
+    assistant.save()
+    return assistant
+
+
+def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> None:
+    """Forget the assistant with its versions and crons.
+
+    `threads_of` also deletes the threads that it ran on last and that this scope sees, with their
+    runs, before the assistant: a request that breaks off can be repeated.
+    """
+    assistants.get(scope, assistant_id)
+    if assistant_id in {assistants.system_id(name) for name in scope.route.graph_ids}:
+        raise errors.SystemAssistant(assistants.get(scope, assistant_id).graph_id)
+    if threads_of is not None:
+        _delete_threads(threads_of, assistant_id)
+    with transaction.atomic():
+        _locked(scope, assistant_id).delete()
+
+
+def _delete_threads(scope: Scope, assistant_id: UUID) -> None:
+    owned = threads.of(scope).filter(metadata__contains={"assistant_id": str(assistant_id)})
+    ids = list(owned.values_list("thread_id", flat=True))
+    for thread_id in ids:
+        try:
+            threads.delete(scope, thread_id)
+        except errors.ThreadNotFound:
+            continue  # somebody else did it
+
+
+def _locked(scope: Scope, assistant_id: UUID) -> Assistant:
+    """The assistant, held until the transaction ends: versions are counted under its lock."""
+    rows = assistants.present(scope).select_for_update(of=("self",))
+    assistant = rows.filter(assistant_id=assistant_id).first()
+    if assistant is None:
+        raise errors.AssistantNotFound
+    return assistant
+
+
+def _versions(assistant: Assistant) -> AssistantVersionQuerySet:
+    rows = AssistantVersion.objects.for_workspace(assistant.workspace_id)
+    return rows.filter(assistant=assistant)
+
+
+def _check_graph(scope: Scope, graph_id: str) -> None:
+    if graph_id not in scope.route.graph_ids:
+        raise errors.GraphNotFound(graph_id, scope.route.graph_ids)
