@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any, NamedTuple
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
+from langgraph.types import StateUpdate
 
 from . import describe
+from .commands import to_command
 from .door import Door
+from .drafts import DraftSaver
 from .graphs import Access, AnyGraph, Graph
 from .saver import SocketSaver
-from .snapshots import snapshot
+from .snapshots import left, snapshot
+from .users import User
 
 Params = Mapping[str, Any]
 
@@ -28,9 +32,14 @@ async def answer(
     if method not in _METHODS:
         raise UnknownMethod(method)
     access, function = _METHODS[method]
-    saver = SocketSaver(door, params["thread_id"], durable=True) if "thread_id" in params else None
+    saver: SocketSaver | None = None
+    if "thread_id" in params:
+        edits = access == "threads.update"
+        thread_id = params["thread_id"]
+        saver = DraftSaver(door, thread_id) if edits else SocketSaver(door, thread_id)
+    user = User(params["user"]) if params.get("user") else None
     async with graph.open(
-        access, checkpointer=saver, store=store, config=params.get("config")
+        access, checkpointer=saver, store=store, config=params.get("config"), user=user
     ) as opened:
         return await function(opened, params)
 
@@ -63,24 +72,57 @@ async def _history(graph: AnyGraph, params: Params) -> list[dict[str, Any]]:
     ]
 
 
-async def _update(graph: AnyGraph, params: Params) -> dict[str, Any]:
-    values = params.get("values")
-    if isinstance(values, list):
-        values = [tuple(pair) for pair in values]
+class Edited(NamedTuple):
+    """The answer to an edit, and what the thread's row is to say from now on."""
+
+    answer: Any
+    left: dict[str, Any] | None
+
+
+async def _update(graph: AnyGraph, params: Params) -> Edited:
     config = _config(params)
     config["metadata"] = dict(params.get("run_metadata") or {})
-    made = await graph.aupdate_state(config, cast("Any", values), as_node=params.get("as_node"))
+    values = _values(params.get("values"))
+    made = await graph.aupdate_state(config, values, as_node=params.get("as_node"))
     reference = {
         name: value
         for name, value in made["configurable"].items()
         if name in ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
     }
-    state = await graph.aget_state(_config({**params, "checkpoint": None}))
-    return {
-        "checkpoint": reference,
-        "state": snapshot(state, params["thread_id"]),
-        "unfinished": bool(state.next),
-    }
+    return Edited(reference, await _left(graph, params))
+
+
+async def _supersteps(graph: AnyGraph, params: Params) -> Edited:
+    config = _config(params)
+    config["metadata"] = dict(params.get("run_metadata") or {})
+    steps = [[_state_update(update) for update in step] for step in params["supersteps"]]
+    await graph.abulk_update_state(config, steps)
+    return Edited(None, await _left(graph, params))
+
+
+async def _mirror(graph: AnyGraph, params: Params) -> Edited:
+    """Nothing new: the thread's row is to say what the head says."""
+    return Edited(None, await _left(graph, params))
+
+
+def _state_update(given: Mapping[str, Any]) -> StateUpdate:
+    command = given.get("command")
+    values: Any = to_command(command) if command else _values(given.get("values"))
+    return StateUpdate(values, given.get("as_node"))
+
+
+def _values(given: Any) -> Any:
+    """JSON has no tuples: where all are pairs that begin with a key, pairs were meant."""
+    if isinstance(given, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in given
+    ):
+        return [tuple(pair) for pair in given]
+    return given
+
+
+async def _left(graph: AnyGraph, params: Params) -> dict[str, Any] | None:
+    state = await graph.aget_state(_config({"thread_id": params["thread_id"]}))
+    return None if state.created_at is None else left(state, params["thread_id"])
 
 
 async def _drawing(graph: AnyGraph, params: Params) -> dict[str, Any]:
@@ -105,6 +147,8 @@ _METHODS: dict[str, tuple[Access, Callable[[AnyGraph, Params], Awaitable[Any]]]]
     "state": ("threads.read", _state),
     "history": ("threads.read", _history),
     "update_state": ("threads.update", _update),
+    "supersteps": ("threads.update", _supersteps),
+    "mirror": ("threads.update", _mirror),
     "graph": ("assistants.read", _drawing),
     "schemas": ("assistants.read", _schemas),
     "subgraphs": ("assistants.read", _subgraphs),

@@ -16,6 +16,7 @@ from typing import Any
 from langgraph.store.base import BaseStore
 
 from . import calls, encoding, wire
+from .auth import Guard
 from .door import Desk
 from .graphs import Graph, load_graphs
 from .project import Project, ProjectError
@@ -44,6 +45,7 @@ class Host:
         self.link = Link(sock, self._take, self._closed)
         self.desk = Desk(self.link)
         self._graphs: dict[str, Graph] = {}
+        self._guard: Guard | None = None
         self._store: BaseStore = SocketStore(self.desk)
         self._runs: dict[int, tuple[Run, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -77,6 +79,9 @@ class Host:
             project.prepare()
             self._graphs, hello["problems"] = load_graphs(project)
             hello["graphs"] = {name: graph.description for name, graph in self._graphs.items()}
+            self._guard = Guard.of(project)
+            if self._guard is not None:
+                hello["auth"] = {"rules": self._guard.rules}
         except ProjectError as error:
             hello["problem"] = str(error)
         return hello
@@ -131,13 +136,24 @@ class Host:
     async def _answer(self, key: int, graph_id: str, method: str, params: dict[str, Any]) -> None:
         door = self.desk.door(key)
         try:
+            if method == "auth":
+                door.tell("result", True, encoding.dumps(await self._authorize(params)))
+                return
             if graph_id not in self._graphs:
                 raise ProjectError(f"This revision has no graph `{graph_id}`.")
             value = await calls.answer(door, self._graphs[graph_id], self._store, method, params)
-            door.tell("result", True, encoding.dumps(value))
+            if isinstance(value, calls.Edited):
+                door.tell("result", True, encoding.dumps(value.answer), value.left)
+            else:
+                door.tell("result", True, encoding.dumps(value))
         except Exception as error:  # noqa: BLE001 (the agent's own code runs here)
             reason = {"error": type(error).__name__, "message": str(error)}
             door.tell("result", False, encoding.dumps(reason))
+
+    async def _authorize(self, params: dict[str, Any]) -> dict[str, Any]:
+        if self._guard is None:
+            raise ProjectError("This revision has no authentication of its own.")
+        return await self._guard.answer(params)
 
     def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -11,14 +11,15 @@ from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
-from langgraph.types import Command, Send
+from langgraph.types import Command
 
 from . import encoding
+from .commands import to_command
 from .door import Door
 from .events import Converter, Event, Modes
 from .graphs import AnyGraph, Graph, known_context
 from .saver import SocketSaver, Stored
-from .snapshots import interrupts_by_task, without_values
+from .snapshots import left
 from .store import speaker
 
 try:
@@ -207,15 +208,11 @@ class Run:
         state = await graph.aget_state(self._thread_config())
         if state.created_at is None:
             return {}
-        values = encoding.dumps(state.values)
         return {
-            "values": values,
-            "state": encoding.dumps(without_values(state, self._start["thread_id"])),
-            "interrupts": encoding.dumps(interrupts_by_task(state)),
+            **left(state, self._start["thread_id"]),
             "asks": encoding.dumps([encoding.interrupt_of_stream(i) for i in state.interrupts])
             if state.interrupts
             else None,
-            "unfinished": bool(state.next),
         }
 
     def _emit(self, name: str, data: Any) -> None:
@@ -240,7 +237,7 @@ class Run:
             return None
         command = self._kwargs.get("command")
         if command:
-            return _command(command)
+            return to_command(command)
         return self._kwargs.get("input") if command is None else None
 
     def _config(self) -> RunnableConfig:
@@ -281,9 +278,8 @@ class Run:
         asked_id = asked_id or configured.get("checkpoint_id")
         head = self._saver.head
         is_head = head is not None and asked_id == head.id
-        resumes = bool((self._kwargs.get("command") or {}).get("resume"))
-        # Clients name the head with every message; only without news does that mean a replay.
-        if not asked_id or self._goes_on or (is_head and (resumes or self._kwargs.get("input"))):
+        # Clients name the head with every message: that is to go on from it, not to replay it.
+        if not asked_id or self._goes_on or is_head:
             self._saver.goes_forward()
             return {}
         reference = {"checkpoint_id": asked_id, "checkpoint_ns": base.get("checkpoint_ns") or ""}
@@ -308,24 +304,3 @@ def _accepted(graph: AnyGraph) -> frozenset[str]:
     if kind not in _ACCEPTED:
         _ACCEPTED[kind] = frozenset(inspect.signature(graph.astream).parameters)
     return _ACCEPTED[kind]
-
-
-def _command(given: dict[str, Any]) -> Command[Any] | None:
-    """A command of the wire; None when it says nothing, which means to go on."""
-    goto = given.get("goto")
-    update = given.get("update")
-    if isinstance(update, list):
-        update = [tuple(pair) for pair in update]
-    if not goto and not update and given.get("resume") is None:
-        return None
-    targets = goto if isinstance(goto, list) else [goto] if goto else []
-    sends = [_target(target) for target in targets]
-    return Command(
-        update=update,
-        resume=given.get("resume"),
-        goto=sends[0] if len(sends) == 1 else sends,
-    )
-
-
-def _target(given: Any) -> Any:
-    return Send(given["node"], given.get("input")) if isinstance(given, dict) else given

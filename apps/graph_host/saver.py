@@ -80,6 +80,16 @@ class Stored(NamedTuple):
             [Write(*write) for write in writes],
         )
 
+    def take_writes(self, rows: Sequence[Write]) -> None:
+        """Add writes as the database does: the first of a slot stays, marks are replaced."""
+        kept = {(write.task_id, write.slot): write for write in self.writes}
+        for row in rows:
+            if row.slot < 0 or (row.task_id, row.slot) not in kept:
+                kept[row.task_id, row.slot] = row
+        self.writes[:] = sorted(
+            kept.values(), key=lambda write: (write.task_path, write.task_id, write.slot)
+        )
+
 
 class ForeignThread(ValueError):
     """A run may read and write its own thread only."""
@@ -156,6 +166,11 @@ class SocketSaver(BaseCheckpointSaver[str]):
             self._nothing_older = False
             del self._heads[oldest]
 
+    def _learn(self, namespace: str, checkpoint_id: str | None, stored: Stored | None) -> None:
+        """Take note of what was read."""
+        if checkpoint_id is None:
+            self._keep(namespace, stored)
+
     def _known(self, namespace: str, checkpoint_id: str | None) -> tuple[bool, Stored | None]:
         if namespace in self._heads:
             stored = self._heads[namespace]
@@ -178,8 +193,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         if not known:
             parts = await self._door.ask("get", thread_id, namespace, checkpoint_id)
             stored = Stored.of(parts) if parts is not None else None
-            if checkpoint_id is None:
-                self._keep(namespace, stored)
+            self._learn(namespace, checkpoint_id, stored)
         return self._tuple(thread_id, stored) if stored is not None else None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
@@ -188,6 +202,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         if not known:
             parts = self._door.ask_blocking("get", thread_id, namespace, checkpoint_id)
             stored = Stored.of(parts) if parts is not None else None
+            self._learn(namespace, checkpoint_id, stored)
         return self._tuple(thread_id, stored) if stored is not None else None
 
     async def alist(
@@ -334,15 +349,15 @@ class SocketSaver(BaseCheckpointSaver[str]):
         described = encoding.dumps(get_checkpoint_metadata(config, metadata))
         versions = checkpoint["channel_versions"]
         # Only values outside the checkpoint need their version to be found again.
-        outside = [[n, str(versions[n])] for n in values if n not in inline and n in versions]
+        outside = [(n, str(versions[n])) for n in values if n not in inline and n in versions]
         for name, version in versions.items():
             if name not in values and name not in new_versions:
-                outside.append([name, str(version)])
+                outside.append((name, str(version)))
         if self._keeps:
             self._nothing_older = self._nothing_older or (self._forward and namespace == "")
             self._remember_checkpoint(
                 Stored(namespace, checkpoint["id"], parent_id, kind, data, described, blobs, []),
-                [n for n, _ in outside],
+                outside,
             )
         frame = (
             thread_id,
@@ -387,10 +402,11 @@ class SocketSaver(BaseCheckpointSaver[str]):
             [tuple(row) for row in rows],
         )
 
-    def _remember_checkpoint(self, stored: Stored, outside: Sequence[str]) -> None:
+    def _remember_checkpoint(self, stored: Stored, outside: Sequence[tuple[str, str]]) -> None:
+        """Take note of what was written; `outside`: channel and version of each value in blobs."""
         before = self._heads.get(stored.namespace)
         fresh = {blob.channel for blob in stored.blobs}
-        missing = [name for name in outside if name not in fresh]
+        missing = [name for name, _ in outside if name not in fresh]
         if missing:
             older = {blob.channel: blob for blob in before.blobs} if before is not None else {}
             found = [older[name] for name in missing if name in older]
@@ -405,14 +421,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         head = self._heads.get(namespace)
         if head is None or head.id != checkpoint_id:
             return
-        kept = {(write.task_id, write.slot): write for write in head.writes}
-        for row in rows:
-            # As stored: the first write of a slot stays, but marks (below zero) are replaced.
-            if row.slot < 0 or (row.task_id, row.slot) not in kept:
-                kept[row.task_id, row.slot] = row
-        head.writes[:] = sorted(
-            kept.values(), key=lambda write: (write.task_path, write.task_id, write.slot)
-        )
+        head.take_writes(rows)
 
     # Whole threads; the worker refuses these to runs
 

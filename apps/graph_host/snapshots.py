@@ -32,6 +32,16 @@ def without_values(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
     }
 
 
+def left(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
+    """What the thread's row is to say of this state, in pieces of JSON."""
+    return {
+        "values": encoding.dumps(state.values),
+        "state": encoding.dumps(without_values(state, thread_id)),
+        "interrupts": encoding.dumps(interrupts_by_task(state)),
+        "unfinished": bool(state.next),
+    }
+
+
 def interrupts_by_task(state: StateSnapshot) -> dict[str, list[dict[str, Any]]]:
     """The interrupts of a state as a thread lists them."""
     return {

@@ -63,6 +63,12 @@ class Database:
                 return
             self._idle.append(connection)
 
+    @contextlib.asynccontextmanager
+    async def transaction(self) -> AsyncIterator[Connection]:
+        """One of the connections, in a transaction that is committed at the end."""
+        async with self.connection() as connection, connection.transaction():
+            yield connection
+
     async def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[TupleRow]:
         """The rows of one statement; asked again, on a new connection, if the server went away."""
 
