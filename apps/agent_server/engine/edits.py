@@ -17,7 +17,7 @@ from uuid import UUID
 
 import psycopg
 
-from apps.agent_server.engine import statements
+from apps.agent_server.engine import edit_statements as statements
 from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
 from apps.agent_server.engine.database import TRANSIENT, patiently
 from apps.agent_server.engine.entries import STATE_UNKNOWN

@@ -1,0 +1,73 @@
+"""The SQL of edits. What writes for an edit runs in one transaction, behind `EDIT_HOLDS`."""
+
+from __future__ import annotations
+
+# Parameters: seconds, thread, its id for clients.
+EDIT_BEGINS = """
+SELECT t.runs_received, t.edits, clock_timestamp() + make_interval(secs => %b::float8),
+       EXISTS (
+           SELECT 1 FROM agent_server_agentrun r
+           WHERE r.thread_id = t.id AND r.status IN ('pending', 'running')
+       )
+FROM agent_server_thread t WHERE t.id = %b AND t.thread_id = %b::uuid
+"""
+
+# The counters tell of every run received and every edit made since it began.
+EDIT_HOLDS = """
+SELECT id FROM agent_server_thread
+WHERE id = %b AND runs_received = %b AND edits = %b AND clock_timestamp() < %b
+FOR NO KEY UPDATE
+"""
+
+EDIT_IS_KNOWN = """
+SELECT 1 FROM agent_server_checkpoint WHERE thread_id = %b AND checkpoint_id = ANY(%b::uuid[])
+"""
+
+EDIT_BLOBS = """
+INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
+SELECT %b::uuid, p.*
+FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[]) AS p
+ON CONFLICT DO NOTHING
+"""
+
+EDIT_CHECKPOINTS = """
+INSERT INTO agent_server_checkpoint (
+    thread_id, namespace, checkpoint_id, parent_id, kind, blob, metadata, blob_versions
+)
+SELECT %b::uuid, p.namespace, p.id, p.parent_id, p.kind, p.blob, p.metadata::jsonb,
+       p.versions::jsonb
+FROM unnest(
+    %b::text[], %b::uuid[], %b::uuid[], %b::text[], %b::bytea[], %b::text[], %b::text[]
+) AS p(namespace, id, parent_id, kind, blob, metadata, versions)
+ON CONFLICT DO NOTHING
+"""
+
+EDIT_WRITES = """
+INSERT INTO agent_server_checkpointwrite (
+    thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
+)
+SELECT %b::uuid, p.*
+FROM unnest(
+    %b::text[], %b::uuid[], %b::text[], %b::text[], %b::int[], %b::text[], %b::text[], %b::bytea[]
+) AS p
+ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, "index") DO UPDATE
+SET channel = excluded.channel, kind = excluded.kind, blob = excluded.blob,
+    task_path = excluded.task_path, run_id = excluded.run_id,
+    replaced = CASE WHEN w.run_id IS NOT DISTINCT FROM excluded.run_id THEN w.replaced
+        ELSE jsonb_build_object('channel', w.channel, 'kind', w.kind, 'run_id', w.run_id,
+                                'blob', encode(w.blob, 'base64')) END
+WHERE excluded."index" < 0
+"""
+
+# A thread that was made for its edit is there from now on.
+EDIT_ENDS = """
+UPDATE agent_server_thread
+SET edits = edits + 1, temporary = false, status = g.status, error = NULL, "values" = g."values",
+    state = NULLIF(g.state, 'null'::jsonb), interrupts = coalesce(g.interrupts, '{}'::jsonb),
+    updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
+FROM (
+    SELECT %b::text AS status, %b::text::jsonb AS "values", %b::text::jsonb AS state,
+           %b::text::jsonb AS interrupts
+) AS g
+WHERE id = %b
+"""
