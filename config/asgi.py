@@ -9,6 +9,7 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 from config.wsgi import application as wsgi_application  # first: it loads the apps
 
 # isort: split
+from apps.agent_server import courier
 from apps.agent_server import routing as agent_server_routing
 from apps.core.asgi import Front
 from apps.core.wsgi_bridge import WSGIBridge
@@ -18,4 +19,5 @@ application = Front(
     http_routes=agent_server_routing.http_routes,
     websocket_routes=deployments_routing.websocket_routes,
     otherwise=WSGIBridge(wsgi_application),
+    on_startup=courier.serve_process,
 )

@@ -126,7 +126,6 @@ CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_DEFAULT_QUEUE = "periodic"
 CELERY_TASK_ROUTES = {
-    "agent_server.call": {"queue": "calls"},
     "agent_server.*": {"queue": "runs"},
     "deployments.build_revision": {"queue": "builds"},
 }

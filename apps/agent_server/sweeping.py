@@ -13,6 +13,7 @@ from django.utils import timezone
 from apps.agent_server.engine import deeds
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.querysets import AgentRunQuerySet
+from apps.agent_server.services import dispatch
 from apps.agent_server.statuses import OPEN, RunStatus, ThreadStatus
 
 WAITED = timedelta(seconds=3)
@@ -23,11 +24,7 @@ TEMPORARY_KEPT = timedelta(minutes=2)
 
 def sweep() -> None:
     """Return lost runs to the queue, give up those lost too often, wake workers. Safe to repeat."""
-    from apps.agent_server import tasks  # noqa: PLC0415  (tasks import this module's caller)
-
-    threads = {*return_lost_runs(), *threads_that_wait()}
-    for thread in threads:
-        tasks.execute_thread.delay(str(thread))
+    dispatch.execute_threads({*return_lost_runs(), *threads_that_wait()})
 
 
 def return_lost_runs() -> set[UUID]:

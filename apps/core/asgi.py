@@ -25,7 +25,8 @@ class Front:
     """Routes HTTP streams and WebSockets to consumers and everything else onwards.
 
     `http_routes` are `path()`s whose consumers name the methods they take in `methods`, so that
-    other methods of the same path reach their DRF views.
+    other methods of the same path reach their DRF views. `on_startup` is called on the loop that
+    serves, before the first request.
     """
 
     def __init__(
@@ -34,14 +35,16 @@ class Front:
         http_routes: Sequence[URLPattern],
         websocket_routes: Sequence[URLPattern],
         otherwise: Application,
+        on_startup: Callable[[], None] = lambda: None,
     ) -> None:
         self.http_routes = http_routes
+        self.on_startup = on_startup
         self.otherwise = otherwise
         self.websocket = AllowedHostsOriginValidator(with_user(URLRouter([*websocket_routes])))
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send)
+            await _lifespan(receive, send, self.on_startup)
             return
         scope = with_agent_path(scope)
         if scope["type"] == "websocket":
@@ -94,9 +97,11 @@ def with_agent_path(scope: Scope) -> Scope:
     return {**scope, "path": f"/agents/{slug}{scope['path']}", "agent_root": f"/agents/{slug}"}
 
 
-async def _lifespan(receive: Any, send: Any) -> None:
+async def _lifespan(receive: Any, send: Any, on_startup: Callable[[], None]) -> None:
     while True:
         message = await receive()
+        if message["type"] == "lifespan.startup":
+            on_startup()
         await send({"type": f"{message['type']}.complete"})
         if message["type"] == "lifespan.shutdown":
             return

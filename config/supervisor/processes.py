@@ -78,7 +78,7 @@ def services(env: Env) -> list[Process]:
 def platform(env: Env, listener: int) -> list[Process]:
     """Web, workers and beat."""
     instance = env.instance
-    queues = {"worker": ("runs,calls,periodic", env.worker_threads)}
+    queues = {"worker": ("runs,periodic", env.worker_threads)}
     queues["builder"] = ("builds", env.build_threads)
     return [
         *(

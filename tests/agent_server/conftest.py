@@ -83,6 +83,7 @@ async def front(transactional_db, redis_client) -> AsyncIterator[None]:
 @pytest.fixture
 async def worker(front, settings) -> AsyncIterator[Worker]:
     worker = Worker(settings.REDIS_URL)
+    await worker.listen()
     yield worker
     await worker.aclose()
 

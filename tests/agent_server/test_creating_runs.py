@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from base64 import b64decode
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 from uuid import UUID, uuid4
@@ -12,11 +11,11 @@ import pytest
 import redis
 from django.db import connections
 
+from apps.agent_server import messages
 from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.models import AgentRun, Assistant, Thread
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch, runs
-from apps.core.json import loads
 from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of, workspace_beside
 from tests.factories.api_keys import key_for
 
@@ -379,7 +378,7 @@ def test_twenty_runs_at_once_have_one_order(agent, thread, transactional_db, red
     assert sorted(rows, key=lambda row: row.created_at) == rows
     assert sorted(rows, key=lambda row: row.pk) == rows
     assert sorted(row.kwargs["input"] for row in rows) == list(range(20))
-    assert redis_client.llen("runs") == 20
+    assert redis_client.zrange(messages.RUNS, 0, -1) == [thread.pk.bytes]
 
 
 def test_a_run_is_created_also_when_redis_is_away(
@@ -395,21 +394,3 @@ def test_a_run_is_created_also_when_redis_is_away(
     assert len(callbacks) == 1
     assert AgentRun.unscoped.get().status == "pending"
     assert "waits for the sweeper" in caplog.text
-
-
-def test_the_message_is_what_celery_would_send(redis_client):
-    from config.celery import app
-
-    argument = str(uuid4())
-    queue, ours = dispatch.encode(dispatch.EXECUTE_THREAD, argument)
-    app.send_task(dispatch.EXECUTE_THREAD, args=(argument,), ignore_result=True)
-    theirs = redis_client.rpop(queue)
-
-    own, celerys = loads(ours), loads(theirs)
-    for message in (own, celerys):
-        headers, properties = message["headers"], message["properties"]
-        assert headers["id"] == headers["root_id"] == properties["correlation_id"]
-        del headers["id"], headers["root_id"], properties["correlation_id"]
-        del properties["delivery_tag"], properties["reply_to"]
-    assert json.loads(b64decode(own.pop("body"))) == json.loads(b64decode(celerys.pop("body")))
-    assert own == celerys

@@ -364,7 +364,7 @@ async def test_a_client_who_leaves_may_take_the_run_along(call, worker, runs, ki
     assert run.status == "running"
     assert run.cancel_action == ("interrupt" if wish == "cancel" else "")
     if wish == "cancel":
-        assert await worker.message() == ("agent_server.cancel", [str(run.pk)])
+        assert await worker.told_to_stop() == run.pk
 
 
 async def test_a_run_that_waits_is_cancelled_at_once(call, worker, thread, runs):

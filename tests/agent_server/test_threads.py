@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server import calls
+from apps.agent_server import calls, messages
 from apps.agent_server.consumers import asking
 from apps.agent_server.models import AgentRun, Thread
 from apps.core.crossing import in_thread
@@ -201,6 +201,9 @@ def test_deleting_a_busy_thread_tells_its_run_to_stop(
 ):
     thread = ThreadFactory(deployment=agent, status="busy")
     run = AgentRunFactory(thread=thread, status="running")
+    cancels = redis_client.pubsub(ignore_subscribe_messages=True)
+    cancels.subscribe(messages.CANCELS)
+    assert cancels.get_message(timeout=10) is None  # the subscription itself
 
     with django_capture_on_commit_callbacks(execute=True):
         response = ask("delete", f"/threads/{thread.thread_id}")
@@ -209,9 +212,7 @@ def test_deleting_a_busy_thread_tells_its_run_to_stop(
     assert (response.status_code, response.content) == (204, b"")
     assert again.status_code == 404
     assert not AgentRun.unscoped.exists()
-    message = json.loads(redis_client.rpop("runs"))
-    assert message["headers"]["task"] == "agent_server.cancel"
-    assert message["headers"]["argsrepr"] == f"('{run.pk}',)"
+    assert cancels.get_message(timeout=10)["data"] == run.pk.bytes
 
 
 def test_searching_threads(ask, agent):
@@ -351,11 +352,11 @@ def graph(monkeypatch) -> list:
     """Stands for the worker's side of a call: notes what was asked."""
     asked: list = []
 
-    def call(revision, graph_id, method, params=None, *, thread=None, seconds=60):
+    async def call(revision, graph_id, method, params=None, *, thread=None, seconds=60):
         asked.append((revision.pk, graph_id, method, params, thread and thread.thread_id))
         return b'{"live":true}'
 
-    monkeypatch.setattr(asking, "call", call)
+    monkeypatch.setattr(asking, "acall", call)
     return asked
 
 
@@ -432,10 +433,10 @@ async def test_questions_that_are_none(call, thread, graph):
 
 
 async def test_a_graph_that_does_not_answer_is_unavailable(call, agent, monkeypatch):
-    def fail(*_, **__):
+    async def fail(*_, **__):
         raise calls.CallFailed("TimeoutError", "The graph did not answer in time.")
 
-    monkeypatch.setattr(asking, "call", fail)
+    monkeypatch.setattr(asking, "acall", fail)
 
     answer = await call("GET", "/assistants/agent/graph?xray=true")
 

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 from uuid import UUID
 
+import hiredis
 from django.conf import settings
 
-from apps.agent_server.engine import statements
+from apps.agent_server import messages
+from apps.agent_server.engine import edits, statements
 from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
 from apps.agent_server.engine.checkpoints import CheckpointReader
 from apps.agent_server.engine.database import TRANSIENT, Database
 from apps.agent_server.engine.entries import Claimed, Release, Stale, Token
 from apps.agent_server.engine.hosts import GraphHost, HostFailed, HostPool, RevisionRef
+from apps.agent_server.engine.inbox import Inbox
 from apps.agent_server.engine.launch import Launcher
 from apps.agent_server.engine.ledger import Ledger
 from apps.agent_server.engine.logs import LogKeeper
@@ -26,8 +29,8 @@ from apps.agent_server.streams import StreamWriter
 logger = logging.getLogger(__name__)
 
 READERS = 4
-CANCELS = "slipway:cancels"
-"""The channel that names the runs that some other worker was asked to stop."""
+MOST_HEARD = 1_000
+"""Runs that shall stop and are not here: a claim that is under way may bring one."""
 
 
 class Options:
@@ -58,6 +61,7 @@ class Engine:
         self.options = options
         self._sessions: dict[UUID, RunSession] = {}
         self._waiting: set[UUID] = set()
+        self._heard: dict[UUID, None] = {}
         self._launcher = launcher
         self._tasks: set[asyncio.Task[Any]] = set()
         self._draining = False
@@ -81,33 +85,51 @@ class Engine:
         self._lease_ends = self._loop.time() + self.options.lease_seconds
         self._spawn(self._keep_leases())
         self._spawn(self._listen())
+        self.inbox = Inbox(self)
 
     # Work comes in
 
     def execute(self, thread: UUID) -> None:
         """Claim the thread's next run, unless this worker has its hands full or is leaving."""
         if self._draining:
-            return
-        if len(self._sessions) + self.ledger.claims >= self.options.runs:
+            self._spawn(self._leave_to_others([thread]))
+        elif self.room <= 0:
             self._waiting.add(thread)
-            return
-        self.ledger.claim([thread])
+        else:
+            self.ledger.claim([thread])
+
+    @property
+    def room(self) -> int:
+        """How many more runs this worker would take."""
+        return self.options.runs - len(self._sessions) - self.ledger.claims
+
+    async def _leave_to_others(self, threads: Collection[UUID]) -> None:
+        """Name the threads again, for workers that stay."""
+        if threads:
+            try:
+                await self.redis.run(messages.run_waits(*threads))
+            except (RedisLost, hiredis.ReplyError) as error:
+                logger.info("Threads wait for the sweeper: %s", error)
 
     async def cancel_as_asked(self, run_id: UUID) -> None:
-        """Stop a run that has a `cancel_action`; tell the other workers when it is not here."""
+        """Stop a run that has a `cancel_action`, if it is here."""
         session = self._sessions.get(run_id)
         if session is None:
-            await self.redis.run(("PUBLISH", CANCELS, run_id.bytes))
             return
         rows = await self._database.rows(statements.CANCEL_ACTION, [run_id])
         if rows and rows[0][0]:
             session.cancel(rows[0][0])
 
     def _pushed(self, channel: bytes, payload: bytes) -> None:
-        if channel == CANCELS.encode() and len(payload) == 16:
-            run_id = UUID(bytes=payload)
-            if run_id in self._sessions:
-                self._spawn(self.cancel_as_asked(run_id))
+        if channel != messages.CANCELS.encode() or len(payload) != 16:
+            return
+        run_id = UUID(bytes=payload)
+        if run_id in self._sessions:
+            self._spawn(self.cancel_as_asked(run_id))
+        else:
+            self._heard[run_id] = None
+            if len(self._heard) > MOST_HEARD:
+                del self._heard[next(iter(self._heard))]
 
     def _redis_lost(self) -> None:
         if not self._closed:
@@ -118,7 +140,7 @@ class Engine:
         while True:
             try:
                 await self.redis.connect()
-                self.redis.send([("SUBSCRIBE", CANCELS)])
+                self.redis.send([("SUBSCRIBE", messages.CANCELS)])
             except RedisLost:
                 await asyncio.sleep(1)
             else:
@@ -134,6 +156,9 @@ class Engine:
             before.give_up("another attempt begins here")
         session = RunSession(self, claimed, head)
         self._sessions[claimed.run_id] = session
+        if claimed.run_id in self._heard:
+            del self._heard[claimed.run_id]
+            self._spawn(self.cancel_as_asked(claimed.run_id))
         host = self.hosts.warm(claimed.revision_id) if claimed.revision_id else None
         if host is not None:
             session.begin(host, self.options.timeout_seconds)
@@ -161,8 +186,10 @@ class Engine:
             async with asyncio.timeout(seconds):
                 host = await self.hosts.get(question.revision)
             await self.settled()
-            session = CallSession(self, host, question)
-            return await session.ask(deadline - self._loop.time())
+            left = deadline - self._loop.time()
+            if question.method in edits.METHODS:
+                return await edits.edit(self, host, question, left)
+            return await CallSession(self, host, question).ask(left)
         except HostFailed as error:
             return Reply(False, failure("HostFailed", str(error)))
         except TimeoutError:
@@ -244,8 +271,9 @@ class Engine:
         """A session is over; a waiting thread may have its place."""
         if self._sessions.get(session.claimed.run_id) is session:
             del self._sessions[session.claimed.run_id]
-        if self._waiting and not self._draining and len(self._sessions) < self.options.runs:
+        if self._waiting and not self._draining and self.room > 0:
             self.ledger.claim([self._waiting.pop()])
+        self.inbox.look_again()
 
     def _stale(self, token: Token) -> None:
         session = self._sessions.get(token.run_id)
@@ -311,6 +339,8 @@ class Engine:
         """Claim nothing more, let runs stop after their step, give back those that do not."""
         self._draining = True
         self.ledger.claiming = False
+        await self.inbox.leave()
+        await self._leave_to_others(self._waiting)
         sessions = list(self._sessions.values())
         for session in sessions:
             session.drain()
@@ -322,6 +352,7 @@ class Engine:
 
     async def close(self) -> None:
         """Stop everything; what was put in is written first."""
+        await self.inbox.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
