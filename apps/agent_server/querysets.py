@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         AgentRun,
         Assistant,
         AssistantVersion,
+        Cron,
         StoreItem,
         Thread,
         WebhookDelivery,
@@ -34,6 +35,15 @@ class AssistantQuerySet(models.QuerySet["Assistant"]):
 
 class AssistantVersionQuerySet(models.QuerySet["AssistantVersion"]):
     pass
+
+
+class CronQuerySet(models.QuerySet["Cron"]):
+    def of(self, deployment: Deployment | UUID) -> CronQuerySet:
+        return self.filter(deployment=deployment)
+
+    def within(self, visible: str) -> CronQuerySet:
+        """Those whose metadata contains that JSON."""
+        return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
 
 class ThreadQuerySet(models.QuerySet["Thread"]):

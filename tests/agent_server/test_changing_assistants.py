@@ -329,7 +329,7 @@ def test_the_own_assistant_of_a_graph_stays(ask, agent):
     assert changed.json()["metadata"] == {"created_by": "system"}
 
 
-def _next_revision(agent, **graphs):
+def _next_revision(agent, /, **graphs):
     revision = Revision.unscoped.create(
         workspace=agent.workspace, deployment=agent, number=2, config_path="langgraph.json"
     )

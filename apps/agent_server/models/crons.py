@@ -1,0 +1,74 @@
+"""Crons."""
+
+from __future__ import annotations
+
+from django.contrib.postgres.indexes import GinIndex, OpClass
+from django.db import models
+from django.db.models import Q
+from django.db.models.functions import Now
+
+from apps.agent_server.models.threads import Thread
+from apps.agent_server.querysets import CronQuerySet
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.deployments.models import Deployment
+
+
+class Cron(WorkspaceOwned):
+    """Runs that a schedule starts. `id` is the wire's `cron_id`.
+
+    `due_at` is what makes it fire: the firing that finds it in the past creates the run and moves
+    it on in one transaction.
+    """
+
+    deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="crons", db_index=False)
+    assistant_id = models.UUIDField()
+    # The database deletes it with its thread (0003), whoever deletes that.
+    thread = models.ForeignKey(
+        Thread,
+        models.DO_NOTHING,
+        null=True,
+        related_name="crons",
+        db_index=False,
+        db_constraint=False,
+    )
+    """None: each firing makes a thread of its own."""
+    schedule = models.CharField(max_length=255)
+    timezone = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  (null is UTC)
+    end_time = models.DateTimeField(null=True, blank=True)
+    enabled = models.BooleanField(default=True)
+    payload = models.JSONField(default=dict)
+    """What was asked for; each firing makes a run of it."""
+    metadata = models.JSONField(default=dict)
+    on_run_completed = models.CharField(max_length=10, null=True, blank=True)  # noqa: DJ001
+    """`delete` or `keep` the firing's own thread; null where it has none."""
+    user = models.JSONField(null=True, blank=True)
+    """Who made it, to the agent's own authentication: its runs are theirs."""
+    next_run_date = models.DateTimeField()
+    """The schedule's next moment, whether it will fire then or not."""
+    due_at = models.DateTimeField(null=True, blank=True)
+    """The same; null while it is disabled and when it has ended."""
+    created_at = models.DateTimeField(db_default=Now())
+    updated_at = models.DateTimeField(db_default=Now())
+
+    objects = Rows(CronQuerySet)
+    unscoped = CronQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["workspace", "deployment", "-created_at"], name="cron_newest"),
+            models.Index(fields=["due_at"], condition=Q(due_at__isnull=False), name="cron_due"),
+            models.Index(fields=["thread"], condition=Q(thread__isnull=False), name="cron_thread"),
+            models.Index(
+                fields=["workspace", "deployment", "assistant_id"], name="cron_assistant"
+            ),
+            GinIndex(OpClass("metadata", "jsonb_path_ops"), name="cron_metadata"),
+        ]
+
+    def __str__(self) -> str:
+        return self.schedule
+
+    @property
+    def user_id(self) -> str | None:
+        identity = (self.user or {}).get("identity")
+        return None if identity is None else str(identity)

@@ -1,0 +1,67 @@
+"""When a cron fires: five fields, or a sixth for seconds, read in a time zone as cron reads them.
+
+Where clocks go forward, what falls into the gap fires right after it; where they go back, a fixed
+time fires once and a wildcard goes on with the real hours (Debian's rules, which cronsim follows).
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from apps.core.errors import Invalid
+
+_ZONE = re.compile(r"[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*")
+_NAMED = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+LONGEST = 255
+
+
+class InvalidSchedule(Invalid):
+    code = "invalid_schedule"
+
+
+class UnknownTimezone(Invalid):
+    code = "unknown_timezone"
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"timezone: '{name[:100]}' is no IANA time zone")
+
+
+def zone(name: str | None) -> ZoneInfo:
+    """The zone of that name; UTC where none is named."""
+    if name is None:
+        return ZoneInfo("UTC")
+    if not _ZONE.fullmatch(name) or len(name) > LONGEST:
+        raise UnknownTimezone(name)
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):
+        raise UnknownTimezone(name) from None
+
+
+def next_after(schedule: str, timezone: str | None, moment: datetime) -> datetime:
+    """The first firing later than the moment, in UTC; `InvalidSchedule` when there is none."""
+    local = moment.astimezone(zone(timezone))
+    try:
+        return next(CronSim(_seconds_first(schedule), local)).astimezone(UTC)
+    except CronSimError as error:
+        raise InvalidSchedule(f"schedule: '{schedule[:100]}' is no cron schedule: {error}") from None
+    except (StopIteration, OverflowError):
+        raise InvalidSchedule(f"schedule: '{schedule[:100]}' never fires") from None
+
+
+def _seconds_first(schedule: str) -> str:
+    """As cronsim has it; on the wire seconds are the sixth field."""
+    fields = _NAMED.get(schedule.strip().lower(), schedule).upper().split()
+    return " ".join([fields[-1], *fields[:-1]] if len(fields) == 6 else fields)
