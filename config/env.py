@@ -87,6 +87,9 @@ class Env(BaseSettings):
     allow_private_addresses: bool = False
     local_webhooks: bool | None = Field(None, alias="allow_local_webhooks")
 
+    # What is remembered
+    webhook_log_days: int = Field(14, ge=1, le=3650)
+
     # Limits on input
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)
 

@@ -145,6 +145,9 @@ CELERY_BEAT_SCHEDULE = {
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},
     "agent_server.purge_threads": {"task": "agent_server.purge_threads", "schedule": 60.0},
+    "agent_server.deliver_webhooks": {"task": "agent_server.deliver_webhooks", "schedule": 2.0},
+    "agent_server.forget_webhooks": {"task": "agent_server.forget_webhooks", "schedule": 3600.0},
+    "agent_server.sweep_store": {"task": "agent_server.sweep_store", "schedule": 60.0},
 }
 
 AUTH_USER_MODEL = "organizations.User"
@@ -257,4 +260,5 @@ ALLOW_UNSANDBOXED_AGENTS = ENV.allow_unsandboxed_agents
 ALLOW_FILE_GIT = ENV.allow_file_git
 ALLOW_PRIVATE_ADDRESSES = ENV.allow_private_addresses
 ALLOW_LOCAL_WEBHOOKS = ENV.allow_local_webhooks
+WEBHOOK_LOG_DAYS = ENV.webhook_log_days
 MAX_BODY_BYTES = ENV.max_body_bytes

@@ -10,6 +10,8 @@ from typing import Any
 from celery import shared_task, signals
 
 from apps.agent_server.engine import loop
+from apps.agent_server.services import deliveries, store
+from apps.agent_server.webhooks import postman
 
 
 @signals.worker_ready.connect
@@ -24,6 +26,7 @@ def start_engine(sender: Any = None, **_: object) -> None:
 def stop_engine(**_: object) -> None:
     """Runs go back to the queue after their current step."""
     loop.stop()
+    postman.stop()
 
 
 @shared_task(name="agent_server.sweep_runs", acks_late=False)
@@ -40,3 +43,21 @@ def purge_threads() -> None:
     from apps.agent_server import sweeping  # noqa: PLC0415
 
     sweeping.purge_temporary_threads()
+
+
+@shared_task(name="agent_server.deliver_webhooks", acks_late=False, expires=10)
+def deliver_webhooks() -> None:
+    """Send the webhooks that are due. Safe to repeat: each is claimed."""
+    postman.wake()
+
+
+@shared_task(name="agent_server.forget_webhooks", acks_late=False)
+def forget_webhooks() -> None:
+    """Delete what is too old of the log of webhooks. Safe to repeat."""
+    deliveries.forget_old()
+
+
+@shared_task(name="agent_server.sweep_store", acks_late=False)
+def sweep_store() -> None:
+    """Delete the items of stores whose time is over. Safe to repeat."""
+    store.sweep()

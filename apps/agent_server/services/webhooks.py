@@ -2,6 +2,103 @@
 
 from __future__ import annotations
 
-from apps.agent_server.webhooks.rules import WebhookBlocked, validate
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
 
-__all__ = ["WebhookBlocked", "validate"]
+from django.db import connection, transaction
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from apps.agent_server.models import Thread, WebhookDelivery, WebhookSecret
+from apps.agent_server.scope import Scope
+from apps.agent_server.webhooks import signing, statements
+from apps.agent_server.webhooks.rules import WebhookBlocked, validate
+from apps.core import secrets
+from apps.deployments.models import Deployment
+
+__all__ = ["WebhookBlocked", "add_due", "of_run", "replace_secret", "secret", "validate"]
+
+PREVIOUS_SIGNS_FOR = timedelta(days=1)
+
+
+class Secret(NamedTuple):
+    """What receivers check signatures with."""
+
+    text: str
+    created_at: datetime
+    previous_signs_until: datetime | None
+
+
+def add_due(run_ids: Sequence[UUID]) -> None:
+    """Have the end of these runs told to whom it may concern.
+
+    Belongs into the transaction that ends them, after their rows and their threads' are written.
+    Safe to repeat; runs without a webhook, or that are open, are passed over.
+    """
+    with connection.cursor() as cursor:
+        cursor.execute(statements.ADD_DUE, [list(run_ids)])
+
+
+def of_run(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> list[WebhookDelivery]:
+    """How the run's webhooks went, without a thread a stateless run's; there is one at most."""
+    route = scope.route
+    rows = WebhookDelivery.objects.for_workspace(route.workspace_id)
+    rows = rows.filter(deployment=route.deployment_id, run_id=run_id)
+    if thread_id is not None:
+        rows = rows.filter(thread_id=thread_id)
+    if scope.visible != "{}":
+        threads = Thread.objects.for_workspace(route.workspace_id).within(scope.visible)
+        same = {"deployment": route.deployment_id, "thread_id": OuterRef("thread_id")}
+        rows = rows.filter(Exists(threads.filter(**same)))
+    return list(rows.defer("payload"))
+
+
+def secret(deployment: Deployment) -> Secret:
+    """The deployment's secret, made when it has none."""
+    return _as_secret(_secret_row(deployment.workspace_id, deployment.pk))
+
+
+@transaction.atomic
+def replace_secret(*, deployment: Deployment) -> Secret:
+    """Sign with a new secret, and for a day with the old one as well."""
+    place: dict[str, Any] = {"deployment": deployment}
+    _secret_row(deployment.workspace_id, deployment.pk)
+    rows = WebhookSecret.objects.for_workspace(deployment.workspace_id)
+    row = rows.select_for_update(no_key=True).get(**place)
+    row.previous, row.secret = row.secret, secrets.encrypt(signing.make_secret())
+    row.replaced_at = timezone.now()
+    row.save(update_fields=["previous", "secret", "replaced_at"])
+    return _as_secret(row)
+
+
+def signing_keys(workspace_id: UUID, deployment_id: UUID) -> tuple[str, ...]:
+    """What a webhook is signed with now, the newest first."""
+    row = _secret_row(workspace_id, deployment_id)
+    keys = [row.secret]
+    if row.previous is not None and _previous_until(row) is not None:
+        keys.append(row.previous)
+    return tuple(secrets.decrypt(key) for key in keys)
+
+
+def _secret_row(workspace_id: UUID, deployment_id: UUID) -> WebhookSecret:
+    rows = WebhookSecret.objects.for_workspace(workspace_id)
+    row, _ = rows.get_or_create(
+        workspace_id=workspace_id,
+        deployment_id=deployment_id,
+        defaults={"secret": secrets.encrypt(signing.make_secret())},
+    )
+    return row
+
+
+def _as_secret(row: WebhookSecret) -> Secret:
+    since = row.replaced_at or row.created_at
+    return Secret(secrets.decrypt(row.secret), since, _previous_until(row))
+
+
+def _previous_until(row: WebhookSecret) -> datetime | None:
+    if row.previous is None or row.replaced_at is None:
+        return None
+    until = row.replaced_at + PREVIOUS_SIGNS_FOR
+    return until if until > timezone.now() else None

@@ -1,0 +1,7 @@
+"""The long-term memory of agents."""
+
+from __future__ import annotations
+
+
+def sweep() -> int:
+    return 0

@@ -1,0 +1,140 @@
+"""Sends the webhooks of a worker process: a loop in a thread of its own.
+
+It is woken when a run with a webhook ends here, and every few seconds for what is due again or was
+left by others. Slow receivers of one agent take only some of its places.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import ParamSpec, TypeVar
+from uuid import UUID
+
+from django.db import connections
+
+from apps.agent_server.services import deliveries
+from apps.agent_server.services.deliveries import Delivery
+from apps.agent_server.webhooks import sending
+from apps.core.connections import close_dead
+
+log = logging.getLogger(__name__)
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+PLACES = 200
+PLACES_PER_AGENT = 50
+BATCH = 25
+
+
+class Postman:
+    """Takes what is due, sends it, and writes down what came of it."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        # One connection to the database, used by one statement at a time.
+        self._database = ThreadPoolExecutor(1, thread_name_prefix="postman-database")
+        self._awake = asyncio.Event()
+        self._open: set[asyncio.Task[None]] = set()
+        self._per_agent: Counter[UUID] = Counter()
+        self._thread = threading.Thread(target=self._run, name="postman", daemon=True)
+        self._thread.start()
+
+    def wake(self) -> None:
+        """Have it look for what is due; from any thread."""
+        self._loop.call_soon_threadsafe(self._awake.set)
+
+    def stop(self) -> None:
+        """Leave what is under way: it is due again soon. Safe to repeat."""
+        if self._thread.is_alive():
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join(5)
+            self._database.submit(connections.close_all)
+            self._database.shutdown(wait=True, cancel_futures=False)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        work = self._loop.create_task(self._work())
+        self._loop.run_forever()
+        for task in (work, *self._open):
+            task.cancel()
+        self._loop.run_until_complete(asyncio.gather(work, *self._open, return_exceptions=True))
+        self._loop.run_until_complete(self._loop.shutdown_default_executor())
+        self._loop.close()
+
+    async def _work(self) -> None:
+        while True:
+            await self._awake.wait()
+            self._awake.clear()
+            try:
+                await self._take_all()
+            except Exception:
+                log.exception("Webhooks could not be looked up; the next call looks again.")
+
+    async def _take_all(self) -> None:
+        """Begin with everything that is due, as far as there are places."""
+        while room := min(BATCH, PLACES - len(self._open)):
+            full = [agent for agent, n in self._per_agent.items() if n >= PLACES_PER_AGENT]
+            taken = await self._in_database(deliveries.claim, room, full)
+            for delivery in taken:
+                self._per_agent[delivery.deployment_id] += 1
+                task = self._loop.create_task(self._deliver(delivery))
+                self._open.add(task)
+                task.add_done_callback(self._open.discard)
+            if len(taken) < room:
+                return
+
+    async def _deliver(self, delivery: Delivery) -> None:
+        began = self._loop.time()
+        try:
+            if isinstance(delivery.letter, sending.Outcome):
+                outcome = delivery.letter
+            else:
+                outcome = await sending.send(delivery.letter)
+            taken = self._loop.time() - began
+            await self._in_database(deliveries.record, delivery, outcome, taken)
+        except Exception:
+            log.exception("What came of webhook %s could not be written down.", delivery.id)
+        finally:
+            was_full = len(self._open) >= PLACES
+            agent = delivery.deployment_id
+            was_full |= self._per_agent[agent] >= PLACES_PER_AGENT
+            self._per_agent[agent] -= 1
+            if not self._per_agent[agent]:
+                del self._per_agent[agent]
+            if was_full:
+                self._awake.set()
+
+    async def _in_database(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        def call() -> T:
+            close_dead()
+            return work(*args, **kwargs)
+
+        return await self._loop.run_in_executor(self._database, call)
+
+
+_current: Postman | None = None
+_making = threading.Lock()
+
+
+def wake() -> None:
+    """Have the webhooks sent that are due; the postman is made at the first call."""
+    global _current  # noqa: PLW0603
+    with _making:
+        if _current is None:
+            _current = Postman()
+        _current.wake()
+
+
+def stop() -> None:
+    """End the postman of this process, when there is one."""
+    global _current
+    with _making:
+        postman, _current = _current, None
+    if postman is not None:
+        postman.stop()

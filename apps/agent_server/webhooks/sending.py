@@ -1,0 +1,150 @@
+"""One POST to an address that a tenant chose.
+
+The name is looked up here and the connection goes to the very addresses that were checked, so a
+name server cannot answer twice. Redirects are not followed: they would lead past the checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+
+import h11
+
+from apps.agent_server.webhooks.rules import Rules, Target, WebhookBlocked
+from apps.core import addresses
+from apps.core.addresses import IPAddress
+
+SECONDS = 15.0
+CONNECT_SECONDS = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """What goes out, and where. A target of the platform's own needs no rules."""
+
+    target: Target
+    rules: Rules | None
+    headers: Mapping[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one attempt."""
+
+    status: int | None = None
+    """None when nobody answered."""
+    error: str = ""
+    is_final: bool = False
+    """Trying again would change nothing."""
+    retry_after: float = 0.0
+    """What the receiver asked for, in seconds."""
+
+    @property
+    def is_delivered(self) -> bool:
+        return not self.error
+
+
+async def send(letter: Letter, *, seconds: float = SECONDS) -> Outcome:
+    """Send it once. Never raises: whatever goes wrong is an outcome."""
+    try:
+        async with asyncio.timeout(seconds):
+            return _judge(await _exchange(letter))
+    except WebhookBlocked as error:
+        return Outcome(error=error.detail, is_final=True)
+    except addresses.Unresolved:
+        return Outcome(error=f"The host {letter.target.host} is not known.")
+    except TimeoutError:
+        return Outcome(error=f"There was no answer within {seconds:g} s.")
+    except ssl.SSLCertVerificationError as error:
+        return Outcome(error=f"The certificate is not good: {error.verify_message}.")
+    except ssl.SSLError as error:
+        return Outcome(error=f"TLS failed: {error.reason or 'SSLError'}.")
+    except h11.RemoteProtocolError as error:
+        return Outcome(error=f"The answer is not HTTP: {error}.")
+    except h11.LocalProtocolError as error:
+        return Outcome(error=f"The request cannot be made: {error}.", is_final=True)
+    except OSError as error:
+        return Outcome(error=f"No connection: {error.strerror or type(error).__name__}.")
+
+
+def _judge(answer: h11.Response) -> Outcome:
+    status = answer.status_code
+    if 200 <= status < 300:
+        return Outcome(status)
+    if status == 410:
+        return Outcome(status, "The receiver says that it is gone for good (410).", is_final=True)
+    if 300 <= status < 400:
+        return Outcome(status, f"The answer was {status}: redirects are not followed.")
+    return Outcome(status, f"The answer was {status}.", retry_after=_retry_after(answer))
+
+
+def _retry_after(answer: h11.Response) -> float:
+    for name, value in answer.headers:
+        if name == b"retry-after" and value.isdigit():
+            return float(min(int(value), 3600))
+    return 0.0
+
+
+async def _exchange(letter: Letter) -> h11.Response:
+    reader, writer = await _connect(letter)
+    try:
+        connection = h11.Connection(h11.CLIENT)
+        target = letter.target
+        fields = {
+            "host": target.authority,
+            **{name.lower(): value for name, value in letter.headers.items()},
+            "content-length": str(len(letter.body)),
+            "connection": "close",
+        }
+        request = h11.Request(method="POST", target=target.path, headers=list(fields.items()))
+        for part in (request, h11.Data(data=letter.body), h11.EndOfMessage()):
+            writer.write(connection.send(part) or b"")
+        # A receiver may answer before it has read everything, and then close.
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        while True:
+            event = connection.next_event()
+            if isinstance(event, h11.Response):
+                return event
+            if event is h11.NEED_DATA:
+                connection.receive_data(await reader.read(65_536))
+            elif not isinstance(event, h11.InformationalResponse):
+                raise ConnectionResetError
+    finally:
+        writer.transport.abort()
+
+
+async def _connect(letter: Letter) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    target = letter.target
+    loop = asyncio.get_running_loop()
+    found = await loop.run_in_executor(None, addresses.resolve_in_time, target.host)
+    allowed = letter.rules.reachable(target.host, found) if letter.rules is not None else found
+    failure: Exception = ConnectionRefusedError()
+    for address in allowed:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await _open(address, target)
+        except (OSError, TimeoutError) as error:
+            failure = error
+    raise failure
+
+
+async def _open(
+    address: IPAddress, target: Target
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    if not target.is_secure:
+        return await asyncio.open_connection(str(address), target.port)
+    return await asyncio.open_connection(
+        str(address), target.port, ssl=_tls(), server_hostname=target.host
+    )
+
+
+@cache
+def _tls() -> ssl.SSLContext:
+    return ssl.create_default_context()

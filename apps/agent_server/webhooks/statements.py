@@ -1,0 +1,80 @@
+"""The SQL of webhooks: what a run's end leaves, and how senders share it."""
+
+from __future__ import annotations
+
+MARK = '"webhook": "'
+"""Stands in the JSON of every run that has one, as PostgreSQL writes it; perhaps elsewhere too."""
+
+# In the transaction that ends the runs, after their rows and their threads' have been written.
+ADD_DUE = """
+INSERT INTO agent_server_webhookdelivery (
+    id, workspace_id, deployment_id, run_id, thread_id, url, status, attempts, due_at, payload,
+    run_created_at, run_started_at, run_ended_at, last_error, log, created_at
+)
+SELECT uuidv7(), r.workspace_id, r.deployment_id, r.id, t.thread_id, r.kwargs ->> 'webhook',
+    'due', 0, clock_timestamp(),
+    jsonb_build_object(
+        'assistant_id', r.assistant_id, 'status', r.status, 'metadata', r.metadata,
+        'kwargs', r.kwargs, 'multitask_strategy', r.multitask_strategy, 'values', t."values",
+        'error', r.error
+    ),
+    r.created_at, r.started_at, COALESCE(r.ended_at, clock_timestamp()), '', '[]',
+    clock_timestamp()
+FROM agent_server_agentrun r JOIN agent_server_thread t ON t.id = r.thread_id
+WHERE r.id = ANY(%s::uuid[]) AND r.status NOT IN ('pending', 'running')
+  AND r.kwargs ->> 'webhook' IS NOT NULL
+ON CONFLICT (run_id) DO NOTHING
+"""
+
+# A claim is a lease: its row is due again after it, unless the sender says what came of it.
+CLAIM = """
+WITH due AS (
+    SELECT id FROM agent_server_webhookdelivery
+    WHERE status IN ('due', 'sending') AND due_at <= clock_timestamp()
+      AND deployment_id <> ALL(%s::uuid[])
+    ORDER BY due_at LIMIT %s
+    FOR UPDATE SKIP LOCKED
+)
+UPDATE agent_server_webhookdelivery w
+SET status = 'sending', attempts = w.attempts + 1,
+    due_at = clock_timestamp() + make_interval(secs => %s::float8)
+FROM due WHERE w.id = due.id
+RETURNING w.id, w.attempts, w.workspace_id, w.deployment_id, w.run_id, w.thread_id, w.url,
+    w.payload::text, w.run_created_at, w.run_started_at, w.run_ended_at
+"""
+
+_ATTEMPT = """log = log || %s::text::jsonb,
+    response_status = COALESCE(%s::int, response_status), last_error = %s
+WHERE id = %s AND attempts = %s AND status = 'sending'
+"""
+
+DELIVERED = (
+    """
+UPDATE agent_server_webhookdelivery
+SET status = 'delivered', delivered_at = clock_timestamp(), payload = NULL, """
+    + _ATTEMPT
+)
+
+TRY_AGAIN = (
+    """
+UPDATE agent_server_webhookdelivery
+SET status = 'due', due_at = clock_timestamp() + make_interval(secs => %s::float8), """
+    + _ATTEMPT
+)
+
+GIVEN_UP = (
+    """
+UPDATE agent_server_webhookdelivery
+SET status = 'given_up', payload = NULL, """
+    + _ATTEMPT
+)
+
+FORGET_OLD = """
+DELETE FROM agent_server_webhookdelivery
+WHERE id IN (
+    SELECT id FROM agent_server_webhookdelivery
+    WHERE created_at < clock_timestamp() - make_interval(days => %s)
+      AND status IN ('delivered', 'given_up')
+    ORDER BY created_at LIMIT %s
+)
+"""
