@@ -91,6 +91,10 @@ class GraphNotFound(errors.NotFound):
         super().__init__(f"Graph '{graph_id}' not found. The deployed graphs are: {names}")
 
 
+class CronNotFound(errors.NotFound):
+    code, detail = "cron_not_found", "Cron not found"
+
+
 class ThreadOrAssistantNotFound(errors.NotFound):
     code, detail = "thread_or_assistant_not_found", "Thread or assistant not found."
 

@@ -53,12 +53,13 @@ def zone(name: str | None) -> ZoneInfo:
 def next_after(schedule: str, timezone: str | None, moment: datetime) -> datetime:
     """The first firing later than the moment, in UTC; `InvalidSchedule` when there is none."""
     local = moment.astimezone(zone(timezone))
+    shown = schedule[:100]
     try:
         return next(CronSim(_seconds_first(schedule), local)).astimezone(UTC)
     except CronSimError as error:
-        raise InvalidSchedule(f"schedule: '{schedule[:100]}' is no cron schedule: {error}") from None
+        raise InvalidSchedule(f"schedule: '{shown}' is no cron schedule: {error}") from None
     except (StopIteration, OverflowError):
-        raise InvalidSchedule(f"schedule: '{schedule[:100]}' never fires") from None
+        raise InvalidSchedule(f"schedule: '{shown}' never fires") from None
 
 
 def _seconds_first(schedule: str) -> str:

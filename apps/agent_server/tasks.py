@@ -10,7 +10,7 @@ from typing import Any
 from celery import shared_task, signals
 
 from apps.agent_server.engine import loop
-from apps.agent_server.services import deliveries, store
+from apps.agent_server.services import cron_firing, deliveries, store
 from apps.agent_server.webhooks import postman
 
 
@@ -43,6 +43,12 @@ def purge_threads() -> None:
     from apps.agent_server import sweeping  # noqa: PLC0415
 
     sweeping.purge_temporary_threads()
+
+
+@shared_task(name="agent_server.fire_crons", acks_late=False, expires=10)
+def fire_crons() -> None:
+    """Start the runs of crons that are due. Safe to repeat: each is claimed."""
+    cron_firing.fire_due()
 
 
 @shared_task(name="agent_server.deliver_webhooks", acks_late=False, expires=10)

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from apps.agent_server.models import Assistant, AssistantVersion
+from apps.agent_server.models import Assistant, AssistantVersion, Cron
 from apps.agent_server.services.runs import RunRow
 from apps.agent_server.services.threads import ThreadRow
 from apps.core.json import Fragment
@@ -50,6 +50,25 @@ def version_json(assistant: Assistant, version: AssistantVersion) -> JSONObject:
         "context": version.context,
         "metadata": version.metadata,
         "created_at": moment(version.created_at),
+    }
+
+
+def cron_json(cron: Cron) -> JSONObject:
+    return {
+        "cron_id": cron.pk,
+        "assistant_id": cron.assistant_id,
+        "thread_id": cron.thread and cron.thread.thread_id,
+        "user_id": cron.user_id,
+        "schedule": cron.schedule,
+        "timezone": cron.timezone,
+        "end_time": cron.end_time and moment(cron.end_time),
+        "enabled": cron.enabled,
+        "on_run_completed": cron.on_run_completed,
+        "payload": cron.payload,
+        "metadata": cron.metadata,
+        "next_run_date": moment(cron.next_run_date),
+        "created_at": moment(cron.created_at),
+        "updated_at": moment(cron.updated_at),
     }
 
 

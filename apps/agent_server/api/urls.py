@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.urls.resolvers import URLPattern
 
-from apps.agent_server.api import assistants, runs, system, threads
+from apps.agent_server.api import assistants, crons, runs, system, threads
 from apps.agent_server.routing import http_routes
 from apps.core.errors import MethodNotAllowed
 from apps.core.json import dumps
@@ -30,6 +30,7 @@ urlpatterns = [
     *[_other_methods(route) for route in http_routes],
     *system.routes,
     *assistants.routes,
+    *crons.routes,  # before runs, whose ids may be any word
     *threads.routes,
     *runs.routes,
 ]

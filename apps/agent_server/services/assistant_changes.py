@@ -9,7 +9,7 @@ from django.db.models import Max
 
 from apps.agent_server import errors
 from apps.agent_server.bodies.assistants import AssistantChanges, NewAssistant
-from apps.agent_server.models import Assistant, AssistantVersion
+from apps.agent_server.models import Assistant, AssistantVersion, Cron
 from apps.agent_server.querysets import AssistantVersionQuerySet
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants, threads
@@ -100,7 +100,10 @@ def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> Non
     if threads_of is not None:
         _delete_threads(threads_of, assistant_id)
     with transaction.atomic():
-        _locked(scope, assistant_id).delete()
+        assistant = _locked(scope, assistant_id)
+        crons = Cron.objects.for_workspace(scope.route.workspace_id)
+        crons.of(scope.route.deployment_id).filter(assistant_id=assistant_id).delete()
+        assistant.delete()
 
 
 def _delete_threads(scope: Scope, assistant_id: UUID) -> None:

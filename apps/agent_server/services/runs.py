@@ -110,7 +110,7 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
         "graphs": list(scope.route.graph_ids),
         "assistant": assistants.resolve(scope, body.assistant_id),
         "config": _json(config),
-        "configurable": _json(body.context or configurable),
+        "configurable": _json({**configurable, **(body.context or {})}),
         "context": _json(body.context) if body.context else None,
         "metadata": _json(body.metadata),
         "visible": scope.visible,

@@ -1,0 +1,162 @@
+"""Crons: making, changing, finding. How they fire is in `cron_firing`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from apps.agent_server import errors, schedules
+from apps.agent_server.bodies.base import JSONObject
+from apps.agent_server.bodies.crons import CronCount, CronSearch, NewCron
+from apps.agent_server.models import Cron, Thread
+from apps.agent_server.querysets import CronQuerySet
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import assistants, threads
+from apps.core.ids import uuid7
+
+_SORTED_BY = {"cron_id": "id", "thread_id": "thread__thread_id"}
+
+
+def create(scope: Scope, body: NewCron) -> Cron:
+    """Have runs start on threads of their own."""
+    return _insert(scope, body, None)
+
+
+def create_on_thread(scope: Scope, on: Scope, thread_id: UUID, body: NewCron) -> Cron:
+    """Have runs start on that thread, which `on` must see."""
+    thread = threads.of(on).filter(thread_id=thread_id).first()
+    if thread is None:
+        raise errors.ThreadNotFound(thread_id)
+    return _insert(scope, body, thread)
+
+
+def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:
+    assistant_id = _assistant(scope, body.assistant_id)
+    cron = Cron(
+        id=uuid7(),
+        workspace_id=scope.route.workspace_id,
+        deployment_id=scope.route.deployment_id,
+        assistant_id=assistant_id,
+        thread=thread,
+        metadata=body.metadata,
+        user=scope.user,
+    )
+    _set(cron, body, {**body.payload, "assistant_id": str(assistant_id)})
+    cron.save(force_insert=True)
+    return cron
+
+
+def _assistant(scope: Scope, text: str) -> UUID:
+    assistants.ensure_system(scope.route)
+    assistant_id = assistants.resolve(scope, text)
+    if not assistants.of(scope.without_rules()).filter(assistant_id=assistant_id).exists():
+        raise errors.AssistantNotFound
+    return assistant_id
+
+
+def _set(cron: Cron, body: NewCron, payload: JSONObject) -> None:
+    now = timezone.now()
+    cron.schedule, cron.timezone = body.schedule, body.timezone
+    cron.end_time, cron.enabled = body.end_time, body.enabled
+    cron.on_run_completed = None if cron.thread_id else body.on_run_completed
+    cron.payload = with_cron_id(payload, cron.pk)
+    cron.updated_at = now
+    if cron._state.adding:  # noqa: SLF001  (Django's way to tell)
+        cron.created_at = now
+    set_next(cron, now)
+
+
+def set_next(cron: Cron, after: datetime) -> None:
+    """Move the cron on to its first moment after that one."""
+    cron.next_run_date = schedules.next_after(cron.schedule, cron.timezone, after)
+    is_over = cron.end_time is not None and cron.next_run_date > cron.end_time
+    cron.due_at = None if is_over or not cron.enabled else cron.next_run_date
+
+
+def with_cron_id(payload: JSONObject, cron_id: UUID) -> JSONObject:
+    """What the graph will see in its configuration."""
+    config = payload.get("config") or {}
+    configurable = {**config.get("configurable", {}), "cron_id": str(cron_id)}
+    return {**payload, "config": {**config, "configurable": configurable}}
+
+
+def without_cron_id(payload: JSONObject) -> JSONObject:
+    """What was asked for, as it can be checked again."""
+    config = dict(payload.get("config") or {})
+    given = {k: v for k, v in config.pop("configurable", {}).items() if k != "cron_id"}
+    return {**payload, "config": {**config, **({"configurable": given} if given else {})}}
+
+
+@transaction.atomic
+def update(scope: Scope, cron_id: UUID, changes: Any) -> Cron:
+    """Change the cron; what it is then must make sense as a whole."""
+    cron = of(scope).select_for_update(no_key=True, of=("self",)).filter(pk=cron_id).first()
+    if cron is None:
+        raise errors.CronNotFound
+    given: JSONObject = changes.given
+    payload = {**_making_room(without_cron_id(cron.payload), given), **given}
+    body = NewCron.check(payload)
+    cron.metadata = {**cron.metadata, **given.get("metadata", {})}
+    _set(cron, body, {name: value for name, value in payload.items() if value is not None})
+    cron.save()
+    return cron
+
+
+def _making_room(payload: JSONObject, given: JSONObject) -> JSONObject:
+    """The payload without what the change replaces: of `context` and `configurable` one is left."""
+    if "context" in given:
+        config = {k: v for k, v in payload["config"].items() if k != "configurable"}
+        return {**payload, "config": config}
+    if given.get("config", {}).get("configurable"):
+        return {name: value for name, value in payload.items() if name != "context"}
+    return payload
+
+
+def get(scope: Scope, cron_id: UUID) -> Cron:
+    cron = of(scope).filter(pk=cron_id).first()
+    if cron is None:
+        raise errors.CronNotFound
+    return cron
+
+
+def delete(scope: Scope, cron_id: UUID) -> None:
+    deleted, _ = of(scope).filter(pk=cron_id).delete()
+    if not deleted:
+        raise errors.CronNotFound
+
+
+def of(scope: Scope) -> CronQuerySet:
+    """The crons of the agent that the caller may see."""
+    rows = Cron.objects.for_workspace(scope.route.workspace_id).select_related("thread")
+    return rows.of(scope.route.deployment_id).within(scope.visible)
+
+
+def search(scope: Scope, body: CronSearch) -> tuple[list[Cron], bool]:
+    """One page of crons, and whether there are more."""
+    sign = "-" if body.sort_order == "desc" else ""
+    column = _SORTED_BY.get(body.sort_by, body.sort_by)
+    found = _matching(scope, body).order_by(f"{sign}{column}", f"{sign}id")
+    page = list(found[body.offset : body.offset + body.limit + 1])
+    return page[: body.limit], len(page) > body.limit
+
+
+def count(scope: Scope, body: CronCount) -> int:
+    return _matching(scope, body).count()
+
+
+def _matching(scope: Scope, body: CronCount) -> QuerySet[Cron]:
+    found = of(scope)
+    if body.assistant_id is not None:
+        found = found.filter(assistant_id=body.assistant_id)
+    if body.thread_id is not None:
+        found = found.filter(thread__thread_id=body.thread_id)
+    if body.enabled is not None:
+        found = found.filter(enabled=body.enabled)
+    if body.metadata:
+        found = found.filter(metadata__contains=body.metadata)
+    return found
