@@ -1,0 +1,52 @@
+"""A page that chats with the agent from another origin, bundled and served."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+from config.env import BASE_DIR
+from tests.browser.chromium import CHROMIUM
+
+HERE = Path(__file__).parent
+_ESBUILD = BASE_DIR / "node_modules/.bin/esbuild"
+
+
+def missing() -> str | None:
+    """Why the page can't be shown on this machine."""
+    if CHROMIUM is None:
+        return "there is no Chromium: apt-get install chromium"
+    if shutil.which("node") is None or not (BASE_DIR / "node_modules/react-dom").exists():
+        return "`npm install` puts React there"
+    return None
+
+
+class _Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Tests have no use for an access log."""
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The page's address while it is served from `folder`."""
+    words = ["--bundle", "--format=esm", "--jsx=automatic", "--log-level=error"]
+    mode = '--define:process.env.NODE_ENV="development"'
+    subprocess.run(
+        [_ESBUILD, HERE / "page.jsx", *words, mode, f"--outfile={folder / 'page.js'}"],
+        check=True,
+        cwd=BASE_DIR,
+    )
+    shutil.copy(HERE / "index.html", folder)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), partial(_Quiet, directory=folder))
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}/"
+    server.shutdown()
+    server.server_close()
+    thread.join()
