@@ -23,6 +23,9 @@ from apps.core.json import dumps
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
+Again = Callable[[], Awaitable[None]]
+AGAIN = "slipway.again"
+"""Where an environment says what to await before its request is begun again from the start."""
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -42,9 +45,14 @@ class WSGIBridge:
             return
         environ = build_environ(scope, body)
         loop = asyncio.get_running_loop()
-        await loop.run_in_executor(pool(), self._answer, environ, loop, send)
+        while again := await loop.run_in_executor(pool(), self._answer, environ, loop, send):
+            await again()
+            body.seek(0)
 
-    def _answer(self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send) -> None:
+    def _answer(
+        self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send
+    ) -> Again | None:
+        """Answer the request, or return what to await before it is to be begun again."""
         start: dict[str, Any] = {}
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:
@@ -59,14 +67,18 @@ class WSGIBridge:
 
         response = self.application(environ, start_response)
         try:
+            if (again := environ.pop(AGAIN, None)) is not None:
+                found: Again = again
+                return found
             whole = _whole_body(response)
             if whole is not None:
                 asyncio.run_coroutine_threadsafe(_send_whole(send, start, whole), loop).result()
-                return
+                return None
             deliver({"type": "http.response.start", **start})
             for chunk in response:
                 deliver({"type": "http.response.body", "body": chunk, "more_body": True})
             deliver({"type": "http.response.body", "body": b""})
+            return None
         finally:
             close = getattr(response, "close", None)
             if close is not None:

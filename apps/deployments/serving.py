@@ -61,4 +61,5 @@ class Serving:
 
     def rules_on(self, resource: str, action: str) -> bool:
         """Whether a handler of the project decides about this."""
-        return not self.rules.isdisjoint({f"{resource}.{action}", f"{resource}.*", "*"})
+        places = {f"{resource}.{action}", f"{resource}.*", f"*.{action}", "*"}
+        return not self.rules.isdisjoint(places)

@@ -50,13 +50,15 @@ class Graph:
         store: BaseStore | None,
         config: RunnableConfig | None = None,
         context: Any = None,
+        user: Any = None,
     ) -> AsyncIterator[AnyGraph]:
         """The graph, ready to be used once with the platform's checkpointer and store."""
         if self._fixed is not None:
             yield _lent(self._fixed, checkpointer, store)
             return
         async with contextlib.AsyncExitStack() as stack:
-            made = self._call(access, config or {"configurable": {}}, store, context)
+            runtime = _runtime(access, store, context, user)
+            made = self._call(config or {"configurable": {}}, runtime)
             if inspect.isawaitable(made):
                 made = await made
             if hasattr(made, "__aenter__"):
@@ -71,13 +73,12 @@ class Graph:
                 )
             yield _lent(graph, checkpointer, store)
 
-    def _call(self, access: Access, config: RunnableConfig, store: Any, context: Any) -> Any:
+    def _call(self, config: RunnableConfig, runtime: Any) -> Any:
         factory = self._factory
         if factory is None:
             raise TypeError("a fixed graph is not called")
         given = {
-            name: config if kind == "config" else _runtime(access, store, context)
-            for name, kind in self._takes.items()
+            name: config if kind == "config" else runtime for name, kind in self._takes.items()
         }
         unnamed = _positional_only(factory) if given else frozenset()
         positional = [value for name, value in given.items() if name in unnamed]
@@ -153,16 +154,17 @@ def _positional_only(factory: Callable[..., Any]) -> frozenset[str]:
     return frozenset(p.name for p in parameters if p.kind is p.POSITIONAL_ONLY)
 
 
-def _runtime(access: Access, store: BaseStore | None, context: Any) -> Any:
+def _runtime(access: Access, store: BaseStore | None, context: Any, user: Any) -> Any:
     try:
         from langgraph_sdk import runtime  # noqa: PLC0415 (older versions have none)
     except ImportError:
         return None
+    # The public name is only an alias of these two types.
     if access == "threads.create_run":
-        made = runtime._ExecutionRuntime  # noqa: SLF001  (the public name is only an alias of types)
-        return made(access_context=access, store=store, context=context)  # type: ignore[arg-type]
+        made = runtime._ExecutionRuntime  # noqa: SLF001
+        return made(access_context=access, user=user, store=store, context=context)  # type: ignore[arg-type]
     made_to_read = runtime._ReadRuntime  # noqa: SLF001
-    return made_to_read(access_context=access, store=store)  # type: ignore[arg-type]
+    return made_to_read(access_context=access, user=user, store=store)  # type: ignore[arg-type]
 
 
 def known_context(graph: AnyGraph, context: Mapping[str, Any] | None) -> dict[str, Any] | None:

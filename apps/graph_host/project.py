@@ -181,11 +181,15 @@ def _tail(error: BaseException) -> str:
 
 
 def _read_variables(path: Path) -> dict[str, str]:
-    """The `NAME=value` lines of a .env file; an absent file has none."""
+    """The variables of a .env file; an absent file has none."""
     try:
-        text = path.read_text(encoding="utf-8")
+        return variables_in(path.read_text(encoding="utf-8"))
     except OSError:
         return {}
+
+
+def variables_in(text: str) -> dict[str, str]:
+    """The `NAME=value` lines of a .env file."""
     variables = {}
     for line in text.splitlines():
         entry = line.strip().removeprefix("export ").lstrip()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -16,9 +17,11 @@ from apps.agent_server import query
 from apps.agent_server.access import Admission, admit
 from apps.agent_server.bodies.base import Body, Page
 from apps.agent_server.errors import InvalidId
+from apps.agent_server.visit import VISIT, AskFirst, Visit, facts_of
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
 from apps.core.api import WorkspaceAPIView
+from apps.core.wsgi_bridge import AGAIN
 from apps.deployments.routes import Route
 from apps.organizations.models import User
 from apps.organizations.permissions import Permission
@@ -38,6 +41,7 @@ class AgentAuthentication(BaseAuthentication):
             permission,
             request.headers,
             lambda: _member(request._request),
+            lambda: _visit(request, context["kwargs"]),
         )
         return admission.caller, admission
 
@@ -53,6 +57,22 @@ def _member(request: HttpRequest) -> User | None:
     return user
 
 
+def _visit(request: Request, kwargs: Mapping[str, str]) -> Visit:
+    """The request's visit, which stays with it when it is begun again."""
+    environ = request._request.META
+    if VISIT not in environ:
+        facts = facts_of(
+            method=request.method or "GET",
+            path=request._request.path_info,
+            query=environ.get("QUERY_STRING", ""),
+            headers=request.headers.items(),
+            path_params=kwargs,
+        )
+        environ[VISIT] = Visit(facts)
+    visit: Visit = environ[VISIT]
+    return visit
+
+
 class IsAdmitted(BasePermission):
     def has_permission(self, request: Request, view: APIView) -> bool:
         if not isinstance(request.auth, Admission):
@@ -61,7 +81,11 @@ class IsAdmitted(BasePermission):
 
 
 class AgentView(WorkspaceAPIView):
-    """A view of one agent; reading needs `agents:read`, everything else `agents:run`."""
+    """A view of one agent; reading needs `agents:read`, everything else `agents:run`.
+
+    Nothing may be changed before `admission` was asked for the right to do it: the agent's own code
+    may have to be asked, and then the view is begun again.
+    """
 
     authentication_classes = (AgentAuthentication,)
     permission_classes = (IsAdmitted,)  # type: ignore[assignment]
@@ -69,6 +93,12 @@ class AgentView(WorkspaceAPIView):
         "GET": Permission.AGENTS_READ,
         "*": Permission.AGENTS_RUN,
     }
+
+    def handle_exception(self, exc: Exception) -> Response:
+        environ = self.request._request.META
+        if isinstance(exc, AskFirst) and VISIT in environ:
+            environ[AGAIN] = environ[VISIT].settle
+        return super().handle_exception(exc)
 
     @property
     def admission(self) -> Admission:

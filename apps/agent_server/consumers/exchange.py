@@ -28,6 +28,7 @@ from apps.agent_server import query
 from apps.agent_server.access import Admission, admit
 from apps.agent_server.cors import ASGI_HEADERS
 from apps.agent_server.errors import InvalidId
+from apps.agent_server.visit import AskFirst, Visit, facts_of
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
 from apps.core.ids import uuid7
@@ -72,6 +73,8 @@ class Exchange:
         self._has_left = False
         self._receive = receive
         self._send = send
+        self._body: bytes | None = None
+        self._visit: Visit | None = None
         given = self.headers.get("x-request-id", "")
         self.request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
 
@@ -79,11 +82,27 @@ class Exchange:
 
     async def body(self) -> bytes:
         """The whole body; raises `TooLarge`, and `ConnectionError` when the client left."""
-        return (await read_body(self.scope, self._receive)).getvalue()
+        if self._body is None:
+            self._body = (await read_body(self.scope, self._receive)).getvalue()
+        return self._body
 
     def admit(self, permission: str) -> Admission:
         """Let the caller in or raise. Asks the database, so it is for a thread."""
-        return admit(self.kwargs["slug"], permission, self.headers, self._member)
+        return admit(self.kwargs["slug"], permission, self.headers, self._member, self.visit)
+
+    def visit(self) -> Visit:
+        """This request, as an agent with authentication of its own is told of it."""
+        if self._visit is None:
+            self._visit = Visit(
+                facts_of(
+                    method=self.scope["method"],
+                    path=self.scope["path"],
+                    query=self.scope["query_string"].decode("latin-1"),
+                    headers=self.headers.items(),
+                    path_params=self.kwargs,
+                )
+            )
+        return self._visit
 
     def uuid(self, name: str, refusal: type[errors.AppError] = InvalidId) -> UUID:
         """An id of the path: `thread_id`, `run_id`, ..."""
@@ -192,7 +211,12 @@ class Consumer(ABC):
     async def __call__(self, exchange: Exchange) -> None:
         structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
         try:
-            await self.handle(exchange)
+            while True:
+                try:
+                    await self.handle(exchange)
+                    break
+                except AskFirst:
+                    await exchange.visit().settle()
         except ConnectionError:
             return
         except Exception as exception:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 import os
 import socket
+from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
-from apps.deployments.builds import clone, origin, venv
+from apps.deployments.builds import clone, found, origin, venv
 from apps.deployments.builds.conversation import Conversation
 from apps.deployments.builds.errors import BuildFailed
 from apps.deployments.builds.work import Work
@@ -61,10 +62,12 @@ def _build(work: Work) -> None:
     with work.step(f"Cloning {revision.repo_url} {revision.ref}".rstrip()):
         commit = clone.clone(work, repo_url=revision.repo_url, ref=revision.ref)
     project = _project(work)
+    facts = found.of_variables(work, project)
     _remember(work, commit=commit, config=project.raw)
     venv.make(work, project)
     with work.step("Importing the graphs"):
-        graphs = _graphs(work, project)
+        graphs, offered = _graphs(work, project)
+    found.keep(work, {"variables": facts, **offered})
     _keep_graphs(work, graphs)
     work.advance(RevisionStatus.AWAITING_DEPLOY, artefact=revision.attempt)
     work.place.remove_older()
@@ -94,8 +97,11 @@ def _remember(work: Work, *, commit: origin.Commit, config: dict[str, object]) -
         raise errors.LeaseLost
 
 
-def _graphs(work: Work, project: langgraph_json.Project) -> list[RevisionGraph]:
-    found = []
+def _graphs(
+    work: Work, project: langgraph_json.Project
+) -> tuple[list[RevisionGraph], dict[str, Any]]:
+    """The graphs as their host describes them, and what else the project's code offers."""
+    graphs = []
     with _host(work, work.revision.attempt) as host:
         conversation = Conversation(work, host)
         greeting = conversation.greeting()
@@ -105,7 +111,7 @@ def _graphs(work: Work, project: langgraph_json.Project) -> list[RevisionGraph]:
             described = loads(storable(dumps(described)))
             nodes = [str(node.get("id")) for node in described["drawing"]["nodes"]]
             work.log.write(f"    {graph_id}: {', '.join(nodes)}")
-            found.append(
+            graphs.append(
                 RevisionGraph(
                     workspace_id=work.revision.workspace_id,
                     revision_id=work.revision.pk,
@@ -115,7 +121,7 @@ def _graphs(work: Work, project: langgraph_json.Project) -> list[RevisionGraph]:
                     drawing=described["drawing"],
                 )
             )
-    return found
+        return graphs, found.offered(work, project, greeting)
 
 
 @transaction.atomic

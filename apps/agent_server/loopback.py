@@ -1,0 +1,37 @@
+"""What an agent's own graphs bring to be let in at their own deployment: a short-lived signature.
+
+Only the platform makes one, for a request that came over the socket of a graph host, and it counts
+for that host's deployment alone. Agent code never sees it.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.core import signing
+
+from apps.agent_server.errors import NoSuchAgent
+from apps.core import errors
+from apps.deployments import routes
+from apps.deployments.routes import Route
+
+HEADER = "X-Slipway-Loopback"
+_SALT = "slipway.agent-server.loopback"
+_SECONDS = 600
+
+
+def pass_for(deployment_id: UUID) -> str:
+    """The header's value for requests of the deployment's own graphs."""
+    return signing.dumps(str(deployment_id), salt=_SALT)
+
+
+def route_of(value: str, slug: str) -> Route:
+    """The deployment that is let in; raises when it is not the one of the address."""
+    try:
+        deployment_id = signing.loads(value, salt=_SALT, max_age=_SECONDS)
+    except signing.BadSignature:
+        raise errors.Unauthenticated from None
+    route = routes.find(slug)
+    if route is None or str(route.deployment_id) != deployment_id:
+        raise NoSuchAgent
+    return route

@@ -1,0 +1,84 @@
+"""What a build finds out about how its revision wants to be served, kept as the revision's facts."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from apps.core.json import dumps, loads, storable
+from apps.deployments import errors
+from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.builds.work import Work
+from apps.deployments.langgraph_json import ConfigError, Project, variables
+from apps.deployments.models import Revision
+from apps.deployments.services import environment
+from apps.deployments.workplaces import Unreadable
+from apps.graph_host.project import variables_in
+
+MOST_ROUTES = 1000
+
+
+def of_variables(work: Work, project: Project) -> dict[str, Any]:
+    """What the variables say about the server; `BuildFailed` names one that makes no sense."""
+    given = {**_of_file(work, project), **environment.of_revision(work.revision)}
+    try:
+        facts = variables.read(given)
+    except ConfigError as error:
+        raise BuildFailed(str(error)) from None
+    for note in variables.notes(given):
+        work.log.write(f"    {note}", level="WARNING")
+    told: dict[str, Any] = facts.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return told
+
+
+def _of_file(work: Work, project: Project) -> dict[str, str]:
+    """The variables of `env`; the deployment's own win over them."""
+    env = project.raw.get("env")
+    if isinstance(env, dict):
+        return {name: str(value) for name, value in env.items()}
+    if not env:
+        return {}
+    try:
+        return variables_in(work.place.read(project.place(env)))
+    except Unreadable:
+        return {}
+
+
+def offered(work: Work, project: Project, greeting: dict[str, Any]) -> dict[str, Any]:
+    """What the project's own authentication and HTTP application offer, as its host said."""
+    facts: dict[str, Any] = {}
+    if project.sections.auth is not None:
+        rules = [str(rule) for rule in greeting["auth"]["rules"]]
+        facts["auth"] = {"rules": rules}
+        work.log.write(f"    auth: rules on {', '.join(rules) or 'nothing'}")
+    if project.sections.http.app is not None:
+        facts["http"] = _http(work, greeting["http"])
+    return facts
+
+
+def _http(work: Work, told: dict[str, Any]) -> dict[str, Any]:
+    routes = told["routes"]
+    if told["has_middleware"]:
+        work.log.write(
+            "    The middleware of `http.app` is around its own routes; the routes of the Agent"
+            " Server are answered by the platform, without it.",
+            level="WARNING",
+        )
+    if routes is None:
+        work.log.write(
+            "    `http.app` does not list its routes: it gets what the Agent Server has no route"
+            " for, and shadows nothing.",
+            level="WARNING",
+        )
+        return {"routes": None}
+    if len(routes) > MOST_ROUTES:
+        raise BuildFailed(f"`http.app` has {len(routes)} routes; at most {MOST_ROUTES} are served.")
+    work.log.write(f"    http: {', '.join(str(path) for path, *_ in routes) or 'no routes'}")
+    return {"routes": routes}
+
+
+def keep(work: Work, facts: dict[str, Any]) -> None:
+    """Write the facts down, while the attempt is still ours."""
+    revisions = Revision.objects.for_workspace(work.revision.workspace_id)
+    mine = revisions.filter(pk=work.revision.pk, attempt=work.revision.attempt)
+    if not mine.update(facts=loads(storable(dumps(facts)))):
+        raise errors.LeaseLost
