@@ -21,6 +21,7 @@ from .graphs import AnyGraph, Graph, known_context
 from .saver import SocketSaver, Stored
 from .snapshots import left
 from .store import speaker
+from .users import User
 
 try:
     from langgraph.runtime import RunControl
@@ -111,10 +112,6 @@ class Run:
         ended: dict[str, Any] = {"status": "success"}
         speaker.set(self._door.key)
         try:
-            self._emit(
-                "metadata", {"run_id": self._start["run_id"], "attempt": self._start["attempt"]}
-            )
-            self._outbox.flush()
             config, context = self._config(), self._kwargs.get("context")
             async with self._graph.open(
                 "threads.create_run",
@@ -122,6 +119,7 @@ class Run:
                 store=self._store,
                 config=config,
                 context=context,
+                user=config["configurable"].get("langgraph_auth_user"),
             ) as graph:
                 try:
                     await self._stream(graph, config, known_context(graph, context))
@@ -255,7 +253,9 @@ class Run:
             if not name.startswith("__")
         }
         configurable |= identity
-        configurable.setdefault("user_id", start.get("user_id") or "")
+        if configurable.get("langgraph_auth_user"):
+            configurable["langgraph_auth_user"] = User(configurable["langgraph_auth_user"])
+        configurable.setdefault("user_id", "")
         configurable["checkpoint_ns"] = ""
         for name in _REFERENCE_KEYS:
             configurable.pop(name, None)

@@ -1,4 +1,4 @@
-"""What a build finds out about how its revision wants to be served, kept as the revision's facts."""
+"""What a build finds out about how its revision wants to be served: the revision's facts."""
 
 from __future__ import annotations
 
