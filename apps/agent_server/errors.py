@@ -60,6 +60,10 @@ class NothingToCancel(errors.NotFound):
     code, detail = "nothing_to_cancel", "No matching runs to cancel: it has ended or is not here."
 
 
+class NothingToCancelAtAll(errors.NotFound):
+    code, detail = "nothing_to_cancel", "No runs found to cancel."
+
+
 class AssistantNotFound(errors.NotFound):
     code, detail = "assistant_not_found", "Not Found"
 
@@ -128,3 +132,14 @@ class NotOffered(errors.Invalid):
 class ConfigAndContext(errors.BadRequest):
     code = "config_and_context"
     detail = "Cannot specify both configurable and context. Prefer setting context alone."
+
+
+class NoGraphKnown(errors.BadRequest):
+    code = "no_graph_known"
+    detail = "The thread knows no graph: run one on it, or give it metadata.graph_id."
+
+
+class EditRefused(errors.BadRequest):
+    """The graph did not take the change; the text is its own."""
+
+    code = "edit_refused"

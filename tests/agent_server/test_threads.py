@@ -47,7 +47,6 @@ def thread(agent) -> Thread:
 
 
 ROUTES = [
-    ("post", "/threads"),
     ("get", "/threads/{t}"),
     ("patch", "/threads/{t}"),
     ("delete", "/threads/{t}"),
@@ -90,80 +89,6 @@ def test_threads_of_other_agents_are_not_found(ask, agent, method, path):
 
     assert response.status_code == 404
     assert Thread.unscoped.filter(pk=elsewhere.pk).exists()
-
-
-def test_a_new_thread(ask, agent):
-    response = ask("post", "/threads", {"metadata": {"a": [1]}, "unknown": 1})
-
-    row = Thread.unscoped.get()
-    created = row.created_at.isoformat(timespec="microseconds")
-    assert response.status_code == 200
-    assert response.json() == {
-        "thread_id": str(row.thread_id),
-        "created_at": created,
-        "updated_at": created,
-        "state_updated_at": created,
-        "metadata": {"a": [1]},
-        "config": {},
-        "status": "idle",
-        "values": None,
-        "error": None,
-    }
-    assert created.endswith("+00:00")
-    assert row.thread_id.version == 7
-    assert (row.deployment_id, row.workspace_id) == (agent.pk, agent.workspace_id)
-
-
-def test_an_empty_body_makes_a_thread_too(client, agent, key):
-    response = client.post(
-        f"/agents/{agent.slug}/threads",
-        b"",
-        content_type="application/json",
-        headers={"X-Api-Key": key},
-    )
-
-    assert response.status_code == 200
-
-
-def test_a_given_id_is_taken_once(ask, agent):
-    thread_id = str(uuid4())
-    ThreadFactory(deployment=AgentFactory(), thread_id=thread_id)
-
-    first = ask("post", "/threads", {"thread_id": thread_id, "metadata": {"n": 1}})
-    again = ask("post", "/threads", {"thread_id": thread_id, "metadata": {"n": 2}})
-    old = ask(
-        "post",
-        "/threads",
-        {"thread_id": thread_id, "metadata": {"n": 3}, "if_exists": "do_nothing"},
-    )
-
-    assert first.json()["thread_id"] == thread_id
-    assert (again.status_code, again.json()["detail"]) == (
-        409,
-        f"Thread with ID {thread_id} already exists",
-    )
-    assert old.json() == first.json()
-    assert Thread.unscoped.filter(deployment=agent).count() == 1
-
-
-@pytest.mark.parametrize(
-    ("body", "detail"),
-    [
-        ({"ttl": {"ttl": 5}}, "ttl is not offered yet by this server."),
-        ({"supersteps": [{}]}, "supersteps is not offered yet by this server."),
-        ({"if_exists": "replace"}, "if_exists: Input should be 'raise' or 'do_nothing'"),
-        ({"metadata": 1}, "metadata: Input should be a valid dictionary"),
-        (
-            {"thread_id": "x"},
-            "thread_id: Input should be a valid UUID, invalid character: found `x` at 0",
-        ),
-    ],
-)
-def test_what_cannot_be_honoured_is_refused_by_name(ask, body, detail):
-    response = ask("post", "/threads", body)
-
-    assert (response.status_code, response.json()["detail"]) == (422, detail)
-    assert not Thread.unscoped.exists()
 
 
 def test_reading_and_changing_a_thread(ask, thread):
@@ -303,7 +228,6 @@ def test_query_counts(ask, agent, thread, django_assert_num_queries):
     ask("get", path)
 
     for count, method, where, body in [
-        (1, "post", "/threads", {}),
         (1, "get", path, None),
         (1, "patch", path, {"metadata": {}}),
         (1, "get", f"{path}/runs/{run.pk}", None),
@@ -382,22 +306,23 @@ async def test_everything_else_is_asked_of_the_graph(call, agent, graph):
     await call("GET", "/assistants/other/graph?xray=2")
     await call("GET", "/assistants/other/subgraphs?recurse=true")
 
-    history = {"metadata": None, "checkpoint": None}
+    config = {"config": {}}
+    history = {"metadata": None, "checkpoint": None, **config}
     assert live.json() == {"live": True}
     assert graph == [
-        (revision, "other", "state", {"subgraphs": False}, thread.thread_id),
+        (revision, "other", "state", {"subgraphs": False, **config}, thread.thread_id),
         (
             revision,
             "other",
             "state",
-            {"checkpoint": reference, "subgraphs": True},
+            {"checkpoint": reference, "subgraphs": True, **config},
             thread.thread_id,
         ),
         (
             revision,
             "other",
             "state",
-            {"checkpoint": reference, "subgraphs": False},
+            {"checkpoint": reference, "subgraphs": False, **config},
             thread.thread_id,
         ),
         (

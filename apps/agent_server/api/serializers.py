@@ -12,6 +12,7 @@ from apps.agent_server.services.threads import ThreadRow
 from apps.core.json import Fragment
 
 JSONObject = dict[str, Any]
+THREAD_JSON = frozenset({"metadata", "config", "values", "interrupts", "error", "extracted", "ttl"})
 
 
 def moment(value: datetime) -> str:
@@ -73,20 +74,20 @@ def cron_json(cron: Cron) -> JSONObject:
 
 
 def thread_json(row: ThreadRow) -> JSONObject:
-    shape: JSONObject = {
-        "thread_id": row.thread_id,
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at),
-        "state_updated_at": moment(row.state_updated_at),
-        "metadata": text(row.metadata),
-        "config": text(row.config),
-        "status": row.status,
-        "values": text(row.values),
-        "error": text(row.error),
+    return thread_fields(row._asdict())
+
+
+def thread_fields(fields: JSONObject) -> JSONObject:
+    """The fields of a thread, all or some; JSON is text still."""
+    return {
+        name: text(value) if name in THREAD_JSON else _plain(value)
+        for name, value in fields.items()
+        if name != "interrupts" or value is not None  # absent before the first run
     }
-    if row.interrupts is not None:  # absent before the first run
-        shape["interrupts"] = text(row.interrupts)
-    return shape
+
+
+def _plain(value: Any) -> Any:
+    return moment(value) if isinstance(value, datetime) else value
 
 
 def run_json(row: RunRow) -> JSONObject:

@@ -1,45 +1,47 @@
-"""Threads: state that is kept between runs."""
+"""Threads: state that is kept between runs. Making them is for a consumer: it may ask a graph."""
 
 from __future__ import annotations
 
+from django.http import HttpResponse
 from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView, paged
-from apps.agent_server.api.serializers import only, thread_json
-from apps.agent_server.bodies.threads import NewThread, ThreadChanges, ThreadCount, ThreadSearch
-from apps.agent_server.services import threads
+from apps.agent_server.api.serializers import text, thread_fields, thread_json
+from apps.agent_server.bodies.threads import (
+    NewThread,
+    Prune,
+    ThreadChanges,
+    ThreadCount,
+    ThreadSearch,
+)
+from apps.agent_server.services import forgetting, histories, threads
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
-
-
-class ThreadsView(AgentView):
-    @extend_schema(request=NewThread)
-    def post(self, request: ApiRequest, slug: str) -> Response:
-        raw = request._request.body or b"{}"
-        scope, body = self.admission.grant("threads", "create", NewThread.parse(raw))
-        return Response(thread_json(threads.create(scope, body)))
 
 
 class ThreadView(AgentView):
     def get(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found = self.uuid(thread_id, "thread")
         scope = self.admission.scope("threads", "read", thread_id=thread_id)
-        return Response(thread_json(threads.get(scope, found)))
+        shape = thread_json(threads.get(scope, found))
+        if "ttl" in self.words("include"):
+            shape["ttl"] = text(threads.ttl(scope, found))
+        return Response(shape)
 
     @extend_schema(request=ThreadChanges)
     def patch(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found, changes = self.uuid(thread_id, "thread"), self.body(ThreadChanges)
         scope, changes = self.admission.grant("threads", "update", changes, thread_id=thread_id)
-        row = threads.merge_metadata(scope, found, changes.metadata)
+        row = threads.change(scope, found, changes)
         if request.headers.get("Prefer") == "return=minimal":
             return Response(status=204)
         return Response(thread_json(row))
 
     def delete(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found = self.uuid(thread_id, "thread")
-        threads.delete(self.admission.scope("threads", "delete", thread_id=thread_id), found)
+        forgetting.forget(self.admission.scope("threads", "delete", thread_id=thread_id), found)
         return Response(status=204)
 
 
@@ -50,8 +52,7 @@ class ThreadSearchView(AgentView):
     def post(self, request: ApiRequest, slug: str) -> Response:
         scope, body = self.admission.grant("threads", "search", self.body(ThreadSearch))
         found, has_more = threads.search(scope, body)
-        rows = [only(thread_json(row), body.select) for row in found]
-        return paged(rows, body, has_more=has_more)
+        return paged([thread_fields(row) for row in found], body, has_more=has_more)
 
 
 class ThreadCountView(AgentView):
@@ -63,10 +64,39 @@ class ThreadCountView(AgentView):
         return Response(threads.count(scope, body))
 
 
+class ThreadCopyView(AgentView):
+    """The copy is the caller's own: it is made as a new thread is, of one that they may read."""
+
+    def post(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
+        found = self.uuid(thread_id, "thread")
+        _, made = self.admission.grant("threads", "create", NewThread())
+        scope = self.admission.scope("threads", "read", thread_id=thread_id)
+        return Response(thread_json(histories.copy(scope, found, made.metadata)))
+
+
+class PruneView(AgentView):
+    @extend_schema(request=Prune)
+    def post(self, request: ApiRequest, slug: str) -> Response:
+        scope, body = self.admission.grant("threads", "delete", self.body(Prune))
+        pruned = forgetting.prune(scope, body.thread_ids, body.strategy)
+        return Response({"pruned_count": pruned})
+
+
+class StorageView(AgentView):
+    """How many bytes a thread's history takes."""
+
+    def get(self, request: ApiRequest, slug: str, thread_id: str) -> HttpResponse:
+        found = self.uuid(thread_id, "thread")
+        scope = self.admission.scope("threads", "read", thread_id=thread_id)
+        return HttpResponse(histories.storage(scope, found), content_type="application/json")
+
+
 _THREADS = "agents/<slug:slug>/threads"
 routes = [
-    path(f"{_THREADS}", ThreadsView.as_view()),
     path(f"{_THREADS}/search", ThreadSearchView.as_view()),
     path(f"{_THREADS}/count", ThreadCountView.as_view()),
+    path(f"{_THREADS}/prune", PruneView.as_view()),
     path(f"{_THREADS}/<str:thread_id>", ThreadView.as_view()),
+    path(f"{_THREADS}/<str:thread_id>/copy", ThreadCopyView.as_view()),
+    path(f"{_THREADS}/<str:thread_id>/storage", StorageView.as_view()),
 ]

@@ -1,42 +1,51 @@
-"""Threads to make, change and find, and their states."""
+"""Threads to make, change and find."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+import re
+from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator
 
-from apps.agent_server import errors
-from apps.agent_server.bodies.base import Body, CheckpointReference, JSONObject, Page, SortOrder
-from apps.agent_server.statuses import ThreadStatus
-from apps.core.errors import Invalid
+from apps.agent_server.bodies.base import Body, JSONObject, Page, SortOrder
+from apps.agent_server.statuses import ThreadStatus, TTLStrategy
+
+MOST_EXTRACTS = 10
+_A_CENTURY = 100 * 366 * 24 * 60
+_PATH = re.compile(r"(values|metadata|config|interrupts)((?:\.[^.\[\]]+|\[-?\d{1,9}\])*)")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+)\]")
+
+
+class TTL(Body):
+    """How long to keep a thread after its last activity, and what of it."""
+
+    ttl: float = Field(gt=0, le=_A_CENTURY)
+    """Minutes."""
+    strategy: TTLStrategy = TTLStrategy.DELETE
+
+
+class SuperstepUpdate(Body):
+    values: JSONObject | list[Any] | None = None
+    command: JSONObject | None = None
+    as_node: str
+
+
+class Superstep(Body):
+    updates: list[SuperstepUpdate] = Field(min_length=1)
 
 
 class NewThread(Body):
     thread_id: UUID | None = None
     metadata: JSONObject = {}
     if_exists: Literal["raise", "do_nothing"] = "raise"
-    ttl: Any = None
-    supersteps: Any = None
-
-    @model_validator(mode="after")
-    def _can_be_honoured(self) -> Self:
-        for name in ("ttl", "supersteps"):
-            if getattr(self, name):
-                raise errors.NotOffered(name)
-        return self
+    ttl: TTL | None = None
+    supersteps: list[Superstep] = Field([], max_length=1000)
 
 
 class ThreadChanges(Body):
     metadata: JSONObject = {}
-    ttl: Any = None
-
-    @model_validator(mode="after")
-    def _can_be_honoured(self) -> Self:
-        if self.ttl is not None:
-            raise errors.NotOffered("ttl")
-        return self
+    ttl: TTL | None = None
 
 
 ThreadField = Literal[
@@ -65,43 +74,28 @@ class ThreadSearch(ThreadCount, Page):
     )
     sort_order: SortOrder = "desc"
     select: list[ThreadField] | None = None
-    extract: Any = None
+    extract: dict[str, str] = Field({}, max_length=MOST_EXTRACTS)
 
-    @model_validator(mode="after")
-    def _can_be_honoured(self) -> Self:
-        if self.extract:
-            raise errors.NotOffered("extract")
-        return self
-
-
-class HistoryBody(Body):
-    limit: int = Field(1, ge=1, le=1000)
-    before: JSONObject | str | None = None
-    metadata: JSONObject | None = None
-    checkpoint: CheckpointReference | None = None
-
-    @property
-    def before_id(self) -> str | None:
-        """The checkpoint's id, from whichever of the forms that clients send."""
-        before = self.before
-        if isinstance(before, dict):
-            inner = before.get("configurable")
-            before = (inner if isinstance(inner, dict) else before).get("checkpoint_id")
-        if not before:
-            return None
-        try:
-            return str(UUID(str(before)))
-        except ValueError:
-            raise Invalid("before: must name a checkpoint by its UUID") from None
+    @field_validator("extract")
+    @classmethod
+    def _has_paths(cls, extract: dict[str, str]) -> dict[str, str]:
+        for path in extract.values():
+            steps_of(path)
+        return extract
 
 
-class StateBody(Body):
-    checkpoint: CheckpointReference
-    subgraphs: bool = False
+def steps_of(path: str) -> tuple[str, list[str]]:
+    """The column and the steps below it of a path such as `values.messages[-1].content`."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        raise ValueError(
+            f"{path!r} is no path: it begins with values, metadata, config or interrupts and goes "
+            "on with .name, [0] or [-1]"
+        )
+    column, rest = match.groups()
+    return column, [name or index for name, index in _STEP.findall(rest)]
 
 
-class StateUpdate(Body):
-    values: JSONObject | list[Any] | None = None
-    as_node: str | None = None
-    checkpoint: CheckpointReference | None = None
-    checkpoint_id: UUID | None = None
+class Prune(Body):
+    thread_ids: list[UUID] = Field(max_length=1000)
+    strategy: TTLStrategy = TTLStrategy.DELETE

@@ -1,4 +1,4 @@
-"""Reading states of threads.
+"""States of threads: reading them, going back in them, changing them.
 
 A state that a finished run wrote is answered from its row; everything else is asked of a graph host
 through a worker.
@@ -7,10 +7,20 @@ through a worker.
 from __future__ import annotations
 
 from typing import Any
+from uuid import UUID
 
+from apps.agent_server import errors
 from apps.agent_server.bodies.base import CheckpointReference
-from apps.agent_server.bodies.threads import HistoryBody, StateBody
+from apps.agent_server.bodies.states import (
+    HistoryBody,
+    StateBody,
+    StatePatch,
+    StateUpdate,
+    selected,
+)
+from apps.agent_server.bodies.threads import ThreadChanges
 from apps.agent_server.consumers.asking import ask
+from apps.agent_server.consumers.editing import editing
 from apps.agent_server.consumers.exchange import Consumer, Exchange
 from apps.agent_server.models import Thread
 from apps.agent_server.scope import Scope
@@ -18,21 +28,20 @@ from apps.agent_server.services import threads
 from apps.agent_server.services.threads import StateSource
 from apps.agent_server.statuses import ThreadStatus
 from apps.core.crossing import in_thread
-from apps.core.json import dumps
+from apps.core.json import dumps, loads
 from apps.organizations.permissions import Permission
 
-BLANK_STATE = dumps(
-    {
-        "values": {},
-        "next": [],
-        "tasks": [],
-        "metadata": None,
-        "created_at": None,
-        "checkpoint": None,
-        "parent_checkpoint": None,
-        "interrupts": [],
-    }
-)
+_BLANK: dict[str, Any] = {
+    "values": {},
+    "next": [],
+    "tasks": [],
+    "metadata": None,
+    "created_at": None,
+    "checkpoint": None,
+    "parent_checkpoint": None,
+    "interrupts": [],
+}
+BLANK_STATE = dumps(_BLANK)
 
 
 class ReadsThread(Consumer):
@@ -55,25 +64,27 @@ class ReadsThread(Consumer):
     ) -> bytes:
         thread = Thread(pk=source.pk, thread_id=exchange.uuid("thread_id"))
         busy = source.status == ThreadStatus.BUSY
-        revision_id = source.revision_id if busy else None
         return await ask(
             scope.route,
             source.graph_id or "",
             method,
-            params,
+            {**params, "config": loads(source.config)},
             thread=thread,
-            revision_id=revision_id,
+            revision_id=source.revision_id if busy else None,
         )
 
 
-class ReadState(ReadsThread):
-    """`GET /threads/{id}/state`: the head, from the thread's row while nothing changes it."""
+class ThreadState(ReadsThread):
+    """`/threads/{id}/state`: the head, from the thread's row while nothing changes it."""
 
-    methods = ("GET",)
+    methods = ("GET", "POST", "PATCH")
 
     async def handle(self, exchange: Exchange) -> None:
+        await getattr(self, exchange.scope["method"].lower())(exchange)
+
+    async def get(self, exchange: Exchange) -> None:
         scope, source = await in_thread(self.find, exchange)
-        subgraphs = exchange.flag("subgraphs")
+        subgraphs, select = exchange.flag("subgraphs"), exchange.words("select")
         # Only a thread that has stopped on its way has tasks whose state could be asked for.
         nested = subgraphs and source.status != ThreadStatus.IDLE
         if source.is_blank or source.graph_id is None:
@@ -82,7 +93,52 @@ class ReadState(ReadsThread):
             answer = (source.state or "").encode()
         else:
             answer = await self.ask(exchange, scope, source, "state", {"subgraphs": subgraphs})
-        await exchange.respond(answer)
+        await exchange.respond(_only(answer, select))
+
+    async def post(self, exchange: Exchange) -> None:
+        """Change the state as if a node had returned values; no node runs."""
+        raw = await exchange.body()
+        scope, source, update = await in_thread(_to_update, exchange, raw)
+        params = {
+            "values": update.values,
+            "as_node": update.as_node,
+            "checkpoint": update.base,
+            "run_metadata": {"graph_id": source.graph_id},
+        }
+        async with editing(exchange.uuid("thread_id")):
+            made = loads(await self.ask(exchange, scope, source, "update_state", params))
+        answer = {"checkpoint": made, "configurable": made, "checkpoint_id": made["checkpoint_id"]}
+        await exchange.respond(dumps(answer))
+
+    async def patch(self, exchange: Exchange) -> None:
+        """Merge metadata into the thread's: what the JavaScript client's `patchState` is for."""
+        raw = await exchange.body()
+        await in_thread(_merge_metadata, exchange, raw)
+        await exchange.start(status=204)
+        await exchange.finish()
+
+
+def _to_update(exchange: Exchange, raw: bytes) -> tuple[Scope, StateSource, StateUpdate]:
+    admission = exchange.admit(Permission.AGENTS_RUN)
+    thread_id = exchange.uuid("thread_id")
+    scope = admission.scope("threads", "update", thread_id=str(thread_id))
+    source = threads.state_source(scope, thread_id)
+    update = StateUpdate.parse(raw)
+    if source.graph_id is None:
+        raise errors.NoGraphKnown
+    if source.graph_id not in scope.route.graph_ids:
+        raise errors.GraphGone(source.graph_id)
+    if source.status == ThreadStatus.BUSY:
+        raise errors.ThreadBusy
+    return scope, source, update
+
+
+def _merge_metadata(exchange: Exchange, raw: bytes) -> None:
+    admission = exchange.admit(Permission.AGENTS_RUN)
+    thread_id = exchange.uuid("thread_id")
+    changes = ThreadChanges(metadata=StatePatch.parse(raw).metadata)
+    scope, changes = admission.grant("threads", "update", changes, thread_id=str(thread_id))
+    threads.change(scope, thread_id, changes)
 
 
 class ReadCheckpoint(ReadsThread):
@@ -94,16 +150,22 @@ class ReadCheckpoint(ReadsThread):
         scope, source = await in_thread(self.find, exchange)
         if exchange.scope["method"] == "POST":
             body = StateBody.parse(await exchange.body())
-            reference, subgraphs = body.checkpoint, body.subgraphs
+            reference, subgraphs, select = body.checkpoint, body.subgraphs, body.select or []
         else:
-            checkpoint_id = exchange.uuid("checkpoint_id")
+            given = exchange.kwargs["checkpoint_id"]
+            subgraphs, select = exchange.flag("subgraphs"), exchange.words("select")
+            if (checkpoint_id := _uuid(given)) is None:
+                await exchange.respond(
+                    _only(_nothing_at(exchange.kwargs["thread_id"], given), select)
+                )
+                return
             reference = CheckpointReference(checkpoint_id=checkpoint_id)
-            subgraphs = exchange.flag("subgraphs")
         if source.is_blank or source.graph_id is None:
-            await exchange.respond(BLANK_STATE)
-            return
-        params = {"checkpoint": reference.model_dump(mode="json"), "subgraphs": subgraphs}
-        await exchange.respond(await self.ask(exchange, scope, source, "state", params))
+            answer = _nothing_at(exchange.kwargs["thread_id"], str(reference.checkpoint_id or ""))
+        else:
+            asked = {"checkpoint": reference.model_dump(mode="json"), "subgraphs": subgraphs}
+            answer = await self.ask(exchange, scope, source, "state", asked)
+        await exchange.respond(_only(answer, select))
 
 
 class ReadHistory(ReadsThread):
@@ -132,3 +194,34 @@ class ReadHistory(ReadsThread):
             await exchange.respond(b"[]")
             return
         await exchange.respond(await self.ask(exchange, scope, source, "history", params))
+
+
+def _only(answer: bytes, select: list[str]) -> bytes:
+    """The fields of a state that were asked for; all of them without a choice."""
+    if not select:
+        return answer
+    state, shown = loads(answer), {}
+    for name in selected(select):
+        if name in state:
+            shown[name] = state[name]
+    if "values" not in shown:
+        keys = [name.removeprefix("values.") for name in select if name.startswith("values.")]
+        values = state.get("values")
+        if keys and isinstance(values, dict):
+            shown["values"] = {key: values[key] for key in keys if key in values}
+    return dumps(shown)
+
+
+def _nothing_at(thread_id: str, checkpoint_id: str) -> bytes:
+    """The state at a checkpoint that there is not: empty, and named."""
+    if not checkpoint_id:
+        return BLANK_STATE
+    named = {"thread_id": thread_id, "checkpoint_ns": "", "checkpoint_id": checkpoint_id}
+    return dumps({**_BLANK, "checkpoint": named, "checkpoint_id": checkpoint_id})
+
+
+def _uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None

@@ -12,7 +12,7 @@ from apps.agent_server.bodies.assistants import AssistantChanges, NewAssistant
 from apps.agent_server.models import Assistant, AssistantVersion, Cron
 from apps.agent_server.querysets import AssistantVersionQuerySet
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import assistants, threads
+from apps.agent_server.services import assistants, forgetting, threads
 
 
 def create(scope: Scope, body: NewAssistant) -> Assistant:
@@ -108,12 +108,7 @@ def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> Non
 
 def _delete_threads(scope: Scope, assistant_id: UUID) -> None:
     owned = threads.of(scope).filter(metadata__contains={"assistant_id": str(assistant_id)})
-    ids = list(owned.values_list("thread_id", flat=True))
-    for thread_id in ids:
-        try:
-            threads.delete(scope, thread_id)
-        except errors.ThreadNotFound:
-            continue  # somebody else did it
+    forgetting.forget_rows(list(owned.values_list("pk", flat=True)))
 
 
 def _locked(scope: Scope, assistant_id: UUID) -> Assistant:

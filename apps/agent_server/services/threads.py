@@ -1,4 +1,4 @@
-"""Threads: making, finding, changing and forgetting them.
+"""Threads: making, finding and changing them.
 
 Rows come back as `ThreadRow`, whose JSON is still text: it goes out as PostgreSQL wrote it.
 """
@@ -10,19 +10,26 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db import transaction
 from django.db.models import F, QuerySet, TextField
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 
 from apps.agent_server import errors, prepared
-from apps.agent_server.bodies.threads import NewThread, ThreadCount, ThreadSearch
-from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.bodies.threads import (
+    TTL,
+    NewThread,
+    ThreadChanges,
+    ThreadCount,
+    ThreadSearch,
+    steps_of,
+)
+from apps.agent_server.models import Thread
 from apps.agent_server.querysets import ThreadQuerySet
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import dispatch
-from apps.agent_server.statuses import RunStatus, ThreadStatus
+from apps.agent_server.statuses import ThreadStatus, TTLStrategy
 from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
+from apps.deployments.routes import Route
 
 
 class ThreadRow(NamedTuple):
@@ -45,15 +52,16 @@ class StateSource(NamedTuple):
 
     pk: UUID
     status: str
-    runs_received: int
+    changes: int
     state: str | None
     graph_id: str | None
     revision_id: UUID | None
+    config: str
 
     @property
     def is_blank(self) -> bool:
         """Nothing was ever saved on it."""
-        return self.state is None and not self.runs_received
+        return self.state is None and not self.changes
 
     @property
     def is_settled(self) -> bool:
@@ -62,29 +70,37 @@ class StateSource(NamedTuple):
 
 
 _JSON = frozenset({"metadata", "config", "values", "interrupts", "error"})
-_COLUMNS: list[str | Cast] = [
-    Cast(F(name), TextField()) if name in _JSON else name for name in ThreadRow._fields
-]
-_RETURNED = ", ".join(f'"{name}"::text' if name in _JSON else name for name in ThreadRow._fields)
-_THIS = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
+RETURNED = ", ".join(f'"{name}"::text' if name in _JSON else name for name in ThreadRow._fields)
+THIS = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
   AND metadata @> %s::jsonb"""
 _INSERT = f"""
-INSERT INTO agent_server_thread
-    (id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary)
-VALUES (%s, %s, %s, %s, 'idle', %s::jsonb, '{{}}', false)
+INSERT INTO agent_server_thread (
+    id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary,
+    ttl_minutes, ttl_strategy
+)
+VALUES (%s, %s, %s, %s, 'idle', %s::jsonb, '{{}}', %s, %s, %s)
 ON CONFLICT (workspace_id, deployment_id, thread_id) DO NOTHING
-RETURNING {_RETURNED}
+RETURNING {RETURNED}
 """
-_SELECT = f"SELECT {_RETURNED} FROM agent_server_thread WHERE {_THIS}"
+_SELECT = f"SELECT {RETURNED} FROM agent_server_thread WHERE {THIS}"
 # One statement, so that a change by a run that starts meanwhile is merged and not overwritten.
-_MERGE = f"""
-UPDATE agent_server_thread SET metadata = metadata || %s::jsonb, updated_at = clock_timestamp()
-WHERE {_THIS}
-RETURNING {_RETURNED}
+_CHANGE = f"""
+UPDATE agent_server_thread
+SET metadata = metadata || %s::jsonb, updated_at = clock_timestamp(),
+    ttl_minutes = coalesce(%s, ttl_minutes), ttl_strategy = coalesce(%s, ttl_strategy)
+WHERE {THIS}
+RETURNING {RETURNED}
 """
 _STATE_SOURCE = f"""
-SELECT id, status, runs_received, state::text, metadata->>'graph_id', revision_id
-FROM agent_server_thread WHERE {_THIS}
+SELECT id, status, runs_received + edits, state::text, metadata->>'graph_id', revision_id,
+    config::text
+FROM agent_server_thread WHERE {THIS}
+"""
+_TTL = f"""
+SELECT jsonb_build_object(
+    'strategy', ttl_strategy, 'ttl_minutes', ttl_minutes, 'expires_at', ttl_until
+)::text
+FROM agent_server_thread WHERE {THIS} AND ttl_minutes IS NOT NULL
 """
 
 
@@ -97,19 +113,46 @@ def of(scope: Scope) -> ThreadQuerySet:
 def create(scope: Scope, body: NewThread) -> ThreadRow:
     """Make the thread. A given id that is taken: the old row or `ThreadExists`, as asked."""
     thread_id = body.thread_id or uuid7()
-    made = insert(scope, thread_id, body.metadata)
-    if made is not None:
-        return made
-    if body.if_exists == "raise":
+    made = insert(scope, thread_id, body.metadata, ttl=body.ttl)
+    return made or existing(scope, thread_id, body)
+
+
+def existing(scope: Scope, thread_id: UUID, body: NewThread) -> ThreadRow:
+    """The thread whose id is taken, if that is good enough for who wanted it; `ThreadExists`."""
+    row = prepared.row(_SELECT, _key(scope, thread_id))
+    if row is None or body.if_exists == "raise":
         raise errors.ThreadExists(thread_id)
-    return get(scope, thread_id)
+    return ThreadRow(*row)
 
 
-def insert(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow | None:
-    """Make the thread unless its id is taken, which the constraint decides."""
+def insert(
+    scope: Scope,
+    thread_id: UUID,
+    metadata: dict[str, Any],
+    *,
+    ttl: TTL | None = None,
+    pk: UUID | None = None,
+    hidden: bool = False,
+) -> ThreadRow | None:
+    """Make the thread unless its id is taken, which the constraint decides.
+
+    A `hidden` one is seen by nobody until its first edit, and purged if that does not come.
+    """
     text = storable(dumps(metadata)).decode()
-    row = prepared.row(_INSERT, [uuid7(), *scope.key, thread_id, text])
+    minutes, strategy = time_to_live(scope.route, ttl)
+    row = prepared.row(
+        _INSERT, [pk or uuid7(), *scope.key, thread_id, text, hidden, minutes, strategy]
+    )
     return None if row is None else ThreadRow(*row)
+
+
+def time_to_live(route: Route, given: TTL | None) -> tuple[float | None, str]:
+    """Minutes and strategy of a new thread: those given, else those of `langgraph.json`."""
+    if given is not None:
+        return given.ttl, given.strategy.value
+    configured = (route.config.get("checkpointer") or {}).get("ttl") or {}
+    strategy = configured.get("strategy") or TTLStrategy.DELETE.value
+    return configured.get("default_ttl"), strategy
 
 
 def get(scope: Scope, thread_id: UUID) -> ThreadRow:
@@ -119,45 +162,57 @@ def get(scope: Scope, thread_id: UUID) -> ThreadRow:
     return ThreadRow(*row)
 
 
+def ttl(scope: Scope, thread_id: UUID) -> str | None:
+    """What is left of the thread's time, as JSON; None when it stays for ever."""
+    row = prepared.row(_TTL, _key(scope, thread_id))
+    return None if row is None else row[0]
+
+
 def _key(scope: Scope, thread_id: UUID) -> list[Any]:
     """What names a thread that the caller may see: its id is unique within its deployment."""
     return [*scope.key, thread_id, scope.visible]
 
 
-def merge_metadata(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
-    """Put the keys over those that are there; a run may be under way."""
-    text = storable(dumps(metadata)).decode()
-    row = prepared.row(_MERGE, [text, *_key(scope, thread_id)])
+def change(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
+    """Put the metadata's keys over those that are there; a run may be under way."""
+    text = storable(dumps(changes.metadata)).decode()
+    ttl = changes.ttl
+    kept = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
+    row = prepared.row(_CHANGE, [text, *kept, *_key(scope, thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
 
 
-@transaction.atomic
-def delete(scope: Scope, thread_id: UUID) -> None:
-    """Forget the thread with its runs and state; a run under way is told to stop.
-
-    What that run still writes is refused, because its row is gone.
-    """
-    thread = of(scope).filter(thread_id=thread_id).select_for_update().first()
-    if thread is None:
-        raise errors.ThreadNotFound(thread_id)
-    runs = AgentRun.objects.for_workspace(scope.route.workspace_id).filter(thread=thread)
-    for run_id in runs.filter(status=RunStatus.RUNNING).values_list("pk", flat=True):
-        transaction.on_commit(lambda run_id=run_id: dispatch.cancel_run(run_id))  # type: ignore[misc]
-    thread.delete()
-
-
-def search(scope: Scope, body: ThreadSearch) -> tuple[list[ThreadRow], bool]:
-    """One page of threads, and whether there are more."""
+def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool]:
+    """One page of threads, each with the fields that were asked for, and whether there are more."""
     sign = "-" if body.sort_order == "desc" else ""
     found = _matching(scope, body)
     if body.ids is not None:
         found = found.filter(thread_id__in=body.ids)
     found = found.order_by(f"{sign}{body.sort_by}", f"{sign}id")
-    rows = found.values_list(*_COLUMNS)[body.offset : body.offset + body.limit + 1]
-    page = [ThreadRow(*row) for row in rows]
+    names: list[str] = [*(body.select or ThreadRow._fields)]
+    columns: list[Any] = [
+        Cast(F(name), TextField()) if name in _JSON else F(name) for name in names
+    ]
+    if body.extract:
+        names.append("extracted")
+        columns.append(_extracted(body.extract))
+    rows = found.values_list(*columns)[body.offset : body.offset + body.limit + 1]
+    page = [dict(zip(names, row, strict=True)) for row in rows]
     return page[: body.limit], len(page) > body.limit
+
+
+def _extracted(extract: dict[str, str]) -> RawSQL:
+    """One JSON object of what lies at the paths; null where nothing does."""
+    pairs, parameters = [], []
+    for alias, path in extract.items():
+        column, steps = steps_of(path)
+        pairs.append(f'%s::text, "{column}" #> %s::text[]')
+        parameters += [alias, steps]
+    return RawSQL(  # noqa: S611  (columns are words of `steps_of`, the rest are parameters)
+        f"jsonb_build_object({', '.join(pairs)})::text", parameters, TextField()
+    )
 
 
 def count(scope: Scope, body: ThreadCount) -> int:

@@ -1,0 +1,77 @@
+"""Making threads: at once, or with a state that its graph has to make first."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from apps.agent_server import errors
+from apps.agent_server.api.serializers import thread_json
+from apps.agent_server.bodies.threads import NewThread
+from apps.agent_server.consumers.asking import ask
+from apps.agent_server.consumers.editing import editing
+from apps.agent_server.consumers.exchange import Consumer, Exchange
+from apps.agent_server.models import Thread
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import forgetting, threads
+from apps.core.crossing import in_thread
+from apps.core.ids import uuid7
+from apps.core.json import dumps
+from apps.organizations.permissions import Permission
+
+
+class CreateThread(Consumer):
+    """`POST /threads`.
+
+    With `supersteps` the thread is seen once they are all applied; if one fails there is none.
+    """
+
+    async def handle(self, exchange: Exchange) -> None:
+        raw = await exchange.body()
+        scope, body, row = await in_thread(_begin, exchange, raw)
+        if row is None:
+            row = await _with_history(scope, body)
+        await exchange.respond(dumps(thread_json(row)))
+
+
+def _begin(exchange: Exchange, raw: bytes) -> tuple[Scope, NewThread, threads.ThreadRow | None]:
+    """Let the caller in and make the thread, unless its graph has work to do for it."""
+    admission = exchange.admit(Permission.AGENTS_RUN)
+    scope, body = admission.grant("threads", "create", NewThread.parse(raw or b"{}"))
+    return scope, body, None if body.supersteps else threads.create(scope, body)
+
+
+async def _with_history(scope: Scope, body: NewThread) -> threads.ThreadRow:
+    graph_id = body.metadata.get("graph_id")
+    if graph_id is None:
+        raise errors.NoGraphKnown
+    if graph_id not in scope.route.graph_ids:
+        raise errors.GraphGone(str(graph_id))
+    pk, thread_id = uuid7(), body.thread_id or uuid7()
+
+    def hide() -> threads.ThreadRow | None:
+        given: dict[str, Any] = {"ttl": body.ttl, "pk": pk, "hidden": True}
+        if threads.insert(scope, thread_id, body.metadata, **given) is None:
+            return threads.existing(scope, thread_id, body)
+        return None
+
+    there = await in_thread(hide)
+    if there is not None:
+        return there
+    steps = [step.model_dump(mode="json") for step in body.supersteps]
+    params = {"supersteps": [step["updates"] for step in steps], "run_metadata": body.metadata}
+    thread = Thread(pk=pk, thread_id=thread_id)
+    try:
+        async with editing(thread_id):
+            await ask(scope.route, graph_id, "supersteps", params, thread=thread)
+    except BaseException:
+        await in_thread(_take_back, pk)
+        raise
+    return await in_thread(threads.get, scope, thread_id)
+
+
+def _take_back(pk: UUID) -> None:
+    """Remove a thread that nobody has seen; one whose edit came through after all stays."""
+    hidden = Thread.objects.across_workspaces(reason="made a moment ago by this request")
+    if hidden.filter(pk=pk, temporary=True).exists():
+        forgetting.purge([pk])

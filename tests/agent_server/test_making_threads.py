@@ -1,0 +1,98 @@
+"""Making threads."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from apps.agent_server.models import Thread
+from apps.core.crossing import in_thread
+from tests.agent_server.asgi import Caller
+from tests.factories.agent_server import AgentFactory, ThreadFactory
+
+
+async def test_who_may_not_come_in(call, agent, outsider_key, reader_key):
+    keys = [None, outsider_key, reader_key]
+
+    answers = [await Caller(agent.slug, key)("POST", "/threads", {}) for key in keys]
+
+    assert [answer.status for answer in answers] == [401, 404, 403]
+    assert await in_thread(Thread.unscoped.count) == 0
+
+
+async def test_a_new_thread(call, agent):
+    answer = await call("POST", "/threads", {"metadata": {"a": [1]}, "unknown": 1})
+
+    row = await in_thread(Thread.unscoped.get)
+    created = row.created_at.isoformat(timespec="microseconds")
+    assert answer.status == 200
+    assert answer.json() == {
+        "thread_id": str(row.thread_id),
+        "created_at": created,
+        "updated_at": created,
+        "state_updated_at": created,
+        "metadata": {"a": [1]},
+        "config": {},
+        "status": "idle",
+        "values": None,
+        "error": None,
+    }
+    assert created.endswith("+00:00")
+    assert row.thread_id.version == 7
+    assert (row.deployment_id, row.workspace_id) == (agent.pk, agent.workspace_id)
+    assert (row.ttl_minutes, row.ttl_until) == (None, None)
+
+
+async def test_an_empty_body_makes_a_thread_too(call):
+    answer = await call("POST", "/threads")
+
+    assert answer.status == 200
+
+
+async def test_a_given_id_is_taken_once(call, agent):
+    thread_id = str(uuid4())
+    await in_thread(lambda: ThreadFactory(deployment=AgentFactory(), thread_id=thread_id))
+
+    first = await call("POST", "/threads", {"thread_id": thread_id, "metadata": {"n": 1}})
+    again = await call("POST", "/threads", {"thread_id": thread_id, "metadata": {"n": 2}})
+    wanted = {"thread_id": thread_id, "metadata": {"n": 3}, "if_exists": "do_nothing"}
+    old = await call("POST", "/threads", wanted)
+
+    assert first.json()["thread_id"] == thread_id
+    assert again.status == 409
+    assert again.json()["detail"] == f"Thread with ID {thread_id} already exists"
+    assert old.json() == first.json()
+    assert await in_thread(Thread.unscoped.filter(deployment=agent).count) == 1
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "detail"),
+    [
+        ({"ttl": 5}, 422, "ttl: Input should be a valid dictionary or instance of TTL"),
+        ({"ttl": {"ttl": 0}}, 422, "ttl.ttl: Input should be greater than 0"),
+        (
+            {"ttl": {"ttl": 1, "strategy": "none"}},
+            422,
+            "ttl.strategy: Input should be 'delete' or 'keep_latest'",
+        ),
+        ({"supersteps": [{}]}, 422, "supersteps.0.updates: Field required"),
+        (
+            {"supersteps": [{"updates": [{"values": {}, "as_node": "a"}]}]},
+            400,
+            "The thread knows no graph: run one on it, or give it metadata.graph_id.",
+        ),
+        ({"if_exists": "replace"}, 422, "if_exists: Input should be 'raise' or 'do_nothing'"),
+        ({"metadata": 1}, 422, "metadata: Input should be a valid dictionary"),
+        (
+            {"thread_id": "x"},
+            422,
+            "thread_id: Input should be a valid UUID, invalid character: found `x` at 0",
+        ),
+    ],
+)
+async def test_what_cannot_be_honoured_is_refused_by_name(call, body, status, detail):
+    answer = await call("POST", "/threads", body)
+
+    assert (answer.status, answer.json()["detail"]) == (status, detail)
+    assert await in_thread(Thread.unscoped.count) == 0
