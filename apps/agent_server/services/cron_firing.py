@@ -72,6 +72,10 @@ def fire(cron_id: UUID, thread_pk: UUID | None) -> bool:
             _start(cron)
     except AppError as error:
         log.warning("cron %s of %s: %s", cron.pk, cron.deployment.slug, error.detail)
+    except DatabaseError:
+        raise
+    except Exception:
+        log.exception("cron %s of %s cannot fire", cron.pk, cron.deployment.slug)
     # Never the same moment twice, whatever the clocks of the machines say.
     set_next(cron, max(timezone.now(), cron.due_at))
     cron.save(update_fields=["next_run_date", "due_at"])

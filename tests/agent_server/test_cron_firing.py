@@ -1,0 +1,306 @@
+"""Crons fire once, whoever looks and whatever dies."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+
+import pytest
+import time_machine
+from django.db import DatabaseError, connections, transaction
+
+from apps.agent_server.bodies.crons import NewCron
+from apps.agent_server.models import AgentRun, Cron, Thread
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import cron_firing, crons
+from apps.agent_server.services.cron_firing import fire_due
+from apps.deployments import routes
+from tests.factories.agent_server import AgentRunFactory, ThreadFactory, route_of
+
+pytestmark = pytest.mark.django_db
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def clock():
+    with time_machine.travel(NOON, tick=False) as clock:
+        yield clock
+
+
+@pytest.fixture
+def scope(agent):
+    return Scope(route_of(agent), user={"identity": "ann"})
+
+
+def make(scope, schedule="* * * * *", **fields):
+    body = NewCron.check({"assistant_id": "agent", "schedule": schedule, **fields})
+    return crons.create(scope, body)
+
+
+def on_thread(scope, thread, **fields):
+    body = NewCron.check({"assistant_id": "agent", "schedule": "* * * * *", **fields})
+    return crons.create_on_thread(scope, scope, thread.thread_id, body)
+
+
+def test_nothing_fires_before_its_time(scope, clock):
+    cron = make(scope)
+
+    clock.shift(59)
+
+    assert fire_due() == 0
+    assert AgentRun.unscoped.count() == 0
+    cron.refresh_from_db()
+    assert cron.next_run_date == NOON + timedelta(minutes=1)
+
+
+def test_a_firing_makes_the_run_that_was_asked_for(scope, clock):
+    cron = make(
+        scope,
+        input={"text": "hi"},
+        metadata={"team": "x"},
+        config={"tags": ["t"], "configurable": {"k": 1}},
+        stream_mode="updates",
+        durability="sync",
+        interrupt_before=["node"],
+    )
+
+    clock.shift(60)
+    fired = fire_due()
+
+    run = AgentRun.unscoped.select_related("thread").get()
+    assert fired == 1
+    assert run.kwargs["input"] == {"text": "hi"}
+    assert run.kwargs["stream_mode"] == ["updates"]
+    assert run.kwargs["durability"] == "sync"
+    assert run.kwargs["interrupt_before"] == ["node"]
+    assert run.kwargs["config"]["tags"] == ["t"]
+    assert run.kwargs["config"]["configurable"]["k"] == 1
+    assert run.kwargs["config"]["configurable"]["cron_id"] == str(cron.pk)
+    assert run.metadata["team"] == run.thread.metadata["team"] == "x"
+    assert run.thread.metadata["graph_id"] == "agent"
+    assert (run.thread.temporary, run.on_completion) == (True, "delete")
+    cron.refresh_from_db()
+    assert cron.due_at == cron.next_run_date == NOON + timedelta(minutes=2)
+
+
+def test_the_graph_sees_the_cron_beside_a_context(scope, clock):
+    cron = make(scope, context={"c": 1})
+
+    clock.shift(60)
+    fire_due()
+
+    kwargs = AgentRun.unscoped.get().kwargs
+    assert kwargs["context"] == {"c": 1}
+    assert kwargs["config"]["configurable"]["cron_id"] == str(cron.pk)
+    assert kwargs["config"]["configurable"]["c"] == 1
+
+
+def test_each_firing_has_a_thread_of_its_own_and_keeps_it_if_asked(scope, clock):
+    make(scope, on_run_completed="keep")
+
+    for _ in range(2):
+        clock.shift(60)
+        fire_due()
+
+    assert Thread.unscoped.filter(temporary=False).count() == 2
+    assert AgentRun.unscoped.filter(on_completion="keep").count() == 2
+
+
+def test_a_firing_on_a_thread_queues_there(scope, clock, agent):
+    thread = ThreadFactory(deployment=agent, metadata={"mine": 1})
+    on_thread(scope, thread, metadata={"team": "x"})
+
+    for _ in range(2):
+        clock.shift(60)
+        fire_due()
+
+    runs = AgentRun.unscoped.filter(thread=thread).order_by("sequence")
+    assert [run.sequence for run in runs] == [1, 2]
+    assert [run.metadata["team"] for run in runs] == ["x", "x"]
+    thread.refresh_from_db()
+    assert thread.metadata["mine"] == 1
+    assert "team" not in thread.metadata
+
+
+def test_changed_metadata_reaches_the_next_run(scope, clock):
+    cron = make(scope, metadata={"team": "x", "stage": 1})
+    crons.update(scope, cron.pk, crons_changes({"metadata": {"stage": 2}}))
+
+    clock.shift(60)
+    fire_due()
+
+    metadata = AgentRun.unscoped.get().metadata
+    assert (metadata["team"], metadata["stage"]) == ("x", 2)
+
+
+def crons_changes(fields):
+    from apps.agent_server.bodies.crons import CronChanges
+
+    return CronChanges.check(fields)
+
+
+def test_moments_missed_while_nobody_looked_give_one_run(scope, clock):
+    """As after a restart: nothing is remembered but the row."""
+    cron = make(scope)
+
+    clock.shift(3600 * 24)
+    routes.forget()
+    fired = [fire_due(), fire_due()]
+
+    assert fired == [1, 0]
+    cron.refresh_from_db()
+    assert cron.due_at == NOON + timedelta(days=1, minutes=1)
+
+
+def test_an_end_time_ends_it(scope, clock):
+    cron = make(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
+
+    clock.shift(60)
+    first = fire_due()
+    clock.shift(60)
+    second = fire_due()
+
+    cron.refresh_from_db()
+    assert (first, second, cron.due_at) == (1, 0, None)
+
+
+def test_a_moment_before_the_end_is_made_up_after_it(scope, clock):
+    make(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
+
+    clock.shift(3600)
+
+    assert [fire_due(), fire_due()] == [1, 0]
+
+
+def test_a_disabled_cron_waits_and_does_not_make_up(scope, clock):
+    cron = make(scope)
+    crons.update(scope, cron.pk, crons_changes({"enabled": False}))
+    clock.shift(600)
+    while_off = fire_due()
+
+    crons.update(scope, cron.pk, crons_changes({"enabled": True}))
+
+    assert (while_off, fire_due()) == (0, 0)
+    clock.shift(60)
+    assert fire_due() == 1
+
+
+def test_a_busy_thread_that_rejects_uses_the_moment_up(scope, clock, agent):
+    thread = ThreadFactory(deployment=agent, status="busy")
+    AgentRunFactory(thread=thread, status="running")
+    cron = on_thread(scope, thread, multitask_strategy="reject")
+    free = make(scope)
+
+    clock.shift(60)
+    fired = fire_due()
+
+    assert fired == 2
+    assert AgentRun.unscoped.filter(thread=thread).count() == 1
+    cron.refresh_from_db()
+    free.refresh_from_db()
+    assert cron.due_at == free.due_at == NOON + timedelta(minutes=2)
+
+
+def test_a_graph_that_is_gone_holds_nobody_up(scope, clock, agent):
+    gone, stays = make(scope), make(scope, assistant_id="other")
+    agent.active_revision.graphs.filter(graph_id="agent").delete()
+    routes.forget()
+
+    clock.shift(60)
+    fire_due()
+
+    assert AgentRun.unscoped.get().graph_id == "other"
+    for cron in (gone, stays):
+        cron.refresh_from_db()
+        assert cron.due_at == NOON + timedelta(minutes=2)
+
+
+def test_a_firing_that_cannot_commit_is_tried_again_and_holds_nobody_up(scope, clock, monkeypatch):
+    broken, well = make(scope), make(scope)
+    start = cron_firing._start
+
+    def fail(cron):
+        start(cron)
+        if cron.pk == broken.pk:
+            raise DatabaseError("the connection is gone")
+
+    clock.shift(60)
+    with monkeypatch.context() as patched:
+        patched.setattr(cron_firing, "_start", fail)
+        assert fire_due() == 1
+    made_meanwhile = AgentRun.unscoped.count()
+
+    assert fire_due() == 1
+    assert (made_meanwhile, AgentRun.unscoped.count()) == (1, 2)
+    well.refresh_from_db()
+    assert well.due_at == NOON + timedelta(minutes=2)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_many_who_look_at_once_fire_each_cron_once(scope, clock, agent):
+    threads = [ThreadFactory(deployment=agent) for _ in range(10)]
+    made = [make(scope) for _ in range(30)] + [on_thread(scope, thread) for thread in threads]
+    clock.shift(60)
+
+    def look(_):
+        try:
+            return fire_due()
+        finally:
+            connections.close_all()
+
+    with ThreadPoolExecutor(6) as pool:
+        fired = list(pool.map(look, range(12)))
+
+    assert sum(fired) == len(made) == 40
+    by_cron = [run.kwargs["config"]["configurable"]["cron_id"] for run in AgentRun.unscoped.all()]
+    assert sorted(by_cron) == sorted(str(cron.pk) for cron in made)
+    assert set(Cron.unscoped.values_list("due_at", flat=True)) == {NOON + timedelta(minutes=2)}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_one_that_somebody_holds_is_passed_over(scope, clock):
+    held, free = make(scope), make(scope)
+    clock.shift(60)
+
+    with transaction.atomic():
+        Cron.unscoped.select_for_update().get(pk=held.pk)
+        with ThreadPoolExecutor(1) as pool:
+            fired = pool.submit(_look_and_close).result(30)
+
+    assert fired == 1
+    held.refresh_from_db()
+    free.refresh_from_db()
+    assert held.due_at == NOON + timedelta(minutes=1)
+    assert free.due_at == NOON + timedelta(minutes=2)
+
+
+def _look_and_close():
+    try:
+        return fire_due()
+    finally:
+        connections.close_all()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_firing_and_the_end_of_its_thread_do_not_block_each_other(scope, clock, agent):
+    from apps.agent_server.services import threads
+
+    for _ in range(10):
+        thread = ThreadFactory(deployment=agent)
+        on_thread(scope, thread)
+        clock.shift(60)
+        with ThreadPoolExecutor(2) as pool:
+            firing = pool.submit(_look_and_close)
+            deleting = pool.submit(_delete_and_close, threads, scope, thread.thread_id)
+            firing.result(30)
+            deleting.result(30)
+
+    assert Cron.unscoped.count() == 0
+    assert AgentRun.unscoped.count() == 0
+
+
+def _delete_and_close(threads, scope, thread_id):
+    try:
+        threads.delete(scope, thread_id)
+    finally:
+        connections.close_all()
