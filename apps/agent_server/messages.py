@@ -6,6 +6,7 @@
 - Questions to graph hosts wait in a list. An answer goes to the channel of the process that asked,
   or, where nobody listens on one, into a list of its own.
 - Runs that shall stop are named on a channel that every engine hears.
+- When a run is planned for later, all engines hear on another in how many seconds that is.
 
 Nothing depends on any of it: what must happen is a row, and the sweeper finds it.
 """
@@ -24,6 +25,7 @@ from apps.agent_server.redis_link import Command
 RUNS = "slipway:runs"
 CALLS = "slipway:calls"
 CANCELS = "slipway:cancels"
+ALARMS = "slipway:alarms"
 UNASKED_SECONDS = 180
 """How long questions wait when no engine takes any."""
 ANSWER_KEPT_SECONDS = 60
@@ -42,6 +44,11 @@ def run_waits(*threads: UUID) -> Command:
 def shall_stop(run_id: UUID) -> Command:
     """The run has got a `cancel_action`."""
     return ("PUBLISH", CANCELS, run_id.bytes)
+
+
+def run_is_planned(seconds: float) -> Command:
+    """A run is due in so many seconds."""
+    return ("PUBLISH", ALARMS, str(seconds))
 
 
 def send_now(client: redis.Redis, *commands: Command) -> None:

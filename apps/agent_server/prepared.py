@@ -18,11 +18,30 @@ def row(statement: str, parameters: Mapping[str, Any] | Sequence[Any]) -> tuple[
 
     Django's counters and logs see it like any query.
     """
-    connection.ensure_connection()
-    connection.validate_no_broken_transaction()
-    if connection.queries_logged:
-        connection.queries_log.append({"sql": statement, "time": "0.000"})
+    _make_ready(statement)
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         cursor.execute(statement, parameters, prepare=True)
         found: tuple[Any, ...] | None = cursor.fetchone()
     return found
+
+
+def rows(statement: str, parameters: Mapping[str, Any] | Sequence[Any]) -> list[tuple[Any, ...]]:
+    """All rows of the statement."""
+    _make_ready(statement)
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        cursor.execute(statement, parameters, prepare=True)
+        return cursor.fetchall()
+
+
+def perform(statement: str, parameters: Mapping[str, Any] | Sequence[Any]) -> None:
+    """Execute a statement for what it does."""
+    _make_ready(statement)
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        cursor.execute(statement, parameters, prepare=True)
+
+
+def _make_ready(statement: str) -> None:
+    connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    if connection.queries_logged:
+        connection.queries_log.append({"sql": statement, "time": "0.000"})

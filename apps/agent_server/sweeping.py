@@ -10,11 +10,11 @@ from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from apps.agent_server.engine import deeds
+from apps.agent_server import prepared
+from apps.agent_server.engine import deeds, statements
 from apps.agent_server.models import AgentRun, Thread
-from apps.agent_server.querysets import AgentRunQuerySet
 from apps.agent_server.services import dispatch
-from apps.agent_server.statuses import OPEN, RunStatus, ThreadStatus
+from apps.agent_server.statuses import OPEN, RunStatus
 
 WAITED = timedelta(seconds=3)
 """A run that waits longer than this, on a thread where nothing runs, has lost its message."""
@@ -23,28 +23,17 @@ TEMPORARY_KEPT = timedelta(minutes=2)
 
 
 def sweep() -> None:
-    """Return lost runs to the queue, give up those lost too often, wake workers. Safe to repeat."""
+    """Return lost runs to the queue, wake workers. Safe to repeat."""
     dispatch.execute_threads({*return_lost_runs(), *threads_that_wait()})
 
 
 def return_lost_runs() -> set[UUID]:
-    """Put runs with an expired lease back to `pending`; return their threads."""
-    lost = AgentRun.objects.across_workspaces(reason="leases expire for everybody").filter(
-        status=RunStatus.RUNNING, lease_expires_at__lt=timezone.now()
-    )
-    threads = set()
-    for run_id, thread_id, attempt in lost.values_list("pk", "thread_id", "attempt")[:MOST_AT_ONCE]:
-        if attempt >= settings.AGENT_RUN_MAX_ATTEMPTS:
-            give_up(run_id, thread_id, attempt)
-        else:
-            _still_lost(run_id, attempt).update(
-                status=RunStatus.PENDING,
-                lease_owner="",
-                lease_expires_at=None,
-                updated_at=timezone.now(),
-            )
-        threads.add(thread_id)
-    return threads
+    """Put runs with an expired lease back to `pending`; return their threads.
+
+    Whoever claims one that was lost too often, or that was to stop, ends it.
+    """
+    lease = settings.AGENT_RUN_LEASE_SECONDS
+    return {row[0] for row in prepared.rows(statements.EXPIRED, [lease, MOST_AT_ONCE])}
 
 
 def threads_that_wait() -> set[UUID]:
@@ -58,35 +47,6 @@ def threads_that_wait() -> set[UUID]:
         updated_at__lt=now - WAITED,
     )
     return set(waiting.order_by("available_at").values_list("thread_id", flat=True)[:MOST_AT_ONCE])
-
-
-@transaction.atomic
-def give_up(run_id: UUID, thread_id: UUID, attempt: int) -> None:
-    """End a run that took its workers down too often."""
-    threads = Thread.objects.across_workspaces(reason="the run's own thread")
-    thread = threads.select_for_update(no_key=True).get(pk=thread_id)
-    error = {
-        "error": "WorkerLost",
-        "message": f"The worker was lost during each of {attempt} attempts.",
-    }
-    now = timezone.now()
-    ended = _still_lost(run_id, attempt).update(
-        status=RunStatus.ERROR,
-        error=error,
-        lease_owner="",
-        lease_expires_at=None,
-        ended_at=now,
-        updated_at=now,
-    )
-    if not ended:
-        return
-    runs = AgentRun.objects.across_workspaces(reason="the runs of that thread")
-    waits = runs.filter(thread=thread, status__in=sorted(OPEN)).exists()
-    thread.status = ThreadStatus.BUSY if waits else ThreadStatus.ERROR
-    thread.error = error
-    thread.state = None  # what the lost attempt saved is in its checkpoints: ask the graph host
-    thread.updated_at = now
-    thread.save(update_fields=["status", "error", "state", "updated_at"])
 
 
 def purge_temporary_threads() -> int:
@@ -112,14 +72,3 @@ def purge_temporary_threads() -> int:
                 for statement, parameters in deeds.forget_threads(ids):
                     cursor.execute(statement, parameters)
             deleted += len(ids)
-
-
-def _still_lost(run_id: UUID, attempt: int) -> AgentRunQuerySet:
-    """The run, if nobody renewed its lease or claimed it since it was seen."""
-    runs = AgentRun.objects.across_workspaces(reason="seen as lost a moment ago")
-    return runs.filter(
-        pk=run_id,
-        attempt=attempt,
-        status=RunStatus.RUNNING,
-        lease_expires_at__lt=timezone.now(),
-    )

@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView
 from apps.agent_server.api.serializers import only, run_json
-from apps.agent_server.bodies.runs import RunBody
+from apps.agent_server.bodies.runs import BatchedRun, RunBody
 from apps.agent_server.errors import InvalidIdAtRunCreation
 from apps.agent_server.services import runs
 from apps.core.api import ApiRequest
@@ -69,9 +69,19 @@ class RunsView(AgentView):
         return Response(run_json(run), headers={"Content-Location": f"/runs/{run.run_id}"})
 
 
+class RunBatchView(AgentView):
+    def post(self, request: ApiRequest, slug: str) -> Response:
+        wanted = []
+        for body in BatchedRun.parse_list(self.request._request.body):
+            named = {"thread_id": str(body.thread_id)} if body.thread_id else {}
+            wanted.append(self.admission.grant("threads", "create_run", body, **named))
+        return Response([run_json(run) for run in runs.create_batch(wanted)])
+
+
 _AGENT = "agents/<slug:slug>"
 routes = [
     path(f"{_AGENT}/threads/<str:thread_id>/runs", ThreadRunsView.as_view()),
     path(f"{_AGENT}/threads/<str:thread_id>/runs/<str:run_id>", ThreadRunView.as_view()),
     path(f"{_AGENT}/runs", RunsView.as_view()),
+    path(f"{_AGENT}/runs/batch", RunBatchView.as_view()),
 ]

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
 from pydantic import BeforeValidator, ConfigDict, Field, model_validator
 
 from apps.agent_server import errors
-from apps.agent_server.bodies.base import Body, CheckpointReference, JSONObject
+from apps.agent_server.bodies.base import Body, CheckpointReference, JSONObject, read_json
 from apps.agent_server.statuses import MultitaskStrategy
+from apps.core.errors import Invalid
 
 StreamMode = Literal[
     "values",
@@ -25,6 +27,8 @@ StreamMode = Literal[
 STREAM_MODES: frozenset[str] = frozenset(get_args(StreamMode))
 Nodes = Literal["*"] | list[str]
 LONGEST_DELAY_SECONDS = 366 * 24 * 3600
+MOST_IN_BATCH = 1_000
+_CAPITAL = re.compile("[A-Z]")
 
 
 def _as_list(value: Any) -> Any:
@@ -74,12 +78,11 @@ class RunBody(Body):
     after_seconds: float = Field(0, ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)
     durability: Literal["sync", "async", "exit"] = "async"
     checkpoint_during: bool | None = None
-    webhook: Any = None
+    webhook: str | None = None
+    feedback_keys: list[str] | None = None
 
     @model_validator(mode="after")
     def _can_be_honoured(self) -> Self:
-        if self.webhook is not None:
-            raise errors.NotOffered("webhook")
         if self.context and self.config.configurable:
             raise errors.ConfigAndContext
         return self
@@ -95,8 +98,8 @@ class RunBody(Body):
             "stream_mode": self.stream_mode or ["values"],
             "interrupt_before": self.interrupt_before,
             "interrupt_after": self.interrupt_after,
-            "webhook": None,
-            "feedback_keys": None,
+            "webhook": self.webhook,
+            "feedback_keys": self.feedback_keys,
             "subgraphs": self.stream_subgraphs,
             "resumable": self.stream_resumable,
             "checkpoint_during": self.checkpoint_during,
@@ -110,3 +113,38 @@ class RunBody(Body):
         if self.checkpoint_id is not None:
             reference["checkpoint_id"] = str(self.checkpoint_id)
         return reference if reference.get("checkpoint_id") else None
+
+
+class BatchedRun(RunBody):
+    """A run among others. Python's client names its thread here; JavaScript's writes camelCase."""
+
+    thread_id: UUID | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_snake_case(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {_CAPITAL.sub(lambda m: f"_{m[0].lower()}", name): data[name] for name in data}
+
+    @classmethod
+    def parse_list(cls, raw: bytes) -> list[Self]:
+        """The checked bodies; `Invalid` also for none."""
+        given = read_json(raw)
+        if not isinstance(given, list) or not 1 <= len(given) <= MOST_IN_BATCH:
+            raise Invalid(f"A batch is a list of 1 to {MOST_IN_BATCH} runs.")
+        return [cls.check(body) for body in given]
+
+
+class RunsToStop(Body):
+    """Which runs are to be cancelled: some of a thread, or all with a status."""
+
+    thread_id: UUID | None = None
+    run_ids: list[UUID] | None = Field(None, min_length=1, max_length=1_000)
+    status: Literal["pending", "running", "all"] | None = None
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if self.status is None and (self.thread_id is None or self.run_ids is None):
+            raise ValueError("Give thread_id and run_ids, or status.")
+        return self

@@ -1,16 +1,33 @@
-"""Having runs stop."""
+"""Having runs stop, and removing them: what may have to wait for the worker."""
 
 from __future__ import annotations
 
-from apps.agent_server.consumers.exchange import JSON, Exchange
+import asyncio
+from collections.abc import Callable
+from typing import cast
+from uuid import UUID
+
+from apps.agent_server.bodies.runs import RunsToStop
+from apps.agent_server.consumers.exchange import JSON, Consumer, Exchange
 from apps.agent_server.consumers.joining import JoinsRun
-from apps.agent_server.consumers.relaying import own_address, wait_for_end
-from apps.agent_server.errors import NothingToCancel, NotOffered
-from apps.agent_server.scope import Scope
-from apps.agent_server.services import runs
-from apps.agent_server.services.runs import Joinable
+from apps.agent_server.consumers.relaying import own_address, until_end
+from apps.agent_server.errors import InvalidId, NothingToCancel, NothingToCancelAtAll, RunNotFound
+from apps.agent_server.hub import hub
+from apps.agent_server.services import runs, stopping
+from apps.agent_server.services.stopping import Action
 from apps.core.crossing import in_thread
+from apps.core.errors import Invalid
 from apps.organizations.permissions import Permission
+
+STOP_SECONDS = 12.0
+"""Within so long the engine leaves behind what does not stop."""
+
+
+def _action(exchange: Exchange) -> Action:
+    match exchange.query.get("action", ["interrupt"])[-1]:
+        case "interrupt" | "rollback" as given:
+            return cast("Action", given)
+    raise Invalid("action: must be 'interrupt' or 'rollback'")
 
 
 class CancelRun(JoinsRun):
@@ -22,22 +39,83 @@ class CancelRun(JoinsRun):
     action = "update"
 
     async def handle(self, exchange: Exchange) -> None:
-        action = exchange.query.get("action", ["interrupt"])[-1]
-        scope, run = await in_thread(self.cancel, exchange, action)
         if not exchange.flag("wait"):
+            await in_thread(self.cancel, exchange)
             await exchange.start(status=202)
             await exchange.finish()
             return
-        place = own_address(exchange)[1].removesuffix(b"/cancel") + b"/join"
-        await exchange.start(JSON, (b"location", place))
-        if await wait_for_end(exchange, scope, run.run_id, None, cancels=False) is not None:
+        run_id = exchange.uuid("run_id", InvalidId)
+        # Listens first, so that it cannot miss the end that it asks for.
+        async with hub().open(run_id, None) as reader, exchange.kept_alive(reader.nudge):
+            await in_thread(self.cancel, exchange)
+            place = own_address(exchange)[1].removesuffix(b"/cancel") + b"/join"
+            await exchange.start(JSON, (b"location", place))
+            end = await until_end(exchange, reader)
+        if end is not None:
             await exchange.finish(b"{}")
 
-    def cancel(self, exchange: Exchange, action: str) -> tuple[Scope, Joinable]:
+    def cancel(self, exchange: Exchange) -> None:
         """Let the caller in and ask the run to stop; for a thread."""
+        action = _action(exchange)
         scope, run = self.find(exchange)
-        if action != "interrupt":
-            raise NotOffered(f"action '{action}'")
-        if run is None or not runs.interrupt(scope, run.run_id):
+        if run is None or not stopping.cancel(scope, action, run_ids=[run.run_id]):
             raise NothingToCancel
-        return scope, run
+
+
+class CancelRuns(Consumer):
+    """`POST /runs/cancel`: has several runs stop."""
+
+    async def handle(self, exchange: Exchange) -> None:
+        await in_thread(self.cancel, exchange, await exchange.body())
+        await exchange.start(status=204)
+        await exchange.finish()
+
+    def cancel(self, exchange: Exchange, raw: bytes) -> None:
+        admission = exchange.admit(Permission.AGENTS_RUN)
+        action, body = _action(exchange), RunsToStop.parse(raw)
+        named = {"thread_id": str(body.thread_id)} if body.thread_id else {}
+        scope = admission.scope("threads", "update", **named)
+        stopped = stopping.cancel(
+            scope,
+            action,
+            thread_id=body.thread_id,
+            run_ids=body.run_ids,
+            status=body.status or "all",
+        )
+        if not stopped:
+            raise NothingToCancelAtAll
+
+
+class DeleteRun(JoinsRun):
+    """`DELETE .../runs/{id}`: removes the run; one that is under way stops first."""
+
+    methods = ("DELETE",)
+    on_thread = True
+    permission = Permission.AGENTS_RUN
+    action = "delete"
+
+    async def handle(self, exchange: Exchange) -> None:
+        scope, run = await in_thread(self.find, exchange)
+        if run is None:
+            raise RunNotFound
+        if run.is_open:
+            await _stopped(
+                run.run_id,
+                lambda: stopping.cancel(scope, "interrupt", run_ids=[run.run_id], status="running"),
+            )
+        await in_thread(runs.delete, scope, exchange.uuid("thread_id", InvalidId), run.run_id)
+        await exchange.start(status=204)
+        await exchange.finish()
+
+
+async def _stopped(run_id: UUID, stop: Callable[[], int]) -> None:
+    """Ask the run to stop, and give it the time; who cannot wait for ever goes on without."""
+    async with hub().open(run_id, None) as reader:
+        if not await in_thread(stop):
+            return
+        try:
+            async with asyncio.timeout(STOP_SECONDS):
+                while not any(event.name == b"end" for event in await reader.next()):
+                    pass
+        except TimeoutError:
+            return

@@ -6,11 +6,12 @@ from uuid import UUID
 
 from apps.agent_server import results, sse
 from apps.agent_server.consumers.exchange import Exchange, Header
-from apps.agent_server.hub import Subscription, hub
+from apps.agent_server.hub import hub
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import runs
+from apps.agent_server.services import stopping
 from apps.agent_server.services.runs import Joinable, RunRow
 from apps.agent_server.streams import BEGINNING, END, Event, EventId
+from apps.agent_server.subscription import Subscription
 from apps.core.crossing import in_thread
 
 
@@ -36,15 +37,24 @@ async def relay(
     after: EventId | None,
     frames: sse.Frames,
     *,
-    cancels: bool,
+    cancels: bool = False,
+    is_new: bool = False,
 ) -> None:
-    """Send the run's events until its end, or until the client leaves."""
-    async with hub().open(run.run_id, after) as reader, exchange.kept_alive(reader.nudge):
+    """Send the run's events until its end, or until the client leaves.
+
+    Of a run that is over: what is kept.
+    """
+    reading = hub().open(run.run_id, after, is_kept=run.is_resumable, is_new=is_new)
+    if not run.is_open:
+        reading.finish("over")
+    async with reading as reader, exchange.kept_alive(reader.nudge):
         while not (frames.are_over() or exchange.has_left()):
             events = await reader.next()
             chunk = frames.render(events) if events else sse.HEARTBEAT
             if frames.end is not None and frames.end.id == BEGINNING:
-                chunk = await in_thread(results.lost_end, scope, run.run_id)
+                # Nobody knows the end any more; but of a run that was over, it may have been seen.
+                is_told = run.is_open or frames.are_begun
+                chunk = await in_thread(results.lost_end, scope, run.run_id) if is_told else b""
             if chunk:
                 await exchange.write(chunk)
     if exchange.has_left() and not frames.are_over():
@@ -53,32 +63,19 @@ async def relay(
     await exchange.finish()
 
 
-async def replay(
-    exchange: Exchange, scope: Scope, run: Joinable, after: EventId, frames: sse.Frames
-) -> None:
-    """Send what is kept of the events of a run that is over."""
-    is_kept = False
-    async for events in hub().stored(run.run_id, after):
-        is_kept, after = True, events[-1].id
-        await exchange.write(frames.render(events))
-    if is_kept and frames.end is None:  # it follows the run's last commit by a moment
-        await relay(exchange, scope, run, after, frames, cancels=False)
-    else:
-        await exchange.finish()
-
-
 async def wait_for_end(
     exchange: Exchange, scope: Scope, run_id: UUID, after: EventId | None, *, cancels: bool
 ) -> Event | None:
     """The run's last event; None when the client left before it came."""
     async with hub().open(run_id, after) as reader, exchange.kept_alive(reader.nudge):
-        end = await _end(exchange, reader)
+        end = await until_end(exchange, reader)
     if end is None:
         await _left(scope, run_id, cancels=cancels)
     return end
 
 
-async def _end(exchange: Exchange, reader: Subscription) -> Event | None:
+async def until_end(exchange: Exchange, reader: Subscription) -> Event | None:
+    """The last event, with newlines to keep the line up; None when the client left."""
     while not exchange.has_left():
         events = await reader.next()
         if not events:
@@ -90,4 +87,4 @@ async def _end(exchange: Exchange, reader: Subscription) -> Event | None:
 
 async def _left(scope: Scope, run_id: UUID, *, cancels: bool) -> None:
     if cancels:
-        await in_thread(runs.interrupt, scope, run_id)
+        await in_thread(stopping.cancel, scope, "interrupt", run_ids=[run_id])

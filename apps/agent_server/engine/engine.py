@@ -13,18 +13,22 @@ from django.conf import settings
 
 from apps.agent_server import messages
 from apps.agent_server.engine import edits, statements
+from apps.agent_server.engine.alarm import Alarm
+from apps.agent_server.engine.attempts import Attempts
 from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
 from apps.agent_server.engine.checkpoints import CheckpointReader
-from apps.agent_server.engine.database import TRANSIENT, Database
-from apps.agent_server.engine.entries import Claimed, Release, Stale, Token
+from apps.agent_server.engine.database import Database
+from apps.agent_server.engine.entries import Claimed, Token
 from apps.agent_server.engine.hosts import GraphHost, HostFailed, HostPool, RevisionRef
 from apps.agent_server.engine.inbox import Inbox
 from apps.agent_server.engine.launch import Launcher
+from apps.agent_server.engine.leases import Leases
 from apps.agent_server.engine.ledger import Ledger
 from apps.agent_server.engine.logs import LogKeeper
-from apps.agent_server.engine.session import Outcome, RunSession, ending
+from apps.agent_server.engine.quarantine import Quarantine
+from apps.agent_server.engine.session import RunSession
+from apps.agent_server.engine.voice import Voice
 from apps.agent_server.redis_link import RedisLink, RedisLost
-from apps.agent_server.streams import StreamWriter
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +64,7 @@ class Engine:
     def __init__(self, options: Options, launcher: Launcher) -> None:
         self.options = options
         self._sessions: dict[UUID, RunSession] = {}
-        self._waiting: set[UUID] = set()
+        self._waiting: dict[UUID, None] = {}
         self._heard: dict[UUID, None] = {}
         self._launcher = launcher
         self._tasks: set[asyncio.Task[Any]] = set()
@@ -70,20 +74,25 @@ class Engine:
     async def start(self) -> None:
         """Connect and begin to claim."""
         self._loop = asyncio.get_running_loop()
-        self._database = Database(READERS)
-        self.checkpoints = CheckpointReader(self._database)
+        self.database = Database(READERS)
+        self.checkpoints = CheckpointReader(self.database)
         self.ledger = Ledger(
             self.options.owner,
             self.options.lease_seconds,
             on_claimed=self._claimed,
             on_stale=self._stale,
+            held=lambda: {*self._sessions, *self.attempts.under_way},
         )
-        self._streams = StreamWriter()
         self.redis = RedisLink(settings.REDIS_URL, on_push=self._pushed, on_lost=self._redis_lost)
-        self._logs = LogKeeper(self._database)
+        self._logs = LogKeeper(self.database)
         self.hosts = HostPool(self._launcher, self.options.hosts, self._logs.add)
-        self._lease_ends = self._loop.time() + self.options.lease_seconds
-        self._spawn(self._keep_leases())
+        self.quarantine = Quarantine(self.hosts.start)
+        self.attempts = Attempts(self)
+        self.alarm = Alarm(self)
+        self._leases = Leases(self, self.options.lease_seconds)
+        self.voice = Voice(self.ledger, lambda: self._leases.are_held)
+        self._spawn(self._leases.keep())
+        self._spawn(self.alarm.serve())
         self._spawn(self._listen())
         self.inbox = Inbox(self)
 
@@ -94,7 +103,7 @@ class Engine:
         if self._draining:
             self._spawn(self._leave_to_others([thread]))
         elif self.room <= 0:
-            self._waiting.add(thread)
+            self._waiting[thread] = None
         else:
             self.ledger.claim([thread])
 
@@ -112,18 +121,24 @@ class Engine:
                 logger.info("Threads wait for the sweeper: %s", error)
 
     async def cancel_as_asked(self, run_id: UUID) -> None:
-        """Stop a run that has a `cancel_action`, if it is here."""
+        """Stop a run that has a `cancel_action`, or that is gone, if it is here."""
         session = self._sessions.get(run_id)
         if session is None:
             return
-        rows = await self._database.rows(statements.CANCEL_ACTION, [run_id])
-        if rows and rows[0][0]:
+        rows = await self.database.rows(statements.CANCEL_ACTION, list(session.claimed.token))
+        if not rows:
+            session.give_up("it is gone")
+        elif rows[0][0]:
             session.cancel(rows[0][0])
 
     def _pushed(self, channel: bytes, payload: bytes) -> None:
-        if channel != messages.CANCELS.encode() or len(payload) != 16:
-            return
-        run_id = UUID(bytes=payload)
+        if channel == messages.ALARMS.encode():
+            self.alarm.set(float(payload))
+        elif channel == messages.CANCELS.encode():
+            self._hear_of(UUID(bytes=payload))
+
+    def _hear_of(self, run_id: UUID) -> None:
+        """The run shall stop."""
         if run_id in self._sessions:
             self._spawn(self.cancel_as_asked(run_id))
         else:
@@ -136,11 +151,11 @@ class Engine:
             self._spawn(self._listen())
 
     async def _listen(self) -> None:
-        """Hear of cancellations that reached another worker. Leases tell them too, but later."""
+        """Hear what all engines are told. Leases and the alarm find it out too, but later."""
         while True:
             try:
                 await self.redis.connect()
-                self.redis.send([("SUBSCRIBE", messages.CANCELS)])
+                self.redis.send([("SUBSCRIBE", messages.CANCELS, messages.ALARMS)])
             except RedisLost:
                 await asyncio.sleep(1)
             else:
@@ -150,18 +165,31 @@ class Engine:
     def running(self) -> int:
         return len(self._sessions)
 
+    @property
+    def sessions(self) -> dict[UUID, RunSession]:
+        """The runs that are executed here at this moment."""
+        return dict(self._sessions)
+
     def _claimed(self, claimed: Claimed, head: list[Any] | None) -> None:
         before = self._sessions.get(claimed.run_id)
         if before is not None:
             before.give_up("another attempt begins here")
+        if claimed.cancel_action or claimed.losses >= self.options.max_attempts:
+            self._heard.pop(claimed.run_id, None)
+            self.attempts.under_way.add(claimed.run_id)
+            self._spawn(self.attempts.end_unbegun(claimed))
+            return
         session = RunSession(self, claimed, head)
         self._sessions[claimed.run_id] = session
+        self._loop.call_soon(self.voice.begin, claimed)  # after the end of the run before it
         if claimed.run_id in self._heard:
             del self._heard[claimed.run_id]
             self._spawn(self.cancel_as_asked(claimed.run_id))
-        host = self.hosts.warm(claimed.revision_id) if claimed.revision_id else None
+        host = None
+        if claimed.revision_id and not claimed.company:
+            host = self.hosts.warm(claimed.revision_id)
         if host is not None:
-            session.begin(host, self.options.timeout_seconds)
+            session.begin(host, host.run_seconds or self.options.timeout_seconds)
         else:
             self._spawn(self._begin_cold(session))
 
@@ -171,13 +199,22 @@ class Engine:
             session.fail("NotDeployed", "This deployment has no revision that serves.")
             return
         revision = RevisionRef(claimed.revision_id, claimed.deployment_id, claimed.workspace_id)
+        cell = None
         try:
-            host = await self.hosts.get(revision)
+            if claimed.company:
+                cell = await self.quarantine.enter(revision, claimed.company)
+                host = cell.host.result()
+            else:
+                host = await self.hosts.get(revision)
         except HostFailed as error:
-            session.fail("HostFailed", str(error))
+            if not session.is_over:
+                session.give_up("its host did not start")
+                await self.attempts.host_failed(claimed, error)
             return
-        if self._sessions.get(claimed.run_id) is session:
-            session.begin(host, self.options.timeout_seconds)
+        if not session.is_over:
+            session.begin(host, host.run_seconds or self.options.timeout_seconds, cell)
+        elif cell is not None:
+            self.quarantine.leave(cell)
 
     async def ask(self, question: Question, seconds: float) -> Reply:
         """Put a question to a graph host, which is started if need be. Never raises."""
@@ -185,7 +222,8 @@ class Engine:
         try:
             async with asyncio.timeout(seconds):
                 host = await self.hosts.get(question.revision)
-            await self.settled()
+            if question.thread is not None:
+                await self.settled()
             left = deadline - self._loop.time()
             if question.method in edits.METHODS:
                 return await edits.edit(self, host, question, left)
@@ -201,10 +239,8 @@ class Engine:
         self, claimed: Claimed, events: list[tuple[str, bytes]], host: GraphHost | None
     ) -> None:
         """Append events to the run's stream, while its lease is surely this worker's."""
-        if self._loop.time() >= self._lease_ends:
-            return
-        if not self._streams.put(claimed.run_id, events, resumable=claimed.resumable) and host:
-            self._pause(host, self._streams.relieved)
+        if not self.voice.say(claimed, events) and host:
+            self._pause(host, self.voice.relieved)
 
     def hold_back(self, host: GraphHost | None) -> None:
         """Stop reading from a host while the database is behind."""
@@ -224,55 +260,19 @@ class Engine:
         """Return when everything that was put into the ledger before is committed."""
         await self.ledger.settled()
 
-    async def finish(self, claimed: Claimed, outcome: Outcome) -> None:
-        """Write how a run ended, then tell those who listen."""
-        try:
-            await self.ledger.write(outcome.ending)
-        except Stale:
-            logger.warning("Run %s had ended elsewhere.", claimed.run_id)
-            return
-        if outcome.error_event is not None:
-            self._streams.put(
-                claimed.run_id, [("error", outcome.error_event)], resumable=claimed.resumable
-            )
-        await self._streams.end(
-            claimed.run_id,
-            outcome.ending.status,
-            result=outcome.result,
-            resumable=claimed.resumable,
-        )
-
     async def use_store(
         self, claimed: Claimed, ops: Any, number: int, answer: Callable[[int, bool, Any], None]
     ) -> None:
         answer(number, False, "This platform has no store yet.")
-
-    def host_died(self, claimed: Claimed, reason: str) -> None:
-        """Try the run again from its last checkpoint, or give it up after enough attempts."""
-        if claimed.attempt < self.options.max_attempts:
-            logger.warning("The graph host of run %s died: %s", claimed.run_id, reason)
-            self._spawn(self._return(claimed))
-            return
-        error = {
-            "error": "GraphHostDied",
-            "message": f"The agent's process ended in each of {claimed.attempt} attempts. {reason}",
-        }
-        told = {"status": "error", "error": error, "is_unknown": True}
-        self._spawn(self.finish(claimed, ending(claimed, told, timed_out=False)))
-
-    async def _return(self, claimed: Claimed) -> None:
-        try:
-            await self.ledger.write(Release(claimed.token))
-        except Stale:
-            return
-        self.execute(claimed.thread)
 
     def forget(self, session: RunSession) -> None:
         """A session is over; a waiting thread may have its place."""
         if self._sessions.get(session.claimed.run_id) is session:
             del self._sessions[session.claimed.run_id]
         if self._waiting and not self._draining and self.room > 0:
-            self.ledger.claim([self._waiting.pop()])
+            thread = next(iter(self._waiting))
+            del self._waiting[thread]
+            self.ledger.claim([thread])
         self.inbox.look_again()
 
     def _stale(self, token: Token) -> None:
@@ -282,54 +282,18 @@ class Engine:
 
     # Leases
 
-    async def _keep_leases(self) -> None:
-        pause = self.options.lease_seconds / 4
-        while True:
-            try:
-                await self._renew()
-            except TRANSIENT as error:
-                logger.warning("Leases could not be renewed: %s", str(error).strip())
-                await asyncio.sleep(min(pause, 0.5))
-                continue
-            await asyncio.sleep(pause)
-
-    async def _renew(self) -> None:
-        asked_at = self._loop.time()
-        sessions = dict(self._sessions)
-        async with self._database.connection() as connection:
-            cursor = await connection.execute(
-                statements.RENEW,
-                [sorted(sessions), self.options.owner, self.options.lease_seconds],
-                binary=True,
-            )
-            held = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
-            cursor = await connection.execute(
-                statements.FORGOTTEN,
-                [
-                    self.options.owner,
-                    sorted({*sessions, *self._sessions}),
-                    self.options.lease_seconds,
-                ],
-                binary=True,
-            )
-            forgotten = [row[0] for row in await cursor.fetchall()]
-        self._lease_ends = asked_at + self.options.lease_seconds
-        for run_id, session in sessions.items():
-            attempt, cancel_action = held.get(run_id, (None, ""))
-            if self._sessions.get(run_id) is not session:
-                continue
-            if attempt != session.claimed.attempt:
-                session.give_up("its lease was lost")
-            elif cancel_action:
-                session.cancel(cancel_action)
-        for thread in forgotten:
-            self.execute(thread)
+    def let_go(self, reason: str) -> None:
+        """Stop all runs with their hosts: others may begin them any moment."""
+        sessions = list(self._sessions.values())
+        for session in sessions:
+            session.give_up(reason)
+        if sessions:
+            for host in (*self.hosts.hosts, *self.quarantine.hosts):
+                host.close()
 
     async def take_over(self, node: str) -> None:
         """Take back what a dead process of this node held. The caller holds the node's lock."""
-        rows = await self._database.rows(
-            statements.INHERITED, [f"{node}:", self.options.owner, self.options.max_attempts]
-        )
+        rows = await self.database.rows(statements.INHERITED, [f"{node}:", self.options.owner])
         for thread in {row[0] for row in rows}:
             self.execute(thread)
 
@@ -358,11 +322,12 @@ class Engine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.ledger.close()
         await self.hosts.close()
+        await self.quarantine.close()
         await self._logs.close()
-        await self._streams.aclose()
+        await self.voice.aclose()
         self._closed = True
         self.redis.close()
-        await self._database.close()
+        await self.database.close()
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
         task = self._loop.create_task(work)

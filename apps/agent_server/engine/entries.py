@@ -23,6 +23,10 @@ class Stale(Exception):
     """The run belongs to a later attempt, or has ended: nothing was written."""
 
 
+class Unwanted(Exception):
+    """The run is not to be ended but to be undone: its row stayed as it was."""
+
+
 @dataclass(slots=True, frozen=True)
 class Claimed:
     """A run that this worker now executes, with what the graph host is to be told."""
@@ -42,6 +46,10 @@ class Claimed:
     resumable: bool
     temporary: bool = False
     """Its thread goes with it: nobody can ask for its checkpoints afterwards."""
+    cancel_action: str = ""
+    """It was to stop when its last attempt was lost."""
+    losses: int = 0
+    company: int = 0
 
     @property
     def token(self) -> Token:
@@ -80,6 +88,19 @@ class Writes:
 
 
 @dataclass(slots=True)
+class Said:
+    """A stretch of a resumable run's stream."""
+
+    token: Token
+    position: int
+    batches: bytes
+    forgotten: int | None
+    """The run's stretches up to this position are more than is kept."""
+    size: int
+    done: asyncio.Future[None] | None = None
+
+
+@dataclass(slots=True)
 class Ending:
     """How an attempt ended.
 
@@ -102,15 +123,31 @@ class Ending:
 
 
 @dataclass(slots=True)
-class Release:
-    """Gives a run back to be claimed again."""
+class Undoing:
+    """Takes the run away with everything that it saved."""
 
     token: Token
+    thread: UUID
     size: int = 0
     done: asyncio.Future[None] | None = None
 
 
-Entry = Put | Writes | Ending | Release
+@dataclass(slots=True)
+class Release:
+    """Gives a run back to be claimed again."""
+
+    token: Token
+    lost: bool = False
+    """Its attempt ended with the process, perhaps by its own doing."""
+    company: int = 0
+    """With how many runs it may share its next graph host."""
+    delay: float = 0.0
+    """Its next attempt begins after so many seconds, at the earliest."""
+    size: int = 0
+    done: asyncio.Future[None] | None = None
+
+
+Entry = Put | Writes | Said | Ending | Undoing | Release
 
 
 @dataclass(slots=True)
@@ -119,7 +156,9 @@ class Batch:
 
     puts: list[Put] = field(default_factory=list)
     writes: list[Writes] = field(default_factory=list)
+    said: list[Said] = field(default_factory=list)
     endings: list[Ending] = field(default_factory=list)
+    undoings: list[Undoing] = field(default_factory=list)
     releases: list[Release] = field(default_factory=list)
     claims: set[UUID] = field(default_factory=set)
     settled: list[asyncio.Future[None]] = field(default_factory=list)
@@ -131,9 +170,14 @@ class Batch:
             self.puts.append(entry)
         elif isinstance(entry, Writes):
             self.writes.append(entry)
+        elif isinstance(entry, Said):
+            self.said.append(entry)
         elif isinstance(entry, Ending):
             self.endings.append(entry)
             # The thread's next run is claimed in the same transaction.
+            self.claims.add(entry.thread)
+        elif isinstance(entry, Undoing):
+            self.undoings.append(entry)
             self.claims.add(entry.thread)
         else:
             self.releases.append(entry)
@@ -147,7 +191,8 @@ class Batch:
 
     @property
     def entries(self) -> list[Entry]:
-        return [*self.puts, *self.writes, *self.endings, *self.releases]
+        written: list[Entry] = [*self.puts, *self.writes, *self.said]
+        return [*written, *self.endings, *self.undoings, *self.releases]
 
     @property
     def tokens(self) -> list[Token]:
@@ -157,10 +202,12 @@ class Batch:
     @property
     def threads(self) -> list[UUID]:
         """Every thread whose status may change, once, in the order of locking."""
-        return sorted(self.claims.union(entry.thread for entry in self.endings))
+        ended: list[Ending | Undoing] = [*self.endings, *self.undoings]
+        return sorted(self.claims.union(entry.thread for entry in ended))
 
     def __bool__(self) -> bool:
-        return bool(self.puts or self.writes or self.endings or self.releases or self.claims)
+        written = self.puts or self.writes or self.said
+        return bool(self.claims or written or self.endings or self.undoings or self.releases)
 
 
 def stored(row: Sequence[Any]) -> list[Any]:

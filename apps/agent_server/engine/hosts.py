@@ -19,13 +19,21 @@ logger = logging.getLogger(__name__)
 
 HELLO_SECONDS = 60
 END_SECONDS = 5
-FAILURE_REMEMBERED_SECONDS = 2.0
+LASTING_SECONDS = 2.0
+"""How long a revision that cannot start is not tried again."""
 _LOG_READ = 64 * 1024
 _LONGEST_LINE = 8 * 1024
 
 
 class HostFailed(Exception):
-    """The graph host of a revision could not be started; the text is for its author."""
+    """The graph host of a revision could not be started; the text is for its author.
+
+    `is_lasting` when the revision is at fault, so that trying again is of no use.
+    """
+
+    def __init__(self, reason: str, *, is_lasting: bool = False) -> None:
+        super().__init__(reason)
+        self.is_lasting = is_lasting
 
 
 class RevisionRef(NamedTuple):
@@ -55,6 +63,10 @@ class GraphHost:
     def __init__(self, revision: RevisionRef, launched: Launched, log: LogSink) -> None:
         self.revision = revision
         self.hello: dict[str, Any] = {}
+        self.run_seconds: float | None = getattr(launched, "run_seconds", None)
+        """How long a run may take, where the revision says so."""
+        self.died_with = 0
+        """How many runs and calls were there when the host ended by itself."""
         self._process = launched.process
         self._sessions: dict[int, Session] = {}
         self._keys = itertools.count(1)
@@ -89,7 +101,10 @@ class GraphHost:
     def open(self, session: Session) -> int:
         """A key for a new session; its frames will carry it."""
         key = next(self._keys)
-        self._sessions[key] = session
+        if self.is_alive:
+            self._sessions[key] = session
+        else:
+            self._loop.call_soon(session.lost, self._last_words())
         return key
 
     def forget(self, key: int) -> None:
@@ -120,9 +135,10 @@ class GraphHost:
         elif frame[0] == "hello" and not self._ready.done():
             self.hello = frame[3]
             if self.hello.get("protocol") != wire.PROTOCOL:
-                self._ready.set_exception(HostFailed("The graph host speaks another protocol."))
+                spoken = "The graph host speaks another protocol."
+                self._ready.set_exception(HostFailed(spoken, is_lasting=True))
             elif problem := self.hello.get("problem"):
-                self._ready.set_exception(HostFailed(problem))
+                self._ready.set_exception(HostFailed(problem, is_lasting=True))
             else:
                 self._ready.set_result(None)
 
@@ -134,6 +150,7 @@ class GraphHost:
             self._ready.set_exception(HostFailed(f"The agent's process ended. {reason}"))
             self._ready.exception()
         sessions, self._sessions = self._sessions, {}
+        self.died_with = len(sessions)
         for session in sessions.values():
             session.lost(reason)
 
@@ -215,10 +232,7 @@ class HostPool:
         if host is not None:
             return host
         at, failure = self._failed.get(revision.revision_id, (0.0, None))
-        if (
-            failure is not None
-            and asyncio.get_running_loop().time() - at < FAILURE_REMEMBERED_SECONDS
-        ):
+        if failure is not None and asyncio.get_running_loop().time() - at < LASTING_SECONDS:
             raise failure
         task = self._starting.get(revision.revision_id)
         if task is None:
@@ -228,22 +242,29 @@ class HostPool:
         return await asyncio.shield(task)
 
     async def _start(self, revision: RevisionRef) -> GraphHost:
+        try:
+            host = await self.start(revision)
+        except HostFailed as error:
+            if error.is_lasting:
+                self._failed[revision.revision_id] = asyncio.get_running_loop().time(), error
+            raise
+        self._failed.pop(revision.revision_id, None)
+        self._hosts[revision.revision_id] = host
+        self._make_room()
+        return host
+
+    async def start(self, revision: RevisionRef) -> GraphHost:
+        """A host of the revision that belongs to the caller. `HostFailed` when there is none."""
         loop = asyncio.get_running_loop()
         try:
             launched = await loop.run_in_executor(None, self._launcher, revision.revision_id)
             host = GraphHost(revision, launched, self._log)
             await host.ready()
-        except HostFailed as error:
-            self._failed[revision.revision_id] = loop.time(), error
+        except HostFailed:
             raise
         except Exception as error:
             logger.exception("The graph host of revision %s did not start.", revision.revision_id)
-            failure = HostFailed(f"The agent's process could not be started: {error}")
-            self._failed[revision.revision_id] = loop.time(), failure
-            raise failure from error
-        self._failed.pop(revision.revision_id, None)
-        self._hosts[revision.revision_id] = host
-        self._make_room()
+            raise HostFailed(f"The agent's process could not be started: {error}") from error
         return host
 
     def _make_room(self) -> None:

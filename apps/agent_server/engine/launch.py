@@ -39,6 +39,8 @@ class Launched:
 
     process: HostProcess
     socket: socket.socket
+    run_seconds: float | None = None
+    """How long a run of this revision may take; None: as long as any."""
 
 
 Launcher = Callable[[UUID], Launched]

@@ -13,14 +13,18 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from apps.agent_server.engine import statements
+from apps.agent_server.engine import endings, statements, streamed
 from apps.agent_server.engine.database import TRANSIENT, Connection, connect
+from apps.agent_server.engine.endings import Deed, End
 from apps.agent_server.engine.entries import (
     Batch,
     Claimed,
+    Ending,
     Entry,
+    Release,
     Stale,
     Token,
+    Unwanted,
     stored,
 )
 
@@ -39,6 +43,7 @@ class Ledger:
 
     `on_claimed(claimed, head)` is told of each run that a commit gave to this worker, with the
     thread's newest checkpoint; `on_stale(token)` of each token that turned out to be worthless.
+    `held()` names the runs that it was told of and has not ended.
     """
 
     def __init__(
@@ -48,11 +53,13 @@ class Ledger:
         *,
         on_claimed: Callable[[Claimed, list[Any] | None], None],
         on_stale: Callable[[Token], None],
+        held: Callable[[], Iterable[UUID]],
     ) -> None:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._on_claimed = on_claimed
         self._on_stale = on_stale
+        self._held = held
         self._next = Batch()
         self._current: Batch | None = None
         self._wake = asyncio.Event()
@@ -78,7 +85,10 @@ class Ledger:
             self._timer = self._loop.call_later(LINGER_SECONDS, self._wake.set)
 
     async def write(self, entry: Entry) -> None:
-        """`put`, and return when it is committed. `Stale` when the token is worthless."""
+        """`put`, and return when it is committed.
+
+        `Stale` when the token is worthless, `Unwanted` for an end where the run is to be undone.
+        """
         entry.done = self._loop.create_future()
         self.put(entry)
         await entry.done
@@ -93,6 +103,12 @@ class Ledger:
     def claims(self) -> int:
         """How many threads wait to have their next run claimed."""
         return len(self._next.claims) + (len(self._current.claims) if self._current else 0)
+
+    @property
+    def writing(self) -> set[UUID]:
+        """The runs of which something is not committed yet."""
+        batches = [self._next, *([self._current] if self._current else [])]
+        return {entry.token.run_id for batch in batches for entry in batch.entries}
 
     @property
     def is_full(self) -> bool:
@@ -194,8 +210,11 @@ class Ledger:
     def _give_up(self, batch: Batch) -> None:
         for entry in batch.entries:
             _settle(entry, Stale())
+        releases = {entry.token for entry in batch.releases}
         for token in batch.tokens:
             self._on_stale(token)
+            if token not in releases:
+                self.put(Release(token, lost=True))
 
     async def _transaction(self, connection: Connection, batch: Batch, *, again: bool) -> None:
         tokens = batch.tokens
@@ -215,37 +234,64 @@ class Ledger:
                     await run(statements.PUT_BLOBS, _columns(blobs, 7))
             if batch.writes:
                 await run(statements.PUT_WRITES, _columns(_write_rows(batch), 10))
+            if batch.said:
+                for statement, columns in streamed.deed(batch.said):
+                    await run(statement, columns)
+            ended = None
             if batch.endings:
-                await run(statements.FINISH, _columns(_ending_rows(batch), 8))
+                ended = await run(endings.END, endings.columns(_ends(batch)))
+            if batch.undoings:
+                for statement, parameters in _undoing(batch):
+                    await run(statement, parameters)
             if batch.releases:
-                await run(
-                    statements.RELEASE, _columns([entry.token for entry in batch.releases], 2)
-                )
+                await run(statements.RELEASE, _columns(_release_rows(batch), 5))
             claimed = heads = None
+            if claims and again:
+                await run(statements.UNHEARD_CLAIMS, [claims, self._owner, self._known(batch)])
             if claims:
                 claimed = await run(statements.CLAIM, [claims, self._owner, self._lease_seconds])
                 heads = await run(statements.HEADS, [claims])
         good = {Token(*row) for row in await held.fetchall()} if held is not None else set()
+        ended_ids = {row[0] for row in await ended.fetchall()} if ended is not None else set()
+        unwanted = {e.token for e in batch.endings if e.token in good} - {
+            token for token in good if token.run_id in ended_ids
+        }
         if again and good != set(tokens):
             good |= await self._already_ended(connection, batch)
         runs = [Claimed(*row) for row in await claimed.fetchall()] if claimed is not None else []
         newest: Heads = {}
         if runs and heads is not None:
             newest = {row[0]: stored(row) for row in await heads.fetchall()}
-        self._tell(batch, good, runs, newest)
+        self._tell(batch, good, unwanted, runs, newest)
+
+    def _known(self, batch: Batch) -> list[UUID]:
+        """The runs that this worker knows to be its own; what it claimed besides was not heard."""
+        own = {entry.token.run_id for entry in batch.entries}
+        return sorted(own | self.writing | set(self._held()))
 
     async def _already_ended(self, connection: Connection, batch: Batch) -> set[Token]:
         """The tokens whose end an earlier try of this batch wrote, though its answer was lost."""
-        ended = [e.token for e in batch.endings] + [e.token for e in batch.releases]
+        last: list[Entry] = [*batch.endings, *batch.undoings, *batch.releases]
+        ended = [entry.token for entry in last]
         cursor = await connection.execute(
-            statements.OUTCOMES, [[token.run_id for token in ended]], binary=True
+            statements.STILL_OPEN, [[token.run_id for token in ended]], binary=True
         )
-        found = {row[0] for row in await cursor.fetchall()}
-        return {token for token in ended if token.run_id in found}
+        still_open = {row[0] for row in await cursor.fetchall()}
+        return {token for token in ended if token.run_id not in still_open}
 
-    def _tell(self, batch: Batch, good: set[Token], runs: list[Claimed], heads: Heads) -> None:
+    def _tell(
+        self,
+        batch: Batch,
+        good: set[Token],
+        unwanted: set[Token],
+        runs: list[Claimed],
+        heads: Heads,
+    ) -> None:
         for entry in batch.entries:
-            _settle(entry, None if entry.token in good else Stale())
+            if isinstance(entry, Ending) and entry.token in unwanted:
+                _settle(entry, Unwanted())
+            else:
+                _settle(entry, None if entry.token in good else Stale())
         for token in batch.tokens:
             if token not in good:
                 self._on_stale(token)
@@ -325,10 +371,11 @@ def _write_rows(batch: Batch) -> list[tuple[Any, ...]]:
     return list(rows.values())
 
 
-def _ending_rows(batch: Batch) -> list[tuple[Any, ...]]:
+def _ends(batch: Batch) -> list[End]:
     return [
-        (
+        End(
             *entry.token,
+            "running",
             entry.status,
             entry.error,
             entry.thread_status,
@@ -338,3 +385,12 @@ def _ending_rows(batch: Batch) -> list[tuple[Any, ...]]:
         )
         for entry in batch.endings
     ]
+
+
+def _undoing(batch: Batch) -> Deed:
+    threads = sorted({entry.thread for entry in batch.undoings})
+    return endings.undo(threads, [(*entry.token, "running") for entry in batch.undoings])
+
+
+def _release_rows(batch: Batch) -> list[tuple[Any, ...]]:
+    return [(*e.token, e.lost, e.company, e.delay) for e in batch.releases]

@@ -6,25 +6,17 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from apps.agent_server.engine.entries import (
-    STATE_UNKNOWN,
-    Claimed,
-    Ending,
-    Put,
-    Release,
-    Stale,
-    Writes,
-)
+from apps.agent_server.engine.entries import Claimed, Put, Release, Stale, Writes
 from apps.core.json import dumps, storable
 from apps.graph_host.wire import Frame
 
 if TYPE_CHECKING:
     from apps.agent_server.engine.engine import Engine
     from apps.agent_server.engine.hosts import GraphHost
+    from apps.agent_server.engine.quarantine import Cell
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +36,7 @@ class RunSession:
         self._head = head
         self._thread_id = str(claimed.thread_id)
         self._host: GraphHost | None = None
+        self._cell: Cell | None = None
         self._key = 0
         self._over = False
         self._timed_out = False
@@ -64,9 +57,14 @@ class RunSession:
 
     # From the engine
 
-    def begin(self, host: GraphHost, limit_seconds: float) -> None:
-        """Send the run to its host."""
+    @property
+    def is_over(self) -> bool:
+        return self._over
+
+    def begin(self, host: GraphHost, limit_seconds: float, cell: Cell | None = None) -> None:
+        """Send the run to its host, which may be that of a cell."""
         claimed = self.claimed
+        self._cell = cell
         self._host = host
         self._key = host.open(self)
         start: dict[str, Any] = {
@@ -84,18 +82,20 @@ class RunSession:
         try:
             host.link.send(("start", self._key, start))
         except ValueError as error:
-            host.forget(self._key)
             self.fail(type(error).__name__, str(error))
 
     def cancel(self, action: str) -> None:
-        """Stop the run because somebody asked: its finished steps stay.
+        """Stop the run because somebody asked.
 
         Code that does not let itself be stopped is left behind after a while; what it still says is
         refused, as the run has ended.
         """
-        if self._host is None or self._over or self._is_stopping:
+        if self._over or self._is_stopping:
             return
         self._is_stopping = True
+        if self._host is None:
+            self._end({"status": "cancelled", "is_unknown": self.claimed.attempt > 1})
+            return
         self._host.link.send(("cancel", self._key, action))
         self._grace = asyncio.get_running_loop().call_later(STOP_SECONDS, self._leave_behind)
 
@@ -116,6 +116,7 @@ class RunSession:
         if self._host is not None:
             self._host.link.send(("cancel", self._key, "lost"))
         self._close()
+        self._engine.voice.fall_silent(self.claimed)
 
     def release(self) -> None:
         """Drop the run and return it to the queue at once."""
@@ -123,7 +124,13 @@ class RunSession:
             if self._host is not None:
                 self._host.link.send(("cancel", self._key, "lost"))
             self._close()
-            self._engine.ledger.put(Release(self.claimed.token), urgent=True)
+            self._give_back()
+
+    def _give_back(self) -> None:
+        claimed = self.claimed
+        self._engine.voice.fall_silent(claimed)
+        release = Release(claimed.token, company=claimed.company)
+        self._engine.ledger.put(release, urgent=True)
 
     def fail(self, name: str, message: str) -> None:
         """End the run with an error that is not of its graph's making."""
@@ -150,8 +157,15 @@ class RunSession:
     def lost(self, reason: str) -> None:
         if self._over:
             return
+        together = self._host.died_with if self._host is not None else 1
         self._close()
-        self._engine.host_died(self.claimed, reason)
+        attempts = self._engine.attempts
+        if self._is_stopping:  # it ends as it would have, had its host lived on
+            told = {"status": "cancelled", "is_unknown": True}
+            work = attempts.finish(self.claimed, told, timed_out=self._timed_out)
+        else:
+            work = attempts.host_died(self.claimed, reason, together)
+        self._spawn(work)
 
     def _events(self, _: int, rest: list[Any]) -> None:
         events = [(str(name), bytes(data)) for name, data in rest[0]]
@@ -251,13 +265,11 @@ class RunSession:
 
     def _end(self, told: dict[str, Any]) -> None:
         self._close()
-        status = told.get("status")
-        if status == "drained":
-            self._engine.ledger.put(Release(self.claimed.token), urgent=True)
-            return
-        self._spawn(
-            self._engine.finish(self.claimed, ending(self.claimed, told, timed_out=self._timed_out))
-        )
+        if told.get("status") == "drained":
+            self._give_back()
+        else:
+            timed_out = self._timed_out
+            self._spawn(self._engine.attempts.finish(self.claimed, told, timed_out=timed_out))
 
     def _close(self) -> None:
         self._over = True
@@ -266,69 +278,11 @@ class RunSession:
                 timer.cancel()
         if self._host is not None:
             self._host.forget(self._key)
+        if self._cell is not None:
+            self._engine.quarantine.leave(self._cell)
         self._engine.forget(self)
 
     def _spawn(self, work: Any) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
-
-
-@dataclass(slots=True)
-class Outcome:
-    """How an attempt ended: for the database, for the stream, and for a caller who waits."""
-
-    ending: Ending
-    error_event: bytes | None
-    result: bytes
-
-
-def ending(claimed: Claimed, told: dict[str, Any], *, timed_out: bool = False) -> Outcome:
-    """What a host's `done` means for the run and its thread."""
-    status, error = str(told.get("status")), told.get("error")
-    unfinished = bool(told.get("unfinished"))
-    if status == "cancelled" and timed_out:
-        status, error = "timeout", {"error": "TimeoutError", "message": "The run took too long."}
-    elif status == "cancelled":
-        status, error = (
-            "interrupted",
-            {"error": "UserInterrupt", "message": "The run was cancelled."},
-        )
-    elif status != "success":
-        status = "error"
-        error = error or {"error": "RuntimeError", "message": "The graph host did not say why."}
-    thread_status = {
-        "success": "interrupted" if unfinished else "idle",
-        "interrupted": "interrupted",
-    }.get(status, "error")
-    values, state = told.get("values"), told.get("state")
-    written = Ending(claimed.token, claimed.thread, status, thread_status)
-    written.is_last = claimed.temporary
-    if error is not None:
-        written.error = storable(dumps(error)).decode()
-    if told.get("is_unknown"):
-        written.state = STATE_UNKNOWN
-    elif values is not None and state is not None:
-        kept = storable(bytes(values))
-        written.values = kept.decode()
-        written.state = (b'{"values":' + kept + b"," + storable(bytes(state))[1:]).decode()
-        written.interrupts = storable(bytes(told.get("interrupts") or b"{}")).decode()
-        written.size = 2 * len(kept)
-    failed = status in ("error", "timeout")
-    return Outcome(
-        written,
-        error_event=dumps(error) if failed else None,
-        result=_result(bytes(values or b"{}"), told.get("asks"), error if failed else None),
-    )
-
-
-def _result(values: bytes, asks: bytes | None, error: dict[str, Any] | None) -> bytes:
-    """What `wait` answers: the values with the questions among them, or the error alone."""
-    if error is not None:
-        return dumps({"__error__": error})
-    if not asks:
-        return values
-    asked = b'"__interrupt__":' + bytes(asks)
-    if not values.startswith(b"{"):
-        return b"{" + asked + b"}"
-    return values[:-1] + (b"," if len(values) > 2 else b"") + asked + b"}"

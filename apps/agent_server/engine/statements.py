@@ -49,12 +49,14 @@ JOIN agent_server_agentrun r
 ON CONFLICT DO NOTHING
 """
 
-# Marks (index below zero: errors, interrupts, resumes) are replaced; other writes stay.
+# Marks (index below zero: errors, interrupts, resumes) are replaced; other writes stay. The mark of
+# an earlier run is remembered, for the case that this run is undone.
 PUT_WRITES = """
-INSERT INTO agent_server_checkpointwrite (
-    thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
+INSERT INTO agent_server_checkpointwrite AS w (
+    thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob, run_id
 )
-SELECT r.thread_id, p.namespace, p.id, p.task_id, p.task_path, p.index, p.channel, p.kind, p.blob
+SELECT r.thread_id, p.namespace, p.id, p.task_id, p.task_path, p.index, p.channel, p.kind, p.blob,
+       r.id
 FROM unnest(
     %b::uuid[], %b::int[], %b::text[], %b::uuid[], %b::text[], %b::text[], %b::int[], %b::text[],
     %b::text[], %b::bytea[]
@@ -63,71 +65,66 @@ JOIN agent_server_agentrun r
   ON r.id = p.run_id AND r.attempt = p.attempt AND r.status = 'running'
 ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, "index") DO UPDATE
 SET channel = excluded.channel, kind = excluded.kind, blob = excluded.blob,
-    task_path = excluded.task_path
+    task_path = excluded.task_path, run_id = excluded.run_id,
+    replaced = CASE WHEN w.run_id IS NOT DISTINCT FROM excluded.run_id THEN w.replaced
+        ELSE jsonb_build_object('channel', w.channel, 'kind', w.kind, 'run_id', w.run_id,
+                                'blob', encode(w.blob, 'base64')) END
 WHERE excluded."index" < 0
 """
 
-FINISH = """
-WITH given AS MATERIALIZED (
-    SELECT * FROM unnest(
-        %b::uuid[], %b::int[], %b::text[], %b::text[], %b::text[], %b::text[], %b::text[],
-        %b::text[]
-    ) AS g(id, attempt, status, error, thread_status, "values", state, interrupts)
-), ended AS (
-    UPDATE agent_server_agentrun r
-    SET status = g.status, error = g.error::jsonb, lease_owner = '', lease_expires_at = NULL,
-        ended_at = clock_timestamp(), updated_at = clock_timestamp()
-    FROM given g
-    WHERE r.id = g.id AND r.attempt = g.attempt AND r.status = 'running'
-    RETURNING r.id, r.thread_id
-)
-UPDATE agent_server_thread t
-SET status = CASE WHEN EXISTS (
-            SELECT 1 FROM agent_server_agentrun o
-            WHERE o.thread_id = t.id AND o.status IN ('pending', 'running') AND o.id <> e.id
-        ) THEN 'busy' ELSE g.thread_status END,
-    error = g.error::jsonb,
-    "values" = CASE WHEN g.state IS NULL OR g.state = 'null' THEN t."values"
-                    ELSE g."values"::jsonb END,
-    state = CASE WHEN g.state IS NULL THEN t.state
-                 ELSE NULLIF(g.state::jsonb, 'null'::jsonb) END,
-    interrupts = COALESCE(g.interrupts::jsonb, t.interrupts, '{}'::jsonb),
-    updated_at = clock_timestamp(), state_updated_at = clock_timestamp()
-FROM ended e JOIN given g ON g.id = e.id
-WHERE t.id = e.thread_id
-RETURNING e.id
-"""
+# How long a run waits for its next attempt: the first follows at once, later ones ever later.
+_BACK_OFF = """clock_timestamp() + CASE WHEN {losses} < 2 OR r.cancel_action <> '' THEN interval '0'
+    ELSE make_interval(secs => least(60, 2 ^ ({losses} - 2))) END"""
 
+# A loss is an attempt that ended with its process; runs that move before a leaving worker ends, or
+# that shared a host with another suspect, lose nothing.
 RELEASE = """
 UPDATE agent_server_agentrun r
-SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()
-FROM unnest(%b::uuid[], %b::int[]) AS held(id, attempt)
+SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
+    losses = r.losses + held.lost::int, company = held.company,
+    available_at = CASE WHEN held.lost THEN greatest(
+        {later}, clock_timestamp() + make_interval(secs => held.delay))
+        ELSE clock_timestamp() END
+FROM unnest(%b::uuid[], %b::int[], %b::bool[], %b::int[], %b::float8[])
+  AS held(id, attempt, lost, company, delay)
 WHERE r.id = held.id AND r.attempt = held.attempt AND r.status = 'running'
 RETURNING r.id
-"""
+""".format(later=_BACK_OFF.format(losses="(r.losses + 1)"))
 
+_TAKE_BACK = """
+UPDATE agent_server_agentrun r
+SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
+    losses = r.losses + {lost}, available_at = {available}
+"""
+_LOST = _TAKE_BACK.format(lost=1, available=_BACK_OFF.format(losses="(r.losses + 1)"))
+_NOT_BEGUN = _TAKE_BACK.format(lost=0, available="r.available_at")
+
+# The oldest run of the thread whose time has come; one that waits for its next attempt holds up
+# those behind it. A delayed run takes its place in the order at its planned start.
 CLAIM = """
 WITH next AS (
-    SELECT DISTINCT ON (r.thread_id) r.id
+    SELECT DISTINCT ON (r.thread_id) r.id, r.available_at
     FROM agent_server_agentrun r
     WHERE r.thread_id = ANY(%b::uuid[]) AND r.status = 'pending'
-      AND r.available_at <= clock_timestamp()
+      AND r.created_at <= clock_timestamp()
       AND NOT EXISTS (
           SELECT 1 FROM agent_server_agentrun o
           WHERE o.thread_id = r.thread_id AND o.status = 'running'
       )
-    ORDER BY r.thread_id, r.sequence
+    ORDER BY r.thread_id, r.created_at, r.sequence
 )
 UPDATE agent_server_agentrun r
 SET status = 'running', attempt = r.attempt + 1, lease_owner = %b,
     lease_expires_at = clock_timestamp() + make_interval(secs => %b::float8),
     started_at = COALESCE(r.started_at, clock_timestamp()), updated_at = clock_timestamp()
 FROM next, agent_server_thread t, deployments_deployment d
-WHERE r.id = next.id AND r.status = 'pending' AND t.id = r.thread_id AND d.id = r.deployment_id
+WHERE r.id = next.id AND next.available_at <= clock_timestamp() AND r.status = 'pending'
+  AND t.id = r.thread_id AND d.id = r.deployment_id
 RETURNING r.id, r.attempt, r.thread_id, t.thread_id, r.workspace_id, r.deployment_id,
           COALESCE(r.revision_id, t.revision_id, d.active_revision_id),
           r.assistant_id, r.graph_id, r.metadata::text, r.kwargs::text,
-          COALESCE((r.kwargs ->> 'resumable')::boolean, false), t.temporary
+          COALESCE((r.kwargs ->> 'resumable')::boolean, false), t.temporary,
+          r.cancel_action, r.losses, r.company
 """
 
 # A checkpoint with everything that belongs to it, as apps.graph_host.saver.Stored wants it.
@@ -200,29 +197,68 @@ RETURNING r.id, r.attempt, r.cancel_action
 """
 
 # Claims whose answer was lost with the connection: held in the name of a worker that does not know.
-FORGOTTEN = """
-UPDATE agent_server_agentrun
-SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()
-WHERE lease_owner = %b AND status = 'running' AND id <> ALL(%b::uuid[])
-  AND updated_at < clock_timestamp() - make_interval(secs => %b::float8)
-RETURNING thread_id
+FORGOTTEN = (
+    _NOT_BEGUN
+    + """
+WHERE r.lease_owner = %b AND r.status = 'running' AND r.id <> ALL(%b::uuid[])
+  AND r.updated_at < clock_timestamp() - make_interval(secs => %b::float8)
+RETURNING r.thread_id
 """
+)
+
+# The same, known at once: for the threads that are to be claimed again.
+UNHEARD_CLAIMS = (
+    _NOT_BEGUN
+    + """
+WHERE r.thread_id = ANY(%b::uuid[]) AND r.lease_owner = %b AND r.status = 'running'
+  AND r.id <> ALL(%b::uuid[])
+"""
+)
 
 # What a dead process of the same name held: the name's lock is this process's now.
-INHERITED = """
-UPDATE agent_server_agentrun
-SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp()
-WHERE status = 'running' AND starts_with(lease_owner, %b) AND lease_owner <> %b AND attempt < %b
-RETURNING thread_id
+INHERITED = (
+    _LOST
+    + """
+WHERE r.status = 'running' AND starts_with(r.lease_owner, %b) AND r.lease_owner <> %b
+RETURNING r.thread_id
+"""
+)
+
+# Nobody renews a lease while the database is away: those who held one get as long again.
+EXPIRED = (
+    _LOST  # noqa: S608  (our own words)
+    + """
+WHERE r.id IN (
+    SELECT id FROM agent_server_agentrun
+    WHERE status = 'running' AND lease_expires_at < clock_timestamp()
+      AND pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => %s::float8)
+    ORDER BY lease_expires_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED
+)
+RETURNING r.thread_id
+"""
+)
+
+# How long until the next run is due, in seconds; and the threads of those that just were.
+NEXT_DUE = """
+SELECT EXTRACT(EPOCH FROM min(available_at) - clock_timestamp())::float8
+FROM agent_server_agentrun WHERE status = 'pending' AND available_at > clock_timestamp()
+"""
+JUST_DUE = """
+SELECT thread_id FROM agent_server_agentrun
+WHERE status = 'pending' AND available_at <= clock_timestamp()
+  AND available_at > clock_timestamp() - make_interval(secs => %b::float8)
+ORDER BY available_at LIMIT 1000
 """
 
-OUTCOMES = """
+# Of these runs, those that are not over; one that was undone is over too.
+STILL_OPEN = """
 SELECT id FROM agent_server_agentrun
-WHERE id = ANY(%b::uuid[]) AND status NOT IN ('pending', 'running')
+WHERE id = ANY(%b::uuid[]) AND status IN ('pending', 'running')
 """
 
 CANCEL_ACTION = """
-SELECT cancel_action FROM agent_server_agentrun WHERE id = %b AND status = 'running'
+SELECT cancel_action FROM agent_server_agentrun
+WHERE id = %b AND attempt = %b AND status = 'running'
 """
 
 ADD_LOG_LINES = """

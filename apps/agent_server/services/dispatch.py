@@ -34,6 +34,11 @@ def execute_threads(thread_pks: Iterable[UUID]) -> None:
         _send(messages.run_waits(*thread_pks))
 
 
+def plan_run(seconds: float) -> None:
+    """Have the engines look for a run that is due in so many seconds."""
+    _send(messages.run_is_planned(seconds))
+
+
 def cancel_run(run_id: UUID) -> None:
     """Have the engine that executes the run read its `cancel_action` now."""
     _send(messages.shall_stop(run_id))

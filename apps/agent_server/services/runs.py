@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
+import structlog
 from django.db import transaction
 from django.db.models import F, TextField
 from django.db.models.functions import Cast
-from django.utils import timezone
 
 from apps.agent_server import errors, prepared
-from apps.agent_server.bodies.runs import RunBody
-from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.bodies.runs import BatchedRun, RunBody
+from apps.agent_server.models import AgentRun
 from apps.agent_server.querysets import AgentRunQuerySet
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import assistants, dispatch, statements, threads
-from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus, ThreadStatus
+from apps.agent_server.services import (
+    assistants,
+    dispatch,
+    statements,
+    stopping,
+    threads,
+    webhooks,
+)
+from apps.agent_server.statuses import OPEN, MultitaskStrategy
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.json import dumps, loads, storable
-
-CANCELLED = {"error": "UserInterrupt", "message": "The run was cancelled."}
 
 
 class RunRow(NamedTuple):
@@ -77,7 +83,7 @@ def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> RunRow:
     """
     parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
-    parameters |= {"on_completion": "keep"}
+    parameters |= {"on_completion": "keep", "supersedes": False}
     row = prepared.row(statements.ON_THREAD, parameters)
     if row is None:
         row = _try_again_or_refuse(scope, thread_id, body, parameters)
@@ -92,6 +98,7 @@ def create_stateless(scope: Scope, body: RunBody) -> RunRow:
     parameters |= {
         "on_completion": body.on_completion,
         "temporary": body.on_completion == "delete",
+        "birthmark": _json(scope.birthmark),
     }
     row = prepared.row(statements.ON_TEMPORARY_THREAD, parameters)
     if row is None:
@@ -99,10 +106,30 @@ def create_stateless(scope: Scope, body: RunBody) -> RunRow:
     return _dispatched(row, thread_id, body)
 
 
+@transaction.atomic
+def create_batch(wanted: Sequence[tuple[Scope, BatchedRun]]) -> list[RunRow]:
+    """Receive all of these runs or, if anything is wrong with one of them, none."""
+    made: dict[int, RunRow] = {}
+    # Threads are locked by id; the runs of one thread keep their order.
+    order = sorted(range(len(wanted)), key=lambda index: str(wanted[index][1].thread_id))
+    for index in order:
+        scope, body = wanted[index]
+        if body.thread_id is None:
+            made[index] = create_stateless(scope, body)
+        else:
+            made[index] = create_on_thread(scope, body.thread_id, body)
+    return [made[index] for index in range(len(wanted))]
+
+
 def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
     assistants.ensure_system(scope.route)
     config = body.config.model_dump(exclude_none=True)
-    configurable = config.pop("configurable", {})
+    configurable = {**config.pop("configurable", {}), **(body.context or {})}
+    if request_id := structlog.contextvars.get_contextvars().get("request_id"):
+        configurable["langgraph_request_id"] = request_id
+    kwargs = body.kwargs
+    if body.webhook is not None:
+        kwargs["webhook"] = webhooks.validate(body.webhook, scope.route)
     return {
         "workspace": scope.route.workspace_id,
         "deployment": scope.route.deployment_id,
@@ -110,11 +137,11 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
         "graphs": list(scope.route.graph_ids),
         "assistant": assistants.resolve(scope, body.assistant_id),
         "config": _json(config),
-        "configurable": _json({**configurable, **(body.context or {})}),
+        "configurable": _json(scope.configured(configurable)),
         "context": _json(body.context) if body.context else None,
         "metadata": _json(body.metadata),
         "visible": scope.visible,
-        "kwargs": _json(body.kwargs),
+        "kwargs": _json(kwargs),
         "delay": body.after_seconds,
     }
 
@@ -132,13 +159,24 @@ def _try_again_or_refuse(
     if not threads.of(scope).filter(thread_id=thread_id).exists():
         if body.if_not_exists != "create":
             raise errors.ThreadOrAssistantNotFound
-        threads.insert(scope, thread_id, {})
+        threads.insert(scope, thread_id, scope.birthmark)
     row = prepared.row(statements.ON_THREAD, parameters)
     if row is not None:
         return row
     if body.multitask_strategy == MultitaskStrategy.REJECT:
         raise errors.ThreadBusy
-    raise errors.NotOffered(f"multitask_strategy '{body.multitask_strategy}' on a busy thread")
+    return _supersede(parameters)
+
+
+@transaction.atomic
+def _supersede(parameters: dict[str, Any]) -> tuple[Any, ...]:
+    """Receive a run for which the thread's open ones have to stop."""
+    row = prepared.row(statements.ON_THREAD, {**parameters, "supersedes": True})
+    if row is None:
+        raise errors.ThreadOrAssistantNotFound  # it was deleted meanwhile
+    run_id, thread_pk, *_ = row
+    stopping.supersede(thread_pk, parameters["strategy"], run_id)
+    return row
 
 
 def _lack(scope: Scope, assistant_id: UUID) -> AppError | None:
@@ -152,8 +190,10 @@ def _lack(scope: Scope, assistant_id: UUID) -> AppError | None:
 
 def _dispatched(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
     run_id, thread_pk, *rest = row
-    if not body.after_seconds:  # the sweeper wakes a worker for those that wait
-        transaction.on_commit(lambda: dispatch.execute_thread(thread_pk))
+    if body.after_seconds:
+        transaction.on_commit(lambda: dispatch.plan_run(body.after_seconds), robust=True)
+    else:
+        transaction.on_commit(lambda: dispatch.execute_thread(thread_pk), robust=True)
     return RunRow(run_id, thread_id, *rest)
 
 
@@ -211,33 +251,8 @@ def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
     }
 
 
-@transaction.atomic
-def interrupt(scope: Scope, run_id: UUID) -> bool:
-    """Have the run stop: at once when it waits, by its worker when it is under way.
-
-    False for a run that has ended or is not there; safe to repeat.
-    """
-    runs = AgentRun.objects.for_workspace(scope.route.workspace_id).filter(
-        deployment=scope.route.deployment_id
-    )
-    thread_pk = runs.filter(pk=run_id).values_list("thread_id", flat=True).first()
-    if thread_pk is None:
-        return False
-    # The engine's order of locks: the thread, then its run.
-    all_threads = Thread.objects.for_workspace(scope.route.workspace_id)
-    thread = all_threads.select_for_update(no_key=True).get(pk=thread_pk)
-    run = runs.select_for_update(no_key=True).filter(pk=run_id).first()
-    if run is None or run.status not in OPEN:
-        return False
-    now = timezone.now()
-    if run.status == RunStatus.RUNNING:
-        runs.filter(pk=run_id).update(cancel_action="interrupt", updated_at=now)
-        transaction.on_commit(lambda: dispatch.cancel_run(run_id))
-        return True
-    runs.filter(pk=run_id).update(status=RunStatus.INTERRUPTED, ended_at=now, updated_at=now)
-    transaction.on_commit(lambda: dispatch.announce_end(run_id, RunStatus.INTERRUPTED))
-    if not runs.unfinished().filter(thread=thread).exists():
-        thread.status, thread.error = ThreadStatus.INTERRUPTED, CANCELLED
-        thread.updated_at = now
-        thread.save(update_fields=["status", "error", "updated_at"])
-    return True
+def delete(scope: Scope, thread_id: UUID, run_id: UUID) -> None:
+    """Remove the run; what it saved stays. One that is still open ends with it."""
+    row = prepared.row(statements.PLACE, [run_id, *scope.key, scope.visible, thread_id])
+    if row is None or not stopping.remove(row[0], run_id):
+        raise errors.RunNotFound

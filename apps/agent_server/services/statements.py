@@ -57,7 +57,7 @@ ON_THREAD = (
     WHERE t.workspace_id = %(workspace)s AND t.deployment_id = %(deployment)s
       AND t.thread_id = %(thread)s AND NOT t.temporary
       AND t.metadata @> %(visible)s::jsonb
-      AND (t.status <> 'busy' OR %(strategy)s = 'enqueue')
+      AND (t.status <> 'busy' OR %(strategy)s = 'enqueue' OR %(supersedes)s)
     RETURNING t.id, t.metadata, t.runs_received, t.revision_id
 )"""
     + _INSERT_RUN.format(thread_metadata="thread.metadata", origin="a.origin")
@@ -73,8 +73,8 @@ ON_TEMPORARY_THREAD = (
         id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary,
         runs_received, revision_id
     )
-    SELECT %(thread)s, %(workspace)s, %(deployment)s, %(thread)s, 'busy', a.origin, a.own_config,
-        %(temporary)s, 1, %(revision)s
+    SELECT %(thread)s, %(workspace)s, %(deployment)s, %(thread)s, 'busy',
+        %(birthmark)s::jsonb || a.origin, a.own_config, %(temporary)s, 1, %(revision)s
     FROM merged a
     RETURNING id, metadata, runs_received, revision_id
 )"""
@@ -98,6 +98,8 @@ SELECT r.id, t.thread_id, r.assistant_id, r.status, r.metadata::text, r.kwargs::
     + _OF_AGENT
     + "AND t.thread_id = %s"
 )
+
+PLACE = "SELECT r.thread_id" + _OF_AGENT + "AND t.thread_id = %s"
 
 JOINABLE = (
     "SELECT r.status, (r.kwargs->'resumable')::boolean"
