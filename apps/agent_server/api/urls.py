@@ -4,7 +4,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.urls.resolvers import URLPattern
 
-from apps.agent_server.api import assistants, crons, runs, system, threads
+from apps.agent_server.api import assistants, crons, runs, system, threads, webhooks
 from apps.agent_server.routing import http_routes
 from apps.core.errors import MethodNotAllowed
 from apps.core.json import dumps
@@ -33,4 +33,6 @@ urlpatterns = [
     *crons.routes,  # before runs, whose ids may be any word
     *threads.routes,
     *runs.routes,
+    *webhooks.routes,
+    *webhooks.control_routes,
 ]

@@ -1,0 +1,58 @@
+"""What texts mean, as the agent's own model measures it: asked of its graph host."""
+
+from __future__ import annotations
+
+import array
+import base64
+import sys
+from typing import Any
+
+from apps.agent_server.calls import CallFailed
+from apps.agent_server.consumers.asking import ask
+from apps.agent_server.memory.statements import Vector
+from apps.core import errors
+from apps.core.json import loads
+from apps.deployments.routes import Route
+
+# What the agent's code or its settings are at fault for: asking again changes nothing.
+_PLATFORM = frozenset({"HostFailed", "TimeoutError", "RedisError", "GraphHostDied"})
+
+
+class NotEmbedded(errors.Invalid):
+    code = "not_embedded"
+
+
+async def vectors_of(route: Route, value: dict[str, Any], index: Any) -> list[Vector]:
+    """The vectors of a value's texts; none where nothing is to be indexed."""
+    if route.serving.store.index is None or index is False:
+        return []
+    found = await _ask(route, {"value": value, "index": index})
+    return [vector(path, _bytes(embedding)) for path, embedding in found]
+
+
+async def query_vector(route: Route, query: str | None) -> Vector | None:
+    """The vector of a query; None where the agent has no index."""
+    if not query or route.serving.store.index is None:
+        return None
+    return vector("", _bytes(await _ask(route, {"query": query})))
+
+
+def vector(path: str, packed: bytes) -> Vector:
+    """A vector as the graph host packs it: 32-bit floats, the least byte first."""
+    numbers = array.array("f", packed)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return Vector(path, len(numbers), f"[{','.join(map(str, numbers))}]")
+
+
+def _bytes(text: str) -> bytes:
+    return base64.b64decode(text)
+
+
+async def _ask(route: Route, params: dict[str, Any]) -> Any:
+    try:
+        return loads(await ask(route, "", "embed", params))
+    except CallFailed as error:
+        if error.name in _PLATFORM:
+            raise
+        raise NotEmbedded(f"store.index.embed failed with {error.name}: {error.detail}") from error

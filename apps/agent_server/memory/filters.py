@@ -1,0 +1,73 @@
+"""Filters on the fields of a value, as SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from apps.core import errors
+from apps.core.json import dumps, storable
+
+
+class BadFilter(errors.BadRequest):
+    code = "bad_filter"
+
+
+class Condition(NamedTuple):
+    text: str
+    parameters: list[Any]
+
+
+_ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
+
+
+def compiled(given: Mapping[str, Any] | None) -> Condition:
+    """A condition on the column `value`: fields that equal something, or compare to something.
+
+    An absent field is null. Only numbers are compared with numbers, and texts with texts.
+    """
+    texts: list[str] = []
+    parameters: list[Any] = []
+    for field, wanted in (given or {}).items():
+        if "\0" in field:
+            raise BadFilter("filter: no field has a NUL character in its name")
+        for operator, operand in _operators(wanted):
+            if operator == "$eq" and operand is not None:
+                # What has an index. Of scalars it says all; objects may contain more.
+                texts.append("value @> %s::text::jsonb")
+                parameters.append(_json({field: operand}))
+                if not isinstance(operand, dict | list):
+                    continue
+            texts.append(_text(operator, operand))
+            parameters += _parameters(operator, field, operand)
+    return Condition("".join(f" AND {text}" for text in texts), parameters)
+
+
+def _operators(wanted: Any) -> list[tuple[str, Any]]:
+    if not isinstance(wanted, dict) or not any(name.startswith("$") for name in wanted):
+        return [("$eq", wanted)]
+    for name in wanted:
+        if name not in _ORDERS and name not in {"$eq", "$ne"}:
+            raise BadFilter(f"Unsupported operator: {name}")
+    return list(wanted.items())
+
+
+def _text(operator: str, operand: Any) -> str:
+    if operator in _ORDERS:
+        if isinstance(operand, bool) or not isinstance(operand, int | float | str):
+            raise BadFilter(f"{operator}: compares with a number or a text only")
+        return (
+            "jsonb_typeof(value -> %s::text) = jsonb_typeof(%s::text::jsonb)"
+            f" AND value -> %s::text {_ORDERS[operator]} %s::text::jsonb"
+        )
+    sign = "=" if operator == "$eq" else "<>"
+    return f"COALESCE(value -> %s::text, 'null') {sign} %s::text::jsonb"
+
+
+def _parameters(operator: str, field: str, operand: Any) -> list[Any]:
+    pair = [field, _json(operand)]
+    return pair * 2 if operator in _ORDERS else pair
+
+
+def _json(value: Any) -> str:
+    return storable(dumps(value)).decode()

@@ -1,0 +1,57 @@
+"""Namespaces: what they may be, and all below one as a range of the index."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from apps.core import errors
+
+RESERVED_ROOT = "langgraph"
+MOST_LABELS = 64
+MOST_BYTES = 2000
+"""Of namespace and key together, which are one entry of an index."""
+
+
+class BadNamespace(errors.Invalid):
+    code = "bad_namespace"
+
+
+class NamespaceRefused(errors.BadRequest):
+    code = "bad_namespace"
+
+
+def checked_place(namespace: Sequence[Any], key: str) -> None:
+    """Refuse what cannot be the place of an item."""
+    if not namespace:
+        raise NamespaceRefused("Namespace cannot be empty.")
+    checked_labels(namespace)
+    if namespace[0] == RESERVED_ROOT:
+        raise NamespaceRefused(
+            f'Root label for namespace cannot be "{RESERVED_ROOT}". Got: {list(namespace)}'
+        )
+    if not key or "\0" in key:
+        raise BadNamespace("key: must be a text of at least one character, without NUL")
+    if sum(len(text.encode()) for text in (*namespace, key)) > MOST_BYTES:
+        raise BadNamespace(f"namespace and key: together longer than {MOST_BYTES} bytes")
+
+
+def checked_labels(namespace: Sequence[Any]) -> None:
+    """Refuse what cannot be a namespace or the beginning of one."""
+    if len(namespace) > MOST_LABELS:
+        raise BadNamespace(f"namespace: more than {MOST_LABELS} labels")
+    for label in namespace:
+        if not isinstance(label, str):
+            raise BadNamespace(f"Invalid namespace label '{label}': labels must be texts.")
+        if not label or "\0" in label:
+            raise BadNamespace("Namespace labels cannot be empty.")
+        if "." in label:
+            raise BadNamespace(
+                f"Invalid namespace label '{label}'. Namespace labels cannot contain periods ('.')."
+            )
+
+
+def end_of(prefix: Sequence[str]) -> list[str]:
+    """What comes right after all namespaces that begin with the prefix, compared byte by byte."""
+    *before, last = prefix
+    return [*before, f"{last}\x01"]
