@@ -146,6 +146,7 @@ CELERY_BEAT_SCHEDULE = {
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},
     "agent_server.purge_threads": {"task": "agent_server.purge_threads", "schedule": 60.0},
+    "agent_server.sweep_threads": {"task": "agent_server.sweep_threads", "schedule": 60.0},
     "agent_server.deliver_webhooks": {"task": "agent_server.deliver_webhooks", "schedule": 2.0},
     "agent_server.forget_webhooks": {"task": "agent_server.forget_webhooks", "schedule": 3600.0},
     "agent_server.sweep_store": {"task": "agent_server.sweep_store", "schedule": 60.0},

@@ -6,14 +6,13 @@ from datetime import timedelta
 from uuid import UUID
 
 from django.conf import settings
-from django.db import connection, transaction
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from apps.agent_server import prepared
-from apps.agent_server.engine import deeds, statements
+from apps.agent_server.engine import statements
 from apps.agent_server.models import AgentRun, Thread
-from apps.agent_server.services import dispatch
+from apps.agent_server.services import dispatch, forgetting
 from apps.agent_server.statuses import OPEN, RunStatus
 
 WAITED = timedelta(seconds=3)
@@ -50,9 +49,9 @@ def threads_that_wait() -> set[UUID]:
 
 
 def purge_temporary_threads() -> int:
-    """Delete the threads of stateless runs that ended a while ago; return how many.
+    """Remove forgotten threads and those of stateless runs that ended a while ago; say how many.
 
-    They stay that long so that a caller who was cut off still finds the result.
+    The latter stay that long so that a caller who was cut off still finds the result.
     """
     now = timezone.now()
     threads = Thread.objects.across_workspaces(reason="stateless runs of everybody leave threads")
@@ -62,13 +61,7 @@ def purge_temporary_threads() -> int:
         ~Exists(open_runs), temporary=True, updated_at__lt=now - TEMPORARY_KEPT
     ).order_by("updated_at")
     deleted = 0
-    while True:
-        with transaction.atomic():
-            chosen = old.select_for_update(skip_locked=True, of=["self"])
-            ids = list(chosen.values_list("pk", flat=True)[:MOST_AT_ONCE])
-            if not ids:
-                return deleted
-            with connection.cursor() as cursor:
-                for statement, parameters in deeds.forget_threads(ids):
-                    cursor.execute(statement, parameters)
-            deleted += len(ids)
+    while ids := list(old.values_list("pk", flat=True)[:MOST_AT_ONCE]):
+        forgetting.purge(ids)
+        deleted += len(ids)
+    return deleted

@@ -67,3 +67,11 @@ def forget_webhooks() -> None:
 def sweep_store() -> None:
     """Delete the items of stores whose time is over. Safe to repeat."""
     store.sweep()
+
+
+@shared_task(name="agent_server.sweep_threads", acks_late=False, expires=60)
+def sweep_threads() -> None:
+    """Delete threads and histories whose time is over. Safe to repeat."""
+    from apps.agent_server import expiring  # noqa: PLC0415
+
+    expiring.sweep()

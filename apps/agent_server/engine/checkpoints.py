@@ -18,8 +18,6 @@ class CheckpointReader:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self.rows = database.rows
-        self.transaction = database.transaction
 
     async def get(self, thread: UUID, namespace: str, checkpoint_id: str | None) -> Any:
         """One checkpoint, the newest without an id; None when there is none."""

@@ -9,19 +9,23 @@ for anybody, a late or lost one writes nothing, and one that fails half-way leav
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+import hiredis
 import psycopg
 
+from apps.agent_server import thread_notices
 from apps.agent_server.engine import edit_statements as statements
 from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
 from apps.agent_server.engine.database import TRANSIENT, patiently
 from apps.agent_server.engine.entries import STATE_UNKNOWN
 from apps.agent_server.engine.hosts import GraphHost
+from apps.agent_server.redis_link import RedisLost
 from apps.core.json import dumps, loads, storable
 from apps.graph_host.wire import Frame
 
@@ -58,7 +62,7 @@ async def edit(engine: Engine, host: GraphHost, question: Question, seconds: flo
     for _ in range(TRIES):
         left = deadline - loop.time()
         place = [left, question.thread, question.thread_id]
-        rows = await engine.checkpoints.rows(statements.EDIT_BEGINS, place)
+        rows = await engine.database.rows(statements.EDIT_BEGINS, place)
         if not rows:
             return Reply(False, failure(GONE, "The thread is gone."))
         fence = Fence(*rows[0])
@@ -70,6 +74,7 @@ async def edit(engine: Engine, host: GraphHost, question: Question, seconds: flo
             return reply
         try:
             if await patiently(functools.partial(session.commit, fence), seconds=left):
+                await session.announce()
                 return reply
         except TRANSIENT:
             return Reply(False, failure("DatabaseAway", "The platform could not store it now."))
@@ -168,7 +173,7 @@ class EditSession(CallSession):
         """Write what the graph made; False, and nothing is written, if it comes too late."""
         thread = self._question.thread
         mine = [row[1] for row in self._checkpoints]
-        async with self._engine.checkpoints.transaction() as connection:
+        async with self._engine.database.transaction() as connection:
 
             async def run(statement: str, *parameters: Any) -> Any:
                 return await connection.execute(statement, parameters, prepare=True, binary=True)
@@ -187,6 +192,14 @@ class EditSession(CallSession):
                 await run(statements.EDIT_WRITES, thread, *_columns([*self._writes.values()]))
             await run(statements.EDIT_ENDS, *self._mirror, thread)
         return True
+
+    async def announce(self) -> None:
+        """Tell those who read along with the thread; a nicety."""
+        thread, state = self._question.thread, self._mirror[2]
+        if thread is not None and state != STATE_UNKNOWN:
+            notice = thread_notices.state_updated(thread, state.encode())
+            with contextlib.suppress(RedisLost, hiredis.ReplyError):
+                await self._engine.redis.run(notice)
 
 
 def _columns(rows: list[tuple[Any, ...]]) -> list[list[Any]]:
