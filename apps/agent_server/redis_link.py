@@ -64,6 +64,11 @@ class RedisLink:
             except (OSError, hiredis.ReplyError) as error:
                 wire.cut()
                 raise RedisLost(str(error) or "no answer") from error
+            except BaseException:
+                wire.cut()
+                raise
+            if wire.is_lost:  # since the greeting was answered; nobody would tell us again
+                raise RedisLost("Redis hung up")
             self._wire = wire
 
     def send(self, commands: Sequence[Command]) -> list[asyncio.Future[Any]]:
@@ -114,11 +119,13 @@ class _Wire(asyncio.Protocol):
         self._on_lost = on_lost
         self._reader = hiredis.Reader()
         self._waiting: deque[asyncio.Future[Any]] = deque()
-        self._is_lost = False
+        self.is_lost = False
 
     def send(self, commands: Sequence[Command]) -> list[asyncio.Future[Any]]:
         make_future = asyncio.get_running_loop().create_future
         futures = [make_future() for command in commands if command[0] not in _PUSHED]
+        if self.is_lost:
+            raise RedisLost("Redis hung up")
         self._waiting.extend(futures)
         self.transport.write(b"".join([_pack(command) for command in commands]))
         return futures
@@ -144,6 +151,9 @@ class _Wire(asyncio.Protocol):
             self.cut()
 
     def _settle(self, reply: Any) -> None:
+        if not self._waiting:  # a refused SUBSCRIBE: from here on answers and questions differ
+            self.cut()
+            return
         future = self._waiting.popleft()
         if future.done():  # its caller has gone
             return
@@ -153,9 +163,9 @@ class _Wire(asyncio.Protocol):
             future.set_result(reply)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        if self._is_lost:
+        if self.is_lost:
             return
-        self._is_lost = True
+        self.is_lost = True
         self.writable.set()  # nobody must wait on a socket that will never drain
         for future in self._waiting:
             if not future.done():

@@ -76,6 +76,7 @@ class Frames:
         self.wanted = wanted or Filter()
         self.end: Event | None = None
         self.has_failed = False
+        self.are_begun = False
 
     def are_over(self) -> bool:
         return self.end is not None
@@ -87,6 +88,8 @@ class Frames:
                 self.end = event
                 if self.has_failed:
                     break
+            elif event.id != BEGINNING:
+                self.are_begun = True
             if event.name == ERROR:
                 self.has_failed = True
             if self.wanted.lets_by(event.name):

@@ -12,7 +12,7 @@ from django.utils import timezone
 from apps.agent_server import messages
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.statuses import RunStatus, ThreadStatus
-from apps.agent_server.streams import StreamWriter
+from apps.agent_server.stream_writer import StreamWriter
 from apps.core.crossing import in_thread
 from apps.core.json import dumps
 

@@ -66,8 +66,7 @@ def test_values_updates_and_custom_events_come_in_the_order_things_happen(agent)
 
     events, end = agent.run("flow", asked)
 
-    assert events[0][0] == "metadata"
-    assert events[1:] == [
+    assert events == [
         ("values", {"notes": []}),
         ("custom", {"at": "plan"}),
         ("updates", {"plan": {"notes": ["planned"]}}),
@@ -116,14 +115,13 @@ def test_a_message_grows_in_partial_events_and_a_whole_one_is_complete(agent):
     events, _ = agent.run("chat", {"input": HI, "stream_mode": "messages"})
 
     assert [name for name, _ in events] == [
-        "metadata",
         "messages/metadata",
         *["messages/partial"] * 5,
         "messages/metadata",
         "messages/complete",
     ]
-    [key] = events[1][1]
-    assert events[1][1][key]["metadata"]["langgraph_node"] == "talk"
+    [key] = events[0][1]
+    assert events[0][1][key]["metadata"]["langgraph_node"] == "talk"
     partial = [data[0] for name, data in events if name == "messages/partial"]
     assert [m["content"] for m in partial] == ["so", "so ", "so be", "so be ", "so be it"]
     assert {(m["type"], m["id"]) for m in partial} == {("ai", key)}
@@ -135,8 +133,8 @@ def test_a_message_grows_in_partial_events_and_a_whole_one_is_complete(agent):
 def test_the_tuple_form_has_the_deltas_and_wins_over_the_other(agent):
     events, _ = agent.run("chat", {"input": HI, "stream_mode": ["messages", "messages-tuple"]})
 
-    assert [name for name, _ in events] == ["metadata", *["messages"] * 6]
-    chunks = [data for _, data in events[1:]]
+    assert [name for name, _ in events] == ["messages"] * 6
+    chunks = [data for _, data in events]
     assert [message["content"] for message, _ in chunks] == ["so", " ", "be", " ", "it", "done"]
     assert [message["type"] for message, _ in chunks] == ["AIMessageChunk"] * 5 + ["tool"]
     assert {metadata["langgraph_node"] for _, metadata in chunks} == {"talk"}

@@ -59,7 +59,9 @@ class StreamRun(CreatesRun):
         frames = sse.Frames(with_ids=resumable)
         with_cancel = received.body.on_disconnect == "cancel"
         joined = Joinable(run.run_id, is_open=True, is_resumable=resumable)
-        await relay(exchange, received.scope, joined, BEGINNING, frames, cancels=with_cancel)
+        await relay(
+            exchange, received.scope, joined, BEGINNING, frames, cancels=with_cancel, is_new=True
+        )
 
 
 class StreamThreadRun(StreamRun):

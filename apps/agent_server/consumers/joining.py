@@ -6,12 +6,11 @@ from typing import ClassVar
 
 from apps.agent_server import results, sse
 from apps.agent_server.consumers.exchange import JSON, Consumer, Exchange
-from apps.agent_server.consumers.relaying import own_address, relay, replay, wait_for_end
+from apps.agent_server.consumers.relaying import own_address, relay, wait_for_end
 from apps.agent_server.errors import InvalidId
 from apps.agent_server.scope import Action, Scope
 from apps.agent_server.services import runs
 from apps.agent_server.services.runs import Joinable
-from apps.agent_server.streams import BEGINNING
 from apps.core.crossing import in_thread
 from apps.organizations.permissions import Permission
 
@@ -49,9 +48,6 @@ class JoinStream(JoinsRun):
             await exchange.finish()
             return
         frames = sse.Frames(with_ids=run.is_resumable, wanted=wanted)
-        if not run.is_open:
-            await replay(exchange, scope, run, resume.after or BEGINNING, frames)
-            return
         cancels = exchange.flag("cancel_on_disconnect")
         after = resume.after if replays else None
         await relay(exchange, scope, run, after, frames, cancels=cancels)

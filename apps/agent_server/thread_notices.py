@@ -1,0 +1,44 @@
+"""What readers of a whole thread are told beside the streams of its runs.
+
+A thread has a channel `slipway:thread:<key of its row>`. It says which run begins and what state
+somebody gave the thread. Nothing is kept of it: after a loss, PostgreSQL is asked for the runs.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from apps.agent_server.redis_link import Command
+
+
+class RunBegins(NamedTuple):
+    """A worker has begun an attempt of the run."""
+
+    run_id: UUID
+
+
+class StateUpdated(NamedTuple):
+    """Somebody changed the thread's state, not a run; `state` is the snapshot's JSON."""
+
+    state: bytes
+
+
+Notice = RunBegins | StateUpdated
+
+
+def channel(thread_pk: UUID) -> str:
+    return f"slipway:thread:{thread_pk}"
+
+
+def run_begins(thread_pk: UUID, run_id: UUID) -> Command:
+    return ("PUBLISH", channel(thread_pk), b"r" + run_id.bytes)
+
+
+def state_updated(thread_pk: UUID, state: bytes) -> Command:
+    return ("PUBLISH", channel(thread_pk), b"s" + state)
+
+
+def read(payload: bytes) -> Notice:
+    said = payload[1:]
+    return RunBegins(UUID(bytes=said)) if payload[:1] == b"r" else StateUpdated(said)
