@@ -145,6 +145,7 @@ CELERY_BEAT_SCHEDULE = {
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},
+    "agent_server.sweep_streams": {"task": "agent_server.sweep_streams", "schedule": 30.0},
     "agent_server.purge_threads": {"task": "agent_server.purge_threads", "schedule": 60.0},
     "agent_server.sweep_threads": {"task": "agent_server.sweep_threads", "schedule": 60.0},
     "agent_server.deliver_webhooks": {"task": "agent_server.deliver_webhooks", "schedule": 2.0},

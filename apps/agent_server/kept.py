@@ -51,6 +51,7 @@ def sweep() -> int:
     while True:
         with connection.cursor() as cursor:
             cursor.execute(_SWEEP, [settings.RESUMABLE_STREAM_TTL_SECONDS, SWEPT_AT_ONCE])
-            swept += cursor.rowcount
-            if cursor.rowcount < SWEPT_AT_ONCE:
-                return swept
+            now: int = cursor.rowcount
+        swept += now
+        if now < SWEPT_AT_ONCE:
+            return swept

@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 RESULT_LIMIT = 256 * 1024
 ANSWER_SECONDS = 5.0
 MOST_IN_BATCH = PER_MILLISECOND // 2
+_FOR_NOW = ("LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN")
+"""How Redis begins a refusal that will pass."""
 
 Written = tuple[str, bytes] | tuple[str, bytes, bytes | None, str | None]
 Keep = Callable[[UUID, EventId, bytes], None]
@@ -279,48 +281,35 @@ class StreamWriter:
                 self._link.close()
         except RedisLost:
             return batches
-        left = []
+        left: list[Sealed] = []
         for batch, place in zip(batches, places, strict=True):
             error = replies[place].exception()
-            if error is None:
-                continue
-            if isinstance(error, hiredis.ReplyError):
-                if "equal or smaller" in str(error):
-                    batch = await self._numbered_anew(batch)  # noqa: PLW2901
-                elif not str(error).startswith(("LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN")):
-                    log.error("Redis refused events: %s", error)  # e.g. its memory is full
-                    continue
-            if batch is not None:
+            if isinstance(error, hiredis.ReplyError) and "equal or smaller" in str(error):
+                left += await self._numbered_anew(batch)
+            elif isinstance(error, hiredis.ReplyError) and not str(error).startswith(_FOR_NOW):
+                log.error("Redis refused events: %s", error)  # e.g. its memory is full
+            elif error is not None:
                 left.append(batch)
         return left
 
-    async def _numbered_anew(self, batch: Sealed) -> Sealed | None:
+    async def _numbered_anew(self, batch: Sealed) -> list[Sealed]:
         """A batch that Redis has already, or that comes after what a faster clock wrote."""
-        name = key(batch.run_id)
+        name, last = key(batch.run_id), str(batch.last)
         try:
             [found, newest] = await self._link.run(
-                ("XRANGE", name, str(batch.last), str(batch.last)),
-                ("XREVRANGE", name, "+", "-", "COUNT", 1),
+                ("XRANGE", name, last, last), ("XREVRANGE", name, "+", "-", "COUNT", 1)
             )
         except (RedisLost, hiredis.ReplyError):
-            return batch
-        if found or not newest:
-            # It got there before its answer was lost; its readers drop what comes twice.
-            return None if found else batch
-        before = EventId.parse(newest[0][0].decode())
-        self._clock = max(self._clock, before)
-        last = self._next_id(len(batch.events))
-        if batch.run_id in self._last:
-            self._last[batch.run_id] = max(last, self._last[batch.run_id])
-        return Sealed(
-            batch.run_id,
-            last,
-            None,
-            batch.events,
-            pack(last, batch.events),
-            batch.resumable,
-            batch.ended,
-        )
+            return [batch]
+        if found:  # it got there before its answer was lost; readers drop what comes twice
+            return []
+        if newest:
+            self._clock = max(self._clock, EventId.parse(newest[0][0].decode()))
+            batch.last, batch.before = self._next_id(len(batch.events)), None
+            batch.packed = pack(batch.last, batch.events)
+            if batch.run_id in self._last:
+                self._last[batch.run_id] = max(batch.last, self._last[batch.run_id])
+        return [batch]
 
     def _forget_the_oldest(self) -> None:
         """Keep within the limit; readers learn of a run's end from PostgreSQL."""

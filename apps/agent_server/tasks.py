@@ -75,3 +75,11 @@ def sweep_threads() -> None:
     from apps.agent_server import expiring  # noqa: PLC0415
 
     expiring.sweep()
+
+
+@shared_task(name="agent_server.sweep_streams", acks_late=False)
+def sweep_streams() -> None:
+    """Forget what resumable runs said, once nobody may come back for it. Safe to repeat."""
+    from apps.agent_server import kept  # noqa: PLC0415
+
+    kept.sweep()
