@@ -26,11 +26,11 @@ def _other_methods(route: URLPattern) -> URLPattern:
 
 
 urlpatterns = [
-    # First: `runs/stream` is also the address of a run with a strange id.
+    # In this order: `runs/crons` and `runs/stream` are also addresses of runs with strange ids.
+    *crons.routes,
     *[_other_methods(route) for route in http_routes],
     *system.routes,
     *assistants.routes,
-    *crons.routes,  # before runs, whose ids may be any word
     *threads.routes,
     *runs.routes,
     *webhooks.routes,

@@ -1,0 +1,565 @@
+"""The store over HTTP: items, search, namespaces, expiry. Vectors are in tests/contract."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from urllib.parse import quote, urlencode
+
+import pytest
+
+from apps.agent_server.bodies.store import ItemSearch, NewItem
+from apps.agent_server.memory.statements import Vector
+from apps.agent_server.models import StoreItem, StoreVector
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import store
+from apps.core.crossing import in_thread
+from tests.agent_server.asgi import Caller
+from tests.factories.agent_server import AgentFactory, route_of
+from tests.factories.api_keys import key_for
+
+
+@pytest.fixture
+def put(call):
+    async def put(namespace, key, value, **more):
+        answer = await call(
+            "PUT", "/store/items", {"namespace": namespace, "key": key, "value": value, **more}
+        )
+        assert answer.status == 204, answer.body
+        assert answer.body == b""
+
+    return put
+
+
+@pytest.fixture
+def got(call):
+    async def got(namespace, key, **more):
+        asked = urlencode({"namespace": ".".join(namespace), "key": key, **more}, quote_via=quote)
+        answer = await call("GET", f"/store/items?{asked}")
+        assert answer.status == 200, answer.body
+        return answer.json()
+
+    return got
+
+
+@pytest.fixture
+def found(call):
+    async def found(prefix, **more):
+        answer = await call("POST", "/store/items/search", {"namespace_prefix": prefix, **more})
+        assert answer.status == 200, answer.body
+        return [item["key"] for item in answer.json()["items"]]
+
+    return found
+
+
+@pytest.fixture
+def listed(call):
+    async def listed(**asked):
+        answer = await call("POST", "/store/namespaces", asked)
+        assert answer.status == 200, answer.body
+        return answer.json()["namespaces"]
+
+    return listed
+
+
+async def expire():
+    """Move the clock of every item with a time to live into the past."""
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    await in_thread(StoreItem.unscoped.exclude(ttl_minutes=None).update, expires_at=past)
+
+
+ROUTES = [
+    ("PUT", "/store/items", {"namespace": ["a"], "key": "k", "value": {}}),
+    ("GET", "/store/items?namespace=a&key=k", None),
+    ("DELETE", "/store/items", {"namespace": ["a"], "key": "k"}),
+    ("POST", "/store/items/search", {}),
+    ("POST", "/store/namespaces", {}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), ROUTES)
+async def test_who_may_not_enter_learns_nothing(  # noqa: PLR0917
+    front, agent, outsider_key, method, path, body
+):
+    anonymous = await Caller(agent.slug)(method, path, body)
+    stranger = await Caller(agent.slug, outsider_key)(method, path, body)
+
+    assert (anonymous.status, stranger.status) == (401, 404)
+
+
+async def test_a_reader_reads_and_writes_nothing(front, agent, reader_key):
+    reader = Caller(agent.slug, reader_key)
+
+    answers = [(await reader(method, path, body)).status for method, path, body in ROUTES]
+
+    assert answers == [403, 200, 403, 200, 200]
+
+
+async def test_an_item_comes_back_as_it_was_put(put, got):
+    value = {"tea": {"kind": "oolong", "grams": [4, 4.5]}, "none": None, "ünï": "✓"}
+
+    await put(["users", "ann"], "likes", value)
+
+    item = await got(["users", "ann"], "likes")
+    assert item["namespace"] == ["users", "ann"]
+    assert item["key"] == "likes"
+    assert item["value"] == value
+    assert item["created_at"] == item["updated_at"]
+    assert item["created_at"].endswith("+00:00")
+    assert set(item) == {"namespace", "key", "value", "created_at", "updated_at"}
+
+
+async def test_replacing_an_item_keeps_when_it_was_made(put, got):
+    await put(["n"], "k", {"v": 1})
+    first = await got(["n"], "k")
+
+    await put(["n"], "k", {"w": 2})
+
+    second = await got(["n"], "k")
+    assert second["value"] == {"w": 2}
+    assert second["created_at"] == first["created_at"]
+    assert second["updated_at"] > first["updated_at"]
+
+
+async def test_what_is_not_there_is_null_and_makes_nothing(call, listed):
+    answer = await call("GET", "/store/items?namespace=no.where&key=k")
+
+    assert (answer.status, answer.body) == (200, b"null")
+    assert await listed() == []
+
+
+async def test_deleting_is_the_same_whether_there_was_one(call, put, got):
+    await put(["n"], "k", {"v": 1})
+    body = {"namespace": ["n"], "key": "k"}
+
+    statuses = [(await call("DELETE", "/store/items", body)).status for _ in range(2)]
+
+    assert statuses == [204, 204]
+    assert await got(["n"], "k") is None
+
+
+async def test_two_agents_share_nothing(agent, put, got):
+    other = await in_thread(lambda: AgentFactory(workspace=agent.workspace))
+    there = Caller(other.slug, await in_thread(key_for, agent.workspace, "write"))
+    await put(["n"], "k", {"here": True})
+
+    read = await there("GET", "/store/items?namespace=n&key=k")
+    searched = await there("POST", "/store/items/search", {})
+    names = await there("POST", "/store/namespaces", {})
+    await there("PUT", "/store/items", {"namespace": ["n"], "key": "k", "value": {"there": 1}})
+    await there("DELETE", "/store/items", {"namespace": ["n"], "key": "k"})
+
+    assert read.json() is None
+    assert searched.json() == {"items": []}
+    assert names.json() == {"namespaces": []}
+    assert (await got(["n"], "k"))["value"] == {"here": True}
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "said"),
+    [
+        ({"namespace": [], "key": "k", "value": {}}, 400, "Namespace cannot be empty."),
+        ({"key": "k", "value": {}}, 400, "Namespace cannot be empty."),
+        (
+            {"namespace": ["langgraph"], "key": "k", "value": {}},
+            400,
+            "Root label for namespace cannot be \"langgraph\". Got: ['langgraph']",
+        ),
+        ({"namespace": ["a", ""], "key": "k", "value": {}}, 422, "cannot be empty"),
+        ({"namespace": ["a.b"], "key": "k", "value": {}}, 422, "cannot contain periods"),
+        ({"namespace": ["a", 1], "key": "k", "value": {}}, 422, "must be texts"),
+        ({"namespace": "a", "key": "k", "value": {}}, 422, "namespace"),
+        ({"namespace": ["a"] * 65, "key": "k", "value": {}}, 422, "more than 64 labels"),
+        ({"namespace": ["a" * 2000], "key": "k", "value": {}}, 422, "longer than 2000 bytes"),
+        ({"namespace": ["a"], "key": "", "value": {}}, 422, "key"),
+        ({"namespace": ["a"], "value": {}}, 422, "key"),
+        ({"namespace": ["a"], "key": "k"}, 422, "value"),
+        ({"namespace": ["a"], "key": "k", "value": [1]}, 422, "value"),
+        ({"namespace": ["a"], "key": "k", "value": "text"}, 422, "value"),
+        ({"namespace": ["a"], "key": "k", "value": {}, "ttl": 0}, 422, "ttl"),
+        ({"namespace": ["a"], "key": "k", "value": {}, "ttl": "soon"}, 422, "ttl"),
+        ({"namespace": ["a"], "key": "k", "value": {}, "ttl": 1e300}, 422, "ttl"),
+        ({"namespace": ["a"], "key": "k", "value": {}, "index": "text"}, 422, "index"),
+    ],
+)
+async def test_what_cannot_be_put_is_refused_in_words(call, listed, body, status, said):
+    answer = await call("PUT", "/store/items", body)
+
+    assert answer.status == status, answer.body
+    assert said in answer.json()["detail"]
+    assert await listed() == []
+
+
+async def test_the_longest_place_fits_the_index(put, got):
+    namespace = ["é" * 14] * 64
+    key = "k" * (2000 - 64 * 28)
+
+    await put(namespace, key, {"v": 1})
+
+    assert (await got(namespace, key))["value"] == {"v": 1}
+
+
+async def test_values_that_postgresql_refuses_are_mended(put, got):
+    await put(["n"], "k", {"nul": "a\0b", "deep": [[[{"x": "\0"}]]], "big": 10**30})
+
+    value = (await got(["n"], "k"))["value"]
+    assert value["nul"] == "a\ufffdb"
+    assert value["deep"] == [[[{"x": "\ufffd"}]]]
+
+
+async def test_reading_wants_a_key_and_a_namespace(call):
+    no_key = await call("GET", "/store/items?namespace=a")
+    no_namespace = await call("GET", "/store/items?key=k")
+
+    assert (no_key.status, no_key.json()) == (400, {"error": "Key is required"})
+    assert no_namespace.status == 400
+
+
+async def test_keys_may_have_periods_slashes_and_spaces(put, got):
+    for key in ("a.b", "a/b", "a b", "ключ", "%41", "?&="):
+        await put(["n"], key, {"key": key})
+        assert (await got(["n"], key))["value"] == {"key": key}
+
+
+# Search
+
+
+async def test_search_finds_what_is_below_the_prefix_newest_first(put, found):
+    for namespace, key in [
+        (["a"], "1"),
+        (["a", "b"], "2"),
+        (["a", "b", "c"], "3"),
+        (["ab"], "4"),
+        (["a b"], "5"),
+        (["b"], "6"),
+    ]:
+        await put(namespace, key, {})
+
+    assert await found([]) == ["6", "5", "4", "3", "2", "1"]
+    assert await found(["a"]) == ["3", "2", "1"]
+    assert await found(["a", "b"]) == ["3", "2"]
+    assert await found(["a", "b", "c"]) == ["3"]
+    assert await found(["a", "c"]) == []
+
+
+async def test_search_without_prefix_is_a_search_of_everything(call, put):
+    await put(["a"], "1", {})
+
+    answer = await call("POST", "/store/items/search", {})
+
+    [item] = answer.json()["items"]
+    assert (item["namespace"], item["key"], item["score"]) == (["a"], "1", None)
+
+
+async def test_pages_of_a_search(put, found):
+    for n in range(12):
+        await put(["n"], str(n), {})
+
+    assert await found(["n"]) == [str(n) for n in range(11, 1, -1)]
+    assert await found(["n"], limit=5) == ["11", "10", "9", "8", "7"]
+    assert await found(["n"], limit=5, offset=10) == ["1", "0"]
+    assert await found(["n"], limit=5, offset=100) == []
+
+
+ROWS = {
+    "a": {"kind": "tea", "grams": 5, "tags": ["x", "y"], "from": {"land": "cn", "year": 2020}},
+    "b": {"kind": "tea", "grams": 10, "tags": ["x"], "from": {"land": "cn"}},
+    "c": {"kind": "cake", "grams": 7.5, "from": None},
+    "d": {"grams": "7", "kind": True, "day": "2026-01-02"},
+    "e": {"day": "2026-03-01"},
+}
+
+
+@pytest.mark.parametrize(
+    ("wanted", "keys"),
+    [
+        ({}, "abcde"),
+        (None, "abcde"),
+        ({"kind": "tea"}, "ab"),
+        ({"kind": {"$eq": "tea"}}, "ab"),
+        ({"kind": "tea", "grams": 10}, "b"),
+        ({"grams": 10.0}, "b"),
+        ({"kind": True}, "d"),
+        ({"from": {"land": "cn"}}, "b"),
+        ({"from": {"$eq": {"land": "cn", "year": 2020}}}, "a"),
+        ({"tags": ["x"]}, "b"),
+        ({"tags": ["y", "x"]}, ""),
+        ({"from": None}, "cde"),
+        ({"kind": {"$ne": "tea"}}, "cde"),
+        ({"from": {"$ne": None}}, "ab"),
+        ({"grams": {"$gt": 5}}, "bc"),
+        ({"grams": {"$gte": 5}}, "abc"),
+        ({"grams": {"$lt": 10}}, "ac"),
+        ({"grams": {"$lte": 10}}, "abc"),
+        ({"grams": {"$gt": 5, "$lt": 10}}, "c"),
+        ({"grams": {"$gt": "5"}}, "d"),
+        ({"day": {"$gte": "2026-01-02", "$lt": "2026-02-01"}}, "d"),
+        ({"nothing": 1}, ""),
+        ({"grams'; --": 1}, ""),
+        ({"from": {}}, ""),
+    ],
+)
+async def test_filters(put, found, wanted, keys):
+    for key, value in ROWS.items():
+        await put(["n"], key, value)
+
+    assert sorted(await found(["n"], filter=wanted)) == sorted(keys)
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {"a": {"$in": [1]}},
+        {"a": {"$regex": "x"}},
+        {"a": {"$gt": 1, "b": 2}},
+        {"a": {"$gt": None}},
+        {"a": {"$lt": [1]}},
+        {"a": {"$gt": True}},
+    ],
+)
+async def test_other_operators_are_refused(call, wanted):
+    answer = await call("POST", "/store/items/search", {"namespace_prefix": [], "filter": wanted})
+
+    assert answer.status == 400, answer.body
+    assert answer.json()["code"] == "bad_filter"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [{"limit": 0}, {"limit": 1001}, {"offset": -1}, {"filter": [1]}, {"namespace_prefix": ["a.b"]}],
+)
+async def test_searches_that_make_no_sense(call, body):
+    assert (await call("POST", "/store/items/search", body)).status == 422
+
+
+async def test_without_an_index_the_query_is_ignored(call, put):
+    await put(["n"], "a", {"text": "x"})
+    await put(["n"], "b", {"text": "y"})
+
+    answer = await call("POST", "/store/items/search", {"namespace_prefix": ["n"], "query": "x"})
+
+    items = answer.json()["items"]
+    assert [(item["key"], item["score"]) for item in items] == [("b", None), ("a", None)]
+
+
+# Namespaces
+
+
+@pytest.fixture
+async def many(put):
+    for path in ("a", "a/x", "a/y/v1", "a/y/v2", "a/y/v2/deep", "ab/y/v1", "b/y/v1", "a b"):
+        for key in ("1", "2"):
+            await put(path.split("/"), key, {})
+
+
+def joined(namespaces):
+    return ["/".join(namespace) for namespace in namespaces]
+
+
+@pytest.mark.parametrize(
+    ("asked", "namespaces"),
+    [
+        ({}, "a,a/x,a/y/v1,a/y/v2,a/y/v2/deep,a b,ab/y/v1,b/y/v1"),
+        ({"prefix": ["a"]}, "a,a/x,a/y/v1,a/y/v2,a/y/v2/deep"),
+        ({"prefix": ["a", "y"]}, "a/y/v1,a/y/v2,a/y/v2/deep"),
+        ({"prefix": ["a", "*", "v2"]}, "a/y/v2,a/y/v2/deep"),
+        ({"prefix": ["*", "y"]}, "a/y/v1,a/y/v2,a/y/v2/deep,ab/y/v1,b/y/v1"),
+        ({"suffix": ["v1"]}, "a/y/v1,ab/y/v1,b/y/v1"),
+        ({"suffix": ["*", "v1"]}, "a/y/v1,ab/y/v1,b/y/v1"),
+        ({"suffix": ["y", "*"]}, "a/y/v1,a/y/v2,ab/y/v1,b/y/v1"),
+        ({"prefix": ["a"], "suffix": ["v1"]}, "a/y/v1"),
+        ({"max_depth": 1}, "a,a b,ab,b"),
+        ({"max_depth": 2}, "a,a/x,a/y,a b,ab/y,b/y"),
+        ({"max_depth": 2, "prefix": ["a", "y"]}, "a/y"),
+        ({"max_depth": 1, "suffix": ["v1"]}, "a,ab,b"),
+        ({"max_depth": 9, "prefix": ["b"]}, "b/y/v1"),
+        ({"limit": 2}, "a,a/x"),
+        ({"limit": 2, "offset": 6}, "ab/y/v1,b/y/v1"),
+        ({"limit": 2, "offset": 1, "max_depth": 1}, "a b,ab"),
+        ({"prefix": ["nowhere"]}, ""),
+    ],
+)
+async def test_namespaces(many, listed, asked, namespaces):
+    expected = [name for name in namespaces.split(",") if name]
+
+    assert joined(await listed(**asked)) == expected
+
+
+@pytest.mark.parametrize("body", [{"limit": 0}, {"max_depth": 0}, {"prefix": ["a.b"]}])
+async def test_namespaces_that_make_no_sense(call, body):
+    assert (await call("POST", "/store/namespaces", body)).status == 422
+
+
+async def test_a_namespace_goes_with_its_last_item(call, put, listed):
+    await put(["a", "b"], "k", {})
+    await call("DELETE", "/store/items", {"namespace": ["a", "b"], "key": "k"})
+
+    assert await listed() == []
+
+
+# Expiry
+
+
+async def test_what_has_expired_is_nowhere(put, got, found, listed):
+    await put(["n"], "short", {}, ttl=1)
+    await put(["n"], "long", {})
+    await expire()
+
+    assert await got(["n"], "short") is None
+    assert await found(["n"]) == ["long"]
+    assert await listed() == [["n"]]
+
+    await put(["m"], "short", {}, ttl=0.5)
+    await expire()
+    assert await listed() == [["n"]]
+    assert await listed(max_depth=1) == [["n"]]
+
+
+async def test_what_is_put_again_after_it_expired_is_new(put, got):
+    await put(["n"], "k", {"v": 1}, ttl=1)
+    first = await got(["n"], "k")
+    await expire()
+
+    await put(["n"], "k", {"v": 2})
+
+    assert (await got(["n"], "k"))["created_at"] > first["created_at"]
+
+
+async def until(key):
+    item = await in_thread(StoreItem.unscoped.get, key=key)
+    return item.expires_at
+
+
+async def test_reading_prolongs_a_life_unless_told_otherwise(put, got, found):
+    await put(["n"], "k", {}, ttl=10)
+    born = await until("k")
+
+    await got(["n"], "k", refresh_ttl="false")
+    await found(["n"], refresh_ttl=False)
+    assert await until("k") == born
+
+    await got(["n"], "k")
+    first = await until("k")
+    assert first > born
+
+    await found(["n"])
+    assert await until("k") > first
+
+
+async def test_replacing_an_item_replaces_its_time_to_live(put):
+    await put(["n"], "k", {}, ttl=10)
+    await put(["n"], "k", {})
+
+    assert await until("k") is None
+
+
+async def test_the_agents_own_settings_for_expiry(agent, put, got):
+    def configure():
+        revision = agent.active_revision
+        revision.config = {"store": {"ttl": {"default_ttl": 5, "refresh_on_read": False}}}
+        revision.save()
+        route_of(agent)
+
+    await in_thread(configure)
+
+    await put(["n"], "k", {})
+    await put(["n"], "own", {}, ttl=60)
+
+    born = await until("k")
+    assert timedelta(minutes=4) < born - datetime.now(UTC) < timedelta(minutes=5)
+    assert await until("own") - datetime.now(UTC) > timedelta(minutes=59)
+    await got(["n"], "k")
+    assert await until("k") == born
+    await got(["n"], "k", refresh_ttl="true")
+    assert await until("k") > born
+
+
+def scope_of(agent) -> Scope:
+    return Scope(route_of(agent))
+
+
+def item(key, **more):
+    return NewItem.check({"namespace": ["n"], "key": key, "value": {}, **more})
+
+
+def near(*numbers) -> Vector:
+    return Vector("text", len(numbers), str(list(numbers)))
+
+
+def test_the_sweeper_deletes_what_has_expired_with_its_vectors(agent):
+    scope = scope_of(agent)
+    store.put(scope, item("gone", ttl=1), [near(1, 0)])
+    store.put(scope, item("stays", ttl=1), [near(1, 0)])
+    past = datetime.now(UTC) - timedelta(seconds=1)
+    StoreItem.unscoped.filter(key="gone").update(expires_at=past)
+
+    assert store.sweep() == 1
+    assert store.sweep() == 0
+
+    assert [row.key for row in StoreItem.unscoped.all()] == ["stays"]
+    assert StoreVector.objects.count() == 1
+
+
+# Vectors, as the services see them
+
+
+def scored(scope, query, **more):
+    body = ItemSearch.check({"namespace_prefix": ["n"], "query": "x", **more})
+    return [
+        (found.key, None if found.score is None else round(found.score, 3))
+        for found in store.search(scope, body, query)
+    ]
+
+
+def test_the_likest_comes_first_and_what_has_no_vector_last(agent):
+    scope = scope_of(agent)
+    store.put(scope, item("none"))
+    store.put(scope, item("far"), [near(0, 1)])
+    store.put(scope, item("near"), [near(1, 0.1)])
+    store.put(scope, item("against"), [near(-1, 0)])
+    store.put(scope, item("other model"), [near(1, 0, 0)])
+    store.put(scope, item("nothing"), [near(0, 0)])
+
+    assert scored(scope, near(1, 0)) == [
+        ("near", 0.995),
+        ("far", 0.0),
+        ("against", -1.0),
+        ("nothing", None),
+        ("other model", None),
+        ("none", None),
+    ]
+
+
+def test_of_several_vectors_the_best_counts(agent):
+    scope = scope_of(agent)
+    store.put(scope, item("many"), [near(0, 1), near(1, 0), near(-1, 0)])
+
+    assert scored(scope, near(1, 0)) == [("many", 1.0)]
+
+
+def test_likeness_has_pages_and_filters(agent):
+    scope = scope_of(agent)
+    for n in range(6):
+        store.put(scope, item(str(n), value={"odd": n % 2}), [near(1, n)])
+
+    assert [key for key, _ in scored(scope, near(1, 0), limit=2, offset=1)] == ["1", "2"]
+    assert [key for key, _ in scored(scope, near(1, 0), filter={"odd": 1})] == ["1", "3", "5"]
+
+
+def test_replacing_an_item_replaces_its_vectors(agent):
+    scope = scope_of(agent)
+    store.put(scope, item("k"), [near(1, 0), near(0, 1)])
+
+    store.put(scope, item("k"), [near(-1, 0)])
+    assert scored(scope, near(1, 0)) == [("k", -1.0)]
+
+    store.put(scope, item("k"))
+    assert scored(scope, near(1, 0)) == [("k", None)]
+
+
+def test_deleting_an_item_deletes_its_vectors(agent):
+    scope = scope_of(agent)
+    store.put(scope, item("k"), [near(1, 0)])
+
+    store.delete(scope, item("k"))
+
+    assert not StoreVector.objects.exists()
