@@ -22,6 +22,7 @@ from .graphs import Graph, load_graphs
 from .project import Project, ProjectError
 from .runs import Run
 from .store import SocketStore
+from .web import Application
 from .wire import Frame, Link
 
 
@@ -46,6 +47,7 @@ class Host:
         self.desk = Desk(self.link)
         self._graphs: dict[str, Graph] = {}
         self._guard: Guard | None = None
+        self._application: Application | None = None
         self._store: BaseStore = SocketStore(self.desk)
         self._runs: dict[int, tuple[Run, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -55,15 +57,26 @@ class Host:
             "drain": self._drain,
             "call": self._call,
             "answer": self.desk.answer,
+            "web": self._serve_own,
+            "more": self._serve_own,
         }
 
     async def serve(self) -> None:
         """Load the project, say hello, and stay until the socket ends."""
-        self.link.send(("hello", 0, 0, self._load()))
+        self.link.send(("hello", 0, 0, await self._hello()))
         # What was imported stays; collections need not look at it again.
         gc.collect()
         gc.freeze()
         await self._ended.wait()
+
+    async def _hello(self) -> dict[str, Any]:
+        hello = self._load()
+        try:
+            if self._application is not None:
+                await self._application.start()
+        except ProjectError as error:
+            hello.setdefault("problem", str(error))
+        return hello
 
     def _load(self) -> dict[str, Any]:
         hello: dict[str, Any] = {
@@ -82,6 +95,9 @@ class Host:
             self._guard = Guard.of(project)
             if self._guard is not None:
                 hello["auth"] = {"rules": self._guard.rules}
+            self._application = Application.of(project)
+            if self._application is not None:
+                hello["http"] = self._application.describe()
         except ProjectError as error:
             hello["problem"] = str(error)
         return hello
@@ -149,6 +165,10 @@ class Host:
         except Exception as error:  # noqa: BLE001 (the agent's own code runs here)
             reason = {"error": type(error).__name__, "message": str(error)}
             door.tell("result", False, encoding.dumps(reason))
+
+    def _serve_own(self, frame: Frame) -> None:
+        if self._application is not None:
+            self._application.take(self.desk, frame)
 
     async def _authorize(self, params: dict[str, Any]) -> dict[str, Any]:
         if self._guard is None:

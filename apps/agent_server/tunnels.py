@@ -1,0 +1,184 @@
+"""Conversations between a web process and a graph host's worker, for an agent's own HTTP routes.
+
+Each side has a channel in Redis, and a tunnel is a pair of them: what one says, the other hears, in
+order. A tunnel lasts as long as both connections to Redis. Redis says how many hear a message, so a
+side that is gone is noticed at the next word, and there is one at least every few seconds.
+
+How much may be under way is agreed end to end: a sender starts with `WINDOW` bytes and gets back
+what the receiver has dealt with, so a slow client slows the agent's code and nothing piles up here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any
+from uuid import uuid4
+
+import msgpack
+from django.conf import settings
+
+from apps.agent_server.redis_link import RedisLink, RedisLost
+
+log = logging.getLogger(__name__)
+
+WINDOW = 256 * 1024
+"""Bytes that a sender may have under way."""
+PIECE = 64 * 1024
+"""The most that one message carries."""
+PING_SECONDS = 5.0
+
+
+class Tunnel:
+    """One end of a conversation.
+
+    `hear(kind, value)` is called for each word; what it raises is a word that makes no sense and
+    ends the conversation. `lost()` is called when the other side is gone.
+    """
+
+    def __init__(
+        self,
+        board: Switchboard,
+        id_: bytes,
+        peer: str,
+        hear: Callable[[str, Any], None],
+        lost: Callable[[], None],
+    ) -> None:
+        self._board = board
+        self.id = id_
+        self.peer = peer
+        self._hear = hear
+        self._lost = lost
+        self.is_over = False
+
+    def say(self, kind: str, value: Any = None) -> None:
+        """Send a word; silent after the end."""
+        if not self.is_over and self.peer:
+            self._board.send(self, msgpack.packb([self.id, kind, value]))
+
+    def heard(self, kind: str, value: Any) -> None:
+        if self.is_over or kind == "ping":
+            return
+        try:
+            self._hear(kind, value)
+        except (ValueError, TypeError, AttributeError, LookupError) as error:
+            log.info("A word came through a tunnel that makes no sense: %s", error)
+            self.break_off()
+
+    def close(self) -> None:
+        """Say and hear nothing more. Safe to repeat."""
+        self.is_over = True
+        self._board.forget(self)
+
+    def break_off(self) -> None:
+        """The other side is gone."""
+        if not self.is_over:
+            self.close()
+            self._lost()
+
+
+class Switchboard:
+    """One side's tunnels, on one connection of its event loop."""
+
+    def __init__(self, url: str | None = None) -> None:
+        self.channel = f"slipway:tunnels:{uuid4().hex}"
+        self._link = RedisLink(
+            url or settings.REDIS_URL, on_push=self._pushed, on_lost=self._break_all
+        )
+        self._tunnels: dict[bytes, Tunnel] = {}
+        self._is_listening = False
+        self._pinging: asyncio.Task[None] | None = None
+
+    async def listen(self) -> None:
+        """Return with the channel open; `RedisLost` when that cannot be."""
+        if not self._link.is_up:
+            await self._link.connect()
+        if not self._is_listening:
+            self._link.send([("SUBSCRIBE", self.channel)])
+            self._is_listening = True
+
+    def open(
+        self, id_: bytes, peer: str, hear: Callable[[str, Any], None], lost: Callable[[], None]
+    ) -> Tunnel:
+        """An end for a conversation; `peer` is the other side's channel, empty while unknown."""
+        tunnel = Tunnel(self, id_, peer, hear, lost)
+        self._tunnels[id_] = tunnel
+        if self._pinging is None or self._pinging.done():
+            self._pinging = asyncio.get_running_loop().create_task(self._ping(), name="tunnels")
+        return tunnel
+
+    def send(self, tunnel: Tunnel, packed: bytes) -> None:
+        try:
+            [heard] = self._link.send([("PUBLISH", tunnel.peer, packed)])
+        except RedisLost:
+            tunnel.break_off()
+            return
+        heard.add_done_callback(lambda reply: _check(tunnel, reply))
+
+    def forget(self, tunnel: Tunnel) -> None:
+        self._tunnels.pop(tunnel.id, None)
+
+    def close(self) -> None:
+        if self._pinging is not None:
+            self._pinging.cancel()
+        self._break_all()
+        self._link.close()
+
+    def __len__(self) -> int:
+        return len(self._tunnels)
+
+    # Inside
+
+    def _pushed(self, _: bytes, payload: bytes) -> None:
+        try:
+            id_, kind, value = msgpack.unpackb(payload)
+        except (ValueError, TypeError):
+            log.warning("A word came through a tunnel that makes no sense.")
+            return
+        tunnel = self._tunnels.get(id_)
+        if tunnel is not None:
+            tunnel.heard(kind, value)
+
+    def _break_all(self) -> None:
+        self._is_listening = False
+        for tunnel in list(self._tunnels.values()):
+            tunnel.break_off()
+
+    async def _ping(self) -> None:
+        while self._tunnels:
+            await asyncio.sleep(PING_SECONDS)
+            for tunnel in list(self._tunnels.values()):
+                tunnel.say("ping")
+
+
+def _check(tunnel: Tunnel, reply: asyncio.Future[Any]) -> None:
+    if reply.cancelled() or reply.exception() is not None or not reply.result():
+        tunnel.break_off()
+
+
+class Budget:
+    """What a sender may still send; `take` waits while it is nothing."""
+
+    def __init__(self) -> None:
+        self._left = WINDOW
+        self._more = asyncio.Event()
+        self._more.set()
+        self._closed = False
+
+    async def take(self, size: int) -> None:
+        """Return when that much may leave; `ConnectionError` when it never will."""
+        while self._left <= 0 and not self._closed:
+            self._more.clear()
+            await self._more.wait()
+        if self._closed:
+            raise ConnectionError
+        self._left -= size
+
+    def give(self, size: int) -> None:
+        self._left += size
+        self._more.set()
+
+    def close(self) -> None:
+        self._closed = True
+        self._more.set()
