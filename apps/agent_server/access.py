@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 from apps.agent_server import loopback, rules
 from apps.agent_server.errors import NoSuchAgent
-from apps.agent_server.scope import Action, Resource, Scope
+from apps.agent_server.scope import Action, Resource, Scope, told_of
 from apps.agent_server.visit import Visit, known_users
 from apps.api_keys.authentication import key_in
 from apps.api_keys.services import caller_of
@@ -132,12 +132,7 @@ class Admission:
                 if is_listed(name.lower(), listed) and name.lower() not in _NEVER_CONFIGURES
             }
         if user is not None:
-            told |= {
-                "langgraph_auth_user": user,
-                "langgraph_auth_user_id": user["identity"],
-                "langgraph_auth_permissions": user["permissions"],
-                "user_id": user["identity"],
-            }
+            told |= told_of(user)
         return told
 
 

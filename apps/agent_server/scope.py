@@ -69,3 +69,13 @@ class Scope:
     def without_rules(self) -> Scope:
         """All of the agent: for what the platform itself does, and to find out what is amiss."""
         return replace(self, visible="{}")
+
+
+def told_of(user: Mapping[str, Any]) -> dict[str, Any]:
+    """How graphs know on whose behalf they run."""
+    return {
+        "langgraph_auth_user": user,
+        "langgraph_auth_user_id": user["identity"],
+        "langgraph_auth_permissions": user["permissions"],
+        "user_id": user["identity"],
+    }

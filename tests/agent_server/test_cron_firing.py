@@ -12,7 +12,7 @@ from django.db import DatabaseError, connections, transaction
 from apps.agent_server.bodies.crons import NewCron
 from apps.agent_server.models import AgentRun, Cron, Thread
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import cron_firing, crons
+from apps.agent_server.services import cron_firing, crons, forgetting
 from apps.agent_server.services.cron_firing import fire_due
 from apps.deployments import routes
 from tests.factories.agent_server import AgentRunFactory, ThreadFactory, route_of
@@ -29,7 +29,7 @@ def clock():
 
 @pytest.fixture
 def scope(agent):
-    return Scope(route_of(agent), user={"identity": "ann"})
+    return Scope(route_of(agent), user={"identity": "ann", "permissions": ["read"]})
 
 
 def make(scope, schedule="* * * * *", **fields):
@@ -76,6 +76,7 @@ def test_a_firing_makes_the_run_that_was_asked_for(scope, clock):
     assert run.kwargs["config"]["tags"] == ["t"]
     assert run.kwargs["config"]["configurable"]["k"] == 1
     assert run.kwargs["config"]["configurable"]["cron_id"] == str(cron.pk)
+    assert run.kwargs["config"]["configurable"]["langgraph_auth_user_id"] == "ann"
     assert run.metadata["team"] == run.thread.metadata["team"] == "x"
     assert run.thread.metadata["graph_id"] == "agent"
     assert (run.thread.temporary, run.on_completion) == (True, "delete")
@@ -283,15 +284,13 @@ def _look_and_close():
 
 @pytest.mark.django_db(transaction=True)
 def test_a_firing_and_the_end_of_its_thread_do_not_block_each_other(scope, clock, agent):
-    from apps.agent_server.services import threads
-
     for _ in range(10):
         thread = ThreadFactory(deployment=agent)
         on_thread(scope, thread)
         clock.shift(60)
         with ThreadPoolExecutor(2) as pool:
             firing = pool.submit(_look_and_close)
-            deleting = pool.submit(_delete_and_close, threads, scope, thread.thread_id)
+            deleting = pool.submit(_delete_and_close, scope, thread.thread_id)
             firing.result(30)
             deleting.result(30)
 
@@ -299,8 +298,8 @@ def test_a_firing_and_the_end_of_its_thread_do_not_block_each_other(scope, clock
     assert AgentRun.unscoped.count() == 0
 
 
-def _delete_and_close(threads, scope, thread_id):
+def _delete_and_close(scope, thread_id):
     try:
-        threads.delete(scope, thread_id)
+        forgetting.forget(scope, thread_id)
     finally:
         connections.close_all()

@@ -8,9 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 import time_machine
+from django.db import connection
 from django.utils import timezone
 
-from apps.agent_server.models import Cron, Thread
+from apps.agent_server.models import Cron
 from apps.agent_server.services import crons
 from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of
 from tests.factories.api_keys import key_for
@@ -325,7 +326,18 @@ def test_a_cron_goes_with_its_thread_and_with_its_assistant(ask, make, agent):
     ask("delete", f"/assistants/{assistant}")
 
     assert [row.pk for row in Cron.unscoped.all()] == [UUID(stays["cron_id"])]
-    assert not Thread.unscoped.filter(pk=thread.pk).exists()
+    assert ask("get", f"/threads/{thread.thread_id}").status_code == 404
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_thread_that_is_removed_by_hand_takes_its_crons_along(make, agent):
+    thread = ThreadFactory(deployment=agent)
+    make(f"/threads/{thread.thread_id}/runs/crons")
+
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM agent_server_thread WHERE id = %s", [thread.pk])
+
+    assert Cron.unscoped.count() == 0
 
 
 def test_the_user_of_a_cron_is_who_made_it(agent):

@@ -58,7 +58,9 @@ class NewCron(RunBody):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-class _Changes(Body):
+class Changes(Body):
+    """Any of the fields that a cron is made of."""
+
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
@@ -73,9 +75,9 @@ class _Changes(Body):
         return self.model_dump(mode="json", exclude_unset=True)
 
 
-CronChanges: type[_Changes] = create_model(
+CronChanges: type[Changes] = create_model(
     "CronChanges",
-    __base__=_Changes,
+    __base__=Changes,
     __doc__="Fields of a cron to change; `end_time` null takes the end away.",
     **{
         name: (field.rebuild_annotation() | None, None)

@@ -18,7 +18,7 @@ from apps.agent_server import errors
 from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.models import Cron, Thread
 from apps.agent_server.querysets import CronQuerySet
-from apps.agent_server.scope import Scope
+from apps.agent_server.scope import Scope, told_of
 from apps.agent_server.services import runs
 from apps.agent_server.services.crons import set_next, with_cron_id, without_cron_id
 from apps.core.errors import AppError
@@ -86,7 +86,7 @@ def _start(cron: Cron) -> None:
     route = routes.find(cron.deployment.slug)
     if route is None or route.deployment_id != cron.deployment_id:
         raise errors.NoSuchAgent
-    scope = Scope(route, user=cron.user)
+    scope = Scope(route, user=cron.user, told=told_of(cron.user) if cron.user else {})
     body = _run_of(cron)
     if cron.thread is not None:
         runs.create_on_thread(scope, cron.thread.thread_id, body)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from django.db import transaction
@@ -12,11 +11,11 @@ from django.utils import timezone
 
 from apps.agent_server import errors, schedules
 from apps.agent_server.bodies.base import JSONObject
-from apps.agent_server.bodies.crons import CronCount, CronSearch, NewCron
+from apps.agent_server.bodies.crons import Changes, CronCount, CronSearch, NewCron
 from apps.agent_server.models import Cron, Thread
 from apps.agent_server.querysets import CronQuerySet
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import assistants, threads
+from apps.agent_server.services import assistants, threads, webhooks
 from apps.core.ids import uuid7
 
 _SORTED_BY = {"cron_id": "id", "thread_id": "thread__thread_id"}
@@ -36,6 +35,7 @@ def create_on_thread(scope: Scope, on: Scope, thread_id: UUID, body: NewCron) ->
 
 
 def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:
+    _check_webhook(scope, body)
     assistant_id = _assistant(scope, body.assistant_id)
     cron = Cron(
         id=uuid7(),
@@ -49,6 +49,11 @@ def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:
     _set(cron, body, {**body.payload, "assistant_id": str(assistant_id)})
     cron.save(force_insert=True)
     return cron
+
+
+def _check_webhook(scope: Scope, body: NewCron) -> None:
+    if body.webhook is not None:
+        webhooks.validate(body.webhook, scope.route)
 
 
 def _assistant(scope: Scope, text: str) -> UUID:
@@ -93,14 +98,16 @@ def without_cron_id(payload: JSONObject) -> JSONObject:
 
 
 @transaction.atomic
-def update(scope: Scope, cron_id: UUID, changes: Any) -> Cron:
+def update(scope: Scope, cron_id: UUID, changes: Changes) -> Cron:
     """Change the cron; what it is then must make sense as a whole."""
     cron = of(scope).select_for_update(no_key=True, of=("self",)).filter(pk=cron_id).first()
     if cron is None:
         raise errors.CronNotFound
-    given: JSONObject = changes.given
+    given = changes.given
     payload = {**_making_room(without_cron_id(cron.payload), given), **given}
     body = NewCron.check(payload)
+    if "webhook" in given:
+        _check_webhook(scope, body)
     cron.metadata = {**cron.metadata, **given.get("metadata", {})}
     _set(cron, body, {name: value for name, value in payload.items() if value is not None})
     cron.save()

@@ -11,7 +11,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from apps.agent_server import errors
-from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.models import AgentRun, Cron, Thread
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch, histories, threads
 from apps.agent_server.statuses import RunStatus, TTLStrategy
@@ -49,6 +49,9 @@ def forget_rows(pks: Collection[UUID]) -> int:
     for run_id, status in of_these.unfinished().values_list("pk", "status"):
         transaction.on_commit(lambda run_id=run_id, status=status: _stop(run_id, status))  # type: ignore[misc]
     of_these.delete()
+    Cron.objects.across_workspaces(reason="they run on these threads").filter(
+        thread__in=chosen
+    ).delete()
     for pk in chosen:
         rows.filter(pk=pk).update(
             thread_id=uuid7(),
