@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.agent_server.engine import statements
+from apps.agent_server.webhooks import statements as webhooks
 from apps.core.json import dumps
 
 SUPERSEDED = "UserInterrupt"
@@ -151,8 +152,8 @@ Deed = list[tuple[str, list[Any]]]
 
 
 def end(ends: Sequence[End]) -> Deed:
-    """Write how these runs ended."""
-    return [(END, columns(ends))]
+    """Write how these runs ended, and what is to be told of it."""
+    return [(END, columns(ends)), (webhooks.ADD_DUE, [[end.run_id for end in ends]])]
 
 
 def undo(threads: Sequence[UUID], runs: Sequence[tuple[UUID, int, str]]) -> Deed:

@@ -118,6 +118,8 @@ class Ending:
     interrupts: str | None = None
     is_last: bool = False
     """Nothing comes after it on the thread, so checkpoints that still wait need not be written."""
+    has_webhook: bool = False
+    """It may have: the statement knows."""
     size: int = 0
     done: asyncio.Future[None] | None = None
 

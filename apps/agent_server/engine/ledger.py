@@ -27,6 +27,8 @@ from apps.agent_server.engine.entries import (
     Unwanted,
     stored,
 )
+from apps.agent_server.webhooks import postman
+from apps.agent_server.webhooks import statements as webhooks
 
 logger = logging.getLogger(__name__)
 
@@ -240,6 +242,9 @@ class Ledger:
             ended = None
             if batch.endings:
                 ended = await run(endings.END, endings.columns(_ends(batch)))
+            told = [entry.token.run_id for entry in batch.endings if entry.has_webhook]
+            if told:
+                await run(webhooks.ADD_DUE, [told])
             if batch.undoings:
                 for statement, parameters in _undoing(batch):
                     await run(statement, parameters)
@@ -262,6 +267,8 @@ class Ledger:
         newest: Heads = {}
         if runs and heads is not None:
             newest = {row[0]: stored(row) for row in await heads.fetchall()}
+        if told:
+            postman.wake()
         self._tell(batch, good, unwanted, runs, newest)
 
     def _known(self, batch: Batch) -> list[UUID]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from apps.agent_server.engine.endings import CANCELLED
 from apps.agent_server.engine.entries import STATE_UNKNOWN, Claimed, Ending
+from apps.agent_server.webhooks import statements as webhooks
 from apps.core.json import dumps, loads, storable
 
 
@@ -40,6 +41,7 @@ def ending(claimed: Claimed, told: dict[str, Any], *, timed_out: bool = False) -
     values, state = told.get("values"), told.get("state")
     written = Ending(claimed.token, claimed.thread, status, thread_status)
     written.is_last = claimed.temporary
+    written.has_webhook = webhooks.MARK in claimed.kwargs
     if error is not None:
         written.error = storable(dumps(error)).decode()
     if told.get("is_unknown"):
