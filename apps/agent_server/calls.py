@@ -18,7 +18,7 @@ from apps.agent_server.courier import courier
 from apps.agent_server.messages import Answered, Asked
 from apps.agent_server.models import Thread
 from apps.agent_server.redis_link import RedisLost
-from apps.core import errors
+from apps.core import crossing, errors
 from apps.core.json import dumps, loads
 from apps.deployments.models import Revision
 
@@ -50,6 +50,9 @@ def call(
     `checkpoint`) of a thread; `graph` (`xray`), `schemas`, `subgraphs` (`namespace`, `recurse`),
     `describe`. Raises `CallFailed`.
     """
+    if crossing.is_on_loop():
+        work = acall(revision, graph_id, method, params, thread=thread, seconds=seconds)
+        return crossing.wait_for(work)
     asked = _asked(revision, graph_id, method, params, thread, seconds)
     try:
         messages.send_now(_client(), *asked.commands())

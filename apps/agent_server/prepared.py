@@ -46,6 +46,7 @@ def rows(statement: str, parameters: Parameters) -> list[Row]:
 def perform(statement: str, parameters: Parameters) -> None:
     """Execute a statement for what it does."""
     if crossing.is_on_loop():
+        crossing.has_changed_something()
         _on_loop(statement, parameters)
         return
     with _cursor(statement) as cursor:
@@ -57,12 +58,14 @@ def when_committed(deed: Callable[[], None]) -> None:
     if crossing.is_on_loop():
         deed()
     else:
-        transaction.on_commit(deed)
+        transaction.on_commit(deed, robust=True)
 
 
 def _on_loop(statement: str, parameters: Parameters) -> list[Row]:
-    changes = not statement.lstrip().startswith("SELECT")
-    return crossing.wait_for(loop_database().rows(statement, parameters), changes=changes)
+    found = crossing.wait_for(loop_database().rows(statement, parameters))
+    if found and not statement.lstrip().startswith("SELECT"):
+        crossing.has_changed_something()
+    return found
 
 
 @contextlib.contextmanager

@@ -12,6 +12,8 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as TookTooLong
 from functools import cache
 
+from apps.core import crossing
+
 LOOK_UP_SECONDS = 3.0
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -61,6 +63,7 @@ def resolve(host: str) -> list[IPAddress]:
 
 def resolve_in_time(host: str) -> list[IPAddress]:
     """`resolve`, but a name server that does not answer is given up after a few seconds."""
+    crossing.needs_thread()
     try:
         return _resolvers().submit(resolve, host).result(LOOK_UP_SECONDS)
     except TookTooLong:

@@ -10,9 +10,11 @@ import redis
 from django.db import connections
 
 from apps.agent_server import hub as hubs
+from apps.agent_server.courier import courier
 from apps.agent_server.services import assistants
 from apps.api_keys import services as api_keys
 from apps.core import crossing
+from apps.core.loop_database import loop_database
 from apps.deployments import routes
 from apps.deployments.models import Deployment
 from tests.agent_server.asgi import Caller
@@ -68,6 +70,8 @@ async def front(transactional_db, redis_client) -> AsyncIterator[None]:
     await hubs.hub()._link.connect()  # so that "from now on" means this moment
     yield
     await hubs.hub().aclose()
+    await courier().aclose()
+    await loop_database().aclose()
     pool = crossing.pool()
     threads = list(pool._threads)
     barrier = threading.Barrier(len(threads))

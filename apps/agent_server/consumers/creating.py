@@ -35,6 +35,10 @@ class CreatesRun(Consumer):
 
     on_thread: ClassVar[bool]
 
+    async def received(self, exchange: Exchange) -> Received:
+        raw = await exchange.body()
+        return await exchange.perform(self.receive, exchange, raw)
+
     def receive(self, exchange: Exchange, raw: bytes) -> Received:
         """Let the caller in and create the run; for a thread."""
         admission = exchange.admit(Permission.AGENTS_RUN)
@@ -52,7 +56,7 @@ class StreamRun(CreatesRun):
     """`POST .../runs/stream`: the run's events from its first to its last."""
 
     async def handle(self, exchange: Exchange) -> None:
-        received = await in_thread(self.receive, exchange, await exchange.body())
+        received = await self.received(exchange)
         run, resumable = received.run, received.body.stream_resumable
         path = address(run) if self.on_thread else f"/runs/{run.run_id}"
         await exchange.start(*sse.HEADERS, *located(path, f"{path}/stream"))
@@ -76,7 +80,7 @@ class WaitForRun(CreatesRun):
     """`POST .../runs/wait`: what the run leaves, after newlines that keep the line up."""
 
     async def handle(self, exchange: Exchange) -> None:
-        received = await in_thread(self.receive, exchange, await exchange.body())
+        received = await self.received(exchange)
         path = address(received.run)
         await exchange.start(JSON, *located(path, f"{path}/join"))
         run_id = received.run.run_id

@@ -13,7 +13,7 @@ import logging
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
 
@@ -31,6 +31,7 @@ from apps.agent_server.errors import InvalidId
 from apps.agent_server.visit import AskFirst, Visit, facts_of
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
+from apps.core.crossing import in_thread, on_loop
 from apps.core.ids import uuid7
 from apps.core.json import dumps
 from apps.core.middleware import as_app_error
@@ -39,9 +40,14 @@ from apps.organizations.models import User
 
 log = logging.getLogger(__name__)
 
+P = ParamSpec("P")
+T = TypeVar("T")
+
 Header = tuple[bytes, bytes]
 JSON = (b"content-type", b"application/json")
 HEARTBEAT_SECONDS = 5.0
+QUICK_BYTES = 32 * 1024
+"""A body that is checked within a millisecond."""
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 
 
@@ -85,6 +91,14 @@ class Exchange:
         if self._body is None:
             self._body = (await read_body(self.scope, self._receive)).getvalue()
         return self._body
+
+    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """Call a service that only executes prepared statements: on the loop while that is quick.
+
+        One that turns out to need the ORM goes to a thread (see `crossing.on_loop`).
+        """
+        is_quick = self._body is None or len(self._body) <= QUICK_BYTES
+        return await (on_loop if is_quick else in_thread)(function, *args, **kwargs)
 
     def admit(self, permission: str) -> Admission:
         """Let the caller in or raise. Asks the database, so it is for a thread."""

@@ -36,7 +36,7 @@ class JoinStream(JoinsRun):
     """`GET .../runs/{id}/stream`: the events after `Last-Event-ID`, or from now on."""
 
     async def handle(self, exchange: Exchange) -> None:
-        scope, run = await in_thread(self.find, exchange)
+        scope, run = await exchange.perform(self.find, exchange)
         wanted = sse.Filter(exchange.words("stream_mode"))
         resume = sse.Resume(exchange.headers.get("last-event-id"))
         await exchange.start(*sse.HEADERS, own_address(exchange))
@@ -65,7 +65,7 @@ class Join(JoinsRun):
     """`GET .../runs/{id}/join`: the thread's values once the run has ended."""
 
     async def handle(self, exchange: Exchange) -> None:
-        scope, run = await in_thread(self.find, exchange)
+        scope, run = await exchange.perform(self.find, exchange)
         await exchange.start(JSON, own_address(exchange))
         if run is None:
             await exchange.finish(results.NO_SUCH_RUN)

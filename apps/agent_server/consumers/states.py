@@ -83,7 +83,7 @@ class ThreadState(ReadsThread):
         await getattr(self, exchange.scope["method"].lower())(exchange)
 
     async def get(self, exchange: Exchange) -> None:
-        scope, source = await in_thread(self.find, exchange)
+        scope, source = await exchange.perform(self.find, exchange)
         subgraphs, select = exchange.flag("subgraphs"), exchange.words("select")
         # Only a thread that has stopped on its way has tasks whose state could be asked for.
         nested = subgraphs and source.status != ThreadStatus.IDLE
@@ -147,7 +147,7 @@ class ReadCheckpoint(ReadsThread):
     methods = ("GET", "POST")
 
     async def handle(self, exchange: Exchange) -> None:
-        scope, source = await in_thread(self.find, exchange)
+        scope, source = await exchange.perform(self.find, exchange)
         if exchange.scope["method"] == "POST":
             body = StateBody.parse(await exchange.body())
             reference, subgraphs, select = body.checkpoint, body.subgraphs, body.select or []
@@ -174,7 +174,7 @@ class ReadHistory(ReadsThread):
     methods = ("GET", "POST")
 
     async def handle(self, exchange: Exchange) -> None:
-        scope, source = await in_thread(self.find, exchange)
+        scope, source = await exchange.perform(self.find, exchange)
         if exchange.scope["method"] == "POST":
             body = HistoryBody.parse(await exchange.body())
         else:

@@ -28,7 +28,7 @@ class CreateThread(Consumer):
 
     async def handle(self, exchange: Exchange) -> None:
         raw = await exchange.body()
-        scope, body, row = await in_thread(_begin, exchange, raw)
+        scope, body, row = await exchange.perform(_begin, exchange, raw)
         if row is None:
             row = await _with_history(scope, body)
         await exchange.respond(dumps(thread_json(row)))

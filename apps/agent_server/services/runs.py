@@ -191,9 +191,9 @@ def _lack(scope: Scope, assistant_id: UUID) -> AppError | None:
 def _dispatched(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
     run_id, thread_pk, *rest = row
     if body.after_seconds:
-        transaction.on_commit(lambda: dispatch.plan_run(body.after_seconds), robust=True)
+        prepared.when_committed(lambda: dispatch.plan_run(body.after_seconds))
     else:
-        transaction.on_commit(lambda: dispatch.execute_thread(thread_pk), robust=True)
+        prepared.when_committed(lambda: dispatch.execute_thread(thread_pk))
     return RunRow(run_id, thread_id, *rest)
 
 

@@ -1,0 +1,146 @@
+"""Sync code on the loop: what it waits for is awaited, and what needs a thread gets one."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from contextvars import ContextVar
+
+import pytest
+from django.db import connection
+
+from apps.agent_server import prepared
+from apps.core.crossing import (
+    has_changed_something,
+    in_thread,
+    is_on_loop,
+    needs_thread,
+    on_loop,
+    wait_for,
+)
+from apps.core.loop_database import loop_database
+from apps.organizations.models import Organization
+
+NAME: ContextVar[str] = ContextVar("name")
+
+
+async def later(value):
+    await asyncio.sleep(0)
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
+async def test_what_sync_code_waits_for_is_awaited():
+    order = []
+
+    def work(name):
+        order.append(name)
+        found = [wait_for(later(name)), wait_for(later(1)), is_on_loop()]
+        order.append(name)
+        return [*found, threading.get_ident()]
+
+    first, second = await asyncio.gather(on_loop(work, "a"), on_loop(work, "b"))
+
+    assert first == ["a", 1, True, threading.get_ident()]
+    assert second == ["b", 1, True, threading.get_ident()]
+    assert order == ["a", "b", "a", "b"]
+    assert not is_on_loop()
+
+
+async def test_errors_go_both_ways():
+    def work():
+        with pytest.raises(LookupError, match="inner"):
+            wait_for(later(LookupError("inner")))
+        raise ValueError("outer")
+
+    with pytest.raises(ValueError, match="outer"):
+        await on_loop(work)
+
+
+async def test_context_variables_are_the_callers_and_stay_inside():
+    NAME.set("request")
+
+    def work():
+        before = NAME.get()
+        NAME.set("changed")
+        wait_for(later(None))
+        return before, NAME.get()
+
+    assert await on_loop(work) == ("request", "changed")
+    assert NAME.get() == "request"
+
+
+async def test_a_cancelled_caller_cancels_what_is_waited_for():
+    said = []
+
+    def work():
+        try:
+            wait_for(asyncio.sleep(60))
+        except asyncio.CancelledError:
+            said.append("cancelled")
+            raise
+
+    task = asyncio.create_task(on_loop(work))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert said == ["cancelled"]
+
+
+async def test_the_orm_is_used_in_a_thread(transactional_db):
+    calls = []
+
+    def work():
+        calls.append(is_on_loop())
+        found = prepared.row("SELECT 1", [])
+        return found, Organization.objects.count(), threading.get_ident()
+
+    found, count, thread = await on_loop(work)
+    await in_thread(connection.close)
+    await loop_database().aclose()
+
+    assert (found, count) == ((1,), 0)
+    assert thread != threading.get_ident()
+    assert calls == [True, False]
+
+
+async def test_nothing_is_done_twice(transactional_db):
+    def work():
+        has_changed_something()
+        needs_thread()
+
+    with pytest.raises(RuntimeError, match="too late"):
+        await on_loop(work)
+
+
+async def test_statements_on_the_loop_run_at_the_same_time(transactional_db):
+    def work():
+        return prepared.row("SELECT pg_sleep(0.3)::text, 1", [])
+
+    loop = asyncio.get_running_loop()
+    begin = loop.time()
+    found = await asyncio.gather(*(on_loop(work) for _ in range(5)))
+    took = loop.time() - begin
+    await loop_database().aclose()
+
+    assert found == [("", 1)] * 5
+    assert took < 1.2
+
+
+async def test_a_connection_that_the_server_ended_is_replaced(transactional_db):
+    backend = "SELECT pg_backend_pid()"
+    [before] = await loop_database().rows(backend, [])
+    await in_thread(_end, before[0])
+    [after] = await loop_database().rows(backend, [])
+    await loop_database().aclose()
+
+    assert before != after
+
+
+def _end(pid: int) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT pg_terminate_backend(%s, 5000)", [pid])
+    connection.close()
