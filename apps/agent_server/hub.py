@@ -72,13 +72,15 @@ class StreamHub:
         *,
         is_kept: bool = False,
         is_new: bool = False,
+        woken: asyncio.Event | None = None,
     ) -> Subscription:
         """Read the run's stream after that event; None means from now on.
 
         `is_kept`: what Redis lost is in PostgreSQL. `is_new`: nothing was said before this call.
+        `woken` is set when the reader should `step`.
         To be used as an async context manager.
         """
-        reader = Subscription(self, run_id, after, is_kept=is_kept, is_new=is_new)
+        reader = Subscription(self, run_id, after, is_kept=is_kept, is_new=is_new, woken=woken)
         readers = self._readers.setdefault(reader.channel, [])
         readers.append(reader)
         if self._link.is_up:

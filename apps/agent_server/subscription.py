@@ -49,6 +49,7 @@ class Subscription:
         *,
         is_kept: bool = False,
         is_new: bool = False,
+        woken: asyncio.Event | None = None,
     ) -> None:
         self.run_id = run_id
         self.channel = key(run_id).encode()
@@ -65,7 +66,7 @@ class Subscription:
         self._size = 0
         self._ended: str | None = None
         self._nudged = False
-        self._woken = asyncio.Event()
+        self._woken = woken or asyncio.Event()
 
     async def next(self) -> list[Event]:
         """The events that have come since the last call; an empty list after a `nudge`.
@@ -77,15 +78,57 @@ class Subscription:
             if self._nudged:
                 self._nudged = False
                 return []
-            if events := self._step():
+            if events := self.step():
                 return events
-            if self._is_waiting:
+            if self.is_waiting:
                 await self._woken.wait()
 
     def nudge(self) -> None:
         """Have `next` return, also when nothing has come."""
         self._nudged = True
         self._woken.set()
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether there is nothing to do before something happens."""
+        if self._answer is not None:
+            return not self._answer.done()
+        if self._rest is not None:
+            return True
+        if self._behind and (self._from_kept or self._hub.is_up):
+            return False
+        return self._ended is None and (self._behind or not self._mailbox)
+
+    def step(self) -> list[Event]:
+        """What can be given at once, for who waits for several things with one event."""
+        if self._answer is not None:
+            if not self._answer.done():
+                return []
+            answer, self._answer = self._answer, None
+            self._store(answer)
+            if events := self._take():
+                return events
+        if self._rest is not None:
+            return []
+        if self._behind and (self._from_kept or self._hub.is_up):
+            self._read_back()
+            return []
+        if not self._behind and (events := self._take()):
+            return events
+        if self._ended is None or self._answer is not None or self._rest is not None:
+            return []
+        if self._mailbox and not self._behind:
+            return []
+        if not self._has_asked_kept:
+            self._ask_kept()
+            return []
+        return [Event(BEGINNING, END, dumps({"status": self._ended}))]
+
+    def close(self) -> None:
+        """Read no more."""
+        if self._rest is not None:
+            self._rest.cancel()
+        self._hub.leave(self)
 
     # The hub's side
 
@@ -127,41 +170,6 @@ class Subscription:
 
     def _wake(self, _: object = None) -> None:
         self._woken.set()
-
-    @property
-    def _is_waiting(self) -> bool:
-        """Whether there is nothing to do before something happens."""
-        if self._answer is not None:
-            return not self._answer.done()
-        if self._rest is not None:
-            return True
-        if self._behind and (self._from_kept or self._hub.is_up):
-            return False
-        return self._ended is None and (self._behind or not self._mailbox)
-
-    def _step(self) -> list[Event]:
-        if self._answer is not None:
-            if not self._answer.done():
-                return []
-            answer, self._answer = self._answer, None
-            self._store(answer)
-            if events := self._take():
-                return events
-        if self._rest is not None:
-            return []
-        if self._behind and (self._from_kept or self._hub.is_up):
-            self._read_back()
-            return []
-        if not self._behind and (events := self._take()):
-            return events
-        if self._ended is None or self._answer is not None or self._rest is not None:
-            return []
-        if self._mailbox and not self._behind:
-            return []
-        if not self._has_asked_kept:
-            self._ask_kept()
-            return []
-        return [Event(BEGINNING, END, dumps({"status": self._ended}))]
 
     def _read_back(self) -> None:
         if self._from_kept:
@@ -272,6 +280,4 @@ class Subscription:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._rest is not None:
-            self._rest.cancel()
-        self._hub.leave(self)
+        self.close()

@@ -16,6 +16,9 @@ class RunBegins(NamedTuple):
     """A worker has begun an attempt of the run."""
 
     run_id: UUID
+    graph_id: str
+    is_kept: bool
+    """Whether what it says is kept in PostgreSQL."""
 
 
 class StateUpdated(NamedTuple):
@@ -31,8 +34,9 @@ def channel(thread_pk: UUID) -> str:
     return f"slipway:thread:{thread_pk}"
 
 
-def run_begins(thread_pk: UUID, run_id: UUID) -> Command:
-    return ("PUBLISH", channel(thread_pk), b"r" + run_id.bytes)
+def run_begins(thread_pk: UUID, run: RunBegins) -> Command:
+    kept = b"\1" if run.is_kept else b"\0"
+    return ("PUBLISH", channel(thread_pk), b"r" + run.run_id.bytes + kept + run.graph_id.encode())
 
 
 def state_updated(thread_pk: UUID, state: bytes) -> Command:
@@ -40,5 +44,7 @@ def state_updated(thread_pk: UUID, state: bytes) -> Command:
 
 
 def read(payload: bytes) -> Notice:
-    said = payload[1:]
-    return RunBegins(UUID(bytes=said)) if payload[:1] == b"r" else StateUpdated(said)
+    kind, said = payload[:1], payload[1:]
+    if kind == b"s":
+        return StateUpdated(said)
+    return RunBegins(UUID(bytes=said[:16]), said[17:].decode(), said[16:17] == b"\1")

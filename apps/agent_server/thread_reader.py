@@ -1,0 +1,207 @@
+"""A reader of a whole thread: run after run, each from its first event to its last."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import OrderedDict, deque
+from types import TracebackType
+from typing import NamedTuple, Self
+from uuid import UUID
+
+from django.db import Error as DatabaseError
+
+from apps.agent_server.hub import StreamHub
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import following
+from apps.agent_server.services.following import Followed
+from apps.agent_server.streams import BEGINNING, END, Event, EventId
+from apps.agent_server.subscription import Subscription
+from apps.agent_server.thread_notices import StateUpdated, channel, read
+from apps.core.crossing import in_thread
+
+log = logging.getLogger(__name__)
+
+MOST_KNOWN = 1_000
+NUDGES_BETWEEN_LOOKS = 6
+
+
+class Heard(NamedTuple):
+    """What one run said."""
+
+    run: Followed
+    events: list[Event]
+
+
+class ThreadGone(Exception):
+    """The thread was deleted."""
+
+
+class ThreadReader:
+    """`next` gives what has come. To be used as an async context manager.
+
+    `after` is where to begin: after that event of the runs that are kept; None: from now on.
+    """
+
+    def __init__(self, hub: StreamHub, scope: Scope, pk: UUID, after: EventId | None) -> None:
+        self.channel = channel(pk).encode()
+        self._hub = hub
+        self._scope = scope
+        self._pk = pk
+        self._after = after
+        self._is_first_look = True
+        self._looks = False
+        self._looking: asyncio.Task[list[Followed] | None] | None = None
+        self._waiting: deque[tuple[Followed, EventId | None]] = deque()
+        self._known: OrderedDict[UUID, None] = OrderedDict()
+        self._begun: list[Followed] = []
+        self._states: deque[StateUpdated] = deque()
+        self._run: Followed | None = None
+        self._stream: Subscription | None = None
+        self._nudges = 0
+        self._nudged = False
+        self._woken = asyncio.Event()
+
+    async def next(self) -> Heard | StateUpdated | None:
+        """What came next; None after a `nudge`. `ThreadGone` when there is nothing to follow."""
+        while True:
+            self._woken.clear()
+            if self._nudged:
+                self._nudged = False
+                return None
+            if self._states:
+                return self._states.popleft()
+            if self._look():
+                continue
+            if self._stream is None and not self._go_on():
+                await self._woken.wait()
+                continue
+            if self._stream is not None and self._run is not None:
+                stream, run = self._stream, self._run
+                if events := stream.step():
+                    if events[-1].name == END:
+                        self._leave()
+                    return Heard(run, events)
+                if stream.is_waiting:
+                    await self._woken.wait()
+
+    def nudge(self) -> None:
+        """Have `next` return, also when nothing has come."""
+        self._nudged = True
+        self._nudges += 1
+        if self._nudges % NUDGES_BETWEEN_LOOKS == 0:
+            self._looks = True
+        self._woken.set()
+
+    # The hub's side
+
+    def hear(self, payload: bytes) -> None:
+        notice = read(payload)
+        if isinstance(notice, StateUpdated):
+            self._states.append(notice)
+        else:
+            self._begun.append(Followed(notice.run_id, notice.graph_id, True, notice.is_kept, True))
+            self._take_begun()
+        self._woken.set()
+
+    def fall_behind(self) -> None:
+        self._looks = True
+        self._woken.set()
+
+    # Inside
+
+    def _look(self) -> bool:
+        """Ask which runs there are, where that is due. True when something came of it."""
+        if self._looking is None:
+            if self._looks:
+                self._looks = False
+                self._looking = asyncio.ensure_future(
+                    in_thread(following.of_thread, self._scope, self._pk, self._after or BEGINNING)
+                )
+                self._looking.add_done_callback(lambda _: self._woken.set())
+            return False
+        if not self._looking.done():
+            return False
+        looking, self._looking = self._looking, None
+        try:
+            found = looking.result()
+        except DatabaseError as error:
+            log.warning("the runs of a thread could not be looked up: %s", error)
+            asyncio.get_running_loop().call_later(1, self.fall_behind)
+            return False
+        if found is None:
+            raise ThreadGone
+        self._take(found)
+        return True
+
+    def _take(self, found: list[Followed]) -> None:
+        is_first, self._is_first_look = self._is_first_look, False
+        if not is_first:
+            for run in found:
+                self._follow(run, BEGINNING)
+        elif self._after is None:
+            for run in found:
+                if run.is_open:
+                    self._follow(run, None)
+                self._knows(run)
+        else:
+            start: EventId = self._after
+            for run in found:
+                if start == BEGINNING or run.reaches:
+                    self._follow(run, start)
+                    start = BEGINNING
+                else:
+                    self._knows(run)
+
+        self._take_begun()
+
+    def _take_begun(self) -> None:
+        """Follow runs that began, behind those that the first look found."""
+        if not self._is_first_look:
+            for run in self._begun:
+                self._follow(run, BEGINNING)
+            self._begun.clear()
+
+    def _follow(self, run: Followed, after: EventId | None) -> None:
+        if run.run_id not in self._known:
+            self._knows(run)
+            self._waiting.append((run, after))
+
+    def _knows(self, run: Followed) -> None:
+        self._known[run.run_id] = None
+        if len(self._known) > MOST_KNOWN:
+            self._known.popitem(last=False)
+
+    def _go_on(self) -> bool:
+        """Begin with the next run, if there is one."""
+        if not self._waiting:
+            return False
+        run, after = self._waiting.popleft()
+        self._run = run
+        self._stream = self._hub.open(run.run_id, after, is_kept=run.is_kept, woken=self._woken)
+        if not run.is_open:
+            self._stream.finish("over")
+        return True
+
+    def _leave(self) -> None:
+        if self._stream is not None:
+            self._stream.close()
+            self._stream = self._run = None
+
+    async def __aenter__(self) -> Self:
+        self._hub.listen(self)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._hub.stop_listening(self)
+        self._leave()
+        if self._looking is not None:
+            self._looking.cancel()
+            with contextlib.suppress(asyncio.CancelledError, Exception):
+                await self._looking
