@@ -11,11 +11,11 @@ from config.wsgi import application as wsgi_application  # first: it loads the a
 # isort: split
 from apps.agent_server import courier
 from apps.agent_server import routing as agent_server_routing
-from apps.core.asgi import Front
+from apps.agent_server.front import AgentFront
 from apps.core.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
 
-application = Front(
+application = AgentFront(
     http_routes=agent_server_routing.http_routes,
     websocket_routes=deployments_routing.websocket_routes,
     otherwise=WSGIBridge(wsgi_application),

@@ -88,7 +88,7 @@ def _user_of(session_key: str) -> AbstractBaseUser | AnonymousUser:
 def with_agent_path(scope: Scope) -> Scope:
     """`<slug>.<AGENT_DOMAIN>/x` becomes `/agents/<slug>/x`; other hosts pass as they are."""
     domain = settings.AGENT_DOMAIN
-    if not domain:
+    if not domain or "agent_root" in scope:
         return scope
     host = next((v for n, v in scope["headers"] if n == b"host"), b"").decode("latin-1")
     slug, _, rest = host.split(":", 1)[0].lower().partition(".")

@@ -9,6 +9,8 @@ from apps.deployments.langgraph_json import sections
 from apps.deployments.langgraph_json.sections import Auth, Http, Store, Webhooks
 from apps.deployments.langgraph_json.variables import Facts
 
+_PLAIN = Http()
+
 
 @dataclass(frozen=True, slots=True)
 class OwnRoute:
@@ -26,7 +28,7 @@ class OwnRoute:
 class Serving:
     """The typed whole; the defaults are those of a revision that says nothing."""
 
-    http: Http = field(default_factory=Http)
+    http: Http = field(default_factory=lambda: _PLAIN)
     auth: Auth | None = None
     store: Store = field(default_factory=Store)
     webhooks: Webhooks = field(default_factory=Webhooks)
@@ -42,7 +44,7 @@ class Serving:
         read = sections.read(config)
         routes = (facts.get("http") or {}).get("routes")
         return cls(
-            http=read.http,
+            http=_PLAIN if read.http == _PLAIN else read.http,
             auth=read.auth,
             store=read.store,
             webhooks=read.webhooks,
@@ -54,6 +56,11 @@ class Serving:
                 OwnRoute(str(path), str(kind), frozenset(methods)) for path, kind, methods in routes
             ),
         )
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether nothing about HTTP is out of the ordinary."""
+        return self.http is _PLAIN and self.facts.mount_prefix is None
 
     @property
     def mount_prefix(self) -> str:

@@ -151,7 +151,7 @@ class Exchange:
 
     async def start(self, *headers: Header, status: int = 200) -> None:
         self.is_started = True
-        request_id = (b"x-request-id", self.request_id.encode())
+        request_id = self.request_id_header
         await self._send(
             {
                 "type": "http.response.start",
@@ -159,6 +159,10 @@ class Exchange:
                 "headers": [*headers, *ASGI_HEADERS, request_id],
             }
         )
+
+    @property
+    def request_id_header(self) -> Header:
+        return (b"x-request-id", self.request_id.encode())
 
     async def write(self, chunk: bytes) -> None:
         await self._to_client({"type": "http.response.body", "body": chunk, "more_body": True})

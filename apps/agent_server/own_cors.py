@@ -1,0 +1,76 @@
+"""CORS as a deployment wants it (`http.cors`): it replaces every default of the server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+from apps.deployments.langgraph_json.sections import Cors
+
+Header = tuple[bytes, bytes]
+_ALL_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
+_ALWAYS = ("Accept", "Accept-Language", "Content-Language", "Content-Type")
+_LONGEST_ORIGIN = 300
+
+
+def of_answer(cors: Cors, origin: str | None) -> list[Header]:
+    """The headers of an answer to a browser of that origin."""
+    if origin is None:
+        return []
+    headers = _of_origin(cors, origin)
+    if headers and cors.expose_headers:
+        headers.append(("Access-Control-Expose-Headers", ", ".join(cors.expose_headers)))
+    return _encoded(headers)
+
+
+def of_preflight(
+    cors: Cors, origin: str, method: str, asked: str | None
+) -> tuple[int, bytes, list[Header]]:
+    """The answer to a browser that asks before it asks."""
+    headers = _of_origin(cors, origin)
+    methods = _ALL_METHODS if "*" in cors.allow_methods else tuple(cors.allow_methods)
+    allowed = sorted({*_ALWAYS, *cors.allow_headers})
+    refused = [] if headers else ["origin"]
+    if method not in methods:
+        refused.append("method")
+    if asked and "*" not in cors.allow_headers:
+        known = {name.lower() for name in allowed}
+        if any(name.strip().lower() not in known for name in asked.split(",")):
+            refused.append("headers")
+    headers += [
+        ("Access-Control-Allow-Methods", ", ".join(methods)),
+        ("Access-Control-Max-Age", str(cors.max_age)),
+        ("Vary", "Origin, Access-Control-Request-Headers"),
+    ]
+    everything = asked if asked and "*" in cors.allow_headers else ", ".join(allowed)
+    headers.append(("Access-Control-Allow-Headers", everything))
+    if refused:
+        return 400, f"Disallowed CORS {', '.join(refused)}".encode(), _encoded(headers)
+    return 200, b"OK", _encoded(headers)
+
+
+def _of_origin(cors: Cors, origin: str) -> list[tuple[str, str]]:
+    """What lets the origin in; nothing when it stays out."""
+    everybody = "*" in cors.allow_origins
+    if not everybody and origin not in cors.allow_origins and not _fits(cors, origin):
+        return []
+    # With credentials browsers take no star.
+    if everybody and not cors.allow_credentials:
+        return [("Access-Control-Allow-Origin", "*")]
+    headers = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
+    if cors.allow_credentials:
+        headers.append(("Access-Control-Allow-Credentials", "true"))
+    return headers
+
+
+def _fits(cors: Cors, origin: str) -> bool:
+    pattern = cors.allow_origin_regex
+    return (
+        pattern is not None
+        and len(origin) <= _LONGEST_ORIGIN
+        and re.fullmatch(pattern, origin) is not None
+    )
+
+
+def _encoded(headers: Iterable[tuple[str, str]]) -> list[Header]:
+    return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]
