@@ -12,7 +12,7 @@ import hiredis
 from django.conf import settings
 
 from apps.agent_server import messages
-from apps.agent_server.engine import edits, statements
+from apps.agent_server.engine import edits, own_routes, statements
 from apps.agent_server.engine.alarm import Alarm
 from apps.agent_server.engine.attempts import Attempts
 from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
@@ -94,6 +94,7 @@ class Engine:
         self._spawn(self._leases.keep())
         self._spawn(self.alarm.serve())
         self._spawn(self._listen())
+        self.own_routes = own_routes.OwnRoutes()
         self.inbox = Inbox(self)
 
     # Work comes in
@@ -222,6 +223,8 @@ class Engine:
         try:
             async with asyncio.timeout(seconds):
                 host = await self.hosts.get(question.revision)
+            if question.method == own_routes.METHOD:
+                return await self.own_routes.open(host, question)
             if question.thread is not None:
                 await self.settled()
             left = deadline - self._loop.time()
@@ -322,6 +325,7 @@ class Engine:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.ledger.close()
         await self.hosts.close()
+        self.own_routes.close()
         await self.quarantine.close()
         await self._logs.close()
         await self.voice.aclose()
