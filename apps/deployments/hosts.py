@@ -17,6 +17,7 @@ from django.conf import settings
 from apps.core import secrets
 from apps.deployments import sandbox
 from apps.deployments.builds import interpreters
+from apps.deployments.langgraph_json.variables import Facts
 from apps.deployments.models import Deployment, Revision
 from apps.deployments.services import environment
 from apps.deployments.workplaces import Workplace
@@ -36,6 +37,8 @@ class LaunchedHost:
     process: sandbox.SandboxedProcess
     socket: socket.socket
     """The worker's end of the socket pair, blocking; its end is the host's end."""
+    run_seconds: float | None = None
+    """How long a run may take, where the revision says so."""
 
     @property
     def logs(self) -> IO[bytes]:
@@ -104,7 +107,8 @@ def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
         raise NotLaunched(f"The sandbox of the agent could not be made: {error}") from error
     finally:
         theirs.close()
-    return LaunchedHost(revision.pk, process, ours)
+    facts = Facts.model_validate(revision.facts.get("variables") or {})
+    return LaunchedHost(revision.pk, process, ours, facts.run_seconds)
 
 
 def _policy(revision: Revision, place: Workplace, interpreter: Path) -> sandbox.Policy:
