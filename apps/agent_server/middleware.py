@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.agent_server import cors
+from apps.agent_server import cors, traffic
 
 PREFIX = "/agents/"
 
@@ -22,7 +22,13 @@ class AgentMiddleware:
             return self.get_response(request)
         if cors.is_preflight(request):
             return cors.preflight(request)
-        response = _without_slash(request) or self.get_response(request)
+        slug, _, rest = request.path_info.removeprefix(PREFIX).partition("/")
+        if not rest:
+            request.path_info = f"{PREFIX}{slug}"  # the agent's own `/`
+            response = self.get_response(request)
+        else:
+            response = _without_slash(request) or self.get_response(request)
+        traffic.seen(slug, response.status_code)
         for name, value in cors.HEADERS.items():
             response.headers[name] = value
         return response

@@ -111,8 +111,8 @@ class Revision(WorkspaceOwned):
     config = models.JSONField(null=True, blank=True)
     """`langgraph.json` as it was read and checked."""
     facts = models.JSONField(default=dict, blank=True)
-    """What the build found out: `variables` that configure the server, and what the project's own
-    `auth` and `http` offer."""
+    """What the build found out: `versions` of Python and LangGraph, `variables` that configure the
+    server, and what the project's own `auth` and `http` offer."""
     environment = models.BinaryField(null=True, editable=False)
     """The deployment's variables as they were when it was made, encrypted."""
     failure = models.TextField(blank=True)

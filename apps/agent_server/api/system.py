@@ -2,46 +2,91 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.conf import settings
+from django.db import DatabaseError, connection
+from django.http import HttpResponse
 from django.urls import path
 from rest_framework.response import Response
 
+from apps.agent_server import query
 from apps.agent_server.api.base import AgentView
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import metrics
+from apps.core import errors
 from apps.core.api import ApiRequest, OpenAPIView
+from apps.core.tenancy import get_or_404
+from apps.deployments.models import Revision
+from apps.deployments.routes import Route
+
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
 
 
 class OkView(OpenAPIView):
     """Alive; for load balancers and chat pages, so it is open."""
 
     def get(self, request: ApiRequest, slug: str) -> Response:
+        """Whether the server is there; with `check_db`, whether its database is."""
+        if query.flag(request.query_params.get("check_db")):
+            _check_database()
         return Response({"ok": True})
+
+
+def _check_database() -> None:
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT 1")
+    except DatabaseError:
+        raise errors.Unavailable("The database does not answer.") from None
 
 
 class InfoView(AgentView):
     def get(self, request: ApiRequest, slug: str) -> Response:
-        revision = self.route.active_revision_id
-        return Response(
-            {
-                "version": settings.SPECTACULAR_SETTINGS["VERSION"],
-                "langgraph_py_version": None,
-                "flags": {
-                    "assistants": True,
-                    "crons": False,
-                    "langsmith": self.route.tracing,
-                    "langsmith_tracing_replicas": False,
-                },
-                "host": {
-                    "kind": "slipway",
-                    "project_id": self.route.deployment_id,
-                    "revision_id": revision,
-                    "deployment": self.route.name,
-                },
-            }
-        )
+        """Versions, what is offered, and which deployment this is."""
+        return Response(_info(self.route))
+
+
+def _info(route: Route) -> dict[str, Any]:
+    versions: dict[str, Any] = {}
+    if route.active_revision_id is not None:
+        revisions = Revision.objects.for_workspace(route.workspace_id)
+        versions = get_or_404(revisions, pk=route.active_revision_id).facts.get("versions", {})
+    return {
+        "version": settings.SPECTACULAR_SETTINGS["VERSION"],
+        "langgraph_py_version": versions.get("langgraph"),
+        "python_version": versions.get("python"),
+        "flags": {
+            "assistants": True,
+            "crons": True,
+            "langsmith": route.tracing,
+            "langsmith_tracing_replicas": False,
+        },
+        "host": {
+            "kind": "slipway",
+            "project_id": route.deployment_id,
+            "revision_id": route.active_revision_id,
+            "deployment": route.name,
+        },
+    }
+
+
+class MetricsView(AgentView):
+    def get(self, request: ApiRequest, slug: str) -> HttpResponse:
+        """Figures of the queue, the workers and the API, for Prometheus or as JSON (`format`)."""
+        found = metrics.measure(Scope(self.route))
+        match request.query_params.get("format", "prometheus"):
+            case "json":
+                return Response(found.as_json())
+            case "prometheus":
+                return HttpResponse(found.as_text(slug), content_type=PROMETHEUS)
+        raise errors.Invalid("format: must be prometheus or json")
 
 
 _AGENT = "agents/<slug:slug>"
 routes = [
+    path(_AGENT, OkView.as_view()),
     path(f"{_AGENT}/ok", OkView.as_view()),
     path(f"{_AGENT}/info", InfoView.as_view()),
+    path(f"{_AGENT}/metrics", MetricsView.as_view()),
 ]

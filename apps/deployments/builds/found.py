@@ -44,8 +44,10 @@ def _of_file(work: Work, project: Project) -> dict[str, str]:
 
 
 def offered(work: Work, project: Project, greeting: dict[str, Any]) -> dict[str, Any]:
-    """What the project's own authentication and HTTP application offer, as its host said."""
-    facts: dict[str, Any] = {}
+    """Versions, and what the project's own authentication and HTTP application offer."""
+    facts: dict[str, Any] = {
+        "versions": {name: str(greeting[name]) for name in ("python", "langgraph")}
+    }
     if project.sections.auth is not None:
         rules = [str(rule) for rule in greeting["auth"]["rules"]]
         facts["auth"] = {"rules": rules}

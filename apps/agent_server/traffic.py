@@ -1,0 +1,83 @@
+"""How many requests an agent answered, by status: counted in memory, summed up in Redis.
+
+A process that is killed loses what it counted in the last seconds: these are figures for charts.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import Counter
+from functools import cache
+
+import redis
+from django.conf import settings
+
+from apps.deployments import routes
+
+log = logging.getLogger(__name__)
+PERIOD_SECONDS = 5.0
+KEPT_SECONDS = 30 * 24 * 3600
+
+_lock = threading.Lock()
+_counts: Counter[tuple[str, int]] = Counter()
+_is_awake = threading.Event()
+
+
+def seen(slug: str, status: int) -> None:
+    """A request to the agent of that address was answered."""
+    with _lock:
+        _counts[slug, status] += 1
+    if not _is_awake.is_set():
+        _is_awake.set()
+        threading.Thread(target=_sum_up_later, name="traffic", daemon=True).start()
+
+
+def of(slug: str) -> dict[int, int]:
+    """The agent's answers by status, those of other processes some seconds late."""
+    sum_up()
+    try:
+        found = _client().hgetall(_key(slug))
+    except redis.RedisError:
+        return {}
+    return {int(status): int(count) for status, count in sorted(found.items())}
+
+
+def sum_up() -> None:
+    """Add what this process counted. Addresses that no agent has are forgotten."""
+    with _lock:
+        counted = dict(_counts)
+        _counts.clear()
+    known = {key: count for key, count in counted.items() if routes.known(key[0])[1] is not None}
+    if not known:
+        return
+    try:
+        with _client().pipeline(transaction=False) as pipeline:
+            for (slug, status), count in known.items():
+                pipeline.hincrby(_key(slug), str(status), count)
+            for slug in {slug for slug, _ in known}:
+                pipeline.expire(_key(slug), KEPT_SECONDS)
+            pipeline.execute()
+    except redis.RedisError as error:
+        log.warning("the count of %d answers is lost: %s", sum(known.values()), error)
+
+
+def _sum_up_later() -> None:
+    pause = threading.Event()
+    while True:
+        pause.wait(PERIOD_SECONDS)
+        sum_up()
+
+
+def _key(slug: str) -> str:
+    return f"slipway:traffic:{slug}"
+
+
+@cache
+def _client() -> redis.Redis:
+    return redis.Redis.from_url(
+        settings.REDIS_URL,
+        socket_timeout=1,
+        socket_connect_timeout=1,
+        client_name="slipway-traffic",
+    )
