@@ -181,7 +181,7 @@ def _supersede(parameters: dict[str, Any]) -> tuple[Any, ...]:
 
 def _lack(scope: Scope, assistant_id: UUID) -> AppError | None:
     """What is wrong with the assistant, if anything is."""
-    found = assistants.of(scope).filter(assistant_id=assistant_id)
+    found = assistants.of(scope.without_rules()).filter(assistant_id=assistant_id)
     graph_id = found.values_list("graph_id", flat=True).first()
     if graph_id is None:
         return errors.ThreadOrAssistantNotFound()

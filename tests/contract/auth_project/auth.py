@@ -1,0 +1,73 @@
+"""Users by their names; each sees what is theirs, and what is shared with their team."""
+
+from __future__ import annotations
+
+from langgraph_sdk import Auth
+
+auth = Auth()
+TEAMS = {"ann": "red", "bob": "blue", "cleo": "red"}
+
+
+@auth.authenticate
+async def who(authorization: str | None, headers: dict) -> dict:
+    name = (authorization or "").removeprefix("Bearer ")
+    if name == "crash":
+        raise KeyError("what nobody should read")
+    if name not in TEAMS:
+        raise Auth.exceptions.HTTPException(status_code=401, detail="Who are you?")
+    return {
+        "identity": name,
+        "permissions": ["threads"],
+        "team": TEAMS[name],
+        "knows_key": b"x-api-key" in headers,
+    }
+
+
+@auth.on
+async def owner_only(ctx: Auth.types.AuthContext, value: dict):
+    if isinstance(ctx.user, Auth.types.StudioUser):
+        return True
+    value.setdefault("metadata", {})["owner"] = ctx.user.identity
+    return {"owner": ctx.user.identity}
+
+
+@auth.on.assistants.read
+@auth.on.assistants.search
+async def everybody(ctx: Auth.types.AuthContext, value: dict):
+    return True
+
+
+@auth.on.assistants.delete
+async def nobody(ctx: Auth.types.AuthContext, value: dict):
+    return False
+
+
+@auth.on.threads.update
+async def by_team(ctx: Auth.types.AuthContext, value: dict):
+    if (value.get("metadata") or {}).get("raise"):
+        raise Auth.exceptions.HTTPException(status_code=418, detail="Not like this.")
+    if (value.get("metadata") or {}).get("crash"):
+        raise RuntimeError("what nobody should read")
+    if (value.get("metadata") or {}).get("vague"):
+        return {"owner": {"$like": "a%"}}
+    return {"owner": {"$eq": ctx.user.identity}}
+
+
+@auth.on.threads.read
+async def owner_or_listed(ctx: Auth.types.AuthContext, value: dict):
+    if isinstance(ctx.user, Auth.types.StudioUser):
+        return None
+    return {"readers": {"$contains": ctx.user.identity}}
+
+
+@auth.on.threads.create
+async def with_readers(ctx: Auth.types.AuthContext, value: dict):
+    metadata = value.setdefault("metadata", {})
+    metadata["owner"] = ctx.user.identity
+    metadata["readers"] = [ctx.user.identity, *metadata.get("share", [])]
+    return {"owner": ctx.user.identity}
+
+
+@auth.on.store
+async def own_corner(ctx: Auth.types.AuthContext, value: dict):
+    value["namespace"] = (ctx.user.identity, *(value.get("namespace") or ()))
