@@ -24,7 +24,7 @@ from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
-from apps.agent_server import query
+from apps.agent_server import query, traffic
 from apps.agent_server.access import Admission, admit
 from apps.agent_server.cors import ASGI_HEADERS
 from apps.agent_server.errors import InvalidId
@@ -151,6 +151,7 @@ class Exchange:
 
     async def start(self, *headers: Header, status: int = 200) -> None:
         self.is_started = True
+        traffic.seen(self.kwargs["slug"], status)
         request_id = self.request_id_header
         await self._send(
             {
