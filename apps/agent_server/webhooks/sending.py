@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -70,7 +71,8 @@ async def send(letter: Letter, *, seconds: float = SECONDS) -> Outcome:
     except h11.LocalProtocolError as error:
         return Outcome(error=f"The request cannot be made: {error}.", is_final=True)
     except OSError as error:
-        return Outcome(error=f"No connection: {error.strerror or type(error).__name__}.")
+        reason = os.strerror(error.errno) if error.errno else type(error).__name__
+        return Outcome(error=f"No connection: {reason}.")
 
 
 def _judge(answer: h11.Response) -> Outcome:
