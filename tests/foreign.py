@@ -9,7 +9,13 @@ from uuid import UUID
 
 from apps.agent_server.services.assistants import system_id
 from apps.organizations.models import Workspace
-from tests.factories.agent_server import AgentFactory, AgentRunFactory, ThreadFactory, route_of
+from tests.factories.agent_server import (
+    AgentFactory,
+    AgentRunFactory,
+    CronFactory,
+    ThreadFactory,
+    route_of,
+)
 from tests.factories.deployments import LogLineFactory
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import read, stored_run
@@ -56,6 +62,7 @@ class Foreign:
             "run_id": trace,
             "agent_run_id": AgentRunFactory(thread=thread, metadata={"a": "sentinel"}).pk,
             "assistant_id": system_id("agent"),
+            "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
             "project_id": read(self.workspace, trace).row.project_id,
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",

@@ -37,7 +37,10 @@ OPEN = {
     "/info": "clients ask before they have a key",
     "/info/health": "for load balancers",
     "/ok": "for load balancers",
+    "/agents/<slug:slug>": "for load balancers",
     "/agents/<slug:slug>/ok": "for load balancers",
+    "/agents/<slug:slug>/docs": "the same for every agent: it shows no row",
+    "/agents/<slug:slug>/openapi.json": "the same for every agent: it shows no row",
 }
 
 

@@ -1,11 +1,12 @@
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import factory
 from factory.django import DjangoModelFactory
 
-from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.models import AgentRun, Cron, Thread
 from apps.agent_server.services.assistants import ensure_system, system_id
 from apps.deployments import routes
 from apps.deployments.models import Deployment, Revision, RevisionGraph
@@ -77,6 +78,21 @@ class AgentRunFactory(DjangoModelFactory[AgentRun]):
 
     @classmethod
     def _get_manager(cls, model_class: type[AgentRun]) -> Any:
+        return model_class.unscoped
+
+
+class CronFactory(DjangoModelFactory[Cron]):
+    class Meta:
+        model = Cron
+
+    deployment = factory.SubFactory(AgentFactory)
+    workspace = factory.SelfAttribute("deployment.workspace")
+    assistant_id = system_id("agent")
+    schedule = "0 0 1 1 *"
+    next_run_date = datetime(2999, 1, 1, tzinfo=UTC)
+
+    @classmethod
+    def _get_manager(cls, model_class: type[Cron]) -> Any:
         return model_class.unscoped
 
 
