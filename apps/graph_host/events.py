@@ -63,7 +63,7 @@ class Converter:
         elif mode in self._asked:
             if mode == "debug" and data.get("type") == "checkpoint":
                 data = {**data, "payload": _with_references(data["payload"])}
-            yield _named(mode, namespace), encoding.dumps(_with_plain_interrupts(data))
+            yield _named(mode, namespace), encoding.dumps(with_plain_interrupts(data))
 
     def _message_tuple(self, message: BaseMessage, metadata: dict[str, Any]) -> bytes:
         known, encoded = self._metadata
@@ -140,7 +140,7 @@ def _named(mode: str, namespace: tuple[str, ...]) -> str:
     return f"{mode}|{'|'.join(namespace)}" if namespace else mode
 
 
-def _with_plain_interrupts(data: Any) -> Any:
+def with_plain_interrupts(data: Any) -> Any:
     """`Interrupt` is a dataclass, which JSON encoders would write their own way."""
     if isinstance(data, dict) and INTERRUPT in data:
         found = data[INTERRUPT]

@@ -13,7 +13,7 @@ from langchain_core.runnables import RunnableConfig
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
-from . import encoding
+from . import channels, encoding
 from .commands import to_command
 from .door import Door
 from .events import Converter, Event, Modes
@@ -98,6 +98,7 @@ class Run:
             keeps=True,
             durable=self._durability == "sync",
         )
+        self._channels = channels.Channels()
         self.has_ended = False
         if "head" in start:
             self._saver.know_head(Stored.of(start["head"]) if start["head"] else None)
@@ -131,6 +132,8 @@ class Run:
                     ended = _failed(error)
                 if ended["status"] != "drained":
                     ended |= await self._final_state(graph)
+                if ended["status"] == "success":
+                    ended["closing"] = self._channels.closing()
         except asyncio.CancelledError:
             ended = {"status": "cancelled"}
         except Exception as error:  # noqa: BLE001 (a factory or its exit raised)
@@ -144,6 +147,12 @@ class Run:
         if isinstance(asked, Command) and asked.goto == END and asked.resume is None:
             await self._close(graph, config, asked)
             return
+        if self._kwargs.get("channels"):
+            options = channels.accepted(self._options(graph, context))
+            async for event in self._channels.stream(graph, asked, config, options):
+                self._outbox.put(event)
+                await self._door.give_way()
+            return
         converter = Converter(self._modes)
         async for namespace, mode, data in self._parts(graph, asked, config, context):
             for event in converter.events(namespace, mode, data):
@@ -153,6 +162,20 @@ class Run:
     async def _parts(
         self, graph: AnyGraph, asked: Any, config: RunnableConfig, context: Any
     ) -> AsyncIterator[tuple[tuple[str, ...], str, Any]]:
+        options = self._options(graph, context)
+        nested = options["subgraphs"]
+        if "events" in self._modes.asked:
+            stream = self._through_events(graph, asked, config, options)
+        else:
+            stream = graph.astream(asked, config, **options)
+        async with contextlib.aclosing(cast("Any", stream)) as parts:
+            async for part in parts:
+                if nested:
+                    yield part
+                else:
+                    yield (), *part
+
+    def _options(self, graph: AnyGraph, context: Any) -> dict[str, Any]:
         options: dict[str, Any] = {
             "stream_mode": self._modes.graph,
             "interrupt_before": self._kwargs.get("interrupt_before"),
@@ -167,17 +190,7 @@ class Run:
         options = {name: value for name, value in options.items() if name in _accepted(graph)}
         if "durability" not in options:
             options["checkpoint_during"] = self._durability != "exit"
-        nested = options["subgraphs"]
-        if "events" in self._modes.asked:
-            stream = self._through_events(graph, asked, config, options)
-        else:
-            stream = graph.astream(asked, config, **options)
-        async with contextlib.aclosing(cast("Any", stream)) as parts:
-            async for part in parts:
-                if nested:
-                    yield part
-                else:
-                    yield (), *part
+        return options
 
     async def _through_events(
         self, graph: AnyGraph, asked: Any, config: RunnableConfig, options: dict[str, Any]
