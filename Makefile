@@ -13,7 +13,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-house test-kills check format bench screenshots lock clean
+.PHONY: help up install install-dev test test-house test-kills test-chaos check format bench screenshots lock clean
 
 help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -52,6 +52,10 @@ screenshots: install-dev ## Take pictures of every page of the running platform
 
 test-kills: install-dev ## kill -9 of each process in the middle of a run
 	@$(BIN)/python -m pytest tests/kills -s -m "house or house_long"
+
+SECONDS ?= 600
+test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEED=any word)
+	@$(BIN)/python -m tests.chaos $(SECONDS) $(SEED)
 
 lock: | .venv/bin/python ## Lock what pyproject.toml asks for (UPGRADE=--upgrade for newer versions)
 	$(UV) pip compile $(LOCK) $(UPGRADE) pyproject.toml --group dev \

@@ -24,7 +24,7 @@ def deploy(live: Live, folder: Path, name: str, *variables: str) -> str:
     with (place / f"{name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not fact.exists():
-            _commit(folder, repository)
+            commit(folder, repository)
             words = [word for variable in variables for word in ("--env", variable)]
             done = live.manage(
                 "deploy", "--organization", "Slipway", "--name", name, "--git", str(repository),
@@ -34,7 +34,7 @@ def deploy(live: Live, folder: Path, name: str, *variables: str) -> str:
     return fact.read_text()
 
 
-def _commit(folder: Path, repository: Path) -> None:
+def commit(folder: Path, repository: Path) -> None:
     shutil.copytree(folder, repository, ignore=shutil.ignore_patterns("__pycache__"))
     for words in (["init", "-q", "-b", "main"], ["add", "."], [*IDENTITY, "commit", "-qm", "x"]):
         subprocess.run(["git", "-C", str(repository), *words], check=True)

@@ -55,7 +55,7 @@ class Ledger:
         *,
         on_claimed: Callable[[Claimed, list[Any] | None], None],
         on_stale: Callable[[Token], None],
-        held: Callable[[], Iterable[UUID]],
+        held: Callable[[], Iterable[UUID]] = tuple,
     ) -> None:
         self._owner = owner
         self._lease_seconds = lease_seconds

@@ -157,7 +157,7 @@ def test_an_agent_that_ends_its_process_is_given_up_after_three_attempts(
     assert lines(file) == ["last words 1", "last words 2", "last words 3"]
     assert (run.status, run.attempt, thread.status) == ("error", 3, "error")
     assert run.error["error"] == "GraphHostDied"
-    assert thread.state is None  # its attempts left checkpoints that only the graph can read
+    assert thread.state["next"] == ["end_the_process"]  # read from what its attempts saved
     assert events[-1] == ("end", {"status": "error"})
 
 
@@ -181,31 +181,58 @@ def test_a_worker_that_is_asked_to_leave_gives_its_run_back_between_steps(
     assert Counter(line.split()[0] for line in lines(file)) == Counter(STEPS)
 
 
-def test_the_sweeper_returns_runs_whose_lease_expired(revision, monkeypatch):
-    thread = make_thread(revision)
-    past, future = (timezone.now() + timedelta(seconds=s) for s in (-1, 60))
-    lost = make_run(
-        thread, "x", status="running", attempt=1, lease_owner="gone", lease_expires_at=past
-    )
-    held = make_run(
-        make_thread(revision), "x", status="running", attempt=1, lease_owner="here",
-        lease_expires_at=future,
-    )  # fmt: skip
-    worn = make_run(
-        make_thread(revision), "x", status="running", attempt=3, lease_owner="gone",
-        lease_expires_at=past,
-    )  # fmt: skip
+def leased(revision, until: float, **fields):
+    """A run of another worker, whose lease ends so many seconds from now."""
+    end = timezone.now() + timedelta(seconds=until)
+    fields = {"status": "running", "attempt": 1, "lease_owner": "gone", **fields}
+    return make_run(make_thread(revision), "collect", lease_expires_at=end, **fields)
+
+
+database_up_for_long = pytest.mark.usefixtures("database_up_for_long")
+
+
+@pytest.fixture(name="database_up_for_long")
+def _database_up_for_long(settings):
+    """As far as leases are concerned."""
+    settings.AGENT_RUN_LEASE_SECONDS = 0.001
+
+
+@database_up_for_long
+def test_the_sweeper_returns_runs_whose_lease_expired(revision):
+    lost, held = leased(revision, -1), leased(revision, 60, lease_owner="here")
+    worn = leased(revision, -1, attempt=4, losses=2)
 
     assert sweeping.return_lost_runs() == {lost.thread_id, worn.thread_id}
     assert sweeping.return_lost_runs() == set()
 
     for run in (lost, held, worn):
         run.refresh_from_db()
+    assert (lost.status, lost.attempt, lost.losses, lost.lease_owner) == ("pending", 1, 1, "")
+    assert (held.status, held.losses, held.lease_owner) == ("running", 0, "here")
+    assert (worn.status, worn.losses) == ("pending", 3)
+    pauses = [run.available_at - run.updated_at for run in (lost, worn)]
+    assert [round(pause.total_seconds(), 3) for pause in pauses] == [0, 2]
+
+
+def test_leases_that_ran_out_while_the_database_was_away_hold_as_long_again(revision, settings):
+    settings.AGENT_RUN_LEASE_SECONDS = 10_000_000  # longer than this server is up
+    leased(revision, -1)
+
+    assert sweeping.return_lost_runs() == set()
+
+
+def test_who_claims_a_run_that_was_lost_too_often_ends_it(engine, revision, listen):
+    worn = leased(revision, -1, status="pending", lease_owner="", attempt=5, losses=3)
+
+    execute(engine, worn.thread)
+    events = list(listen(worn.pk))
+
+    worn.refresh_from_db()
     worn.thread.refresh_from_db()
-    assert (lost.status, lost.attempt, lost.lease_owner) == ("pending", 1, "")
-    assert (held.status, held.lease_owner) == ("running", "here")
     assert (worn.status, worn.error["error"]) == ("error", "WorkerLost")
+    assert worn.error["message"].endswith("lost in each of 3 attempts.")
     assert (worn.thread.status, worn.thread.error) == ("error", worn.error)
+    assert [name for name, _ in events] == ["error", "end"]
 
 
 WORKER = """
@@ -275,6 +302,7 @@ def test_a_worker_killed_in_the_middle_is_followed_at_once_by_the_next_of_its_na
     assert_resumed_after_step_two(steps, file)
 
 
+@database_up_for_long
 def test_a_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(
     workers, engines, steps, file, listen
 ):

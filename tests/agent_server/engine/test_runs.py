@@ -119,9 +119,8 @@ def test_a_run_that_is_not_yet_due_stays(engine, revision, listen):
     from django.utils import timezone
 
     thread = make_thread(revision)
-    later = make_run(
-        thread, "collect", kwargs=ITEM, available_at=timezone.now() + timedelta(hours=1)
-    )
+    planned = timezone.now() + timedelta(hours=1)
+    later = make_run(thread, "collect", kwargs=ITEM, available_at=planned, created_at=planned)
     now = make_run(thread, "collect", sequence=2, kwargs=ITEM)
 
     execute(engine, thread)

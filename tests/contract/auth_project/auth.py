@@ -53,8 +53,8 @@ async def by_team(ctx: Auth.types.AuthContext, value: dict):
     return {"owner": {"$eq": ctx.user.identity}}
 
 
-@auth.on.threads.read
-async def owner_or_listed(ctx: Auth.types.AuthContext, value: dict):
+@auth.on.threads.search
+async def what_is_shared(ctx: Auth.types.AuthContext, value: dict):
     if isinstance(ctx.user, Auth.types.StudioUser):
         return None
     return {"readers": {"$contains": ctx.user.identity}}

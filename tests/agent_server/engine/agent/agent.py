@@ -74,6 +74,20 @@ def question(state: Answer) -> Answer:
 ask = StateGraph(Answer).add_node(question).add_edge(START, "question").add_edge("question", END)
 
 
+async def two_questions(state: Answer) -> Answer:
+    first = interrupt("sure?")
+    await asyncio.sleep(0.3)
+    return {"answer": interrupt(f"and {first}?")}
+
+
+ask_twice = (
+    StateGraph(Answer)
+    .add_node(two_questions)
+    .add_edge(START, "two_questions")
+    .add_edge("two_questions", END)
+)
+
+
 def no(state: Answer) -> Answer:
     raise LookupError("no such city")
 

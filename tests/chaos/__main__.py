@@ -1,0 +1,22 @@
+"""The long form: `python -m tests.chaos SECONDS [SEED]`."""
+
+from __future__ import annotations
+
+import secrets
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.chaos.trial import trial
+
+
+def main() -> int:
+    seconds, seed = float(sys.argv[1]), "".join(sys.argv[2:3]) or secrets.token_hex(4)
+    print(f"chaos for {seconds:.0f} s with seed {seed}", flush=True)  # noqa: T201
+    with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+        outcome = trial(Path(folder), seed, seconds)
+    print(outcome)  # noqa: T201
+    return 1 if outcome.violations else 0
+
+
+sys.exit(main())

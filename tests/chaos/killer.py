@@ -1,0 +1,63 @@
+"""Kills one process after the other, and waits for each to be back."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import Counter
+from contextlib import suppress
+
+import psutil
+
+from tests.installation import Installation, wait_until
+
+ROLES = ["worker", "host", "web", "redis", "postgres"]
+
+
+class Killer(threading.Thread):
+    """What it kills is drawn from the seed."""
+
+    def __init__(self, installation: Installation, seed: str) -> None:
+        super().__init__(name="killer", daemon=True)
+        self.kills: Counter[str] = Counter()
+        self.problem: BaseException | None = None
+        self._installation = installation
+        self._draw = random.Random(f"{seed}/killer")
+        self._over = threading.Event()
+
+    def stop(self) -> None:
+        self._over.set()
+        self.join()
+        if self.problem is not None:
+            raise self.problem
+
+    def run(self) -> None:
+        try:
+            while not self._over.wait(self._draw.uniform(1.0, 4.0)):
+                self._kill(self._draw.choice(ROLES))
+        except BaseException as error:
+            self.problem = error
+
+    def _kill(self, role: str) -> None:
+        process = self._host() if role == "host" else self._installation.find(role)
+        if process is None:
+            return
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+            self.kills[role] += 1
+            if role != "host":
+                psutil.wait_procs([process], timeout=10)
+                wait_until(lambda: self._installation.is_back(role, process), f"another {role}", 60)
+                wait_until(self._installation.is_ready, "the installation", 60)
+
+    def _host(self) -> psutil.Process | None:
+        """A graph host of the worker's, the agent's own process in its sandbox."""
+        worker = self._installation.find("worker")
+        found = []
+        with suppress(psutil.Error):
+            for child in worker.children(recursive=True) if worker is not None else ():
+                with suppress(psutil.Error):
+                    words = child.cmdline()
+                    if "graph_host" in words and "bwrap" not in words[0]:
+                        found.append(child)
+        return self._draw.choice(found) if found else None

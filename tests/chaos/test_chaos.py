@@ -1,0 +1,22 @@
+"""A short trial: runs of all kinds while processes are killed at random, one at a time."""
+
+from __future__ import annotations
+
+import secrets
+
+import pytest
+
+from tests.chaos.trial import trial
+
+pytestmark = [pytest.mark.house, pytest.mark.xdist_group("chaos")]
+
+SECONDS = 25
+
+
+def test_no_run_is_lost_and_no_history_broken_while_processes_are_killed(tmp_path):
+    outcome = trial(tmp_path, secrets.token_hex(4), SECONDS)
+
+    print(outcome)
+    assert outcome.violations == [], str(outcome)
+    assert outcome.runs > SECONDS
+    assert outcome.kills.total() > 2

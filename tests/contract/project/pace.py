@@ -1,0 +1,35 @@
+"""Three nodes in a row; the input names the slow one, so that those before it finish at once."""
+
+from __future__ import annotations
+
+import asyncio
+import operator
+from typing import Annotated, Any
+
+from langgraph.graph import END, START, StateGraph
+from typing_extensions import TypedDict
+
+NAMES = ["plan", "write", "review"]
+
+
+class State(TypedDict, total=False):
+    notes: Annotated[list[str], operator.add]
+    sleep: float
+    slow: str
+
+
+def step(name: str) -> Any:
+    async def node(state: State) -> State:
+        if state.get("slow", name) == name:
+            await asyncio.sleep(state.get("sleep") or 0)
+        return {"notes": [name]}
+
+    return node
+
+
+builder = StateGraph(State)
+for before, name in zip([START, *NAMES], NAMES, strict=False):
+    builder.add_node(name, step(name))
+    builder.add_edge(before, name)
+builder.add_edge(NAMES[-1], END)
+graph = builder.compile()
