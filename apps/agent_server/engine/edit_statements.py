@@ -52,10 +52,7 @@ FROM unnest(
 ) AS p
 ON CONFLICT (thread_id, namespace, checkpoint_id, task_id, "index") DO UPDATE
 SET channel = excluded.channel, kind = excluded.kind, blob = excluded.blob,
-    task_path = excluded.task_path, run_id = excluded.run_id,
-    replaced = CASE WHEN w.run_id IS NOT DISTINCT FROM excluded.run_id THEN w.replaced
-        ELSE jsonb_build_object('channel', w.channel, 'kind', w.kind, 'run_id', w.run_id,
-                                'blob', encode(w.blob, 'base64')) END
+    task_path = excluded.task_path, run_id = NULL, replaced = NULL
 WHERE excluded."index" < 0
 """
 

@@ -80,6 +80,9 @@ async def edit(engine: Engine, host: GraphHost, question: Question, seconds: flo
             return Reply(False, failure("DatabaseAway", "The platform could not store it now."))
         except psycopg.DataError as error:
             return Reply(False, failure(REFUSED, f"It cannot be stored: {error}"))
+        except psycopg.Error:
+            logger.exception("An edit could not be stored.")
+            return Reply(False, failure("DatabaseError", "The platform could not store it."))
     return Reply(False, failure(BUSY, "The thread is busy."))
 
 
