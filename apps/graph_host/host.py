@@ -13,15 +13,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from langgraph.store.base import BaseStore
-
 from . import calls, encoding, wire
 from .auth import Guard
 from .door import Desk
 from .graphs import Graph, load_graphs
 from .project import Project, ProjectError
 from .runs import Run
-from .store import SocketStore
+from .store import SocketStore, speaker
 from .web import Application
 from .wire import Frame, Link
 
@@ -48,7 +46,7 @@ class Host:
         self._graphs: dict[str, Graph] = {}
         self._guard: Guard | None = None
         self._application: Application | None = None
-        self._store: BaseStore = SocketStore(self.desk)
+        self._store = SocketStore(self.desk)
         self._runs: dict[int, tuple[Run, asyncio.Task[None]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._kinds: dict[str, Callable[[Frame], None]] = {
@@ -92,6 +90,7 @@ class Host:
             project.prepare()
             self._graphs, hello["problems"] = load_graphs(project)
             hello["graphs"] = {name: graph.description for name, graph in self._graphs.items()}
+            self._store = SocketStore.of(self.desk, project)
             self._guard = Guard.of(project)
             if self._guard is not None:
                 hello["auth"] = {"rules": self._guard.rules}
@@ -151,7 +150,11 @@ class Host:
 
     async def _answer(self, key: int, graph_id: str, method: str, params: dict[str, Any]) -> None:
         door = self.desk.door(key)
+        speaker.set(key)
         try:
+            if method == "embed":
+                door.tell("result", True, encoding.dumps(await self._store.embed(params)))
+                return
             if method == "auth":
                 door.tell("result", True, encoding.dumps(await self._authorize(params)))
                 return

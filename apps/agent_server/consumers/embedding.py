@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import array
 import base64
-import sys
 from typing import Any
 
 from apps.agent_server.calls import CallFailed
 from apps.agent_server.consumers.asking import ask
 from apps.agent_server.memory.statements import Vector
+from apps.agent_server.memory.vectors import unpacked
 from apps.core import errors
 from apps.core.json import loads
 from apps.deployments.routes import Route
 
-# What the agent's code or its settings are at fault for: asking again changes nothing.
+# For the rest the agent's code or its settings are at fault: asking again changes nothing.
 _PLATFORM = frozenset({"HostFailed", "TimeoutError", "RedisError", "GraphHostDied"})
 
 
@@ -27,22 +26,14 @@ async def vectors_of(route: Route, value: dict[str, Any], index: Any) -> list[Ve
     if route.serving.store.index is None or index is False:
         return []
     found = await _ask(route, {"value": value, "index": index})
-    return [vector(path, _bytes(embedding)) for path, embedding in found]
+    return [unpacked(path, _bytes(embedding)) for path, embedding in found]
 
 
 async def query_vector(route: Route, query: str | None) -> Vector | None:
     """The vector of a query; None where the agent has no index."""
     if not query or route.serving.store.index is None:
         return None
-    return vector("", _bytes(await _ask(route, {"query": query})))
-
-
-def vector(path: str, packed: bytes) -> Vector:
-    """A vector as the graph host packs it: 32-bit floats, the least byte first."""
-    numbers = array.array("f", packed)
-    if sys.byteorder == "big":
-        numbers.byteswap()
-    return Vector(path, len(numbers), f"[{','.join(map(str, numbers))}]")
+    return unpacked("", _bytes(await _ask(route, {"query": query})))
 
 
 def _bytes(text: str) -> bytes:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from apps.agent_server.engine.hosts import GraphHost, RevisionRef
+from apps.agent_server.engine.store import READ_ONLY, owner_of
 from apps.core.json import dumps
 from apps.graph_host.wire import Frame
 
@@ -62,8 +65,12 @@ class CallSession:
                 self._settle(Reply(bool(rest[0]), bytes(rest[1])))
             elif kind in ("get", "list"):
                 self._read(kind, number, rest)
+            elif kind == "store":
+                reply = functools.partial(self._answer, number)
+                owner = owner_of(self._question.revision)
+                self._spawn(self._engine.store.answer(owner, rest[0], None, reply))
             elif number:
-                self._answer(number, False, "A question changes nothing.")
+                self._answer(number, False, READ_ONLY)
         except (ValueError, TypeError, AttributeError, LookupError) as error:
             self._answer(number, False, f"malformed `{kind}`: {error}")
 
@@ -80,9 +87,10 @@ class CallSession:
             raise ValueError("A question is about one thread only.")
         reader = self._engine.checkpoints
         read = reader.get if kind == "get" else reader.list
-        task = asyncio.get_running_loop().create_task(
-            self._read_and_answer(number, read(self._question.thread, *wanted))
-        )
+        self._spawn(self._read_and_answer(number, read(self._question.thread, *wanted)))
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
@@ -18,7 +19,7 @@ from apps.agent_server.engine.attempts import Attempts
 from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
 from apps.agent_server.engine.checkpoints import CheckpointReader
 from apps.agent_server.engine.database import Database
-from apps.agent_server.engine.entries import Claimed, Token
+from apps.agent_server.engine.entries import Claimed, Stale, Token
 from apps.agent_server.engine.hosts import GraphHost, HostFailed, HostPool, RevisionRef
 from apps.agent_server.engine.inbox import Inbox
 from apps.agent_server.engine.launch import Launcher
@@ -27,6 +28,7 @@ from apps.agent_server.engine.ledger import Ledger
 from apps.agent_server.engine.logs import LogKeeper
 from apps.agent_server.engine.quarantine import Quarantine
 from apps.agent_server.engine.session import RunSession
+from apps.agent_server.engine.store import RunStore, owner_of
 from apps.agent_server.engine.voice import Voice
 from apps.agent_server.redis_link import RedisLink, RedisLost
 
@@ -76,6 +78,7 @@ class Engine:
         self._loop = asyncio.get_running_loop()
         self.database = Database(READERS)
         self.checkpoints = CheckpointReader(self.database)
+        self.store = RunStore()
         self.ledger = Ledger(
             self.options.owner,
             self.options.lease_seconds,
@@ -266,7 +269,13 @@ class Engine:
     async def use_store(
         self, claimed: Claimed, ops: Any, number: int, answer: Callable[[int, bool, Any], None]
     ) -> None:
-        answer(number, False, "This platform has no store yet.")
+        """Do what a run asks of its agent's store, while the attempt may write."""
+        try:
+            await self.store.answer(
+                owner_of(claimed), ops, claimed.token, functools.partial(answer, number)
+            )
+        except Stale:
+            self._stale(claimed.token)
 
     def forget(self, session: RunSession) -> None:
         """A session is over; a waiting thread may have its place."""
@@ -331,6 +340,7 @@ class Engine:
         await self.voice.aclose()
         self._closed = True
         self.redis.close()
+        await self.store.close()
         await self.database.close()
 
     def _spawn(self, work: Any) -> asyncio.Task[Any]:
