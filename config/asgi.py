@@ -11,12 +11,17 @@ from config.wsgi import application as wsgi_application  # first: it loads the a
 # isort: split
 from apps.agent_server import courier
 from apps.agent_server import routing as agent_server_routing
+from apps.agent_server.api import urls as agent_server_urls
+from apps.agent_server.consumers import viewing
 from apps.agent_server.front import AgentFront
 from apps.core.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
 
 application = AgentFront(
-    http_routes=agent_server_routing.http_routes,
+    http_routes=[
+        *agent_server_routing.http_routes,
+        *viewing.routes_of(agent_server_urls.urlpatterns),
+    ],
     websocket_routes=deployments_routing.websocket_routes,
     otherwise=WSGIBridge(wsgi_application),
     on_startup=courier.serve_process,

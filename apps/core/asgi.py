@@ -16,6 +16,7 @@ from django.http import HttpRequest, parse_cookie
 from django.urls import URLPattern
 
 from apps.core.crossing import in_thread
+from apps.core.routing import Routes
 
 Scope = dict[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
@@ -38,6 +39,7 @@ class Front:
         on_startup: Callable[[], None] = lambda: None,
     ) -> None:
         self.http_routes = http_routes
+        self._by_segments = Routes(http_routes)
         self.on_startup = on_startup
         self.otherwise = otherwise
         self.websocket = AllowedHostsOriginValidator(with_user(URLRouter([*websocket_routes])))
@@ -50,17 +52,12 @@ class Front:
         if scope["type"] == "websocket":
             await self.websocket(scope, receive, send)
             return
-        path = scope["path"].lstrip("/")
-        for route in self.http_routes:
-            if scope["method"] not in route.default_args["methods"]:
-                continue
-            match = route.pattern.match(path)
-            if match is not None:
-                _, args, kwargs = match
-                scope = {**scope, "url_route": {"args": args, "kwargs": kwargs}}
-                await route.callback(scope, receive, send)
-                return
-        await self.otherwise(scope, receive, send)
+        match = self._by_segments.find(scope["path"].lstrip("/"), scope["method"])
+        if match is None:
+            await self.otherwise(scope, receive, send)
+            return
+        scope = {**scope, "url_route": {"args": (), "kwargs": match.kwargs}}
+        await match.route.callback(scope, receive, send)
 
 
 def with_user(application: Application) -> Application:

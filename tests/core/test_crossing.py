@@ -99,7 +99,7 @@ async def test_the_orm_is_used_in_a_thread(transactional_db):
         return found, Organization.objects.count(), threading.get_ident()
 
     found, count, thread = await on_loop(work)
-    await in_thread(connection.close)
+    await in_thread(lambda: connection.close())
     await loop_database().aclose()
 
     assert (found, count) == ((1,), 0)

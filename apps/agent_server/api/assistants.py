@@ -32,6 +32,7 @@ class AssistantsView(AgentView):
 
 class AssistantSearchView(AgentView):
     required_permission = Permission.AGENTS_READ
+    on_loop = ("POST",)
 
     @extend_schema(request=AssistantSearch)
     def post(self, request: ApiRequest, slug: str) -> Response:

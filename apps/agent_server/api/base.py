@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar, TypeVar
 from uuid import UUID
 
@@ -93,6 +93,9 @@ class AgentView(WorkspaceAPIView):
         "GET": Permission.AGENTS_READ,
         "*": Permission.AGENTS_RUN,
     }
+
+    on_loop: ClassVar[Collection[str]] = ()
+    """The methods that execute only prepared statements; see `crossing.on_loop`."""
 
     def handle_exception(self, exc: Exception) -> Response:
         environ = self.request._request.META

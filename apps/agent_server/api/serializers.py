@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any
 
 from apps.agent_server.models import Assistant, AssistantVersion, Cron
+from apps.agent_server.services.assistants import AssistantRow
 from apps.agent_server.services.runs import RunRow
 from apps.agent_server.services.threads import ThreadRow
 from apps.core.json import Fragment
@@ -25,7 +26,7 @@ def text(value: str | None) -> Fragment | None:
     return None if value is None else Fragment(value.encode())
 
 
-def assistant_json(assistant: Assistant) -> JSONObject:
+def assistant_json(assistant: Assistant | AssistantRow) -> JSONObject:
     return {
         "assistant_id": assistant.assistant_id,
         "graph_id": assistant.graph_id,

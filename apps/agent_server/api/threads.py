@@ -22,6 +22,8 @@ from apps.organizations.permissions import Permission
 
 
 class ThreadView(AgentView):
+    on_loop = ("GET", "PATCH")
+
     def get(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found = self.uuid(thread_id, "thread")
         scope = self.admission.scope("threads", "read", thread_id=thread_id)
@@ -47,6 +49,7 @@ class ThreadView(AgentView):
 
 class ThreadSearchView(AgentView):
     required_permission = Permission.AGENTS_READ
+    on_loop = ("POST",)
 
     @extend_schema(request=ThreadSearch)
     def post(self, request: ApiRequest, slug: str) -> Response:

@@ -25,14 +25,19 @@ def _other_methods(route: URLPattern) -> URLPattern:
     return path(str(route.pattern), refuse)
 
 
-urlpatterns = [
-    # In this order: `runs/crons` and `runs/stream` are also addresses of runs with strange ids.
-    *crons.routes,
-    *[_other_methods(route) for route in http_routes],
+_views = [
     *system.routes,
     *assistants.routes,
     *threads.routes,
     *runs.routes,
     *webhooks.routes,
     *webhooks.control_routes,
+]
+_addresses = {str(route.pattern) for route in _views}
+
+urlpatterns = [
+    # In this order: `runs/crons` and `runs/stream` are also addresses of runs with strange ids.
+    *crons.routes,
+    *[_other_methods(route) for route in http_routes if str(route.pattern) not in _addresses],
+    *_views,
 ]

@@ -2,20 +2,23 @@
 
 Their changes are in `assistant_changes`.
 """
+# ruff: noqa: S608  (the pieces are constants of this module)
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID, uuid5
 
 from django.db import transaction
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Max, Q
 
-from apps.agent_server import errors
+from apps.agent_server import errors, prepared
 from apps.agent_server.bodies.assistants import AssistantCount, AssistantSearch, VersionSearch
 from apps.agent_server.models import Assistant, AssistantVersion
 from apps.agent_server.querysets import AssistantQuerySet
 from apps.agent_server.scope import Scope
+from apps.core.json import Fragment, dumps, storable
 from apps.deployments.models import RevisionGraph
 from apps.deployments.routes import Route
 
@@ -24,6 +27,27 @@ NAMESPACE = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 MADE_BY_SYSTEM = {"created_by": "system"}
 _met: dict[UUID, UUID] = {}
 """Of each deployment the revision whose graphs were seen to have their assistants."""
+
+
+class AssistantRow(NamedTuple):
+    """An assistant as clients see it; JSON columns as PostgreSQL wrote them."""
+
+    assistant_id: UUID
+    graph_id: str
+    name: str
+    description: str | None
+    config: Fragment
+    context: Fragment
+    metadata: Fragment
+    version: int
+    created_at: datetime
+    updated_at: datetime
+
+
+_JSON = frozenset({"config", "context", "metadata"})
+_COLUMNS = ", ".join(f"{n}::text" if n in _JSON else n for n in AssistantRow._fields)
+# Own assistants of graphs that the revision in service lacks come back with their graph.
+_PRESENT = """NOT (metadata @> '{"created_by": "system"}' AND graph_id <> ALL(%s))"""
 
 
 def system_id(graph_id: str) -> UUID:
@@ -113,16 +137,26 @@ def get(scope: Scope, assistant_id: UUID) -> Assistant:
     return assistant
 
 
-def search(scope: Scope, body: AssistantSearch) -> tuple[list[Assistant], bool]:
+def search(scope: Scope, body: AssistantSearch) -> tuple[list[AssistantRow], bool]:
     """One page of assistants, and whether there are more."""
-    sign = "-" if body.sort_order == "desc" else ""
-    found = _matching(scope, body).order_by(f"{sign}{body.sort_by}", f"{sign}id")
-    page = list(found[body.offset : body.offset + body.limit + 1])
+    where, parameters = _matching(scope, body)
+    order = "DESC" if body.sort_order == "desc" else "ASC"
+    statement = f"""SELECT {_COLUMNS} FROM agent_server_assistant WHERE {where}
+        ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
+    found = prepared.rows(statement, [*parameters, body.limit + 1, body.offset])
+    page = [_as_row(row) for row in found]
     return page[: body.limit], len(page) > body.limit
 
 
+def _as_row(row: tuple[Any, ...]) -> AssistantRow:
+    fields = zip(AssistantRow._fields, row, strict=True)
+    return AssistantRow._make(Fragment(v.encode()) if n in _JSON else v for n, v in fields)
+
+
 def count(scope: Scope, body: AssistantCount) -> int:
-    return _matching(scope, body).count()
+    where, parameters = _matching(scope, body)
+    row = prepared.row(f"SELECT count(*) FROM agent_server_assistant WHERE {where}", parameters)
+    return row[0] if row is not None else 0
 
 
 def versions(
@@ -137,15 +171,23 @@ def versions(
     return assistant, list(found[body.offset : body.offset + body.limit])
 
 
-def _matching(scope: Scope, body: AssistantCount) -> QuerySet[Assistant]:
-    found = present(scope)
+def _matching(scope: Scope, body: AssistantCount) -> tuple[str, list[Any]]:
+    """The condition of a search, made of words of this module, and its parameters."""
+    ensure_system(scope.route)
+    where = f"workspace_id = %s AND deployment_id = %s AND {_PRESENT}"
+    wanted: list[tuple[str, Any]] = []
+    if scope.visible != "{}":
+        wanted.append(("metadata @> %s::jsonb", scope.visible))
     if body.metadata:
-        found = found.filter(metadata__contains=body.metadata)
+        wanted.append(("metadata @> %s::jsonb", storable(dumps(body.metadata)).decode()))
     if body.graph_id is not None:
-        found = found.filter(graph_id=body.graph_id)
+        wanted.append(("graph_id = %s", body.graph_id))
     if body.name:
-        found = found.filter(name__icontains=body.name)
-    return found
+        wanted.append(("strpos(upper(name), upper(%s)) > 0", body.name))
+    for condition, _ in wanted:
+        where += f" AND {condition}"
+    parameters = [*scope.key, list(scope.route.graph_ids)]
+    return where, [*parameters, *(value for _, value in wanted)]
 
 
 class Drawn(NamedTuple):

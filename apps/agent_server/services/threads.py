@@ -10,10 +10,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from django.db.models import F, QuerySet, TextField
-from django.db.models.expressions import RawSQL
-from django.db.models.functions import Cast
-
 from apps.agent_server import errors, prepared
 from apps.agent_server.bodies.threads import (
     TTL,
@@ -70,7 +66,14 @@ class StateSource(NamedTuple):
 
 
 _JSON = frozenset({"metadata", "config", "values", "interrupts", "error"})
-RETURNED = ", ".join(f'"{name}"::text' if name in _JSON else name for name in ThreadRow._fields)
+
+
+def _column(name: str) -> str:
+    """A column as it goes out, by a word of this module or one that a body has checked."""
+    return f'"{name}"::text' if name in _JSON else f'"{name}"'
+
+
+RETURNED = ", ".join(_column(name) for name in ThreadRow._fields)
 THIS = """workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
   AND metadata @> %s::jsonb"""
 _INSERT = f"""
@@ -120,7 +123,9 @@ def create(scope: Scope, body: NewThread) -> ThreadRow:
 def existing(scope: Scope, thread_id: UUID, body: NewThread) -> ThreadRow:
     """The thread whose id is taken, if that is good enough for who wanted it; `ThreadExists`."""
     row = prepared.row(_SELECT, _key(scope, thread_id))
-    if row is None or body.if_exists == "raise":
+    if row is None:  # somebody else's, which must not show
+        raise errors.ThreadNotFound(thread_id)
+    if body.if_exists == "raise":
         raise errors.ThreadExists(thread_id)
     return ThreadRow(*row)
 
@@ -186,37 +191,39 @@ def change(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
 
 def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool]:
     """One page of threads, each with the fields that were asked for, and whether there are more."""
-    sign = "-" if body.sort_order == "desc" else ""
-    found = _matching(scope, body)
-    if body.ids is not None:
-        found = found.filter(thread_id__in=body.ids)
-    found = found.order_by(f"{sign}{body.sort_by}", f"{sign}id")
     names: list[str] = [*(body.select or ThreadRow._fields)]
-    columns: list[Any] = [
-        Cast(F(name), TextField()) if name in _JSON else F(name) for name in names
-    ]
+    columns = [_column(name) for name in names]
+    parameters: list[Any] = []
     if body.extract:
         names.append("extracted")
-        columns.append(_extracted(body.extract))
-    rows = found.values_list(*columns)[body.offset : body.offset + body.limit + 1]
-    page = [dict(zip(names, row, strict=True)) for row in rows]
+        extracted, parameters = _extracted(body.extract)
+        columns.append(extracted)
+    where, more = _matching(scope, body)
+    if body.ids is not None:
+        where += " AND thread_id = ANY(%s)"
+        more.append(body.ids)
+    order = "DESC" if body.sort_order == "desc" else "ASC"
+    statement = f"""SELECT {", ".join(columns)} FROM agent_server_thread WHERE {where}
+        ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
+    found = prepared.rows(statement, [*parameters, *more, body.limit + 1, body.offset])
+    page = [dict(zip(names, row, strict=True)) for row in found]
     return page[: body.limit], len(page) > body.limit
 
 
-def _extracted(extract: dict[str, str]) -> RawSQL:
+def _extracted(extract: dict[str, str]) -> tuple[str, list[Any]]:
     """One JSON object of what lies at the paths; null where nothing does."""
     pairs, parameters = [], []
     for alias, path in extract.items():
         column, steps = steps_of(path)
         pairs.append(f'%s::text, "{column}" #> %s::text[]')
         parameters += [alias, steps]
-    return RawSQL(  # noqa: S611  (columns are words of `steps_of`, the rest are parameters)
-        f"jsonb_build_object({', '.join(pairs)})::text", parameters, TextField()
-    )
+    return f"jsonb_build_object({', '.join(pairs)})::text", parameters
 
 
 def count(scope: Scope, body: ThreadCount) -> int:
-    return _matching(scope, body).count()
+    where, parameters = _matching(scope, body)
+    row = prepared.row(f"SELECT count(*) FROM agent_server_thread WHERE {where}", parameters)
+    return row[0] if row is not None else 0
 
 
 def state_source(scope: Scope, thread_id: UUID) -> StateSource:
@@ -227,12 +234,18 @@ def state_source(scope: Scope, thread_id: UUID) -> StateSource:
     return StateSource(*row)
 
 
-def _matching(scope: Scope, body: ThreadCount) -> QuerySet[Thread]:
-    found = of(scope)
+def _matching(scope: Scope, body: ThreadCount) -> tuple[str, list[Any]]:
+    """The condition of a search, made of words of this module, and its parameters."""
+    where, parameters = "workspace_id = %s AND deployment_id = %s AND NOT temporary", [*scope.key]
+    wanted: list[tuple[str, Any]] = []
+    if scope.visible != "{}":
+        wanted.append(("metadata @> %s::jsonb", scope.visible))
     if body.metadata:
-        found = found.filter(metadata__contains=body.metadata)
+        wanted.append(("metadata @> %s::jsonb", storable(dumps(body.metadata)).decode()))
     if body.values:
-        found = found.filter(values__contains=body.values)
+        wanted.append(('"values" @> %s::jsonb', storable(dumps(body.values)).decode()))
     if body.status is not None:
-        found = found.filter(status=body.status)
-    return found
+        wanted.append(("status = %s", body.status.value))
+    for condition, _ in wanted:
+        where += f" AND {condition}"
+    return where, [*parameters, *(value for _, value in wanted)]

@@ -1,0 +1,87 @@
+"""Views, as the web process serves them: without Django's handler around."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from apps.core.crossing import in_thread
+from tests.agent_server.asgi import Caller
+from tests.factories.agent_server import ThreadFactory
+
+
+async def test_a_view_answers_as_it_does_behind_django(call, agent, key, client):
+    thread = await in_thread(ThreadFactory, deployment=agent, metadata={"n": 1})
+    path = f"/threads/{thread.thread_id}"
+
+    ours = await call("GET", path)
+    django = await in_thread(client.get, f"/agents/{agent.slug}{path}", headers={"X-Api-Key": key})
+
+    assert (ours.status, ours.body) == (django.status_code, django.content)
+    assert ours.headers["content-type"] == django.headers["Content-Type"] == "application/json"
+    assert ours.headers["content-length"] == str(len(ours.body))
+    assert ours.headers["access-control-allow-origin"] == "*"
+    assert ours.headers["x-request-id"]
+
+
+async def test_nothing_to_say_is_said_without_a_body(call, agent):
+    thread = await in_thread(ThreadFactory, deployment=agent)
+    path = f"/threads/{thread.thread_id}"
+
+    minimal = await call("PATCH", path, {"metadata": {"n": 1}}, Prefer="return=minimal")
+    deleted = await call("DELETE", path)
+
+    for answer in (minimal, deleted):
+        assert (answer.status, answer.body) == (204, b"")
+        assert "content-type" not in answer.headers
+
+
+async def test_pages_name_the_next(call, agent):
+    await in_thread(ThreadFactory.create_batch, 3, deployment=agent)
+
+    page = await call("POST", "/threads/search", {"limit": 2})
+    assistants = await call("POST", "/assistants/search", {"sort_by": "name", "name": "AGE"})
+
+    assert len(page.json()) == 2
+    assert page.headers["x-pagination-next"] == "2"
+    assert [row["graph_id"] for row in assistants.json()] == ["agent"]
+    assert set(assistants.json()[0]) == {
+        "assistant_id",
+        "graph_id",
+        "name",
+        "description",
+        "config",
+        "context",
+        "metadata",
+        "version",
+        "created_at",
+        "updated_at",
+    }
+
+
+async def test_failures_have_their_one_shape(call, agent):
+    nobody = Caller(agent.slug)
+    path = f"/threads/{uuid4()}"
+
+    answers = [
+        await nobody("GET", path),
+        await call("GET", path),
+        await call("GET", "/threads/mine"),
+        await call("POST", "/threads/search", {"limit": 0}),
+        await call("PUT", path, {}),
+    ]
+
+    assert [answer.status for answer in answers] == [401, 404, 422, 422, 405]
+    assert all(answer.json()["detail"] for answer in answers)
+
+
+@pytest.mark.parametrize("kind", ["prometheus", "json"])
+async def test_an_answer_may_be_other_than_json(call, kind):
+    answer = await call("GET", f"/metrics?format={kind}")
+
+    expected = {
+        "prometheus": "text/plain; version=0.0.4; charset=utf-8",
+        "json": "application/json",
+    }
+    assert (answer.status, answer.headers["content-type"]) == (200, expected[kind])
