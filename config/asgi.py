@@ -22,7 +22,10 @@ application = AgentFront(
         *agent_server_routing.http_routes,
         *viewing.routes_of(agent_server_urls.urlpatterns),
     ],
-    websocket_routes=deployments_routing.websocket_routes,
+    websocket_routes=[
+        *deployments_routing.websocket_routes,
+        *agent_server_routing.websocket_routes,
+    ],
     otherwise=WSGIBridge(wsgi_application),
     on_startup=courier.serve_process,
 )

@@ -5,8 +5,11 @@ from django.urls.resolvers import URLPattern
 
 from apps.agent_server.consumers import (
     cancelling,
+    commanding,
     creating,
     drawings,
+    event_socket,
+    following,
     joining,
     states,
     storing,
@@ -32,6 +35,9 @@ http_routes = [
     _route(f"{_THREAD}/state", states.ThreadState),
     _route(f"{_THREAD}/history", states.ReadHistory),
     _route("agents/<slug:slug>/threads", threads.CreateThread),
+    _route(f"{_THREAD}/commands", commanding.Command),
+    _route(f"{_THREAD}/stream/events", following.StreamEvents),
+    _route(f"{_THREAD}/stream", following.StreamThread),
     _route(f"{_RUN}/join", joining.JoinThreadRun),
     _route(f"{_RUN}/stream", joining.JoinThreadStream),
     _route(f"{_RUN}/cancel", cancelling.CancelRun),
@@ -50,4 +56,8 @@ http_routes = [
     _route(f"{_ASSISTANT}/schemas", drawings.DescribeSchemas),
     _route(f"{_ASSISTANT}/subgraphs", drawings.DescribeSubgraphs),
     _route(f"{_ASSISTANT}/subgraphs/<str:namespace>", drawings.DescribeSubgraphs),
+]
+
+websocket_routes = [
+    path(f"{_THREAD}/stream/events", event_socket.application()),  # type: ignore[arg-type]
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apps.agent_server.bodies.runs import STREAM_MODES
+from apps.agent_server.protocol.events import classic
 from apps.agent_server.streams import BEGINNING, END, Event, EventId
 from apps.core.errors import Invalid
 from apps.core.json import dumps
@@ -92,9 +93,10 @@ class Frames:
                 self.are_begun = True
             if event.name == ERROR:
                 self.has_failed = True
-            if self.wanted.lets_by(event.name):
+            shown = classic(event)
+            if shown is not None and self.wanted.lets_by(shown.name):
                 numbered = self.with_ids and event.id != BEGINNING
-                parts.append(frame(event.name, event.data, event.id if numbered else None))
+                parts.append(frame(shown.name, shown.data, event.id if numbered else None))
             if self.end is not None:
                 break
         return b"".join(parts)

@@ -27,7 +27,7 @@ from apps.agent_server.streams import (
     key,
     pack,
 )
-from apps.agent_server.thread_notices import run_begins
+from apps.agent_server.thread_notices import RunBegins, run_begins
 from apps.core.json import dumps
 
 log = logging.getLogger(__name__)
@@ -49,6 +49,7 @@ class _Open:
     events: list[Written] = field(default_factory=list)
     resumable: bool = False
     thread: UUID | None = None
+    graph_id: str = ""
 
 
 @dataclass(slots=True)
@@ -63,6 +64,7 @@ class Sealed:
     resumable: bool
     ended: bool
     thread: UUID | None = None
+    graph_id: str = ""
 
     def commands(self) -> list[Command]:
         name = key(self.run_id)
@@ -76,7 +78,8 @@ class Sealed:
             ("EXPIRE", name, lifetime),
         ]
         if self.thread is not None:
-            commands.append(run_begins(self.thread, self.run_id))
+            notice = RunBegins(self.run_id, self.graph_id, self.resumable)
+            commands.append(run_begins(self.thread, notice))
         return commands
 
 
@@ -110,9 +113,10 @@ class StreamWriter:
     def begin(
         self,
         run_id: UUID,
-        thread: UUID,
         events: Iterable[tuple[str, bytes]],
         *,
+        thread: UUID,
+        graph_id: str,
         is_first: bool,
         resumable: bool,
     ) -> None:
@@ -124,7 +128,8 @@ class StreamWriter:
         if is_first:
             self._last[run_id] = BEGINNING
         self.put(run_id, events, resumable=resumable)
-        self._said[run_id].thread = thread
+        said = self._said[run_id]
+        said.thread, said.graph_id = thread, graph_id
 
     async def append(
         self, run_id: UUID, events: Iterable[tuple[str, bytes]], *, resumable: bool = False
@@ -219,7 +224,7 @@ class StreamWriter:
             for start in range(0, len(said.events), MOST_IN_BATCH):
                 part = _Open(said.events[start : start + MOST_IN_BATCH], said.resumable)
                 if not start:
-                    part.thread = said.thread
+                    part.thread, part.graph_id = said.thread, said.graph_id
                 self._sealed.append(self._batch(run_id, part))
 
     def _batch(self, run_id: UUID, said: _Open, *, ended: bool = False) -> Sealed:
@@ -228,7 +233,17 @@ class StreamWriter:
         packed = pack(last, said.events, before)
         if said.resumable and self._keep is not None:
             self._keep(run_id, last, _without_result(last, said.events, before) or packed)
-        return Sealed(run_id, last, before, said.events, packed, said.resumable, ended, said.thread)
+        return Sealed(
+            run_id,
+            last,
+            before,
+            said.events,
+            packed,
+            said.resumable,
+            ended,
+            said.thread,
+            said.graph_id,
+        )
 
     def _next_id(self, count: int) -> EventId:
         """The id of the last of `count` events, above every id given before."""

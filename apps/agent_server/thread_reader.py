@@ -34,6 +34,10 @@ class Heard(NamedTuple):
     events: list[Event]
 
 
+class CaughtUp:
+    """All that was kept has been given."""
+
+
 class ThreadGone(Exception):
     """The thread was deleted."""
 
@@ -51,6 +55,7 @@ class ThreadReader:
         self._pk = pk
         self._after = after
         self._is_first_look = True
+        self._has_caught_up = False
         self._looks = False
         self._looking: asyncio.Task[list[Followed] | None] | None = None
         self._waiting: deque[tuple[Followed, EventId | None]] = deque()
@@ -63,7 +68,7 @@ class ThreadReader:
         self._nudged = False
         self._woken = asyncio.Event()
 
-    async def next(self) -> Heard | StateUpdated | None:
+    async def next(self) -> Heard | StateUpdated | CaughtUp | None:
         """What came next; None after a `nudge`. `ThreadGone` when there is nothing to follow."""
         while True:
             self._woken.clear()
@@ -74,17 +79,20 @@ class ThreadReader:
                 return self._states.popleft()
             if self._look():
                 continue
-            if self._stream is None and not self._go_on():
-                await self._woken.wait()
-                continue
+            if self._stream is None:
+                self._go_on()
             if self._stream is not None and self._run is not None:
-                stream, run = self._stream, self._run
-                if events := stream.step():
+                run = self._run
+                if events := self._stream.step():
                     if events[-1].name == END:
                         self._leave()
                     return Heard(run, events)
-                if stream.is_waiting:
-                    await self._woken.wait()
+                if not self._stream.is_waiting:
+                    continue
+            if not self._is_first_look and not self._has_caught_up:
+                self._has_caught_up = True
+                return CaughtUp()
+            await self._woken.wait()
 
     def nudge(self) -> None:
         """Have `next` return, also when nothing has come."""
@@ -173,16 +181,15 @@ class ThreadReader:
         if len(self._known) > MOST_KNOWN:
             self._known.popitem(last=False)
 
-    def _go_on(self) -> bool:
+    def _go_on(self) -> None:
         """Begin with the next run, if there is one."""
         if not self._waiting:
-            return False
+            return
         run, after = self._waiting.popleft()
         self._run = run
         self._stream = self._hub.open(run.run_id, after, is_kept=run.is_kept, woken=self._woken)
         if not run.is_open:
             self._stream.finish("over")
-        return True
 
     def _leave(self) -> None:
         if self._stream is not None:

@@ -64,7 +64,7 @@ class Channels:
             async for event in run:
                 for made in self._take_aside():
                     yield made
-                for made in self.events(event["method"], event["params"]):
+                for made in self.events(event["method"], dict(event["params"])):
                     yield made
         for made in self._take_aside():
             yield made
@@ -164,7 +164,7 @@ def accepted(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def _observer(observe: Callable[[Any], None]) -> Callable[[tuple[str, ...]], Any]:
-    class Observer(StreamTransformer):  # type: ignore[misc]
+    class Observer(StreamTransformer):
         """Sees everything first, and asks for the channels that nobody else asks for."""
 
         before_builtins = True

@@ -31,8 +31,9 @@ class Voice:
         metadata = {"run_id": str(claimed.run_id), "attempt": claimed.attempt}
         self._writer.begin(
             claimed.run_id,
-            claimed.thread,
             [("metadata", dumps(metadata))],
+            thread=claimed.thread,
+            graph_id=claimed.graph_id,
             is_first=claimed.attempt == 1,
             resumable=claimed.resumable,
         )
