@@ -17,6 +17,7 @@ const require = createRequire(import.meta.url);
 const BUNDLES = {
   htmx: `export { default as htmx } from "htmx.org"; export { Idiomorph } from "idiomorph";`,
   markdown: `export { default as MarkdownIt } from "markdown-it"; export { default as DOMPurify } from "dompurify";`,
+  swagger: `export { default as SwaggerUI } from "swagger-ui-dist/swagger-ui-es-bundle.js";`,
   tinykeys: `export { tinykeys } from "tinykeys";`,
   virtual: `export * from "@tanstack/virtual-core";`,
 };
@@ -50,6 +51,12 @@ for (const [name, source] of Object.entries(BUNDLES)) {
 for (const [name, file] of FONTS) {
   await copyFile(path.join(root, "node_modules", name, "files", file), path.join(out, "fonts", file));
 }
+
+await build({
+  entryPoints: [path.join(root, "node_modules", "swagger-ui-dist", "swagger-ui.css")],
+  outfile: path.join(out, "swagger.css"),
+  minify: true,
+});
 
 await writeFile(path.join(out, "icons.svg"), await sprite());
 

@@ -89,6 +89,7 @@ class CronFactory(DjangoModelFactory[Cron]):
     workspace = factory.SelfAttribute("deployment.workspace")
     assistant_id = system_id("agent")
     schedule = "0 0 1 1 *"
+    payload = {"assistant_id": str(system_id("agent")), "schedule": "0 0 1 1 *"}
     next_run_date = datetime(2999, 1, 1, tzinfo=UTC)
 
     @classmethod

@@ -7,11 +7,13 @@ from typing import Any
 from django.conf import settings
 from django.db import DatabaseError, connection
 from django.http import HttpResponse
+from django.shortcuts import render
 from django.urls import path
 from rest_framework.response import Response
 
 from apps.agent_server import query
 from apps.agent_server.api.base import AgentView
+from apps.agent_server.openapi.document import document
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import metrics
 from apps.core import errors
@@ -83,10 +85,24 @@ class MetricsView(AgentView):
         raise errors.Invalid("format: must be prometheus or json")
 
 
+class OpenAPIDocumentView(OpenAPIView):
+    def get(self, request: ApiRequest, slug: str) -> HttpResponse:
+        """This description, in OpenAPI 3.1."""
+        return HttpResponse(document(slug), content_type="application/json")
+
+
+class DocsView(OpenAPIView):
+    def get(self, request: ApiRequest, slug: str) -> HttpResponse:
+        """This description as a page."""
+        return render(request._request, "agent_server/docs.html", {"slug": slug})
+
+
 _AGENT = "agents/<slug:slug>"
 routes = [
     path(_AGENT, OkView.as_view()),
     path(f"{_AGENT}/ok", OkView.as_view()),
     path(f"{_AGENT}/info", InfoView.as_view()),
     path(f"{_AGENT}/metrics", MetricsView.as_view()),
+    path(f"{_AGENT}/openapi.json", OpenAPIDocumentView.as_view()),
+    path(f"{_AGENT}/docs", DocsView.as_view()),
 ]
