@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import dataclasses
 import inspect
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any, Literal
@@ -167,10 +168,15 @@ def _runtime(access: Access, store: BaseStore | None, context: Any, user: Any) -
     return made_to_read(access_context=access, user=user, store=store)  # type: ignore[arg-type]
 
 
-def known_context(graph: AnyGraph, context: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """The keys of a context that the graph's schema knows; None for a graph without one."""
+def known_context(
+    graph: AnyGraph, context: Mapping[str, Any] | None, configurable: Mapping[str, Any]
+) -> dict[str, Any] | None:
+    """The keys of a context that the graph's schema knows; None for a graph without one.
+
+    Without a context, what is configured is one: the two mirror each other.
+    """
     schema = getattr(graph, "context_schema", None)
-    if schema is None or context is None:
+    if schema is None:
         return None
     fields = (
         getattr(schema, "model_fields", None)
@@ -178,4 +184,16 @@ def known_context(graph: AnyGraph, context: Mapping[str, Any] | None) -> dict[st
         or getattr(schema, "__annotations__", None)
         or {}
     )
-    return {name: value for name, value in context.items() if name in fields}
+    given = configurable if context is None else context
+    known = {name: value for name, value in given.items() if name in fields}
+    if not known and context is None and any(map(_is_required, fields.values())):
+        return None
+    return known
+
+
+def _is_required(field: Any) -> bool:
+    """Whether a field of a dataclass or of a pydantic model has to be given."""
+    if isinstance(field, dataclasses.Field):
+        missing = dataclasses.MISSING
+        return field.default is missing and field.default_factory is missing
+    return bool(getattr(field, "is_required", bool)())

@@ -123,7 +123,8 @@ class Run:
                 user=config["configurable"].get("langgraph_auth_user"),
             ) as graph:
                 try:
-                    await self._stream(graph, config, known_context(graph, context))
+                    given = known_context(graph, context, config["configurable"])
+                    await self._stream(graph, config, given)
                 except asyncio.CancelledError:
                     ended = {"status": "cancelled"}
                 except GraphDrained:
