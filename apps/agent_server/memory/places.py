@@ -38,6 +38,8 @@ def checked_place(namespace: Sequence[Any], key: str) -> None:
 
 def checked_labels(namespace: Sequence[Any]) -> None:
     """Refuse what cannot be a namespace or the beginning of one."""
+    if not isinstance(namespace, list | tuple):
+        raise BadNamespace("namespace: must be a list of labels")
     if len(namespace) > MOST_LABELS:
         raise BadNamespace(f"namespace: more than {MOST_LABELS} labels")
     for label in namespace:
