@@ -39,8 +39,8 @@ def of_join(scope: Scope, run_id: UUID, end: Event | None) -> bytes:
     `end` is there when the caller waited for it: then the questions come beside the values.
     """
     ended = runs.outcome(scope, run_id)
-    if ended is None:  # a stateless run went with its thread
-        return (end.result if end is not None else None) or b"{}"
+    if ended is None:  # rolled back, or deleted
+        return b"{}"
     if ended.status in FAILED:
         return dumps({"__error__": ended.error or NO_REASON})
     asked = _questions(ended)
