@@ -95,6 +95,7 @@ _OF_RUN = ("assistant_id", "thread_id", "metadata", "multitask_strategy", "if_no
 def _run_value(value: dict[str, Any]) -> dict[str, Any]:
     """A run as the SDK's `RunsCreate` has it: what it is told is in `kwargs`."""
     outside = {name: value.get(name) for name in _OF_RUN}
+    outside["metadata"] = outside["metadata"] or {}
     return {
         **outside,
         "run_id": None,

@@ -17,6 +17,7 @@ from . import calls, encoding, wire
 from .auth import Guard
 from .door import Desk
 from .graphs import Graph, load_graphs
+from .loopback import Loopback
 from .project import Project, ProjectError
 from .runs import Run
 from .store import SocketStore, speaker
@@ -44,6 +45,7 @@ class Host:
         self.link = Link(sock, self._take, self._closed)
         self.desk = Desk(self.link)
         self._graphs: dict[str, Graph] = {}
+        self._loopback = Loopback(self.desk)
         self._guard: Guard | None = None
         self._application: Application | None = None
         self._store = SocketStore(self.desk)
@@ -55,6 +57,7 @@ class Host:
             "drain": self._drain,
             "call": self._call,
             "answer": self.desk.answer,
+            "loop": self._loopback.take,
             "web": self._serve_own,
             "more": self._serve_own,
         }
@@ -88,6 +91,7 @@ class Host:
         try:
             project = Project.read(self._config)
             project.prepare()
+            self._loopback.install()
             self._graphs, hello["problems"] = load_graphs(project)
             hello["graphs"] = {name: graph.description for name, graph in self._graphs.items()}
             self._store = SocketStore.of(self.desk, project)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
 from apps.agent_server.engine.launch import Launched, Launcher
+from apps.agent_server.engine.own_calls import OwnCalls
 from apps.graph_host import wire
 from apps.graph_host.wire import Frame, Link
 
@@ -69,6 +70,7 @@ class GraphHost:
         """How many runs and calls were there when the host ended by itself."""
         self._process = launched.process
         self._sessions: dict[int, Session] = {}
+        self._own_calls = OwnCalls(self)
         self._keys = itertools.count(1)
         self._loop = asyncio.get_running_loop()
         self._ready: asyncio.Future[None] = self._loop.create_future()
@@ -132,6 +134,8 @@ class GraphHost:
         session = self._sessions.get(frame[1]) if len(frame) > 2 else None
         if session is not None:
             session.take(frame)
+        elif frame[0] == "loop":
+            self._own_calls.take(frame)
         elif frame[0] == "hello" and not self._ready.done():
             self.hello = frame[3]
             if self.hello.get("protocol") != wire.PROTOCOL:
@@ -149,6 +153,7 @@ class GraphHost:
         if not self._ready.done():
             self._ready.set_exception(HostFailed(f"The agent's process ended. {reason}"))
             self._ready.exception()
+        self._own_calls.lost()
         sessions, self._sessions = self._sessions, {}
         self.died_with = len(sessions)
         for session in sessions.values():
