@@ -1,0 +1,49 @@
+"""Agents that hand over: one agent's tool sends the conversation to its colleague."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Annotated
+
+from langchain_core.messages import ToolMessage
+from langchain_core.tools import InjectedToolCallId, tool
+from langgraph.graph import START, MessagesState, StateGraph
+from langgraph.prebuilt import InjectedState, create_react_agent
+from langgraph.types import Command
+from parrot import Parrot
+from toolbox import multiply
+
+
+class State(MessagesState):
+    active: str
+
+
+@tool
+def transfer_to_accountant(
+    state: Annotated[dict, InjectedState],
+    tool_call_id: Annotated[str, InjectedToolCallId],
+) -> Command:
+    """Let the accountant go on."""
+    done = ToolMessage("over to the accountant", tool_call_id=tool_call_id)
+    return Command(
+        graph=Command.PARENT,
+        goto="accountant",
+        update={"messages": [*state["messages"], done], "active": "accountant"},
+    )
+
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    receptionist = create_react_agent(Parrot(), [transfer_to_accountant], name="receptionist")
+    accountant = create_react_agent(Parrot(), [multiply], name="accountant")
+
+
+def whoever_is_active(state: State) -> str:
+    return state.get("active") or "receptionist"
+
+
+builder = StateGraph(State)
+builder.add_node("receptionist", receptionist, destinations=("accountant",))
+builder.add_node("accountant", accountant)
+builder.add_conditional_edges(START, whoever_is_active, ["receptionist", "accountant"])
+graph = builder.compile()
