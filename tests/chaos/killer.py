@@ -35,7 +35,7 @@ class Killer(threading.Thread):
         try:
             while not self._over.wait(self._draw.uniform(1.0, 4.0)):
                 self._kill(self._draw.choice(ROLES))
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001  (raised where the trial waits for this thread)
             self.problem = error
 
     def _kill(self, role: str) -> None:

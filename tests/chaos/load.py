@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 from langgraph_sdk.client import SyncLangGraphClient
@@ -62,7 +62,7 @@ class Client(threading.Thread):
     def run(self) -> None:
         deeds: list[Callable[[Line], None]] = [
             self._queue, self._interrupt, self._roll_back, self._reject, self._plan,
-            self._cancel, self._stream, self._answer, self._delete, self._wait,
+            self._cancel, self._stream, self._answer, self._remove, self._wait,
         ]  # fmt: skip
         while not self._over.is_set():
             deed = self._draw.choice([*deeds, self._alone, self._batch])
@@ -127,13 +127,13 @@ class Client(threading.Thread):
     def _cancel(self, line: Line) -> None:
         run = self._make(line, input=self._input(seconds=0.5))
         self._over.wait(self._draw.uniform(0, 1.5))
-        action = self._draw.choice(["interrupt", "rollback"])
+        action: Literal["interrupt", "rollback"] = self._draw.choice(["interrupt", "rollback"])
         run.may_be_gone = action == "rollback"
         self._sdk.runs.cancel(
             line.thread_id, run.run_id, action=action, wait=self._draw.random() < 0.5
         )
 
-    def _delete(self, line: Line) -> None:
+    def _remove(self, line: Line) -> None:
         run = self._make(line, input=self._input(seconds=0.3))
         self._over.wait(self._draw.uniform(0, 1))
         run.may_be_gone = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 
 import pytest
 
@@ -13,10 +14,12 @@ pytestmark = [pytest.mark.house, pytest.mark.xdist_group("chaos")]
 SECONDS = 25
 
 
-def test_no_run_is_lost_and_no_history_broken_while_processes_are_killed(tmp_path):
+def test_no_run_is_lost_and_no_history_broken_while_processes_are_killed(
+    tmp_path: Path,
+) -> None:
     outcome = trial(tmp_path, secrets.token_hex(4), SECONDS)
 
-    print(outcome)
+    print(outcome)  # noqa: T201  (the seed and the figures, with `-s`)
     assert outcome.violations == [], str(outcome)
     assert outcome.runs > SECONDS
     assert outcome.kills.total() > 2

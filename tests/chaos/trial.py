@@ -8,7 +8,6 @@ from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.client import SyncLangGraphClient
 
@@ -34,11 +33,11 @@ class Outcome:
     def __str__(self) -> str:
         kills = ", ".join(f"{number} {role}" for role, number in sorted(self.kills.items()))
         ends = ", ".join(f"{number} {status}" for status, number in sorted(self.statuses.items()))
-        said = [
+        said = (
             f"chaos, seed {self.seed}: {self.runs} runs ({ends}), "
             f"{self.kills.total()} kills ({kills}), {len(self.violations)} violations"
-        ]
-        return "\n  ".join(said + self.violations)
+        )
+        return "\n  ".join([said, *self.violations])
 
 
 def trial(folder: Path, seed: str, seconds: float) -> Outcome:
@@ -58,8 +57,7 @@ def _harass(installation: Installation, recorder: Recorder, seed: str, seconds: 
     address = _deploy(installation, recorder)
 
     def client() -> SyncLangGraphClient:
-        limit = httpx.Timeout(60, connect=5)
-        return get_sync_client(url=address, api_key=key, timeout=limit)
+        return get_sync_client(url=address, api_key=key, timeout=(5, 60, 60, 60))
 
     clients = load.started(CLIENTS, seed, client)
     killer = Killer(installation, seed)

@@ -36,7 +36,8 @@ def of_line(client: SyncLangGraphClient, line: Line) -> Iterator[str]:
         yield f"{place}: is busy with nothing"
     history = client.threads.get_history(place, limit=1000)
     yield from _of_history(place, history[::-1], rows)
-    yield from _of_trail(place, line, rows, (history[0]["values"] if history else {}))
+    values: Any = history[0]["values"] if history else {}
+    yield from _of_trail(place, line, rows, values)
 
 
 def _of_history(place: str, states: list[Any], rows: dict[str, Any]) -> Iterator[str]:
