@@ -24,18 +24,12 @@ from apps.core.access import Caller
 from apps.deployments import routes
 from apps.deployments.langgraph_json.sections import HeaderRules
 from apps.deployments.routes import Route
+from apps.deployments.serving import STUDIO_USER
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 
 B = TypeVar("B")
 
-STUDIO_USER: dict[str, Any] = {
-    "identity": "langgraph-studio-user",
-    "display_name": "langgraph-studio-user",
-    "is_authenticated": True,
-    "permissions": ["authenticated"],
-    "kind": "StudioUser",
-}
 # What configures nothing, however a deployment lists its headers: credentials.
 _NEVER_CONFIGURES = frozenset({"authorization", "cookie", "x-api-key", "x-tenant-id"})
 

@@ -9,6 +9,15 @@ from apps.deployments.langgraph_json import sections
 from apps.deployments.langgraph_json.sections import Auth, Http, Store, Webhooks
 from apps.deployments.langgraph_json.variables import Facts
 
+STUDIO_USER: dict[str, Any] = {
+    "identity": "langgraph-studio-user",
+    "display_name": "langgraph-studio-user",
+    "is_authenticated": True,
+    "permissions": ["authenticated"],
+    "kind": "StudioUser",
+}
+"""Somebody of the platform, to an agent with authentication of its own."""
+
 _PLAIN = Http()
 
 

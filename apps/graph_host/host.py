@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from . import calls, encoding, wire
+from . import calls, encoding, serde, wire
 from .auth import Guard
 from .door import Desk
 from .graphs import Graph, load_graphs
@@ -92,6 +92,7 @@ class Host:
             project = Project.read(self._config)
             project.prepare()
             self._loopback.install()
+            serde.configure(project)
             self._graphs, hello["problems"] = load_graphs(project)
             hello["graphs"] = {name: graph.description for name, graph in self._graphs.items()}
             self._store = SocketStore.of(self.desk, project)

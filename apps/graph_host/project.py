@@ -6,6 +6,7 @@ import hashlib
 import importlib
 import importlib.util
 import json
+import logging
 import os
 import sys
 import traceback
@@ -76,6 +77,8 @@ class Project:
             variables = {}
         for name, value in variables.items():
             os.environ.setdefault(name, value)
+        if level := os.environ.get("LOG_LEVEL"):
+            logging.basicConfig(level=level.upper())
 
     @property
     def graphs(self) -> dict[str, tuple[str, str | None]]:
@@ -104,7 +107,7 @@ class Project:
                 raise
             raise ProjectError(
                 f"{what} (`{text}`) could not be imported: {type(error).__name__}: {error}\n"
-                f"{_tail(error)}"
+                f"{_tail(error, self.folder)}"
             ) from error
         value: Any = module
         for part in target.name.split("."):
@@ -167,8 +170,11 @@ def _put_on_path(folder: Path, *, last: bool = False) -> None:
         sys.path.insert(0, text)
 
 
-def _tail(error: BaseException) -> str:
-    """The end of a traceback without the frames of this program and of the import system."""
+def _tail(error: BaseException, root: Path) -> str:
+    """The end of a traceback without the frames of this program and of the import system.
+
+    Places are those of the repository and of the environment, not of the machine.
+    """
     mine = str(Path(__file__).parent)
     frames = [
         frame
@@ -177,7 +183,8 @@ def _tail(error: BaseException) -> str:
     ]
     lines = traceback.format_list(frames[-_TAIL_FRAMES:])
     lines += traceback.format_exception_only(error)
-    return "".join(lines).rstrip()
+    text = "".join(lines).rstrip()
+    return text.replace(f"{root}{os.sep}", "").replace(f"{sys.prefix}{os.sep}", "")
 
 
 def _read_variables(path: Path) -> dict[str, str]:

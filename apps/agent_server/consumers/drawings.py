@@ -7,12 +7,12 @@ from typing import Any
 
 from apps.agent_server.consumers.asking import ask
 from apps.agent_server.consumers.exchange import Consumer, Exchange
+from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants
 from apps.agent_server.services.assistants import Drawn
 from apps.core.crossing import in_thread
 from apps.core.errors import Invalid
 from apps.core.json import dumps, loads
-from apps.deployments.routes import Route
 from apps.organizations.permissions import Permission
 
 _LEVELS = re.compile(r"[0-9]{1,4}")
@@ -23,14 +23,15 @@ class GraphConsumer(Consumer):
 
     methods = ("GET",)
 
-    async def found(self, exchange: Exchange) -> tuple[Route, Drawn]:
+    async def found(self, exchange: Exchange) -> tuple[Scope, Drawn]:
         return await in_thread(_graph, exchange)
 
     async def ask(
-        self, route: Route, drawn: Drawn, method: str, params: dict[str, Any] | None = None
+        self, scope: Scope, drawn: Drawn, method: str, params: dict[str, Any] | None = None
     ) -> bytes:
         given = {**(params or {}), **({"config": drawn.config} if drawn.config else {})}
-        return await ask(route, drawn.graph.graph_id, method, given)
+        given["user"] = scope.user
+        return await ask(scope.route, drawn.graph.graph_id, method, given)
 
 
 class DrawGraph(GraphConsumer):
@@ -41,21 +42,21 @@ class DrawGraph(GraphConsumer):
 
     async def handle(self, exchange: Exchange) -> None:
         xray = _xray(exchange.query.get("xray", ["false"])[-1])
-        route, drawn = await self.found(exchange)
+        scope, drawn = await self.found(exchange)
         if xray is False and drawn.config is None:
             await exchange.respond(dumps(drawn.graph.drawing))
             return
-        await exchange.respond(await self.ask(route, drawn, "graph", {"xray": xray}))
+        await exchange.respond(await self.ask(scope, drawn, "graph", {"xray": xray}))
 
 
 class DescribeSchemas(GraphConsumer):
     """JSON Schemas of what an assistant takes, gives and keeps; null where none can be made."""
 
     async def handle(self, exchange: Exchange) -> None:
-        route, drawn = await self.found(exchange)
+        scope, drawn = await self.found(exchange)
         schemas = drawn.graph.schemas
         if drawn.config is not None:
-            schemas = loads(await self.ask(route, drawn, "schemas"))
+            schemas = loads(await self.ask(scope, drawn, "schemas"))
         await exchange.respond(dumps({"graph_id": drawn.graph.graph_id, **schemas}))
 
 
@@ -66,19 +67,19 @@ class DescribeSubgraphs(GraphConsumer):
     """
 
     async def handle(self, exchange: Exchange) -> None:
-        route, drawn = await self.found(exchange)
+        scope, drawn = await self.found(exchange)
         params = {
             "namespace": exchange.kwargs.get("namespace"),
             "recurse": exchange.flag("recurse"),
         }
-        await exchange.respond(await self.ask(route, drawn, "subgraphs", params))
+        await exchange.respond(await self.ask(scope, drawn, "subgraphs", params))
 
 
-def _graph(exchange: Exchange) -> tuple[Route, Drawn]:
+def _graph(exchange: Exchange) -> tuple[Scope, Drawn]:
     assistant_id = exchange.kwargs["assistant_id"]
     admission = exchange.admit(Permission.AGENTS_READ)
     scope = admission.scope("assistants", "read", assistant_id=assistant_id)
-    return scope.route, assistants.graph_of(scope, assistant_id)
+    return scope, assistants.graph_of(scope, assistant_id)
 
 
 def _xray(text: str) -> bool | int:

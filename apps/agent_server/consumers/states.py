@@ -22,6 +22,7 @@ from apps.agent_server.bodies.threads import ThreadChanges
 from apps.agent_server.consumers.asking import ask
 from apps.agent_server.consumers.editing import editing
 from apps.agent_server.consumers.exchange import Consumer, Exchange
+from apps.agent_server.consumers.remembering import remembered
 from apps.agent_server.models import Thread
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import threads
@@ -62,16 +63,21 @@ class ReadsThread(Consumer):
         method: str,
         params: dict[str, Any],
     ) -> bytes:
-        thread = Thread(pk=source.pk, thread_id=exchange.uuid("thread_id"))
+        """What the graph says of the thread; not asked again while the thread is as it was."""
         busy = source.status == ThreadStatus.BUSY
-        return await ask(
-            scope.route,
-            source.graph_id or "",
-            method,
-            {**params, "config": loads(source.config)},
-            thread=thread,
-            revision_id=source.revision_id if busy else None,
-        )
+        graph_id, revision_id = source.graph_id or "", source.revision_id if busy else None
+        params = {**params, "config": loads(source.config)}
+
+        async def answer() -> bytes:
+            thread = Thread(pk=source.pk, thread_id=exchange.uuid("thread_id"))
+            return await ask(
+                scope.route, graph_id, method, params, thread=thread, revision_id=revision_id
+            )
+
+        if busy:
+            return await answer()
+        question = scope.route.active_revision_id, graph_id, method, dumps(params)
+        return await remembered.answer(source.pk, source.version, question, answer)
 
 
 class ThreadState(ReadsThread):

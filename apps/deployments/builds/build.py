@@ -19,6 +19,7 @@ from apps.deployments.builds.work import Work
 from apps.deployments.models import Revision, RevisionGraph, Source
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
+from apps.deployments.serving import STUDIO_USER
 from apps.deployments.statuses import RevisionStatus
 from apps.deployments.workplaces import Unreadable, remove_revision
 
@@ -106,8 +107,10 @@ def _graphs(
         conversation = Conversation(work, host)
         greeting = conversation.greeting()
         work.log.write(f"    Python {greeting['python']}, LangGraph {greeting['langgraph']}")
+        # A function that wants a user gets one wherever there is authentication; here it is us.
+        asked = {"user": STUDIO_USER} if project.sections.auth else {}
         for graph_id in project.graphs:
-            described = conversation.ask(graph_id, "describe")
+            described = conversation.ask(graph_id, "describe", asked)
             described = loads(storable(dumps(described)))
             nodes = [str(node.get("id")) for node in described["drawing"]["nodes"]]
             work.log.write(f"    {graph_id}: {', '.join(nodes)}")

@@ -44,9 +44,9 @@ class Conversation:
         greeting: dict[str, Any] = hello
         return greeting
 
-    def ask(self, graph_id: str, method: str) -> Any:
+    def ask(self, graph_id: str, method: str, params: dict[str, Any] | None = None) -> Any:
         """The answer to a call about one graph; `BuildFailed` with what its code raised."""
-        question = ("call", _KEY, graph_id, method, dumps({}))
+        question = ("call", _KEY, graph_id, method, dumps(params or {}))
         self.host.socket.sendall(wire.encode(question))
         *_, answered, value = self._next("result")
         if not answered:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, TypeAdapter, ValidationError
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors
@@ -14,7 +16,19 @@ from apps.deployments.services import environment
 from apps.deployments.workplaces import Unreadable
 from apps.graph_host.project import variables_in
 
-MOST_ROUTES = 1000
+_ROUTES = TypeAdapter(
+    Annotated[
+        list[
+            tuple[
+                Annotated[str, Field(max_length=500)],
+                Literal["http", "websocket", "mount"],
+                Annotated[list[str], Field(max_length=20)],
+            ]
+        ],
+        Field(max_length=1000),
+    ]
+)
+"""What a host may say of its routes: its word is a stranger's."""
 
 
 def of_variables(work: Work, project: Project) -> dict[str, Any]:
@@ -58,8 +72,8 @@ def offered(work: Work, project: Project, greeting: dict[str, Any]) -> dict[str,
 
 
 def _http(work: Work, told: dict[str, Any]) -> dict[str, Any]:
-    routes = told["routes"]
-    if told["has_middleware"]:
+    routes = told.get("routes")
+    if told.get("has_middleware"):
         work.log.write(
             "    The middleware of `http.app` is around its own routes; the routes of the Agent"
             " Server are answered by the platform, without it.",
@@ -72,10 +86,12 @@ def _http(work: Work, told: dict[str, Any]) -> dict[str, Any]:
             level="WARNING",
         )
         return {"routes": None}
-    if len(routes) > MOST_ROUTES:
-        raise BuildFailed(f"`http.app` has {len(routes)} routes; at most {MOST_ROUTES} are served.")
-    work.log.write(f"    http: {', '.join(str(path) for path, *_ in routes) or 'no routes'}")
-    return {"routes": routes}
+    try:
+        known = _ROUTES.validate_python(routes)
+    except ValidationError as error:
+        raise BuildFailed(f"The routes of `http.app` make no sense: {error}") from None
+    work.log.write(f"    http: {', '.join(path for path, *_ in known) or 'no routes'}")
+    return {"routes": known}
 
 
 def keep(work: Work, facts: dict[str, Any]) -> None:

@@ -7,9 +7,9 @@ They are read when a revision is built, from the deployment's variables and from
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from apps.deployments.langgraph_json.errors import ConfigError
 
@@ -35,6 +35,13 @@ class Facts(BaseModel):
     """Runs at once in one graph host."""
     replay_seconds: int | None = Field(None, alias="RESUMABLE_STREAM_TTL_SECONDS", ge=1, le=86_400)
     """How long a finished resumable stream can be replayed."""
+    log_level: (
+        Annotated[
+            Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(str.upper)
+        ]
+        | None
+    ) = Field(None, alias="LOG_LEVEL")
+    """What the agent's own logging lets through."""
     mount_prefix: str | None = Field(None, alias="MOUNT_PREFIX", pattern=r"^(/[\w.~-]+)*/?$")
 
 
