@@ -53,6 +53,8 @@ class StateSource(NamedTuple):
     graph_id: str | None
     revision_id: UUID | None
     config: str
+    version: str
+    """Of the row: another after each change of the thread, also of its history."""
 
     @property
     def is_blank(self) -> bool:
@@ -96,7 +98,7 @@ RETURNING {RETURNED}
 """
 _STATE_SOURCE = f"""
 SELECT id, status, runs_received + edits, state::text, metadata->>'graph_id', revision_id,
-    config::text
+    config::text, xmin::text
 FROM agent_server_thread WHERE {THIS}
 """
 _TTL = f"""
