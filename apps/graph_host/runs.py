@@ -10,6 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
+from langgraph.errors import EmptyInputError
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
@@ -150,9 +151,10 @@ class Run:
             return
         if self._kwargs.get("channels"):
             options = channels.accepted(self._options(graph, context))
-            async for event in self._channels.stream(graph, asked, config, options):
-                self._outbox.put(event)
-                await self._door.give_way()
+            speaking = self._channels.stream(graph, asked, config, options, self._outbox.put)
+            async with contextlib.aclosing(speaking):
+                async for _ in speaking:
+                    await self._door.give_way()
             return
         converter = Converter(self._modes)
         async for namespace, mode, data in self._parts(graph, asked, config, context):
@@ -249,7 +251,10 @@ class Run:
             return None
         command = self._kwargs.get("command")
         if command:
-            return to_command(command)
+            asked = to_command(command)
+            if asked is not None and not asked.goto and not asked.update and self._saver.is_empty:
+                raise EmptyInputError("The thread has nothing that could be resumed.")
+            return asked
         return self._kwargs.get("input") if command is None else None
 
     def _config(self) -> RunnableConfig:

@@ -54,6 +54,28 @@ class CommandBody(Body):
         # `resume` may be null, and that is an answer.
         return data
 
+    @model_validator(mode="before")
+    @classmethod
+    def _makes_sense(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            goto, update = data.get("goto"), data.get("update")
+            targets = goto if isinstance(goto, list) else [goto]
+            if goto is not None and not all(map(_is_target, targets)):
+                raise ValueError("goto must be a node's name, {node, input}, or a list of those")
+            if update is not None and not isinstance(update, dict) and not _is_pairs(update):
+                raise ValueError("update must be an object, or a list of [key, value] pairs")
+        return data
+
+
+def _is_target(given: Any) -> bool:
+    return isinstance(given.get("node") if isinstance(given, dict) else given, str)
+
+
+def _is_pairs(given: Any) -> bool:
+    return isinstance(given, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in given
+    )
+
 
 class RunBody(Body):
     """A run to create."""

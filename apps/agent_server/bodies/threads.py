@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field, field_validator
 
 from apps.agent_server.bodies.base import Body, JSONObject, Page, SortOrder
+from apps.agent_server.bodies.runs import CommandBody
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
 
 MOST_EXTRACTS = 10
@@ -27,7 +28,7 @@ class TTL(Body):
 
 class SuperstepUpdate(Body):
     values: JSONObject | list[Any] | None = None
-    command: JSONObject | None = None
+    command: CommandBody | None = None
     as_node: str
 
 
