@@ -7,8 +7,9 @@ qualifier is the node of a message, or the name of a custom event. The data is t
 
 from __future__ import annotations
 
+import asyncio
 import warnings
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from typing import Any
 
 from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
@@ -26,6 +27,8 @@ except ImportError:  # before LangGraph 1.2 there is no such stream
     StreamTransformer = None  # type: ignore[assignment, misc]
 
 MARK = "~"
+HELD_SECONDS = 0.003
+"""How long values wait for the name of their checkpoint; not all have one."""
 _ROLES = {"ai": "ai", "human": "human", "system": "system"}
 _MESSAGE_METADATA = (
     "langgraph_node",
@@ -47,27 +50,34 @@ class Channels:
     def __init__(self) -> None:
         self._asked: dict[str, tuple[list[str], Interrupt[Any]]] = {}
         self._messages: dict[str, str] = {}
-        self._aside: list[Event] = []
+        self._held: list[Event] = []
+        self._held_of: list[str] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     async def stream(
-        self, graph: AnyGraph, asked: Any, config: Any, options: dict[str, Any]
-    ) -> AsyncIterator[Event]:
-        """Run the graph; its events as they come."""
+        self,
+        graph: AnyGraph,
+        asked: Any,
+        config: Any,
+        options: dict[str, Any],
+        put: Callable[[Event], None],
+    ) -> AsyncGenerator[None, None]:
+        """Run the graph and `put` its events as they come; yields now and then, to be held up."""
         if StreamTransformer is None:
             raise TooOld("Event streaming needs LangGraph 1.2 or later among the dependencies.")
+        self._put = put
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LangChainBetaWarning)
             run = await graph.astream_events(
                 asked, config, version="v3", transformers=[_observer(self._observe)], **options
             )
-        async with run:
-            async for event in run:
-                for made in self._take_aside():
-                    yield made
-                for made in self.events(event["method"], dict(event["params"])):
-                    yield made
-        for made in self._take_aside():
-            yield made
+        try:
+            async with run:
+                async for event in run:
+                    self._say(event["method"], dict(event["params"]))
+                    yield
+        finally:
+            self._let_go()
 
     def closing(self) -> list[Event]:
         """What may be heard once the run's end is committed: its questions can then be answered."""
@@ -107,11 +117,32 @@ class Channels:
     def _observe(self, event: Any) -> None:
         """Tasks are kept from the main stream by what LangGraph makes of them."""
         if event["method"] == "tasks":
-            self._aside += self.events("tasks", event["params"])
+            self._say("tasks", event["params"])
 
-    def _take_aside(self) -> list[Event]:
-        aside, self._aside = self._aside, []
-        return aside
+    def _say(self, method: str, params: dict[str, Any]) -> None:
+        """Put the events out, and each checkpoint before the values that it has.
+
+        LangGraph names it right after them; clients tie the two together the other way round.
+        """
+        is_of_held = method == "checkpoints" and self._held_of == params["namespace"]
+        if self._held and not is_of_held:
+            self._let_go()
+        made = list(self.events(method, params))
+        if method == "values":
+            self._held, self._held_of = made, params["namespace"]
+            self._timer = asyncio.get_running_loop().call_later(HELD_SECONDS, self._let_go)
+            return
+        for event in made:
+            self._put(event)
+        if is_of_held:
+            self._let_go()
+
+    def _let_go(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        held, self._held, self._held_of, self._timer = self._held, [], None, None
+        for event in held:
+            self._put(event)
 
     def _remember(self, namespace: list[str], questions: Any) -> None:
         """A question shows at every level above it; it belongs to the deepest."""

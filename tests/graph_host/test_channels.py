@@ -36,6 +36,8 @@ def test_all_channels_speak_without_anything_compiled_into_the_graph(agent):
     tools = [data for name, data in events if name.split("|")[0] == "~tools"]
     assert [data["event"] for data in tools] == ["tool-started", "tool-finished"]
     assert [data["step"] for data in of(events, "~checkpoints")] == [-1, 0, 1, 2, 3]
+    kinds = [name for name, _ in events if name in ("~values", "~checkpoints")]
+    assert kinds == ["~checkpoints", *["~checkpoints", "~values"] * 4]
     assert set(of(events, "~checkpoints")[1]) == {"id", "parent_id", "step", "source"}
 
 
