@@ -51,7 +51,11 @@ def reachable(url: str) -> git.Address:
             git.check_reachable(address.host)
     except (errors.UnusableAddress, git.NotReachable) as error:
         raise BuildFailed(f"{url} cannot be cloned. {error}") from None
-    if address.folder is not None and not address.folder.exists():
+    try:
+        is_there = address.folder is None or address.folder.exists()
+    except PermissionError:
+        raise BuildFailed(REASONS["unreadable"].format(url=url)) from None
+    if not is_there:
         raise BuildFailed(REASONS["nowhere"].format(url=url))
     return address
 
