@@ -124,7 +124,7 @@ def answer_schema(key: str) -> dict:
         content
         for status, response in OPERATIONS[key]["responses"].items()
         if status != "default"
-        for content in response["content"].values()
+        for content in response.get("content", {}).values()
     ]
     return {**content["schema"], "components": DOCUMENT["components"]}
 

@@ -29,6 +29,8 @@ class Told:
     media: str = JSON
     has_body: bool = True
     """Of the answer."""
+    also: Mapping[int, str] = field(default_factory=dict)
+    """Other answers of success without a shape of their own, with the reason."""
     bodies: tuple[Any, ...] | None = None
     """Of the request, where the code names others as well."""
     query: Query = field(default_factory=dict)
@@ -83,7 +85,11 @@ TOLD: dict[str, Told] = {
         query={"include": {"type": "array", "items": {"enum": ["ttl"]}}},
         summary="One thread.",
     ),
-    "PATCH /threads/{thread_id}": Told(shapes.Thread, summary="Merge into a thread's metadata."),
+    "PATCH /threads/{thread_id}": Told(
+        shapes.Thread,
+        also={204: "Done; the request preferred no more (`Prefer: return=minimal`)."},
+        summary="Merge into a thread's metadata.",
+    ),
     "DELETE /threads/{thread_id}": Told(
         status=204, has_body=False, summary="Delete a thread with its runs and its state."
     ),
@@ -100,7 +106,10 @@ TOLD: dict[str, Told] = {
         shapes.StateUpdated, bodies=(StateUpdate,), summary="Change the state of a thread."
     ),
     "PATCH /threads/{thread_id}/state": Told(
-        bodies=(StatePatch,), summary="Merge into the metadata of a thread."
+        status=204,
+        has_body=False,
+        bodies=(StatePatch,),
+        summary="Merge into the metadata of a thread.",
     ),
     "GET /threads/{thread_id}/state/{checkpoint_id}": Told(
         shapes.State, summary="The state of a thread as it was at a checkpoint."
@@ -146,6 +155,7 @@ TOLD: dict[str, Told] = {
     "POST /threads/{thread_id}/runs/{run_id}/cancel": Told(
         status=202,
         has_body=False,
+        also={200: "The run has stopped (`wait`)."},
         bodies=(),
         query={"action": {"enum": ["interrupt", "rollback"], "default": "interrupt"}},
     ),

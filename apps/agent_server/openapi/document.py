@@ -116,6 +116,7 @@ def _operation(handler: Handler, models: _Models) -> JSONObject:
         "parameters": [*_path_parameters(handler), *_query_parameters(handler, extra)],
         "responses": {
             str(extra.status): _answer(extra, models),
+            **{str(status): {"description": why} for status, why in extra.also.items()},
             "default": {
                 "description": "A failure.",
                 "content": {JSON: {"schema": models.of(Failure, "serialization")}},

@@ -25,7 +25,7 @@ from apps.agent_server.services import (
     threads,
     webhooks,
 )
-from apps.agent_server.statuses import OPEN, MultitaskStrategy
+from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.json import dumps, loads, storable
@@ -218,7 +218,7 @@ def newest(
         raise errors.ThreadNotFound(thread_id)
     found = of(scope, thread_id).order_by("-sequence")
     if status:
-        found = found.filter(status=status)
+        found = found.filter(status=status) if status in RunStatus.values else found.none()
     return [RunRow(*row) for row in found.values_list(*_COLUMNS)[offset : offset + limit]]
 
 

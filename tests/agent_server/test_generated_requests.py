@@ -1,0 +1,67 @@
+"""No request that the description allows, or nearly allows, is answered with a fault of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from apps.agent_server.openapi.document import document
+from apps.core.crossing import in_thread
+from tests.agent_server.generating import Maker
+from tests.factories.agent_server import AgentRunFactory, CronFactory, ThreadFactory, route_of
+
+DOCUMENT = json.loads(document("x"))
+ROUNDS = 25
+# Graphs are asked, and no worker is there to answer.
+ASKS_GRAPHS = {
+    "GET /assistants/{assistant_id}/graph",
+    "GET /assistants/{assistant_id}/schemas",
+    "GET /assistants/{assistant_id}/subgraphs",
+    "GET /assistants/{assistant_id}/subgraphs/{namespace}",
+    "GET /threads/{thread_id}/history",
+    "POST /threads/{thread_id}/history",
+    "GET /threads/{thread_id}/state",
+    "POST /threads/{thread_id}/state",
+    "GET /threads/{thread_id}/state/{checkpoint_id}",
+    "POST /threads/{thread_id}/state/checkpoint",
+    "POST /threads",
+    "POST /threads/{thread_id}/commands",
+    "DELETE /threads/{thread_id}/runs/{run_id}",
+}
+OPERATIONS = [
+    (method, path, operation)
+    for path, methods in DOCUMENT["paths"].items()
+    for method, operation in methods.items()
+    if f"{method.upper()} {path}" not in ASKS_GRAPHS
+]
+
+
+def rows(agent):
+    route_of(agent)
+    thread = ThreadFactory(deployment=agent)
+    return {
+        "assistant_id": "fe096781-5601-53d2-b2f6-0d3403f7e9ca",
+        "thread_id": str(thread.thread_id),
+        "run_id": str(AgentRunFactory(thread=thread, status="success").pk),
+        "cron_id": str(CronFactory(deployment=agent).pk),
+    }
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS]
+)
+async def test_no_fault_of_ours(call, agent, method, path, operation):
+    known = await in_thread(rows, agent)
+    body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+    success = {int(status) for status in operation["responses"] if status != "default"}
+
+    for seed in range(ROUNDS):
+        maker = Maker(DOCUMENT, seed)
+        address = maker.path(path, operation["parameters"], known)
+        given = maker.value(body["schema"]) if body else None
+        async with call.open(method, address, given) as exchange, asyncio.timeout(20):
+            answer = await exchange.started()
+        said = (seed, address, given, answer.status, answer.body)
+        assert answer.status in success or 400 <= answer.status < 500, said
