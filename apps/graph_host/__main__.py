@@ -27,7 +27,7 @@ THREADS = 100
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop that does not wake itself up from its own thread.
+    """An event loop that does not wake itself up from its own thread, and that no node can end.
 
     LangGraph hands over every streamed part by `call_soon_threadsafe`, mostly from the loop's own
     thread, where the two system calls of a wake-up are for nothing.
@@ -43,6 +43,18 @@ class Loop(asyncio.SelectorEventLoop):
         if threading.get_ident() == self._own_thread:
             return self.call_soon(callback, *args, context=context)
         return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def run_forever(self) -> None:
+        """As ever; but asyncio lets go of everything when a task calls `sys.exit`.
+
+        The task has ended by then and whoever awaits it hears of it: it is the end of one run,
+        and others go on.
+        """
+        while True:
+            try:
+                return super().run_forever()
+            except SystemExit:
+                continue
 
 
 async def serve(sock: socket.socket, config: Path) -> None:

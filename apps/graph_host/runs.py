@@ -10,7 +10,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from langchain_core.runnables import RunnableConfig
-from langgraph.errors import EmptyInputError
+from langgraph.errors import EmptyInputError, ParentCommand
 from langgraph.store.base import BaseStore
 from langgraph.types import Command
 
@@ -130,7 +130,9 @@ class Run:
                     ended = {"status": "cancelled"}
                 except GraphDrained:
                     ended = {"status": "drained"}
-                except Exception as error:  # noqa: BLE001 (whatever the agent's code raises)
+                except ParentCommand as raised:
+                    self._command_parent(raised.args[0])
+                except (Exception, SystemExit) as error:  # noqa: BLE001 (the agent's code raises it)
                     ended = _failed(error)
                 if ended["status"] != "drained":
                     ended |= await self._final_state(graph)
@@ -138,7 +140,7 @@ class Run:
                     ended["closing"] = self._channels.closing()
         except asyncio.CancelledError:
             ended = {"status": "cancelled"}
-        except Exception as error:  # noqa: BLE001 (a factory or its exit raised)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 (a factory or its exit raised)
             ended = _failed(error)
         self._outbox.flush()
         self.has_ended = True
@@ -215,6 +217,11 @@ class Run:
             state = await graph.aget_state(self._thread_config())
             self._emit("values", state.values)
 
+    def _command_parent(self, command: Command[Any]) -> None:
+        """Tell whoever has this graph as a node of theirs (`RemoteGraph`) what to do next."""
+        told = {name: getattr(command, name) for name in ("update", "resume", "goto")}
+        self._emit("command", {"graph": Command.PARENT, **told})
+
     async def _final_state(self, graph: AnyGraph) -> dict[str, Any]:
         """The thread as the run leaves it: what `wait` answers and what states show."""
         if self._saver.is_empty:
@@ -282,7 +289,12 @@ class Run:
         config: dict[str, Any] = {
             "run_id": UUID(run_id),
             "configurable": configurable,
-            "metadata": {**start["metadata"], **identity, "run_attempt": start["attempt"]},
+            "metadata": {
+                **_object(given.get("metadata")),
+                **start["metadata"],
+                **identity,
+                "run_attempt": start["attempt"],
+            },
         }
         for name in ("tags", "recursion_limit", "max_concurrency", "run_name"):
             if given.get(name) is not None:
@@ -308,6 +320,11 @@ class Run:
 
     def _thread_config(self) -> RunnableConfig:
         return {"configurable": {"thread_id": self._start["thread_id"], "checkpoint_ns": ""}}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    """That value if it is an object; nothing else has keys to merge."""
+    return value if isinstance(value, dict) else {}
 
 
 def _failed(error: BaseException) -> dict[str, Any]:

@@ -11,19 +11,18 @@ from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
 from langgraph.pregel.remote import RemoteException, RemoteGraph
 from langgraph.types import Command, Interrupt
+from langgraph_sdk import get_client, get_sync_client
 from typing_extensions import TypedDict
 
 STEPS = ["plan", "write", "review"]
 
 
 @pytest.fixture
-def remote(live, agent_url):
+async def remote(live, agent_url):
     """A graph of the agent by its name."""
-
-    def of(name: str, **options: object) -> RemoteGraph:
-        return RemoteGraph(name, url=agent_url, api_key=live.api_key, **options)
-
-    return of
+    async with get_client(url=agent_url, api_key=live.api_key) as waiting:
+        with get_sync_client(url=agent_url, api_key=live.api_key) as client:
+            yield lambda name: RemoteGraph(name, client=waiting, sync_client=client)
 
 
 @pytest.fixture
@@ -139,9 +138,10 @@ def test_a_question_is_in_the_answer_and_a_command_resumes(remote, thread):
 
 async def test_several_questions_are_answered_by_id(remote, thread):
     graph = remote("human")
-    asked = await graph.ainvoke({"ask": 2}, thread)
+    await graph.ainvoke({"ask": 2}, thread)
 
-    answers = {entry["id"]: entry["value"]["approve"] for entry in asked["__interrupt__"]}
+    asked = (await graph.aget_state(thread)).interrupts
+    answers = {question.id: question.value["approve"] for question in asked}
     answered = await graph.ainvoke(Command(resume=answers), thread)
 
     assert sorted(answered["notes"][1:3]) == [
@@ -355,7 +355,7 @@ def test_the_third_version_of_stream_events_has_projections(remote):
 
 
 async def test_the_third_version_asks_and_is_answered(remote, thread):
-    async with await remote("human").astream_events({}, thread, version="v3") as run:
+    async with remote("human").astream_events({}, thread, version="v3") as run:
         await run.output
         interrupts = run.interrupts
 

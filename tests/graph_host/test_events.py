@@ -184,3 +184,26 @@ def test_a_breakpoint_is_an_empty_interrupt(agent):
         None,
         True,
     )
+
+
+def test_a_command_to_the_graph_around_it_is_an_event(host):
+    code = """
+from langgraph.graph import START, StateGraph
+from langgraph.types import Command
+
+def give_up(state):
+    return Command(graph=Command.PARENT, update={"notes": ["too hard"]}, goto="person")
+
+builder = StateGraph(dict)
+builder.add_node(give_up)
+builder.add_edge(START, "give_up")
+graph = builder.compile()
+"""
+
+    events, end = host({"b.py": code}, graphs={"one": "./b.py:graph"}).run(
+        "one", {"input": {"a": 1}}
+    )
+
+    told = {"graph": "__parent__", "update": {"notes": ["too hard"]}, "resume": None}
+    assert events[-1] == ("command", {**told, "goto": "person"})
+    assert end["status"] == "success"
