@@ -150,7 +150,7 @@ def test_the_page_of_the_description_loads_nothing_from_elsewhere(stranger):
 
 @pytest.mark.parametrize(
     ("path", "status"),
-    [("/nothing", 404), ("/assistants/search", 405), ("/threads/x", 422)],
+    [("/nothing", 404), ("/threads", 405), ("/threads/x", 422)],
 )
 def test_failures_have_one_shape(raw, path, status):
     answer = raw.get(path)

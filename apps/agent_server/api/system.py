@@ -6,9 +6,10 @@ from typing import Any
 
 from django.conf import settings
 from django.db import DatabaseError, connection
-from django.http import HttpResponse
+from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.urls import path
+from django.views import View
 from rest_framework.response import Response
 
 from apps.agent_server import query
@@ -91,10 +92,12 @@ class OpenAPIDocumentView(OpenAPIView):
         return HttpResponse(document(slug), content_type="application/json")
 
 
-class DocsView(OpenAPIView):
-    def get(self, request: ApiRequest, slug: str) -> HttpResponse:
+class DocsView(View):
+    """A page: not for negotiation about JSON."""
+
+    def get(self, request: HttpRequest, slug: str) -> HttpResponse:
         """This description as a page."""
-        return render(request._request, "agent_server/docs.html", {"slug": slug})
+        return render(request, "agent_server/docs.html", {"slug": slug})
 
 
 _AGENT = "agents/<slug:slug>"

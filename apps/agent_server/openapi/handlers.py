@@ -81,7 +81,7 @@ def _of_view(route: URLPattern) -> Iterator[Handler]:
     for method in METHODS:
         function = getattr(owner, method, None)
         if function is not None:
-            is_open = not owner.authentication_classes
+            is_open = not getattr(owner, "authentication_classes", ())
             yield _handler(route, method, owner, function, is_open=is_open)
 
 
