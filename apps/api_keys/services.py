@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-import time
 from dataclasses import replace
 from datetime import datetime, timedelta
 from uuid import UUID
@@ -15,12 +14,12 @@ from django.utils import timezone
 from apps.api_keys.models import ApiKey
 from apps.core import errors
 from apps.core.access import Caller
+from apps.core.fresh import Fresh
 from apps.organizations.models import Organization, User, Workspace
 from apps.organizations.permissions import of_scopes
 
 PREFIX = "slip_"
 _CACHE_SECONDS = 0.8  # a revoked key must be dead on every process within a second
-_CACHE_SIZE = 10_000
 _LAST_USED_STEP = timedelta(minutes=1)
 
 
@@ -57,7 +56,7 @@ def digest(secret: str) -> bytes:
     return hashlib.sha256(secret.encode("utf-8", "surrogateescape")).digest()
 
 
-_known: dict[bytes, tuple[float, Caller, UUID | None]] = {}
+_known: Fresh[bytes, tuple[Caller, UUID | None]] = Fresh(_CACHE_SECONDS)
 
 
 def caller_of(*, secret: str, workspace_id: UUID | None = None) -> Caller:
@@ -66,16 +65,7 @@ def caller_of(*, secret: str, workspace_id: UUID | None = None) -> Caller:
     Raises `Unauthenticated` for an unknown, revoked or expired key and `Forbidden` for a workspace
     outside the key's reach. Look-ups are by hash, so timing says nothing about other keys.
     """
-    hashed = digest(secret)
-    now = time.monotonic()
-    hit = _known.get(hashed)
-    if hit is not None and hit[0] > now:
-        _, caller, bound_to = hit
-    else:
-        caller, bound_to = _look_up(hashed)
-        if len(_known) >= _CACHE_SIZE:
-            _known.clear()
-        _known[hashed] = (now + _CACHE_SECONDS, caller, bound_to)
+    caller, bound_to = _known.get(digest(secret), _look_up)
     if workspace_id is None or workspace_id == caller.workspace_id:
         return caller
     if bound_to is not None or not _belongs(workspace_id, caller.organization_id):

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from apps.core.fresh import Fresh
 from apps.deployments.models import Deployment
 from apps.deployments.serving import Serving
 
 _CACHE_SECONDS = 1.0
-_CACHE_SIZE = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,26 +32,17 @@ class Route:
     """How the active revision wants to be served."""
 
 
-_known: dict[str, tuple[float, Route | None]] = {}
+_known: Fresh[str, Route | None] = Fresh(_CACHE_SECONDS)
 
 
 def find(slug: str) -> Route | None:
     """The route of an address; None for one that nobody has. At most a second old."""
-    now = time.monotonic()
-    hit = _known.get(slug)
-    if hit is not None and hit[0] > now:
-        return hit[1]
-    route = _look_up(slug)
-    if len(_known) >= _CACHE_SIZE:
-        _known.clear()
-    _known[slug] = now + _CACHE_SECONDS, route
-    return route
+    return _known.get(slug, _look_up)
 
 
 def known(slug: str) -> tuple[bool, Route | None]:
     """Whether `find` would answer at once, and what; never asks the database."""
-    expires, route = _known.get(slug, (0.0, None))
-    return expires > time.monotonic(), route
+    return slug in _known, _known.peek(slug)
 
 
 def forget() -> None:
