@@ -190,7 +190,7 @@ def test_histories_are_cut_in_portions(agent, monkeypatch):
 
     with connection.cursor() as cursor:
         for table in ("checkpoint", "checkpointblob", "checkpointwrite"):
-            cursor.execute(f"SELECT count(*) FROM agent_server_{table}")  # noqa: S608
+            cursor.execute(f"SELECT count(*) FROM agent_server_{table}")
             assert cursor.fetchone() == (0,)
     assert not Thread.unscoped.exists()
 
