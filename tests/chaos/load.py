@@ -48,6 +48,8 @@ class Client(threading.Thread):
     def __init__(self, number: int, seed: str, sdk: SyncLangGraphClient) -> None:
         super().__init__(name=f"client-{number}", daemon=True)
         self.lines: list[Line] = []
+        self.apart: list[Line] = []
+        """Threads that are used once, because of the order of their runs."""
         self.stateless = 0
         self.wrong: list[str] = []
         self._sdk = sdk
@@ -121,7 +123,7 @@ class Client(threading.Thread):
     def _plan(self, line: Line) -> None:
         # On a thread of its own: it takes its place at its planned start.
         line = Line(self._sdk.threads.create()["thread_id"])
-        self.lines.insert(0, line)
+        self.apart.append(line)
         self._make(line, after_seconds=self._draw.uniform(0.1, 3))
 
     def _cancel(self, line: Line) -> None:
@@ -159,7 +161,7 @@ class Client(threading.Thread):
 
     def _answer(self, line: Line) -> None:
         line = Line(self._sdk.threads.create()["thread_id"])
-        self.lines.insert(0, line)
+        self.apart.append(line)
         given = self._input(asks=True)
         asked = self._make(line, input=given)
         self._sdk.runs.join(line.thread_id, asked.run_id)

@@ -67,7 +67,7 @@ def _harass(installation: Installation, recorder: Recorder, seed: str, seconds: 
     stuck = load.stopped(clients, seconds=90)
     installation.wait_until_ready()
     sdk = client()
-    lines = [line for each in clients for line in each.lines]
+    lines = [line for each in clients for line in (*each.lines, *each.apart)]
     for line in lines:
         wait_until(lambda line=line: verdict.is_quiet(sdk, line), f"the end on {line.thread_id}")  # type: ignore[misc]
     violations = [f"{each.name} never got an answer" for each in stuck]

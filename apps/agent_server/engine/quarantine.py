@@ -8,11 +8,12 @@ attempt to it. A run that is known to have killed its host stays alone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from apps.agent_server.engine.hosts import GraphHost, RevisionRef
+from apps.agent_server.engine.hosts import GraphHost, HostFailed, RevisionRef
 
 SHARES = 4
 """Into so many groups the runs of a host that died are divided."""
@@ -49,6 +50,7 @@ class Quarantine:
         self._start = start
         self._cells: list[Cell] = []
         self._change = asyncio.Event()
+        self._ending: set[asyncio.Task[None]] = set()
 
     async def enter(self, revision: RevisionRef, company: int) -> Cell:
         """A place in a cell whose host is up; `leave` gives it back. `HostFailed` as ever."""
@@ -80,18 +82,14 @@ class Quarantine:
         cell.members -= 1
         if not cell.members:
             self._cells.remove(cell)
-            cell.host.add_done_callback(_close)
+            ending = asyncio.create_task(_end(cell.host))
+            self._ending.add(ending)
+            ending.add_done_callback(self._ending.discard)
         self._change.set()
 
     async def close(self) -> None:
         """End every host and return when they are gone."""
-        for cell in self._cells:
-            cell.host.add_done_callback(_close)
-        await asyncio.gather(*[cell.host for cell in self._cells], return_exceptions=True)
-        await asyncio.gather(*[host.result().ended() for host in self._ended()])
-
-    def _ended(self) -> list[asyncio.Task[GraphHost]]:
-        return [cell.host for cell in self._cells if cell.host.exception() is None]
+        await asyncio.gather(*self._ending, *[_end(cell.host) for cell in self._cells])
 
     @property
     def hosts(self) -> list[GraphHost]:
@@ -104,9 +102,12 @@ def _is_up(host: asyncio.Task[GraphHost]) -> bool:
     )
 
 
-def _close(host: asyncio.Task[GraphHost]) -> None:
-    if _is_up(host):
-        host.result().close()
+async def _end(starting: asyncio.Task[GraphHost]) -> None:
+    """Close the host, as soon as it has started, and return when it is gone."""
+    with contextlib.suppress(HostFailed, asyncio.CancelledError):
+        host = await asyncio.shield(starting)
+        host.close()
+        await host.ended()
 
 
 def _seen(host: asyncio.Task[GraphHost]) -> None:

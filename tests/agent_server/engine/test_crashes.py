@@ -16,6 +16,7 @@ import pytest
 from django.conf import settings as django_settings
 from django.db import connection
 from django.utils import timezone
+from psycopg import OperationalError
 
 from apps.agent_server import sweeping
 from apps.agent_server.engine.entries import Ending, Put, Stale, Token, Writes
@@ -312,7 +313,7 @@ def test_a_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(
     paused.send_signal(signal.SIGSTOP)
 
     await_that(lambda: sweeping.return_lost_runs() == {steps.thread_id})
-    second = engines("worker@two")
+    second = engines("worker@two", AGENT_RUN_LEASE_SECONDS=20)
     execute(second, steps.thread)
     await_that(lambda: "three 2" in lines(file))
     Path(f"{file}.go").touch()
@@ -376,3 +377,114 @@ def test_checkpoints_of_a_run_that_ends_for_good_in_the_same_batch_are_not_writt
     run.refresh_from_db()
     assert run.status == "success"
     assert Checkpoint.objects.filter(thread=run.thread).count() == left
+
+
+def test_neighbours_of_a_run_that_kills_its_host_lose_no_attempt(engine, revision, file, listen):
+    gate = {"file": f"{file}.neighbours", "wait_at": "three"}
+    neighbours = [
+        make_run(make_thread(revision), "steps", kwargs={"input": gate}) for _ in range(3)
+    ]
+    for run in neighbours:
+        execute(engine, run.thread)
+    await_that(lambda: lines(Path(gate["file"])).count("three 1") == 3)
+
+    culprit = make_run(make_thread(revision), "die", kwargs={"input": {"file": str(file)}})
+    execute(engine, culprit.thread)
+    list(listen(culprit.pk))
+    Path(f"{gate['file']}.go").touch()
+    for run in neighbours:
+        list(listen(run.pk))
+
+    culprit.refresh_from_db()
+    assert (culprit.status, culprit.error["error"]) == ("error", "GraphHostDied")
+    assert (culprit.losses, culprit.attempt) == (2, 4)  # the first death was anybody's
+    for run in neighbours:
+        run.refresh_from_db()
+        assert (run.status, run.losses, run.attempt) == ("success", 0, 2)
+    assert engine.engine.quarantine.hosts == []
+
+
+def test_a_host_that_cannot_be_started_for_a_moment_is_started_again(
+    engines, revision, listen, monkeypatch
+):
+    monkeypatch.setattr("apps.agent_server.engine.attempts.START_AGAIN_SECONDS", 0.05)
+    engine = engines()
+    start, failures = engine.engine.hosts._launcher, [OSError("no more processes")] * 2
+
+    def launch(revision_id):
+        if failures:
+            raise failures.pop()
+        return start(revision_id)
+
+    engine.engine.hosts._launcher = launch
+    run = make_run(make_thread(revision), "collect", kwargs={"input": {"items": ["a"]}})
+
+    execute(engine, run.thread)
+    list(listen(run.pk))
+
+    run.refresh_from_db()
+    assert (run.status, run.attempt, run.losses) == ("success", 3, 2)
+
+
+def test_a_run_that_begins_on_a_host_that_has_just_died_is_tried_again(engine, revision, listen):
+    first = make_run(make_thread(revision), "collect", kwargs={"input": {"items": ["a"]}})
+    execute(engine, first.thread)
+    list(listen(first.pk))
+    [pid] = hosts_of(engine)
+    run = make_run(make_thread(revision), "collect", kwargs={"input": {"items": ["a"]}})
+
+    os.kill(pid, signal.SIGKILL)
+    execute(engine, run.thread)
+    list(listen(run.pk))
+
+    run.refresh_from_db()
+    assert run.status == "success"
+
+
+def test_a_run_that_a_leaving_worker_gives_back_loses_no_attempt(engines, steps, file, listen):
+    for number in range(4):  # more often than a run may be lost
+        worker = engines(f"worker@{number}")
+        execute(worker, steps.thread)
+        await_that(lambda number=number: f"three {number + 1}" in lines(file))
+        worker.stop(0.2)
+    last = engines("worker@last")
+    Path(f"{file}.go").touch()
+    execute(last, steps.thread)
+    list(listen(steps.pk))
+
+    steps.refresh_from_db()
+    assert (steps.status, steps.losses, steps.attempt) == ("success", 0, 5)
+
+
+def test_a_worker_that_cannot_reach_the_database_stops_its_runs_in_time(
+    engines, steps, file, monkeypatch
+):
+    engine = engines(AGENT_RUN_LEASE_SECONDS=1)
+    execute(engine, steps.thread)
+    await_that(lambda: "three 1" in lines(file))
+
+    async def unreachable(self):
+        raise OperationalError("timeout expired")
+
+    monkeypatch.setattr("apps.agent_server.engine.leases.Leases._renew", unreachable)
+
+    await_that(lambda: not engine.engine.sessions, seconds=5)
+    assert hosts_of(engine) == []
+
+
+def test_a_database_that_is_down_stops_no_run(engines, steps, file, listen, monkeypatch):
+    engine = engines(AGENT_RUN_LEASE_SECONDS=1)
+    execute(engine, steps.thread)
+    await_that(lambda: "three 1" in lines(file))
+    tries = []
+
+    async def refused(self):
+        tries.append(1)
+        raise OperationalError("connection failed: Connection refused")
+
+    monkeypatch.setattr("apps.agent_server.engine.leases.Leases._renew", refused)
+
+    await_that(lambda: len(tries) > 8)  # twice as long as the lease
+    Path(f"{file}.go").touch()
+    list(listen(steps.pk))
+    assert lines(file) == [f"{step} 1" for step in STEPS]
