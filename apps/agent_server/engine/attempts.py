@@ -20,6 +20,8 @@ logger = logging.getLogger(__name__)
 
 START_AGAIN_SECONDS = 1.0
 """What kept a host from starting, such as a full machine, may be over by then."""
+LOOK_SECONDS = 20.0
+"""How long a graph host, perhaps a new one, may take to tell a thread's state."""
 
 
 class Attempts:
@@ -59,7 +61,7 @@ class Attempts:
         thread_id = str(claimed.thread_id)
         params = b'{"thread_id":"' + thread_id.encode() + b'"}'
         question = Question(revision, claimed.graph_id, "state", claimed.thread, thread_id, params)
-        reply = await self._engine.ask(question, self._engine.options.lease_seconds / 4)
+        reply = await self._engine.ask(question, LOOK_SECONDS)
         if reply.done:
             with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):
                 see(outcome, reply.body)

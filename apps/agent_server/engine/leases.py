@@ -65,11 +65,11 @@ class Leases:
         sessions = engine.sessions
         owner, seconds = engine.options.owner, self._seconds
         async with engine.database.connection() as connection:
-            cursor = await connection.execute(
-                statements.RENEW, [sorted(sessions), owner, seconds], binary=True
-            )
+            mine = sorted({*sessions, *engine.attempts.under_way})
+            cursor = await connection.execute(statements.RENEW, [mine, owner, seconds], binary=True)
             held = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
-            known = sorted({*sessions, *engine.sessions, *engine.ledger.writing})
+            ending = {*engine.attempts.under_way, *engine.ledger.writing}
+            known = sorted({*mine, *engine.sessions, *ending})
             cursor = await connection.execute(
                 statements.FORGOTTEN, [owner, known, seconds], binary=True
             )
