@@ -32,17 +32,27 @@ class Attempts:
         self.under_way: set[UUID] = set()
         """Runs whose end is not written yet."""
 
-    async def finish(self, claimed: Claimed, told: dict[str, Any], *, timed_out: bool) -> None:
-        """Write how a run ended, then tell those who listen."""
+    async def finish(
+        self,
+        claimed: Claimed,
+        told: dict[str, Any],
+        *,
+        timed_out: bool = False,
+        unwanted: bool = False,
+    ) -> None:
+        """Write how a run ended, then tell those who listen. An `unwanted` one is undone."""
         self.under_way.add(claimed.run_id)
+        outcome = ending(claimed, told, timed_out=timed_out)
         try:
-            outcome = ending(claimed, told, timed_out=timed_out)
-            if told.get("is_unknown"):
+            if told.get("is_unknown") and not unwanted:
                 await self._look(claimed, outcome)
-            last = self._engine.voice.close(claimed, outcome)
-            try:
-                await self._engine.ledger.write(outcome.ending)
-            except Unwanted:
+            if not unwanted:
+                try:
+                    last = self._engine.voice.close(claimed, outcome)
+                    await self._engine.ledger.write(outcome.ending)
+                except Unwanted:
+                    unwanted = True
+            if unwanted:
                 await self._engine.ledger.write(Undoing(claimed.token, claimed.thread))
                 outcome.ending.status, outcome.error_event = "interrupted", None
                 last = self._engine.voice.close(claimed, outcome)
@@ -55,7 +65,7 @@ class Attempts:
 
     async def _look(self, claimed: Claimed, outcome: Outcome) -> None:
         """Read from its checkpoints what a run left that could not say it itself."""
-        if claimed.revision_id is None or claimed.cancel_action == "rollback":
+        if claimed.revision_id is None:
             return
         revision = RevisionRef(claimed.revision_id, claimed.deployment_id, claimed.workspace_id)
         thread_id = str(claimed.thread_id)
@@ -74,7 +84,8 @@ class Attempts:
             times = claimed.losses
             message = f"The process that executed the run was lost in each of {times} attempts."
             told = {"status": "error", "error": {"error": "WorkerLost", "message": message}}
-        await self.finish(claimed, {**told, "is_unknown": claimed.attempt > 1}, timed_out=False)
+        told["is_unknown"] = claimed.attempt > 1
+        await self.finish(claimed, told, unwanted=claimed.cancel_action == "rollback")
 
     async def host_died(self, claimed: Claimed, reason: str, together: int) -> None:
         """Try the run again from its last checkpoint, or give it up after enough attempts.
@@ -106,7 +117,7 @@ class Attempts:
     async def _give_up(self, claimed: Claimed, name: str, message: str) -> None:
         error = {"error": name, "message": message}
         told = {"status": "error", "error": error, "is_unknown": claimed.attempt > 1}
-        await self.finish(claimed, told, timed_out=False)
+        await self.finish(claimed, told)
 
     async def again(
         self, claimed: Claimed, *, lost: bool, company: int, delay: float = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -44,6 +44,7 @@ class RunSession:
         self._timer: asyncio.TimerHandle | None = None
         self._grace: asyncio.TimerHandle | None = None
         self._is_stopping = False
+        self._is_unwanted = False
         self._kinds: dict[str, Callable[[int, list[Any]], None]] = {
             "events": self._events,
             "put": self._put,
@@ -93,6 +94,7 @@ class RunSession:
         if self._over or self._is_stopping:
             return
         self._is_stopping = True
+        self._is_unwanted = action == "rollback"
         if self._host is None:
             self._end({"status": "cancelled", "is_unknown": self.claimed.attempt > 1})
             return
@@ -162,7 +164,7 @@ class RunSession:
         attempts = self._engine.attempts
         if self._is_stopping:  # it ends as it would have, had its host lived on
             told = {"status": "cancelled", "is_unknown": True}
-            work = attempts.finish(self.claimed, told, timed_out=self._timed_out)
+            work = self._finish(told)
         else:
             work = attempts.host_died(self.claimed, reason, together)
         self._spawn(work)
@@ -268,8 +270,12 @@ class RunSession:
         if told.get("status") == "drained":
             self._give_back()
         else:
-            timed_out = self._timed_out
-            self._spawn(self._engine.attempts.finish(self.claimed, told, timed_out=timed_out))
+            self._spawn(self._finish(told))
+
+    def _finish(self, told: dict[str, Any]) -> Coroutine[Any, Any, None]:
+        timed_out, unwanted = self._timed_out, self._is_unwanted
+        finish = self._engine.attempts.finish
+        return finish(self.claimed, told, timed_out=timed_out, unwanted=unwanted)
 
     def _close(self) -> None:
         self._over = True
