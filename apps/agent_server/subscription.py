@@ -99,6 +99,12 @@ class Subscription:
             return False
         return self._ended is None and (self._behind or not self._mailbox)
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that is there was given."""
+        under_way = self._answer is not None or self._rest is not None or self._behind
+        return not under_way and not self._mailbox and self._ended is None
+
     def step(self) -> list[Event]:
         """What can be given at once, for who waits for several things with one event."""
         if self._answer is not None:

@@ -89,7 +89,8 @@ class ThreadReader:
                     return Heard(run, events)
                 if not self._stream.is_waiting:
                     continue
-            if not self._is_first_look and not self._has_caught_up:
+            is_idle = self._stream is None or self._stream.is_idle
+            if is_idle and not (self._is_first_look or self._has_caught_up):
                 self._has_caught_up = True
                 return CaughtUp()
             await self._woken.wait()

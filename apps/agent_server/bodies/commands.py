@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
 from pydantic import Field, model_validator
 
 from apps.agent_server.bodies.base import Body, JSONObject
 from apps.agent_server.bodies.runs import STREAM_MODES, RunBody
+from apps.core.errors import Invalid
 
 _CAPITAL = re.compile(r"[A-Z]")
 
 
-class ChannelRun(RunBody):
+class Malformed(Invalid):
+    """The parameters of a command are not what it takes."""
+
+
+class Parameters(Body):
+    """What a command is given."""
+
+    @classmethod
+    def check(cls, data: Any) -> Self:
+        try:
+            return super().check(data)
+        except Invalid as error:
+            raise Malformed(error.detail, error.errors) from None
+
+
+class ChannelRun(Parameters, RunBody):
     """A run that speaks by channels, and can be come back to."""
 
     @property
@@ -22,7 +38,7 @@ class ChannelRun(RunBody):
         return {**super().kwargs, "channels": True}
 
 
-class RunStart(Body):
+class RunStart(Parameters):
     """What `run.start` asks for. JavaScript's client writes the strategy in camelCase."""
 
     assistant_id: str
@@ -51,7 +67,7 @@ class Response(Body):
     response: Any = None
 
 
-class InputRespond(Body):
+class InputRespond(Parameters):
     """Answers, and what else is to be done with them."""
 
     responses: list[Response] = Field(min_length=1)
@@ -68,18 +84,18 @@ class InputRespond(Body):
         return data
 
 
-class StateGet(Body):
+class StateGet(Parameters):
     namespace: list[str] = []
     keys: list[str] | None = None
 
 
-class ListCheckpoints(Body):
+class ListCheckpoints(Parameters):
     namespace: list[str] = []
     limit: int = Field(10, ge=1, le=1000)
     before: UUID | None = None
 
 
-class StateFork(Body):
+class StateFork(Parameters):
     checkpoint_id: UUID
     input: Any = None
     config: JSONObject = {}

@@ -12,6 +12,7 @@ from apps.agent_server.bodies.commands import (
     ChannelRun,
     InputRespond,
     ListCheckpoints,
+    Malformed,
     RunStart,
     StateFork,
     StateGet,
@@ -27,7 +28,7 @@ from apps.agent_server.services.threads import StateSource, ThreadRow
 from apps.agent_server.statuses import ThreadStatus
 from apps.agent_server.visit import AskFirst
 from apps.core.crossing import in_thread
-from apps.core.errors import AppError, Forbidden, Invalid
+from apps.core.errors import AppError, Forbidden
 from apps.core.json import loads
 from apps.organizations.permissions import Permission
 
@@ -89,7 +90,7 @@ class Desk:
             result = await self._do(method, params or {})
         except CommandFailed as failure:
             return self._enveloped(given, error=failure.code, message=str(failure))
-        except Invalid as error:
+        except Malformed as error:
             return self._enveloped(given, error="invalid_argument", message=error.detail)
         except Forbidden as error:
             return self._enveloped(given, error="permission_denied", message=error.detail)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from apps.agent_server.bodies.base import Body
+from apps.agent_server.bodies.commands import Parameters
 from apps.agent_server.protocol.events import ProtocolEvent
 
 CHANNELS = (
@@ -15,7 +15,7 @@ CHANNELS = (
 Channel = Annotated[str, StringConstraints(pattern=rf"^(?:{'|'.join(CHANNELS)}|custom:.+)$")]
 
 
-class Wanted(Body):
+class Wanted(Parameters):
     """Channels, and how deep below which namespaces."""
 
     channels: list[Channel] = Field(min_length=1)

@@ -31,7 +31,7 @@ WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT tempor
 _FOLLOWED = """
 SELECT r.id, r.graph_id, r.status = 'running', k.is_kept,
     r.status = 'running' OR EXISTS (
-        SELECT 1 FROM agent_server_streamedevents s WHERE s.run_id = r.id AND s.position >= %s
+        SELECT 1 FROM agent_server_streamedevents s WHERE s.run_id = r.id AND s.position > %s
     )
 FROM agent_server_agentrun r,
     LATERAL (SELECT coalesce((r.kwargs ->> 'resumable')::boolean, false) AS is_kept) k
