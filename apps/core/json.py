@@ -8,6 +8,7 @@ from typing import Any
 import orjson
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
+_LEAST, _MOST = -(2**63), 2**64 - 1
 
 
 class Fragment(bytes):
@@ -16,7 +17,11 @@ class Fragment(bytes):
 
 def dumps(value: Any) -> bytes:
     """The value as UTF-8 JSON; values JSON does not know become their text."""
-    return orjson.dumps(value, default=_default, option=_OPTIONS)
+    try:
+        return orjson.dumps(value, default=_default, option=_OPTIONS)
+    except orjson.JSONEncodeError:
+        # PostgreSQL's jsonb writes 1e20 as an integer, and orjson's integers have 64 bits.
+        return orjson.dumps(_narrow(value), default=_default, option=_OPTIONS)
 
 
 def dumps_text(value: Any) -> str:
@@ -34,6 +39,21 @@ def _default(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return sorted(value, key=str)
     return str(value)
+
+
+def _narrow(value: Any) -> Any:
+    """The value with its integers beyond 64 bits as the digits they are."""
+    if isinstance(value, dict):
+        return {_narrow_key(key): _narrow(member) for key, member in value.items()}
+    if isinstance(value, list | tuple):
+        return [_narrow(member) for member in value]
+    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return orjson.Fragment(str(value))
+    return value
+
+
+def _narrow_key(key: Any) -> Any:
+    return str(key) if isinstance(key, int) and not isinstance(key, bool) else key
 
 
 def storable(text: bytes) -> bytes:

@@ -41,3 +41,18 @@ def _without_nuls(value):
 
 def test_a_fragment_is_written_as_it_is():
     assert dumps({"a": Fragment(b'{"b":1}')}) == b'{"a":{"b":1}}'
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**20, 10**308])
+def test_integers_of_any_size_are_written(number):
+    text = dumps({"a": [{"b": number}, Fragment(b"[1]")], number: (True, 2**64 - 1)})
+
+    assert json.loads(text) == {
+        "a": [{"b": number}, [1]],
+        str(number): [True, 2**64 - 1],
+    }
+
+
+def test_what_no_json_can_hold_is_still_an_error():
+    with pytest.raises(TypeError):
+        dumps({"a": "\ud800"})
