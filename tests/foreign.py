@@ -13,7 +13,9 @@ from tests.factories.agent_server import (
     AgentFactory,
     AgentRunFactory,
     CronFactory,
+    StoreItemFactory,
     ThreadFactory,
+    WebhookDeliveryFactory,
     route_of,
 )
 from tests.factories.deployments import LogLineFactory
@@ -45,6 +47,9 @@ class Foreign:
         thread = ThreadFactory(
             deployment=agent, metadata={"a": "sentinel"}, values={"messages": ["sentinel"]}
         )
+        run = AgentRunFactory(thread=thread, metadata={"a": "sentinel"})
+        WebhookDeliveryFactory(agent_run=run, url="https://sentinel.example/")
+        StoreItemFactory(deployment=agent, namespace=["sentinel"], value={"a": "sentinel"})
         LogLineFactory(revision=agent.active_revision, message="sentinel")
         trace = stored_run(
             self.workspace,
@@ -60,7 +65,7 @@ class Foreign:
             "revision_id": agent.active_revision.pk,
             "thread_id": thread.thread_id,
             "run_id": trace,
-            "agent_run_id": AgentRunFactory(thread=thread, metadata={"a": "sentinel"}).pk,
+            "agent_run_id": run.pk,
             "assistant_id": system_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
             "project_id": read(self.workspace, trace).row.project_id,

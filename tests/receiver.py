@@ -7,6 +7,7 @@ import hashlib
 import hmac
 import json
 import queue
+import ssl
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +38,12 @@ class Received:
 class Receiver:
     """Answers with the statuses it is given, in turn, the last one ever after."""
 
-    def __init__(self, *statuses: int, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        *statuses: int,
+        headers: dict[str, str] | None = None,
+        tls: ssl.SSLContext | None = None,
+    ) -> None:
         self._statuses = list(statuses or (200,))
         self._headers = headers or {}
         self._got: queue.Queue[Received] = queue.Queue()
@@ -62,6 +68,8 @@ class Receiver:
                 pass
 
         self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        if tls is not None:
+            self._server.socket = tls.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
 
     @property

@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.agent_server.models import AgentRun, Assistant, Thread
+from apps.agent_server.models import AgentRun, Assistant, Thread, WebhookDelivery
 
 
 class ReadOnly(admin.ModelAdmin[Any]):
@@ -63,4 +63,25 @@ class AgentRunAdmin(ReadOnly):
         "created_at",
         "started_at",
         "ended_at",
+    ]
+
+
+@admin.register(WebhookDelivery)
+class WebhookDeliveryAdmin(ReadOnly):
+    list_display = ["id", "deployment", "status", "attempts", "response_status", "created_at"]
+    list_filter = ["status"]
+    list_select_related = ["deployment"]
+    search_fields = ["=id", "=run_id", "deployment__slug"]
+    show_full_result_count = False
+    fields = [
+        "workspace",
+        "deployment",
+        "run_id",
+        "status",
+        "attempts",
+        "response_status",
+        "last_error",
+        "due_at",
+        "created_at",
+        "delivered_at",
     ]

@@ -120,7 +120,7 @@ def _queries(owner: Any, near: Any, dims: int) -> Iterator[tuple[str, Any]]:
     def listed(*matches: Match, depth: int | None = None) -> Any:
         return namespaces.list_namespaces(owner, matches, max_depth=depth, limit=100, offset=0)
 
-    place = statements.Place(["users", "u7", "k0"], "10026")
+    place = statements.Place(["users", "u7", "k0"], "20007")
     yield "get", statements.get(owner, place)
     yield "put", statements.put(owner, place, '{"a": 1}', None)
     yield "search: everything", search([])

@@ -4,9 +4,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 import factory
+from django.utils import timezone
 from factory.django import DjangoModelFactory
 
-from apps.agent_server.models import AgentRun, Cron, Thread
+from apps.agent_server.models import AgentRun, Cron, StoreItem, Thread, WebhookDelivery
 from apps.agent_server.services.assistants import ensure_system, system_id
 from apps.deployments import routes
 from apps.deployments.models import Deployment, Revision, RevisionGraph
@@ -94,6 +95,40 @@ class CronFactory(DjangoModelFactory[Cron]):
 
     @classmethod
     def _get_manager(cls, model_class: type[Cron]) -> Any:
+        return model_class.unscoped
+
+
+class StoreItemFactory(DjangoModelFactory[StoreItem]):
+    class Meta:
+        model = StoreItem
+
+    deployment = factory.SubFactory(AgentFactory)
+    workspace = factory.SelfAttribute("deployment.workspace")
+    namespace = factory.LazyFunction(lambda: ["notes"])
+    key = factory.Sequence(str)
+    value = factory.LazyFunction(dict)
+
+    @classmethod
+    def _get_manager(cls, model_class: type[StoreItem]) -> Any:
+        return model_class.unscoped
+
+
+class WebhookDeliveryFactory(DjangoModelFactory[WebhookDelivery]):
+    class Meta:
+        model = WebhookDelivery
+        exclude = ("agent_run",)
+
+    agent_run = factory.SubFactory(AgentRunFactory)
+    workspace = factory.SelfAttribute("agent_run.workspace")
+    deployment = factory.SelfAttribute("agent_run.deployment")
+    run_id = factory.SelfAttribute("agent_run.pk")
+    thread_id = factory.SelfAttribute("agent_run.thread.thread_id")
+    url = "https://hooks.example/"
+    run_created_at = factory.LazyFunction(timezone.now)
+    run_ended_at = factory.LazyFunction(timezone.now)
+
+    @classmethod
+    def _get_manager(cls, model_class: type[WebhookDelivery]) -> Any:
         return model_class.unscoped
 
 
