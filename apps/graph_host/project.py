@@ -176,10 +176,11 @@ def _tail(error: BaseException, root: Path) -> str:
     Places are those of the repository and of the environment, not of the machine.
     """
     mine = str(Path(__file__).parent)
+    importing = importlib.__file__
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith((mine, "<frozen importlib"))
+        if not frame.filename.startswith((mine, importing, "<frozen importlib"))
     ]
     lines = traceback.format_list(frames[-_TAIL_FRAMES:])
     lines += traceback.format_exception_only(error)

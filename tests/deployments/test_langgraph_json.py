@@ -1,8 +1,10 @@
 import json
+import re
+from pathlib import Path
 
 import pytest
 
-from apps.deployments.langgraph_json import ConfigError, parse, variables
+from apps.deployments.langgraph_json import ConfigError, keys, parse, sections, variables
 
 FILES = {"agent.py": "file", "": "folder", "lib": "folder", "lib/graph.py": "file"}
 LEAST = {"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}}
@@ -168,8 +170,7 @@ def test_usual_patterns_of_origins_are_taken(pattern):
     ("given", "fact", "value"),
     [
         ({"BG_JOB_TIMEOUT_SECS": "30"}, "run_seconds", 30.0),
-        ({"N_JOBS_PER_WORKER": "3"}, "runs_at_once", 3),
-        ({"RESUMABLE_STREAM_TTL_SECONDS": "600"}, "replay_seconds", 600),
+        ({"LOG_LEVEL": "debug"}, "log_level", "DEBUG"),
         ({"MOUNT_PREFIX": "/me"}, "mount_prefix", "/me"),
         ({"MOUNT_PREFIX": ""}, "mount_prefix", None),
     ],
@@ -182,7 +183,7 @@ def test_variables_of_the_server_are_facts(given, fact, value):
     ("given", "says"),
     [
         ({"BG_JOB_TIMEOUT_SECS": "soon"}, "The variable BG_JOB_TIMEOUT_SECS is 'soon'"),
-        ({"N_JOBS_PER_WORKER": "0"}, "The variable N_JOBS_PER_WORKER is '0'"),
+        ({"LOG_LEVEL": "loud"}, "The variable LOG_LEVEL is 'loud'"),
         ({"MOUNT_PREFIX": "me"}, "The variable MOUNT_PREFIX is 'me'"),
     ],
 )
@@ -197,3 +198,40 @@ def test_variables_that_make_no_sense_are_named(given, says):
 def test_what_is_no_object_is_refused(text):
     with pytest.raises(ConfigError, match=r"langgraph\.json"):
         parse(text, path="langgraph.json", kind=kind)
+
+
+def documented():
+    """What docs/langgraph-json.md says of each key: honoured, no effect or refused."""
+    page = (Path(__file__).parents[2] / "docs/langgraph-json.md").read_text()
+    return dict(
+        re.findall(r"^\| `([\w.$]+)` \| (honoured|no effect|refused) \|", page, re.MULTILINE)
+    )
+
+
+def test_the_page_about_it_says_what_becomes_of_each_key():
+    said = documented()
+    sections_ = {"auth", "checkpointer", "http", "store"}
+    expected = {
+        **dict.fromkeys(keys.HONOURED - sections_, "honoured"),
+        **dict.fromkeys(keys.WITHOUT_EFFECT, "no effect"),
+        **dict.fromkeys(keys.REFUSED, "refused"),
+    }
+
+    assert {key: said.get(key) for key in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("section", "model"),
+    [
+        ("http", sections.Http),
+        ("auth", sections.Auth),
+        ("store", sections.Store),
+        ("checkpointer", sections.Checkpointer),
+    ],
+)
+def test_the_page_about_it_names_what_is_in_the_sections(section, model):
+    fields = {f"{section}.{name}" for name in model.model_fields}
+    others = ("threads", "runs", "store", "mcp", "a2a", "meta", "ui")
+    of_one_row = {f"http.disable_{name}" for name in others}
+
+    assert fields - documented().keys() == (of_one_row if section == "http" else set())

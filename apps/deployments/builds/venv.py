@@ -47,10 +47,10 @@ def make(work: Work, project: Project) -> None:
         if made.code != 0:
             raise BuildFailed(f"The environment cannot be made: {_why(made.tail)}")
     with work.step("Installing dependencies"):
-        words = [*_requirements(work, project), *OF_THE_HOST]
-        installed = jail.run(work, rules, [*_installer(work, project, uv), *words])
-        if installed.code != 0:
-            raise BuildFailed(f"The dependencies cannot be installed: {_why(installed.tail)}")
+        for argv in _installations(work, project, uv):
+            installed = jail.run(work, rules, argv)
+            if installed.code != 0:
+                raise BuildFailed(f"The dependencies cannot be installed: {_why(installed.tail)}")
     with work.step("Compiling"):
         # Hosts see both folders read-only, so what is not compiled now is compiled at each start.
         compiler = [str(work.place.python), "-P", "-m", "compileall", "-q", "-j", "0"]
@@ -100,6 +100,17 @@ def _policy(work: Work, project: Project, interpreter: Path) -> sandbox.Policy:
         # What earlier builds cached is not this one's use.
         disk_mb=settings.BUILD_DISK_MB + _cached_mb(work),
     )
+
+
+def _installations(work: Work, project: Project, uv: str) -> list[list[str]]:
+    """What to run: what a lock file says, if there is one, and everything else in one resolution."""
+    found = []
+    if project.source is not None:
+        root = str(work.place.source / project.source.root)
+        package = ["--package", project.source.package] if project.source.package else []
+        found.append([uv, "sync", "--active", "--frozen", "--no-dev", "--project", root, *package])
+    words = [*_requirements(work, project), *OF_THE_HOST]
+    return [*found, [*_installer(work, project, uv), *words]]
 
 
 def _installer(work: Work, project: Project, uv: str) -> list[str]:

@@ -14,6 +14,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from apps.deployments.langgraph_json.errors import ConfigError
 
 WITHOUT_EFFECT = {
+    "N_JOBS_PER_WORKER": "a worker's room is shared by all deployments (AGENT_RUNS_PER_WORKER)",
+    "RESUMABLE_STREAM_TTL_SECONDS": "the platform's setting of that name holds for all",
     "BG_JOB_ISOLATED_LOOPS": "a graph host has one event loop, and synchronous nodes have threads",
     "BG_JOB_SHUTDOWN_GRACE_PERIOD_SECS": "runs move to another worker between their steps",
     "LOG_JSON": "the platform stores each line as it is printed",
@@ -31,10 +33,6 @@ class Facts(BaseModel):
         None, alias="BG_JOB_TIMEOUT_SECS", gt=0, le=86_400, allow_inf_nan=False
     )
     """The longest run."""
-    runs_at_once: int | None = Field(None, alias="N_JOBS_PER_WORKER", ge=1, le=10_000)
-    """Runs at once in one graph host."""
-    replay_seconds: int | None = Field(None, alias="RESUMABLE_STREAM_TTL_SECONDS", ge=1, le=86_400)
-    """How long a finished resumable stream can be replayed."""
     log_level: (
         Annotated[
             Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"], BeforeValidator(str.upper)

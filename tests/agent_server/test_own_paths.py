@@ -1,0 +1,112 @@
+"""Which requests an agent's own routes take, and what CORS rules of its own let in."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps.agent_server import own_cors, own_paths
+from apps.deployments.langgraph_json.sections import Cors, Http
+from apps.deployments.serving import OwnRoute
+
+ROUTES = tuple(
+    OwnRoute(path, kind, frozenset(methods))
+    for path, kind, methods in [
+        ("/own", "http", ["GET", "HEAD"]),
+        ("/items/{item:int}", "http", []),
+        ("/names/{name}", "http", []),
+        ("/odd/{a}-{b}", "http", []),
+        ("/rest/{rest:path}", "http", []),
+        ("/files", "mount", []),
+        ("/socket", "websocket", []),
+    ]
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "method", "kind", "taken"),
+    [
+        ("/own", "GET", "http", True),
+        ("/own/", "GET", "http", True),
+        ("/own", "POST", "http", None),
+        ("/own/more", "GET", "http", False),
+        ("/items/7", "GET", "http", True),
+        ("/items/x", "GET", "http", False),
+        ("/items", "GET", "http", False),
+        ("/names/ann", "DELETE", "http", True),
+        ("/odd/a-b", "GET", "http", True),
+        ("/rest/a/b/c", "GET", "http", True),
+        ("/rest", "GET", "http", True),
+        ("/files/a/b", "GET", "http", True),
+        ("/socket", "GET", "websocket", True),
+        ("/socket", "GET", "http", False),
+        ("/threads", "POST", "http", False),
+    ],
+)
+def test_a_route_takes_what_its_framework_would_give_it(path, method, kind, taken):
+    assert own_paths.match(ROUTES, path, kind, method) is taken
+
+
+def test_what_would_take_everything_gets_what_is_left():
+    routes = (OwnRoute("", "mount", frozenset()),)
+
+    assert own_paths.match(routes, "/threads", "http", "GET") is False
+    assert own_paths.takes_rest(routes) is True
+    assert own_paths.takes_rest(ROUTES) is False
+    assert own_paths.takes_rest(None) is True
+
+
+@pytest.mark.parametrize(
+    ("flag", "shut", "open_"),
+    [
+        ("disable_assistants", "/assistants/search", "/threads"),
+        ("disable_threads", "/threads/1/state", "/threads/1/runs/2"),
+        ("disable_runs", "/threads/1/runs/2/join", "/threads/1"),
+        ("disable_runs", "/runs/crons/search", "/threads/search"),
+        ("disable_store", "/store/items", "/runs"),
+        ("disable_mcp", "/mcp", "/a2a/1"),
+        ("disable_a2a", "/.well-known/agent-card.json", "/mcp"),
+        ("disable_meta", "/openapi.json", "/ok"),
+        ("disable_ui", "/ui/agent", "/info"),
+    ],
+)
+def test_groups_are_shut_one_by_one(flag, shut, open_):
+    http = Http(**{flag: True})
+
+    assert own_paths.is_shut(http, shut) is True
+    assert own_paths.is_shut(http, open_) is False
+    assert own_paths.is_shut(Http(), shut) is False
+
+
+def names(headers):
+    return {name.decode(): value.decode() for name, value in headers}
+
+
+def test_everybody_may_read_without_credentials_only():
+    open_ = own_cors.of_answer(Cors(allow_origins=["*"]), "https://a")
+    named = own_cors.of_answer(Cors(allow_origins=["*"], allow_credentials=True), "https://a")
+
+    assert names(open_) == {"access-control-allow-origin": "*"}
+    assert names(named)["access-control-allow-origin"] == "https://a"
+    assert names(named)["access-control-allow-credentials"] == "true"
+
+
+def test_what_does_not_come_from_a_browser_needs_no_headers():
+    assert own_cors.of_answer(Cors(allow_origins=["*"]), None) == []
+
+
+def test_a_rule_without_methods_and_headers_lets_no_post_in():
+    """As with the peer: what is given replaces every default."""
+    code, text, _ = own_cors.of_preflight(
+        Cors(allow_origins=["*"]), "https://a", "POST", "x-api-key"
+    )
+
+    assert (code, text) == (400, b"Disallowed CORS method, headers")
+
+
+def test_stars_allow_what_is_asked_for():
+    cors = Cors(allow_origins=["https://a"], allow_methods=["*"], allow_headers=["*"])
+
+    code, _, headers = own_cors.of_preflight(cors, "https://a", "DELETE", "x-one, x-two")
+
+    assert code == 200
+    assert names(headers)["access-control-allow-headers"] == "x-one, x-two"

@@ -1,0 +1,168 @@
+"""What an agent's own rules mean for rows and requests."""
+
+from __future__ import annotations
+
+import json
+from uuid import uuid4
+
+import pytest
+
+from apps.agent_server import rules, visit
+from apps.agent_server.bodies.runs import RunBody
+from apps.agent_server.bodies.threads import NewThread
+from apps.agent_server.rules import FilterRefused
+from apps.deployments.langgraph_json.sections import Auth
+from apps.deployments.routes import Route
+from apps.deployments.serving import Serving
+
+
+@pytest.mark.parametrize(
+    ("filters", "document"),
+    [
+        (None, {}),
+        ({}, {}),
+        ({"owner": "ann"}, {"owner": "ann"}),
+        ({"owner": {"$eq": "ann"}}, {"owner": "ann"}),
+        ({"level": 3, "open": True, "gone": None}, {"level": 3, "open": True, "gone": None}),
+        ({"readers": {"$contains": "ann"}}, {"readers": ["ann"]}),
+        ({"readers": {"$contains": ["ann", "bob"]}}, {"readers": ["ann", "bob"]}),
+        ({"owner": "a", "t": {"$contains": 1}}, {"owner": "a", "t": [1]}),
+    ],
+)
+def test_filters_become_what_a_row_must_contain(filters, document):
+    assert json.loads(rules.visible("threads", filters)) == document
+
+
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {"owner": {"name": "ann"}},
+        {"owner": ["ann"]},
+        {"owner": {"$eq": ["ann"]}},
+        {"owner": {"$contains": [["ann"]]}},
+        {"owner": {"$ne": "ann"}},
+        {"owner": {"$eq": "a", "$contains": "b"}},
+        {"owner": {}},
+        ["owner"],
+        "owner",
+    ],
+)
+def test_a_filter_that_would_not_be_exact_is_refused(filters):
+    with pytest.raises(FilterRefused):
+        rules.visible("threads", filters)
+
+
+def test_the_store_has_nothing_to_filter():
+    with pytest.raises(FilterRefused, match="rewrite value"):
+        rules.visible("store", {"owner": "ann"})
+
+
+@pytest.mark.parametrize(("told", "status"), [(418, 418), (200, 403), ("x", 403), (None, 403)])
+def test_a_refusal_has_the_status_that_was_meant(told, status):
+    assert rules.refusal({"status": told, "detail": "No."}).status == status
+
+
+def test_a_body_comes_back_as_the_rules_left_it():
+    body = NewThread.check({"metadata": {"a": 1}})
+    before = rules.value_of("threads", "create", body, {})
+
+    after = {**before, "metadata": {"a": 1, "owner": "ann"}, "unknown": 1}
+    mended = rules.rewritten("threads", "create", body, before, after)
+
+    assert before == {"metadata": {"a": 1}}
+    assert mended.metadata == {"a": 1, "owner": "ann"}
+    assert rules.rewritten("threads", "create", body, before, dict(before)) is body
+
+
+def test_what_a_rule_writes_is_checked_like_any_body():
+    body = NewThread.check({})
+    before = rules.value_of("threads", "create", body, {})
+
+    with pytest.raises(Exception, match="if_exists"):
+        rules.rewritten("threads", "create", body, before, {**before, "if_exists": "perhaps"})
+
+
+def test_a_run_is_told_as_the_sdk_has_it():
+    thread_id = str(uuid4())
+    body = RunBody.check({"assistant_id": "agent", "input": {"a": 1}, "after_seconds": 5})
+
+    value = rules.value_of("threads", "create_run", body, {"thread_id": thread_id})
+
+    assert (value["assistant_id"], value["thread_id"]) == ("agent", thread_id)
+    assert (value["status"], value["metadata"], value["after_seconds"]) == ("pending", {}, 5)
+    assert value["kwargs"]["input"] == {"a": 1}
+
+
+def test_a_rule_may_change_what_a_run_is_given():
+    body = RunBody.check({"assistant_id": "agent", "input": {"a": 1}})
+    before = rules.value_of("threads", "create_run", body, {})
+    after = {**before, "metadata": {"owner": "ann"}, "kwargs": {**before["kwargs"], "input": 2}}
+
+    mended = rules.rewritten("threads", "create_run", body, before, after)
+
+    assert (mended.metadata, mended.input) == ({"owner": "ann"}, 2)
+
+
+# Who is remembered
+
+
+def route(**cache) -> Route:
+    auth = Auth(path="./a.py:a", cache=cache) if cache else Auth(path="./a.py:a")
+    ids = [uuid4() for _ in range(4)]
+    return Route(*ids[:3], "slug", "name", ids[3], {}, False, ("agent",), Serving(auth=auth))
+
+
+def test_users_are_remembered_by_the_headers_that_are_named():
+    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users.keep(cached, {"authorization": "a", "x": "1"}, {"identity": "ann"})
+
+    assert users.get(cached, {"authorization": "a", "x": "2"}) == {"identity": "ann"}
+    assert users.get(cached, {"authorization": "b"}) is None
+    assert users.get(route(cache_keys=["authorization"]), {"authorization": "a"}) is None
+
+
+def test_who_sends_none_of_the_headers_is_not_remembered():
+    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"])
+    users.keep(cached, {}, {"identity": "ann"})
+
+    assert users.get(cached, {}) is None
+
+
+def test_nobody_is_remembered_without_a_cache():
+    users, plain = visit.KnownUsers(), route()
+    users.keep(plain, {"authorization": "a"}, {"identity": "ann"})
+
+    assert users.get(plain, {"authorization": "a"}) is None
+
+
+def test_the_oldest_are_forgotten_first():
+    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"], max_size=2)
+    for name in "abc":
+        users.keep(cached, {"authorization": name}, {"identity": name})
+
+    known = [users.get(cached, {"authorization": name}) for name in "abc"]
+
+    assert known == [None, {"identity": "b"}, {"identity": "c"}]
+
+
+def test_users_are_forgotten_in_time(monkeypatch):
+    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users.keep(cached, {"authorization": "a"}, {"identity": "ann"})
+    later = visit.time.monotonic() + 6
+
+    monkeypatch.setattr(visit.time, "monotonic", lambda: later)
+
+    assert users.get(cached, {"authorization": "a"}) is None
+
+
+def test_agents_do_not_learn_what_is_the_platforms(settings):
+    ours = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
+    sent = [
+        ("X-Api-Key", "slip_abc"),
+        ("Authorization", "Bearer slip_abc"),
+        ("Cookie", f"{ours[0]}=1; theirs=2; {ours[1]}=3"),
+        ("X-Slipway-Loopback", "x"),
+        ("X-Else", "kept"),
+    ]
+
+    assert [*visit.without_secrets(sent)] == [("Cookie", "theirs=2"), ("X-Else", "kept")]
