@@ -306,7 +306,7 @@ async def test_everything_else_is_asked_of_the_graph(call, agent, graph):
     await call("GET", "/assistants/other/graph?xray=2")
     await call("GET", "/assistants/other/subgraphs?recurse=true")
 
-    config = {"config": {}}
+    config = {"config": {}, "user": None}
     history = {"metadata": None, "checkpoint": None, **config}
     assert live.json() == {"live": True}
     assert graph == [
@@ -339,8 +339,8 @@ async def test_everything_else_is_asked_of_the_graph(call, agent, graph):
             {"limit": 1, "before": checkpoint_id, **history, "metadata": {"step": 1}},
             thread.thread_id,
         ),
-        (revision, "other", "graph", {"xray": 2}, None),
-        (revision, "other", "subgraphs", {"namespace": None, "recurse": True}, None),
+        (revision, "other", "graph", {"xray": 2, "user": None}, None),
+        (revision, "other", "subgraphs", {"namespace": None, "recurse": True, "user": None}, None),
     ]
 
 

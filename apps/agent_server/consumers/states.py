@@ -64,20 +64,33 @@ class ReadsThread(Consumer):
         params: dict[str, Any],
     ) -> bytes:
         """What the graph says of the thread; not asked again while the thread is as it was."""
-        busy = source.status == ThreadStatus.BUSY
-        graph_id, revision_id = source.graph_id or "", source.revision_id if busy else None
-        params = {**params, "config": loads(source.config)}
 
         async def answer() -> bytes:
-            thread = Thread(pk=source.pk, thread_id=exchange.uuid("thread_id"))
-            return await ask(
-                scope.route, graph_id, method, params, thread=thread, revision_id=revision_id
-            )
+            return await self.ask_now(exchange, scope, source, method, params)
 
-        if busy:
+        if source.status == ThreadStatus.BUSY:
             return await answer()
-        question = scope.route.active_revision_id, graph_id, method, dumps(params)
+        route, config = scope.route, [source.config, scope.user]
+        question = route.active_revision_id, source.graph_id, method, dumps([params, config])
         return await remembered.answer(source.pk, source.version, question, answer)
+
+    async def ask_now(
+        self,
+        exchange: Exchange,
+        scope: Scope,
+        source: StateSource,
+        method: str,
+        params: dict[str, Any],
+    ) -> bytes:
+        """What the graph says, or does, at this moment."""
+        return await ask(
+            scope.route,
+            source.graph_id or "",
+            method,
+            {**params, "config": loads(source.config), "user": scope.user},
+            thread=Thread(pk=source.pk, thread_id=exchange.uuid("thread_id")),
+            revision_id=source.revision_id if source.status == ThreadStatus.BUSY else None,
+        )
 
 
 class ThreadState(ReadsThread):
@@ -112,7 +125,7 @@ class ThreadState(ReadsThread):
             "run_metadata": {"graph_id": source.graph_id},
         }
         async with editing(exchange.uuid("thread_id")):
-            made = loads(await self.ask(exchange, scope, source, "update_state", params))
+            made = loads(await self.ask_now(exchange, scope, source, "update_state", params))
         answer = {"checkpoint": made, "configurable": made, "checkpoint_id": made["checkpoint_id"]}
         await exchange.respond(dumps(answer))
 

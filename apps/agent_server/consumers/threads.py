@@ -59,7 +59,11 @@ async def _with_history(scope: Scope, body: NewThread) -> threads.ThreadRow:
     if there is not None:
         return there
     steps = [step.model_dump(mode="json") for step in body.supersteps]
-    params = {"supersteps": [step["updates"] for step in steps], "run_metadata": body.metadata}
+    params = {
+        "supersteps": [step["updates"] for step in steps],
+        "run_metadata": {"graph_id": graph_id},
+        "user": scope.user,
+    }
     thread = Thread(pk=pk, thread_id=thread_id)
     try:
         async with editing(thread_id):

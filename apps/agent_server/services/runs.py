@@ -95,9 +95,12 @@ def create_stateless(scope: Scope, body: RunBody) -> RunRow:
     thread_id = uuid7()
     parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
+    minutes, strategy = threads.time_to_live(scope.route, None)
     parameters |= {
         "on_completion": body.on_completion,
         "temporary": body.on_completion == "delete",
+        "ttl_minutes": minutes,
+        "ttl_strategy": strategy,
         "birthmark": _json(scope.birthmark),
     }
     row = prepared.row(statements.ON_TEMPORARY_THREAD, parameters)

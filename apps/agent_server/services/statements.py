@@ -71,10 +71,11 @@ ON_TEMPORARY_THREAD = (
     + """, thread AS (
     INSERT INTO agent_server_thread (
         id, workspace_id, deployment_id, thread_id, status, metadata, config, temporary,
-        runs_received, revision_id
+        runs_received, revision_id, ttl_minutes, ttl_strategy
     )
     SELECT %(thread)s, %(workspace)s, %(deployment)s, %(thread)s, 'busy',
-        %(birthmark)s::jsonb || a.origin, a.own_config, %(temporary)s, 1, %(revision)s
+        %(birthmark)s::jsonb || a.origin, a.own_config, %(temporary)s, 1, %(revision)s,
+        %(ttl_minutes)s::float8, %(ttl_strategy)s
     FROM merged a
     RETURNING id, metadata, runs_received, revision_id
 )"""
