@@ -44,8 +44,11 @@ format: install-dev ## Put the code into shape
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
-bench: install-dev ## Measure the running platform and print it beside the peers
+bench: install-dev ## Measure the platform and its installed peers in turn (BENCH="--rounds 3")
 	@$(BIN)/python -m tests.bench.agent $(BENCH)
+
+bench-crowd: install-dev ## 500 sleeping runs, 1,000 open streams, cold starts of a graph host
+	@$(BIN)/python -m tests.bench.crowd $(BENCH)
 
 screenshots: install-dev ## Take pictures of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots

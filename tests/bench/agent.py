@@ -1,8 +1,12 @@
-"""`make bench`: the agent benchmark against the running platform, beside the peers' figures.
+"""`make bench`: the agent benchmark against the platform and its peers, in turn, and the targets.
 
-The benchmark and the recorded figures are those of the folder `bench/agent` of the shared material
-(`--bench`, default `../shared/bench/agent`). The platform is the one of `PORT` and `DATA_DIR`;
-where none answers, one is started in a temporary folder and stopped again.
+The benchmark, its graphs and its list of peers are those of a folder (AGENT_BENCH or `--bench`,
+default `../shared/bench/agent`). Its README says how the peers are installed; those whose variables
+(`LG_VENV`, ...) are not set are left out. Every round starts everybody afresh, us in a temporary
+folder. `--running` measures the platform of `PORT` and `DATA_DIR` alone, as it is.
+
+    source peers/env.sh; make bench BENCH="--rounds 3"
+    make bench BENCH="--rounds 2 --peers langgraph-dev,aegra-tuned --only thread_wait,stream"
 """
 
 from __future__ import annotations
@@ -12,6 +16,7 @@ import contextlib
 import importlib.util
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -24,43 +29,91 @@ from pathlib import Path
 from typing import Any
 
 from config.env import BASE_DIR, env
-from tests.installation import SIGNS, Installation
+from tests.bench import targets
+from tests.installation import SIGNS, Installation, free_port
 
 NAME = "bench-agent"
+VARIABLE = re.compile(r"\$([A-Z_]+)")
 SERVER = ("web", "worker", "builder", "beat")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--bench", type=Path, default=BASE_DIR.parent / "shared/bench/agent")
+    here = os.environ.get("AGENT_BENCH") or BASE_DIR.parent / "shared/bench/agent"
+    parser.add_argument("--bench", type=Path, default=here)
     parser.add_argument("--out", type=Path, default=BASE_DIR / "var/bench/agent")
     parser.add_argument("--only", help="steps of the benchmark, comma-separated")
     parser.add_argument("--scale", default="1.0", help="multiplies the fixed amounts of work")
+    parser.add_argument("--rounds", type=int, default=1)
+    parser.add_argument("--peers", help="their names, comma-separated; all that are installed")
+    parser.add_argument("--running", action="store_true", help="only the platform that runs")
+    parser.add_argument("--quiet", type=float, metavar="SHARE", help="wait for a quiet machine")
     options = parser.parse_args()
     if not (options.bench / "agent_bench.py").exists():
         sys.exit(f"No benchmark in {options.bench}; name its folder with --bench.")
-    with running_platform():
-        report = measure(options)
-    shutil.copytree(options.bench / "results", options.out, dirs_exist_ok=True)
-    (options.out / "slipway-r1.json").write_text(json.dumps(report, indent=1))
-    rounds = load(options.bench / "rounds.py")
-    names = ["slipway", *(peer["name"] for peer in load_peers(options.bench))]
-    print()
-    print(rounds.table(options.out, names))
-    print("\nThe peers' figures were recorded on another day: compare ratios with care.")
+    shutil.rmtree(options.out, ignore_errors=True)
+    options.out.mkdir(parents=True)
+    rounds, peers = load(options.bench / "rounds.py"), chosen_peers(options)
+    extra = ["--scale", options.scale, *(["--only", options.only] if options.only else [])]
+    for number in range(1, options.rounds + 1):
+        measure_us(options, number, rounds)
+        for peer in peers:
+            pause(options, rounds)
+            try:
+                rounds.one(peer, number, options.out, Path(tempfile.gettempdir()), extra)
+            except Exception as failure:  # noqa: BLE001  (a peer that fails is a finding, not ours)
+                print(f"== {peer['name']} round {number} FAILED: {failure}", flush=True)
+    names = [targets.OURS, *(peer["name"] for peer in peers)]
+    found = {name: reports_of(options.out, name) for name in names}
+    print(f"\n{rounds.table(options.out, names)}\n\n{targets.table(found)}")
     return 0
 
 
+def measure_us(options: argparse.Namespace, number: int, rounds: Any) -> None:
+    """One round of ours, written where `rounds` writes those of the peers."""
+    pause(options, rounds)
+    print(f"== {targets.OURS} round {number}", flush=True)
+    with contextlib.nullcontext() if options.running else fresh_platform():
+        report = measure(options)
+    (options.out / f"{targets.OURS}-r{number}.json").write_text(json.dumps(report, indent=1))
+
+
+def pause(options: argparse.Namespace, rounds: Any) -> None:
+    if options.quiet:
+        rounds.wait_for_quiet(options.quiet, 5)
+
+
+def chosen_peers(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """The peers that were asked for, as far as their variables say where they are."""
+    if options.running:
+        return []
+    listed = json.loads((options.bench / "peers.json").read_text())["peers"]
+    found = []
+    for peer in listed:
+        if options.peers and peer["name"] not in options.peers.split(","):
+            continue
+        missing = sorted(
+            name for name in set(VARIABLE.findall(json.dumps(peer))) if name not in os.environ
+        )
+        if missing:
+            print(f"{peer['name']} is left out: {', '.join(missing)} not set", flush=True)
+        else:
+            found.append(peer)
+    return found
+
+
+def reports_of(folder: Path, name: str) -> list[dict[str, Any]]:
+    return [json.loads(path.read_text()) for path in sorted(folder.glob(f"{name}-r[0-9]*.json"))]
+
+
 @contextlib.contextmanager
-def running_platform() -> Iterator[None]:
-    """The platform that answers already, or one of its own for the time of the measurement."""
-    if is_ready():
-        yield
-        return
+def fresh_platform() -> Iterator[None]:
+    """A platform of its own for the time of the measurement."""
     with tempfile.TemporaryDirectory(prefix="slipway-bench-") as folder:
-        os.environ["DATA_DIR"] = folder
+        # Where agents of other users may pass through.
+        Path(folder).chmod(0o711)
+        os.environ |= {"DATA_DIR": str(Path(folder, "data")), "PORT": str(free_port())}
         env.cache_clear()
-        print("No platform answers; starting one for the measurement", flush=True)
         platform = subprocess.Popen([sys.executable, "-m", "config.supervisor"], cwd=BASE_DIR)
         try:
             while not is_ready():
@@ -81,20 +134,25 @@ def is_ready() -> bool:
         return False
 
 
-def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """Deploy the benchmark's graphs and run its script against them."""
+def deployed(bench: Path) -> tuple[str, str]:
+    """Deploy the benchmark's graphs; the agent's address and a key for it."""
     facts = manage("bootstrap", "--organization", "Bench", "--email", "bench@example.com", "--json")
     with tempfile.TemporaryDirectory(prefix="slipway-bench-git-") as folder:
-        repository = repository_of(options.bench / "graphs", Path(folder) / "graphs")
-        deployed = manage(
+        repository = repository_of(bench / "graphs", Path(folder) / "graphs")
+        made = manage(
             "deploy", "--organization", "Bench", "--name", NAME, "--git", str(repository),
             "--env", "LANGSMITH_TRACING=false", "--wait", "--json",
         )  # fmt: skip
-    options.out.mkdir(parents=True, exist_ok=True)
+    return made["agent_url"], facts["api_key"]
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    """Run the benchmark's script against its graphs."""
+    url, key = deployed(options.bench)
     result = options.out / "raw.json"
     command = [
         sys.executable, str(options.bench / "agent_bench.py"), "--label", "slipway",
-        "--url", deployed["agent_url"], "--api-key", facts["api_key"], "--json", str(result),
+        "--url", url, "--api-key", key, "--json", str(result),
         "--scale", options.scale, *(["--only", options.only] if options.only else []),
     ]  # fmt: skip
     for name, pid in roots().items():
@@ -153,11 +211,6 @@ def load(path: Path) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def load_peers(bench: Path) -> list[dict[str, Any]]:
-    peers: list[dict[str, Any]] = json.loads((bench / "peers.json").read_text())["peers"]
-    return peers
 
 
 if __name__ == "__main__":
