@@ -201,6 +201,11 @@ class Subscription:
         if self._from_kept:
             batches: list[Batch] = found
             self._from_kept = False
+            if batches:  # a page of them: perhaps there are more
+                self._mailbox.extendleft(reversed(batches))
+                self._size += sum(batch.size for batch in batches)
+                self._ask_kept()
+                return
         else:
             batches = [read(fields[1]) for _, fields in found]
             if self._cursor is None:

@@ -9,6 +9,7 @@ from typing import Annotated
 from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
 from langchain_core.messages import AIMessage, AnyMessage
 from langchain_core.runnables import RunnableConfig
+from langgraph.config import get_stream_writer
 from langgraph.graph import END, START, StateGraph
 from langgraph.graph.message import add_messages
 from langgraph.types import interrupt
@@ -124,3 +125,19 @@ async def talk(state: Chat) -> Chat:
 
 
 chat = StateGraph(Chat).add_node(talk).add_edge(START, "talk").compile()
+
+
+class Tale(TypedDict, total=False):
+    count: int
+    pause: float
+
+
+async def say(state: Tale) -> Tale:
+    write = get_stream_writer()
+    for number in range(state["count"]):
+        write(number)
+        await asyncio.sleep(state["pause"])
+    return {}
+
+
+tell = StateGraph(Tale).add_node(say).add_edge(START, "say").compile()
