@@ -127,6 +127,15 @@ def test_some_doors_are_open(url, path):
     assert httpx.get(f"{url}{path}").status_code == 200
 
 
+def test_the_description_names_the_schemes_of_the_agent(url):
+    described = httpx.get(f"{url}/openapi.json").json()
+
+    assert described["components"]["securitySchemes"] == {
+        "token": {"type": "http", "scheme": "bearer"}
+    }
+    assert described["security"] == [{"token": []}]
+
+
 def test_a_key_of_the_platform_alone_is_nobodys(live, url):
     answer = httpx.post(f"{url}/threads", json={}, headers=live.headers)
 

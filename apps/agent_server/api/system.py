@@ -14,7 +14,7 @@ from rest_framework.response import Response
 
 from apps.agent_server import query
 from apps.agent_server.api.base import AgentView
-from apps.agent_server.openapi.document import document
+from apps.agent_server.openapi.own import document_of
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import metrics
 from apps.core import errors
@@ -89,7 +89,7 @@ class MetricsView(AgentView):
 class OpenAPIDocumentView(OpenAPIView):
     def get(self, request: ApiRequest, slug: str) -> HttpResponse:
         """This description, in OpenAPI 3.1."""
-        return HttpResponse(document(slug), content_type="application/json")
+        return HttpResponse(document_of(slug), content_type="application/json")
 
 
 class DocsView(View):
