@@ -15,6 +15,7 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
+from weakref import WeakValueDictionary
 
 import hiredis
 import psycopg
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 METHODS = frozenset({"update_state", "supersteps", "mirror"})
-TRIES = 4
+TRIES = 6
 MOST_BYTES = 256 * 1024 * 1024
 """What one edit may save."""
 
@@ -43,6 +44,9 @@ BUSY = "ThreadBusy"
 GONE = "ThreadGone"
 REFUSED = "EditRefused"
 """The graph did not take it: the reason is for who asked."""
+
+
+_turns: WeakValueDictionary[tuple[int, UUID | None], asyncio.Lock] = WeakValueDictionary()
 
 
 class Fence(NamedTuple):
@@ -56,9 +60,25 @@ class Fence(NamedTuple):
 
 
 async def edit(engine: Engine, host: GraphHost, question: Question, seconds: float) -> Reply:
-    """Have the graph edit its thread. Begins again when somebody else was faster."""
+    """Have the graph edit its thread, after the edits of the thread that this worker has already.
+
+    Begins again when somebody else was faster. `TimeoutError` when its turn does not come in time.
+    """
+    place = id(engine), question.thread
+    turn = _turns.get(place)
+    if turn is None:
+        turn = _turns[place] = asyncio.Lock()
+    deadline = asyncio.get_running_loop().time() + seconds
+    async with asyncio.timeout(seconds):
+        await turn.acquire()
+    try:
+        return await _edit(engine, host, question, deadline)
+    finally:
+        turn.release()
+
+
+async def _edit(engine: Engine, host: GraphHost, question: Question, deadline: float) -> Reply:
     loop = asyncio.get_running_loop()
-    deadline = loop.time() + seconds
     for _ in range(TRIES):
         left = deadline - loop.time()
         place = [left, question.thread, question.thread_id]
