@@ -70,6 +70,7 @@ async def expire():
 ROUTES = [
     ("PUT", "/store/items", {"namespace": ["a"], "key": "k", "value": {}}),
     ("GET", "/store/items?namespace=a&key=k", None),
+    ("GET", "/store/items", None),
     ("DELETE", "/store/items", {"namespace": ["a"], "key": "k"}),
     ("POST", "/store/items/search", {}),
     ("POST", "/store/namespaces", {}),
@@ -91,7 +92,7 @@ async def test_a_reader_reads_and_writes_nothing(front, agent, reader_key):
 
     answers = [(await reader(method, path, body)).status for method, path, body in ROUTES]
 
-    assert answers == [403, 200, 403, 200, 200]
+    assert answers == [403, 200, 400, 403, 200, 200]
 
 
 async def test_an_item_comes_back_as_it_was_put(put, got):

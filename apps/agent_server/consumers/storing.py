@@ -13,9 +13,17 @@ from apps.agent_server.memory import filters
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import store
 from apps.agent_server.services.store import Item
+from apps.core import errors
 from apps.core.crossing import in_thread
 from apps.core.json import Fragment, dumps
 from apps.organizations.permissions import Permission
+
+
+class KeyRequired(errors.BadRequest):
+    """Clients know this answer in another shape than all the others."""
+
+    def as_json(self) -> dict[str, Any]:
+        return {"error": "Key is required"}
 
 
 class StoreItems(Consumer):
@@ -35,9 +43,6 @@ class StoreItems(Consumer):
             await _done(exchange)
 
     async def _get(self, exchange: Exchange) -> None:
-        if not exchange.query.get("key", [""])[-1]:
-            await exchange.respond(b'{"error":"Key is required"}', status=400)
-            return
         item = await in_thread(_get, exchange)
         await exchange.respond(dumps(_json(item) if item is not None else None))
 
@@ -75,16 +80,15 @@ class ListNamespaces(Consumer):
 
 
 def _get(exchange: Exchange) -> Item | None:
-    given = exchange.query
-    dotted = given.get("namespace", [""])[-1]
-    place = ItemPlace.check(
-        {"namespace": dotted.split(".") if dotted else [], "key": given["key"][-1]}
+    admission = exchange.admit(Permission.AGENTS_READ)
+    dotted, key, refresh = (
+        exchange.query.get(name, [""])[-1] for name in ("namespace", "key", "refresh_ttl")
     )
+    if not key:
+        raise KeyRequired
+    place = ItemPlace.check({"namespace": dotted.split(".") if dotted else [], "key": key})
     place.check_place()
-    refresh = given.get("refresh_ttl", [""])[-1]
-    scope = exchange.admit(Permission.AGENTS_READ).scope(
-        "store", "get", namespace=place.namespace, key=place.key
-    )
+    scope = admission.scope("store", "get", namespace=place.namespace, key=place.key)
     asked = {name: scope.value.get(name, getattr(place, name)) for name in ("namespace", "key")}
     return store.get(
         scope, ItemPlace.check(asked), refresh=query.flag(refresh) if refresh else None
