@@ -27,7 +27,11 @@ class StateUpdated(NamedTuple):
     state: bytes
 
 
-Notice = RunBegins | StateUpdated
+class Gone(NamedTuple):
+    """The thread was deleted."""
+
+
+Notice = RunBegins | StateUpdated | Gone
 
 
 def channel(thread_pk: UUID) -> str:
@@ -43,8 +47,14 @@ def state_updated(thread_pk: UUID, state: bytes) -> Command:
     return ("PUBLISH", channel(thread_pk), b"s" + state)
 
 
+def gone(thread_pk: UUID) -> Command:
+    return ("PUBLISH", channel(thread_pk), b"g")
+
+
 def read(payload: bytes) -> Notice:
     kind, said = payload[:1], payload[1:]
     if kind == b"s":
         return StateUpdated(said)
+    if kind == b"g":
+        return Gone()
     return RunBegins(UUID(bytes=said[:16]), said[17:].decode(), said[16:17] == b"\1")

@@ -18,7 +18,7 @@ from apps.agent_server.services import following
 from apps.agent_server.services.following import Followed
 from apps.agent_server.streams import BEGINNING, END, Event, EventId
 from apps.agent_server.subscription import Subscription
-from apps.agent_server.thread_notices import StateUpdated, channel, read
+from apps.agent_server.thread_notices import Gone, StateUpdated, channel, read
 from apps.core.crossing import in_thread
 
 log = logging.getLogger(__name__)
@@ -109,6 +109,8 @@ class ThreadReader:
         notice = read(payload)
         if isinstance(notice, StateUpdated):
             self._states.append(notice)
+        elif isinstance(notice, Gone):
+            self._looks = True
         else:
             self._begun.append(Followed(notice.run_id, notice.graph_id, True, notice.is_kept, True))
             self._take_begun()

@@ -14,9 +14,8 @@ from langgraph_sdk.client import LangGraphClient
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from tests.contract.sse import Raw, frames, live_frames, until
+from tests.contract.sse import Raw, live_frames
 
-ROOT = {"namespace": [], "event": "completed"}
 EVERY_CHANNEL = [
     "values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"
 ]  # fmt: skip
@@ -666,8 +665,3 @@ def test_who_may_not_open_a_socket(agent_url, place, headers, status):
         pass
 
     assert refusal.value.response.status_code == status
-
-
-def test_frames_are_read_as_they_are_written():
-    assert frames('event: a\r\ndata: {"b":1}\r\nid: 1\r\n\r\n')[0].data == {"b": 1}
-    assert until

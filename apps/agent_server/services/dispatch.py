@@ -16,11 +16,13 @@ from uuid import UUID
 import redis
 from django.conf import settings
 
-from apps.agent_server import courier, messages, streams
+from apps.agent_server import courier, messages, streams, thread_notices
 from apps.agent_server.redis_link import Command
 from apps.core.json import dumps
 
 log = logging.getLogger(__name__)
+
+AHEAD_MS = 1_000
 
 
 def execute_thread(thread_pk: UUID) -> None:
@@ -46,13 +48,19 @@ def cancel_run(run_id: UUID) -> None:
 
 def announce_end(run_id: UUID, status: str) -> None:
     """Tell the readers of a run that ended without an engine."""
-    name, now = streams.key(run_id), streams.EventId(time.time_ns() // 1_000_000, 0)
+    # Ahead of what a worker with a faster clock may have said.
+    name, now = streams.key(run_id), streams.EventId(time.time_ns() // 1_000_000 + AHEAD_MS, 0)
     batch = streams.pack(now, [[streams.END.decode(), dumps({"status": status})]])
     _send(
         ("XADD", name, str(now), streams.FIELD, batch),
         ("PUBLISH", name, batch),
         ("EXPIRE", name, streams.ENDED_SECONDS),
     )
+
+
+def announce_gone(thread_pk: UUID) -> None:
+    """Tell the readers of a thread that it was deleted."""
+    _send(thread_notices.gone(thread_pk))
 
 
 def _send(*commands: Command) -> None:

@@ -40,7 +40,9 @@ WHERE r.workspace_id = %s AND r.thread_id = %s AND (r.status = 'running' OR (
     AND r.ended_at > clock_timestamp() - make_interval(secs => %s)))
 ORDER BY r.sequence
 """
-_IS_THERE = "SELECT 1 FROM agent_server_thread WHERE workspace_id = %s AND id = %s"
+_IS_THERE = """
+SELECT 1 FROM agent_server_thread WHERE workspace_id = %s AND id = %s AND NOT temporary
+"""
 
 
 def thread_pk(scope: Scope, thread_id: UUID) -> UUID:

@@ -53,6 +53,7 @@ def forget_rows(pks: Collection[UUID]) -> int:
         thread__in=chosen
     ).delete()
     for pk in chosen:
+        transaction.on_commit(lambda pk=pk: dispatch.announce_gone(pk))  # type: ignore[misc]
         rows.filter(pk=pk).update(
             thread_id=uuid7(),
             temporary=True,
