@@ -298,7 +298,6 @@ def around(node: RemoteGraph, **options: object):
     """A local graph with a remote one in it."""
     builder = StateGraph(Notes)
     builder.add_node("remote", node)
-    builder.add_node("person", lambda _: {"notes": ["person"]})
     builder.add_edge(START, "remote")
     builder.add_edge("remote", END)
     return builder.compile(**options)
@@ -337,10 +336,14 @@ def test_as_a_node_its_failure_is_the_failure_of_the_graph_around_it(remote):
         builder.compile().invoke({"fail": "plan"})
 
 
-def test_as_a_node_it_may_command_the_graph_around_it(remote):
-    answer = around(remote("escalating")).invoke({})
+def test_in_a_graph_below_it_may_command_the_graph_above(remote):
+    below = StateGraph(Notes).add_node("remote", remote("escalating"))
+    below.add_edge(START, "remote")
+    above = StateGraph(Notes).add_node("below", below.compile(), destinations=("person",))
+    above.add_node("person", lambda _: {"notes": ["person"]})
+    above.add_edge(START, "below")
 
-    assert answer["notes"] == ["too hard", "person"]
+    assert above.compile().invoke({})["notes"] == ["too hard", "person"]
 
 
 def test_the_third_version_of_stream_events_has_projections(remote):
@@ -355,8 +358,14 @@ def test_the_third_version_of_stream_events_has_projections(remote):
 
 
 async def test_the_third_version_asks_and_is_answered(remote, thread):
-    async with remote("human").astream_events({}, thread, version="v3") as run:
-        await run.output
-        interrupts = run.interrupts
+    graph = remote("human")
 
-    assert interrupts[0]["payload"] == {"approve": "send it? (0)"}
+    async with await graph.astream_events({}, thread, version="v3") as run:
+        seen = [values async for values in run.values]
+        [question] = await run.interrupts()
+    async with await graph.astream_events(Command(resume="yes"), thread, version="v3") as run:
+        output = await run.output()
+
+    assert seen[-1]["notes"] == ["draft"]
+    assert question["value"] == {"approve": "send it? (0)"}
+    assert output["notes"] == ["draft", "answer 0: yes", "sent"]

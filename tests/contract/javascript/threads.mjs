@@ -72,6 +72,7 @@ test("a thread is made with its past", async () => {
     graphId: "steps",
     supersteps: [
       { updates: [{ values: { notes: ["asked"] }, asNode: "__input__" }] },
+      { updates: [{ values: { notes: ["asked"] }, asNode: "__start__" }] },
       { updates: [{ values: { notes: ["planned before"] }, asNode: "plan" }] },
     ],
   });
