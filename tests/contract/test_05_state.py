@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from uuid import UUID, uuid4
 
 import pytest
-from langgraph_sdk.errors import APIStatusError
+from langgraph_sdk.errors import APIStatusError, ConflictError
 
 UNKNOWN_CHECKPOINT = "1ef4f797-8335-6428-8001-8a1503f9b875"
 
@@ -572,6 +573,43 @@ def test_updates_of_one_thread_follow_each_other(client):
     assert values["notes"][-5:] == ["0", "1", "2", "3", "4"]
     history = client.threads.get_history(thread_id, metadata={"source": "update"})
     assert [state["metadata"]["step"] for state in history] == [8, 7, 6, 5, 4]
+
+
+def test_updates_at_the_same_time_all_count(client):
+    thread_id = ran(client)
+
+    def update(number: int) -> None:
+        client.threads.update_state(thread_id, {"notes": [str(number)]}, as_node="review")
+
+    with ThreadPoolExecutor(6) as pool:
+        list(pool.map(update, range(6)))
+
+    notes = client.threads.get_state(thread_id)["values"]["notes"]
+    assert sorted(notes[4:]) == [str(number) for number in range(6)]
+    history = client.threads.get_history(thread_id, limit=100)
+    parents = [state["parent_checkpoint_id"] for state in history[:-1]]
+    assert parents == [state["checkpoint_id"] for state in history[1:]]
+
+
+def test_updates_and_runs_exclude_each_other(client):
+    thread_id = ran(client)
+
+    def disturb(number: int) -> int:
+        if number % 2:
+            client.runs.wait(thread_id, "steps", input={"notes": ["run"]})
+            return 0
+        try:
+            client.threads.update_state(thread_id, {"notes": ["edit"]}, as_node="review")
+        except ConflictError:
+            return 0
+        return 1
+
+    with ThreadPoolExecutor(6) as pool:
+        edits = sum(pool.map(disturb, range(6)))
+
+    notes = client.threads.get_state(thread_id)["values"]["notes"]
+    assert (notes.count("edit"), notes.count("run")) == (edits, 3)
+    assert client.threads.get(thread_id)["values"]["notes"] == notes
 
 
 def test_patching_a_state_merges_metadata(client, raw):
