@@ -238,14 +238,15 @@ RETURNING r.thread_id
 """
 )
 
-# How long until the next run is due, in seconds; and the threads of those that just were.
+# How long until the next run is due, in seconds; and the threads of those that just became it:
+# those that could run as soon as they were received have their messages.
 NEXT_DUE = """
 SELECT EXTRACT(EPOCH FROM min(available_at) - clock_timestamp())::float8
 FROM agent_server_agentrun WHERE status = 'pending' AND available_at > clock_timestamp()
 """
 JUST_DUE = """
 SELECT thread_id FROM agent_server_agentrun
-WHERE status = 'pending' AND available_at <= clock_timestamp()
+WHERE status = 'pending' AND available_at <= clock_timestamp() AND available_at > updated_at
   AND available_at > clock_timestamp() - make_interval(secs => %b::float8)
 ORDER BY available_at LIMIT 1000
 """
