@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import select
 from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -12,6 +11,8 @@ import psycopg
 from django.conf import settings
 from django.db import connections
 from psycopg.rows import TupleRow
+
+from apps.core.connections import has_hung_up
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 Connection = psycopg.AsyncConnection[TupleRow]
@@ -50,8 +51,7 @@ class LoopDatabase:
     async def _connection(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
-            # An idle connection has nothing to read, so this is how its end shows.
-            if not select.select([connection.fileno()], [], [], 0)[0]:
+            if not has_hung_up(connection.fileno()):
                 return connection
             await connection.close()
         given = connections["default"].get_connection_params()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import resource
+import socket
 import threading
 from contextvars import ContextVar
 
@@ -99,7 +101,7 @@ async def test_the_orm_is_used_in_a_thread(transactional_db):
         return found, Organization.objects.count(), threading.get_ident()
 
     found, count, thread = await on_loop(work)
-    await in_thread(lambda: connection.close())
+    await in_thread(_close)
     await loop_database().aclose()
 
     assert (found, count) == ((1,), 0)
@@ -138,6 +140,29 @@ async def test_a_connection_that_the_server_ended_is_replaced(transactional_db):
     await loop_database().aclose()
 
     assert before != after
+
+
+async def test_connections_are_also_checked_where_many_sockets_are_open(transactional_db):
+    """`select` knows the first 1,024 descriptors only."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))
+    sockets = [socket.socket() for _ in range(1100)]
+    try:
+        [before] = await loop_database().rows("SELECT pg_backend_pid()", [])
+        [after] = await loop_database().rows("SELECT pg_backend_pid()", [])
+        [pid] = await in_thread(prepared.row, "SELECT pg_backend_pid()", [])
+        [again] = await in_thread(prepared.row, "SELECT pg_backend_pid()", [])
+        await in_thread(_close)
+    finally:
+        for opened in sockets:
+            opened.close()
+    await loop_database().aclose()
+
+    assert (before, pid) == (after, again)
+
+
+def _close() -> None:
+    connection.close()
 
 
 def _end(pid: int) -> None:
