@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from apps.agent_server.bodies.runs import STREAM_MODES
-from apps.agent_server.protocol.events import classic
+from apps.agent_server.protocol.events import MARK, classic
 from apps.agent_server.streams import BEGINNING, END, Event, EventId
 from apps.core.errors import Invalid
 from apps.core.json import dumps
@@ -93,7 +93,7 @@ class Frames:
                 self.are_begun = True
             if event.name == ERROR:
                 self.has_failed = True
-            shown = classic(event)
+            shown = classic(event) if event.name[:1] == MARK else event
             if shown is not None and self.wanted.lets_by(shown.name):
                 numbered = self.with_ids and event.id != BEGINNING
                 parts.append(frame(shown.name, shown.data, event.id if numbered else None))

@@ -107,13 +107,12 @@ def pack(
 
 def read(packed: bytes) -> Batch:
     ms, last, events, *rest = msgpack.unpackb(packed, raw=True)
+    before = EventId._make(rest[0]) if rest and rest[0] else None
+    if len(events) == 1:
+        return Batch([Event(EventId(ms, last), *events[0])], before, len(packed))
     first = last - len(events) + 1
-    before = EventId(*rest[0]) if rest and rest[0] else None
-    return Batch(
-        [Event(EventId(ms, first + i), *event) for i, event in enumerate(events)],
-        before,
-        len(packed),
-    )
+    made = [Event(EventId(ms, first + i), *event) for i, event in enumerate(events)]
+    return Batch(made, before, len(packed))
 
 
 def unpack(packed: bytes) -> list[Event]:

@@ -231,6 +231,12 @@ class Subscription:
             self._cursor = last.id
 
     def _take(self) -> list[Event]:
+        mailbox = self._mailbox
+        if len(mailbox) == 1 and mailbox[0].before == self._cursor is not None:
+            batch = mailbox.popleft()  # as it nearly always is
+            self._size, self._tries = 0, 0
+            self._cursor = batch.last
+            return batch.events
         given: list[Event] = []
         while self._mailbox:
             batch, cursor = self._mailbox[0], self._cursor
