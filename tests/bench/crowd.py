@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import statistics
@@ -107,8 +108,9 @@ async def cold_starts(client: Client, worker: psutil.Process, count: int) -> Non
     cold, warm = [], []
     for _ in range(count):
         for child in worker.children(recursive=True):
-            if "graph_host" in " ".join(child.cmdline()):
-                child.kill()
+            with contextlib.suppress(psutil.Error):  # it may go by itself, with its parent
+                if "graph_host" in " ".join(child.cmdline()):
+                    child.kill()
         await asyncio.sleep(0.5)
         cold.append((await client.post("/runs/wait", body))[0])
         warm.append((await client.post("/runs/wait", body))[0])
