@@ -59,9 +59,7 @@ class Cron(WorkspaceOwned):
             models.Index(fields=["workspace", "deployment", "-created_at"], name="cron_newest"),
             models.Index(fields=["due_at"], condition=Q(due_at__isnull=False), name="cron_due"),
             models.Index(fields=["thread"], condition=Q(thread__isnull=False), name="cron_thread"),
-            models.Index(
-                fields=["workspace", "deployment", "assistant_id"], name="cron_assistant"
-            ),
+            models.Index(fields=["workspace", "deployment", "assistant_id"], name="cron_assistant"),
             GinIndex(OpClass("metadata", "jsonb_path_ops"), name="cron_metadata"),
         ]
 
