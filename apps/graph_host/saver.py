@@ -10,8 +10,9 @@ from __future__ import annotations
 import inspect
 import random
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -27,6 +28,8 @@ from langgraph.checkpoint.base import (
 from . import encoding
 from .door import Door
 
+_APART = "thread="
+"""How the namespace begins of what a graph inside a run keeps under a thread id of its own."""
 INLINE_BYTES = 64
 """A text up to this length stays inside the checkpoint: cheaper than a row of its own."""
 
@@ -92,7 +95,7 @@ class Stored(NamedTuple):
 
 
 class ForeignThread(ValueError):
-    """A run may read and write its own thread only."""
+    """A run may list its own thread only."""
 
 
 def _stays_inline(value: Any) -> bool:
@@ -241,9 +244,10 @@ class SocketSaver(BaseCheckpointSaver[str]):
                 raise ForeignThread("Checkpoints are listed thread by thread.")
             config = {"configurable": {"thread_id": self._thread_id}}
         configurable = config["configurable"]
+        thread_id, namespace = self._own(configurable)
         return (
-            self._own(configurable),
-            configurable.get("checkpoint_ns"),
+            thread_id,
+            namespace if namespace or configurable.get("checkpoint_ns") is not None else None,
             configurable.get("checkpoint_id"),
             encoding.dumps(wanted) if wanted else None,
             before["configurable"].get("checkpoint_id") if before else None,
@@ -256,11 +260,13 @@ class SocketSaver(BaseCheckpointSaver[str]):
         for blob in stored.blobs:
             values[blob.channel] = self.serde.loads_typed((blob.kind, blob.data))
         return CheckpointTuple(
-            config=_config(thread_id, stored.namespace, stored.id),
+            config=self._config(thread_id, stored.namespace, stored.id),
             checkpoint=checkpoint,
             metadata=encoding.loads(stored.metadata),
             parent_config=(
-                _config(thread_id, stored.namespace, stored.parent_id) if stored.parent_id else None
+                self._config(thread_id, stored.namespace, stored.parent_id)
+                if stored.parent_id
+                else None
             ),
             pending_writes=[
                 (write.task_id, write.channel, self.serde.loads_typed((write.kind, write.data)))
@@ -283,7 +289,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         else:
             self._door.tell("put", *frame)
             await self._door.give_way()
-        return _config(thread_id, frame[1], checkpoint["id"])
+        return self._config(thread_id, frame[1], checkpoint["id"])
 
     def put(
         self,
@@ -297,7 +303,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
             self._door.ask_blocking("put", *frame)
         else:
             self._door.tell("put", *frame)
-        return _config(thread_id, frame[1], checkpoint["id"])
+        return self._config(thread_id, frame[1], checkpoint["id"])
 
     async def aput_writes(
         self,
@@ -334,8 +340,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> tuple[str, tuple[Any, ...]]:
         configurable = config["configurable"]
-        thread_id = self._own(configurable)
-        namespace = configurable.get("checkpoint_ns", "")
+        thread_id, namespace = self._own(configurable)
         parent_id = configurable.get("checkpoint_id")
         values = checkpoint["channel_values"]
         inline = {name: value for name, value in values.items() if _stays_inline(value)}
@@ -380,10 +385,8 @@ class SocketSaver(BaseCheckpointSaver[str]):
         task_path: str,
     ) -> tuple[Any, ...]:
         configurable = config["configurable"]
-        namespace, checkpoint_id = (
-            configurable.get("checkpoint_ns", ""),
-            configurable["checkpoint_id"],
-        )
+        thread_id, namespace = self._own(configurable)
+        checkpoint_id = configurable["checkpoint_id"]
         rows = [
             Write(
                 task_id,
@@ -396,7 +399,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         ]
         self._remember_writes(namespace, checkpoint_id, rows)
         return (
-            self._own(configurable),
+            thread_id,
             namespace,
             checkpoint_id,
             [tuple(row) for row in rows],
@@ -466,32 +469,36 @@ class SocketSaver(BaseCheckpointSaver[str]):
 
     # Places
 
-    def _own(self, configurable: dict[str, Any]) -> str:
+    def _own(self, configurable: Mapping[str, Any]) -> tuple[str, str]:
+        """Thread and namespace of the worker's for a place that the graph names.
+
+        A graph that is called with a thread id of its own inside a run has its states kept with the
+        run's thread, apart from it: there they are fenced, copied and deleted like the rest.
+        """
         thread_id = str(configurable["thread_id"])
-        if self._thread_id is not None and thread_id != self._thread_id:
-            raise ForeignThread(
-                f"This run belongs to thread {self._thread_id} and cannot use thread {thread_id}."
-            )
-        return thread_id
+        namespace: str = configurable.get("checkpoint_ns") or ""
+        if self._thread_id is None or thread_id == self._thread_id:
+            return thread_id, namespace
+        apart = f"{_APART}{quote(thread_id, safe='')}"
+        return self._thread_id, f"{apart}|{namespace}" if namespace else apart
+
+    def _config(self, thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
+        """The place as the graph names it."""
+        if namespace.startswith(_APART):
+            apart, _, namespace = namespace.partition("|")
+            thread_id = unquote(apart.removeprefix(_APART))
+        return {
+            "configurable": {
+                "thread_id": thread_id,
+                "checkpoint_ns": namespace,
+                "checkpoint_id": checkpoint_id,
+            }
+        }
 
     def _place(self, config: RunnableConfig) -> tuple[str, str, str | None]:
         configurable = config["configurable"]
-        return (
-            self._own(configurable),
-            configurable.get("checkpoint_ns", ""),
-            configurable.get("checkpoint_id") or None,
-        )
+        return (*self._own(configurable), configurable.get("checkpoint_id") or None)
 
 
 # LangGraph reads this signature for every run; made once, it costs nothing.
 SocketSaver.aput_writes.__signature__ = inspect.signature(SocketSaver.aput_writes)  # type: ignore[attr-defined]
-
-
-def _config(thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
-    return {
-        "configurable": {
-            "thread_id": thread_id,
-            "checkpoint_ns": namespace,
-            "checkpoint_id": checkpoint_id,
-        }
-    }
