@@ -65,7 +65,7 @@ class EventSocket:
         self._send = send
         self._sending = asyncio.Lock()
         # To the agent's own rules, and to who admits, this is a request that reads.
-        self._exchange = Exchange({**scope, "method": "GET"}, receive, send)
+        self._exchange = Exchange({"http_version": "1.1", **scope, "method": "GET"}, receive, send)
         self._subscriptions: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
         self._commands: set[asyncio.Task[None]] = set()

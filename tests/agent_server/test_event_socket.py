@@ -1,0 +1,89 @@
+"""Who may open a socket to a thread's events."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from apps.agent_server.protocol.events import classic, parts
+from apps.agent_server.streams import Event, EventId
+from config.asgi import application
+
+
+async def opened(slug: str, **headers: str) -> list[dict[str, Any]]:
+    """What the server says to somebody who asks for a socket and then leaves."""
+    sent: list[dict[str, Any]] = []
+    incoming: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    incoming.put_nowait({"type": "websocket.connect"})
+    incoming.put_nowait({"type": "websocket.disconnect", "code": 1000})
+    given = {"host": "here.example", **headers}
+    scope = {
+        "type": "websocket",
+        "path": f"/agents/{slug}/threads/{uuid4()}/stream/events",
+        "query_string": b"",
+        "headers": [(name.encode(), value.encode()) for name, value in given.items()],
+        "client": ("127.0.0.1", 50000),
+        "server": ("testserver", 80),
+        "scheme": "ws",
+        "subprotocols": [],
+    }
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    await asyncio.wait_for(application(scope, incoming.get, send), 30)
+    return sent
+
+
+async def test_a_key_opens_it_from_any_page(front, agent, key):
+    headers = {"x-api-key": key, "origin": "https://elsewhere.example"}
+
+    assert [one["type"] for one in await opened(agent.slug, **headers)] == ["websocket.accept"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        ({"x-api-key": "slip_wrong"}, 401),
+        ({"cookie": "sessionid=x", "origin": "https://elsewhere.example"}, 403),
+        ({"cookie": "sessionid=x", "origin": "https://here.example"}, 401),
+    ],
+)
+async def test_who_is_refused_is_told_by_the_code_of_the_close(front, agent, headers, status):
+    said = await opened(agent.slug, **headers)
+
+    assert [one["type"] for one in said] == ["websocket.accept", "websocket.close"]
+    assert said[-1]["code"] == 4000 + status
+
+
+async def test_an_outsider_finds_no_agent(front, agent, outsider_key):
+    said = await opened(agent.slug, **{"x-api-key": outsider_key})
+
+    assert said[-1]["code"] == 4404
+
+
+def test_the_name_of_an_event_by_channel_has_its_parts():
+    assert parts(b"~messages:agent|research:1|search:2") == (
+        "messages", "agent", ["research:1", "search:2"],
+    )  # fmt: skip
+    assert parts(b"~values") == ("values", "", [])
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        (b"values|a:1", b"values|a:1"),
+        (b"~values|a:1", b"values|a:1"),
+        (b"~custom:seen", b"custom"),
+        (b"~messages:agent", None),
+        (b"~lifecycle|a:1", None),
+    ],
+)
+def test_classic_readers_are_shown_what_they_know(name, shown):
+    event = classic(Event(EventId(1, 0), name, b"1"))
+
+    assert (event and event.name) == shown
