@@ -38,7 +38,9 @@ class LoopDatabase:
                     cursor = await connection.execute(
                         statement, parameters, prepare=True, binary=True
                     )
-                    return await cursor.fetchall() if cursor.description else []
+                    # Its `description` would make an object of every column.
+                    has_rows = cursor.pgresult is not None and cursor.pgresult.nfields > 0
+                    return await cursor.fetchall() if has_rows else []
                 except psycopg.Error:
                     raise
                 except BaseException:

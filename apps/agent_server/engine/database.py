@@ -75,7 +75,8 @@ class Database:
         async def ask() -> list[TupleRow]:
             async with self.connection() as connection:
                 cursor = await connection.execute(statement, parameters, prepare=True, binary=True)
-                return await cursor.fetchall() if cursor.description else []
+                has_rows = cursor.pgresult is not None and cursor.pgresult.nfields > 0
+                return await cursor.fetchall() if has_rows else []
 
         return await patiently(ask)
 
