@@ -45,7 +45,7 @@ test("values come step by step", async () => {
 
 test("messages come in pieces that join", async () => {
   const text = await withThread("chat", async (thread) => {
-    await thread.run.start({ input: say("words 20") });
+    await thread.run.start({ input: say("words 20 every 0.02") });
     for await (const message of thread.messages) return message.text;
     return "";
   });
