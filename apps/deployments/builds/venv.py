@@ -103,7 +103,7 @@ def _policy(work: Work, project: Project, interpreter: Path) -> sandbox.Policy:
 
 
 def _installations(work: Work, project: Project, uv: str) -> list[list[str]]:
-    """What to run: what a lock file says, if there is one, and everything else in one resolution."""
+    """What to run: what a lock file says, if there is one, and all else in one resolution."""
     found = []
     if project.source is not None:
         root = str(work.place.source / project.source.root)
