@@ -8,6 +8,9 @@ from uuid import uuid4
 import pytest
 from langgraph_sdk.errors import APIStatusError, NotFoundError
 
+# Test ids must be the same in every worker, so this is no random one.
+NOBODY = "6f1e3d0a-0000-4000-8000-000000000000"
+
 DONE = ["plan", "write", "review"]
 RUN_FIELDS = {
     "run_id", "thread_id", "assistant_id", "created_at", "updated_at", "status", "metadata",
@@ -126,7 +129,7 @@ def test_an_assistant_is_named_by_id_or_by_graph(client, thread, agent):
     [
         (None, 422, "assistant_id"),
         ("nobody", 422, "nobody"),
-        (str(uuid4()), 404, "Thread or assistant not found."),
+        (NOBODY, 404, "Thread or assistant not found."),
     ],
 )
 def test_an_assistant_that_is_not_there_is_refused(client, thread, assistant, status, words):
