@@ -9,11 +9,11 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 from config.wsgi import application as wsgi_application  # first: it loads the apps
 
 # isort: split
-from apps.agent_server import courier
 from apps.agent_server import routing as agent_server_routing
 from apps.agent_server.api import urls as agent_server_urls
 from apps.agent_server.consumers import viewing
-from apps.agent_server.front import AgentFront
+from apps.agent_server.messaging import courier
+from apps.agent_server.web.front import AgentFront
 from apps.core.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
 

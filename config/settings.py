@@ -52,7 +52,7 @@ INSTALLED_APPS = [
 MIDDLEWARE = [
     "apps.core.middleware.RequestIdMiddleware",
     "apps.core.middleware.CanonicalPathMiddleware",
-    "apps.agent_server.middleware.AgentMiddleware",
+    "apps.agent_server.web.middleware.AgentMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "apps.core.middleware.PageGZipMiddleware",

@@ -9,12 +9,12 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from apps.agent_server import sse
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import runs
 from apps.agent_server.services.runs import Ended
 from apps.agent_server.statuses import RunStatus
-from apps.agent_server.streams import END, Event
+from apps.agent_server.streaming import sse
+from apps.agent_server.streaming.streams import END, Event
 from apps.core.json import Fragment, dumps
 
 NO_SUCH_RUN = dumps({"__error__": {"error": "HTTPException", "message": "404: Run not found"}})

@@ -80,6 +80,6 @@ def sweep_threads() -> None:
 @shared_task(name="agent_server.sweep_streams", acks_late=False)
 def sweep_streams() -> None:
     """Forget what resumable runs said, once nobody may come back for it. Safe to repeat."""
-    from apps.agent_server import kept  # noqa: PLC0415
+    from apps.agent_server.streaming import kept  # noqa: PLC0415
 
     kept.sweep()

@@ -9,9 +9,9 @@ import pytest
 import redis
 from django.db import connections
 
-from apps.agent_server import hub as hubs
-from apps.agent_server.courier import courier
+from apps.agent_server.messaging.courier import courier
 from apps.agent_server.services import assistants
+from apps.agent_server.streaming import hub as hubs
 from apps.api_keys import services as api_keys
 from apps.core import crossing
 from apps.core.loop_database import loop_database

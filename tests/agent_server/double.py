@@ -9,10 +9,10 @@ from uuid import UUID
 import redis.asyncio
 from django.utils import timezone
 
-from apps.agent_server import messages
+from apps.agent_server.messaging import messages
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.statuses import RunStatus, ThreadStatus
-from apps.agent_server.stream_writer import StreamWriter
+from apps.agent_server.streaming.writer import StreamWriter
 from apps.core.crossing import in_thread
 from apps.core.json import dumps
 

@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 
 from apps.agent_server.protocol.events import classic, parts
-from apps.agent_server.streams import Event, EventId
+from apps.agent_server.streaming.streams import Event, EventId
 from config.asgi import application
 
 

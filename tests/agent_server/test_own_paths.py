@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.agent_server import own_cors, own_paths
+from apps.agent_server.web import own_cors, own_paths
 from apps.deployments.langgraph_json.sections import Cors, Http
 from apps.deployments.serving import OwnRoute
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from apps.agent_server import visit
+from apps.agent_server.admission import visit
 from apps.deployments import routes
 from config.asgi import application
 from tests.agent_server.asgi import Caller

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server import rules, visit
+from apps.agent_server.admission import rules, visit
+from apps.agent_server.admission.rules import FilterRefused
 from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.bodies.threads import NewThread
-from apps.agent_server.rules import FilterRefused
 from apps.deployments.langgraph_json.sections import Auth
 from apps.deployments.routes import Route
 from apps.deployments.serving import Serving

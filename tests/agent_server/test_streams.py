@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from apps.agent_server import subscription as subscriptions
-from apps.agent_server.hub import StreamHub
-from apps.agent_server.stream_writer import StreamWriter
-from apps.agent_server.streams import BEGINNING, Event, EventId, key, pack, unpack
-from apps.agent_server.subscription import Subscription
+from apps.agent_server.streaming import subscription as subscriptions
+from apps.agent_server.streaming.hub import StreamHub
+from apps.agent_server.streaming.streams import BEGINNING, Event, EventId, key, pack, unpack
+from apps.agent_server.streaming.subscription import Subscription
+from apps.agent_server.streaming.writer import StreamWriter
 from apps.core.ids import uuid7
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from django.db import DatabaseError
 
-from apps.agent_server import traffic
 from apps.agent_server.api import system
-from apps.agent_server.messages import CANCELS
+from apps.agent_server.messaging.messages import CANCELS
+from apps.agent_server.web import traffic
 from tests.factories.agent_server import AgentFactory, AgentRunFactory, ThreadFactory, route_of
 
 

@@ -8,8 +8,8 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server import calls, messages
 from apps.agent_server.consumers import asking
+from apps.agent_server.messaging import calls, messages
 from apps.agent_server.models import AgentRun, Thread
 from apps.core.crossing import in_thread
 from tests.agent_server.asgi import Caller

@@ -6,7 +6,6 @@ from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from apps.agent_server import query
 from apps.agent_server.api.base import AgentView, paged
 from apps.agent_server.api.serializers import assistant_json, only, version_json
 from apps.agent_server.bodies.assistants import (
@@ -18,6 +17,7 @@ from apps.agent_server.bodies.assistants import (
     VersionSearch,
 )
 from apps.agent_server.services import assistant_changes, assistants
+from apps.agent_server.web import query
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
 

@@ -13,11 +13,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.agent_server import query
-from apps.agent_server.access import Admission, admit
+from apps.agent_server.admission.access import Admission, admit
+from apps.agent_server.admission.visit import VISIT, AskFirst, Visit, facts_of
 from apps.agent_server.bodies.base import Body, Page
 from apps.agent_server.errors import InvalidId
-from apps.agent_server.visit import VISIT, AskFirst, Visit, facts_of
+from apps.agent_server.web import query
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
 from apps.core.api import WorkspaceAPIView

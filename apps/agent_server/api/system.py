@@ -12,11 +12,11 @@ from django.urls import path
 from django.views import View
 from rest_framework.response import Response
 
-from apps.agent_server import query
 from apps.agent_server.api.base import AgentView
 from apps.agent_server.openapi.own import document_of
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import metrics
+from apps.agent_server.web import query
 from apps.core import errors
 from apps.core.api import ApiRequest, OpenAPIView
 from apps.core.tenancy import get_or_404

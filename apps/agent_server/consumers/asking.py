@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from apps.agent_server.calls import acall
+from apps.agent_server.messaging.calls import acall
 from apps.agent_server.models import Thread
 from apps.deployments.models import Revision
 from apps.deployments.routes import Route

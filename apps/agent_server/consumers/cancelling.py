@@ -12,9 +12,9 @@ from apps.agent_server.consumers.exchange import JSON, Consumer, Exchange
 from apps.agent_server.consumers.joining import JoinsRun
 from apps.agent_server.consumers.relaying import own_address, until_end
 from apps.agent_server.errors import InvalidId, NothingToCancel, NothingToCancelAtAll, RunNotFound
-from apps.agent_server.hub import hub
 from apps.agent_server.services import runs, stopping
 from apps.agent_server.services.stopping import Action
+from apps.agent_server.streaming.hub import hub
 from apps.core.crossing import in_thread
 from apps.core.errors import Invalid
 from apps.organizations.permissions import Permission

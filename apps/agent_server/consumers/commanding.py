@@ -8,12 +8,12 @@ import contextlib
 from apps.agent_server.bodies.base import read_json
 from apps.agent_server.consumers.exchange import Consumer, Exchange
 from apps.agent_server.consumers.following import events_in
-from apps.agent_server.hub import hub
 from apps.agent_server.protocol.desk import BadCommand, Desk
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import following
-from apps.agent_server.streams import BEGINNING
-from apps.agent_server.thread_reader import CaughtUp, ThreadGone, ThreadReader
+from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.streams import BEGINNING
+from apps.agent_server.streaming.thread_reader import CaughtUp, ThreadGone, ThreadReader
 from apps.core.crossing import in_thread
 from apps.core.errors import Invalid, NotFound
 from apps.core.json import dumps

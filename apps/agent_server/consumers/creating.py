@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from apps.agent_server import results, sse
+from apps.agent_server import results
 from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.consumers.exchange import JSON, Consumer, Exchange
 from apps.agent_server.consumers.relaying import address, located, relay, wait_for_end
@@ -16,7 +16,8 @@ from apps.agent_server.errors import InvalidIdAtRunCreation
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import runs
 from apps.agent_server.services.runs import Joinable, RunRow
-from apps.agent_server.streams import BEGINNING
+from apps.agent_server.streaming import sse
+from apps.agent_server.streaming.streams import BEGINNING
 from apps.core.crossing import in_thread
 from apps.organizations.permissions import Permission
 

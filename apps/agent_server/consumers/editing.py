@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 from uuid import UUID
 
 from apps.agent_server import errors
-from apps.agent_server.calls import CallFailed
 from apps.agent_server.engine import edits
+from apps.agent_server.messaging.calls import CallFailed
 
 
 @contextlib.asynccontextmanager

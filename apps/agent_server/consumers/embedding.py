@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 from typing import Any
 
-from apps.agent_server.calls import CallFailed
 from apps.agent_server.consumers.asking import ask
 from apps.agent_server.memory.statements import Vector
 from apps.agent_server.memory.vectors import unpacked
+from apps.agent_server.messaging.calls import CallFailed
 from apps.core import errors
 from apps.core.json import loads
 from apps.deployments.routes import Route

@@ -11,17 +11,17 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
+from apps.agent_server.admission.visit import AskFirst
 from apps.agent_server.bodies.base import JSONObject
 from apps.agent_server.consumers.commanding import bad_command
 from apps.agent_server.consumers.exchange import Exchange, Headers
 from apps.agent_server.consumers.following import beginning, events_in
-from apps.agent_server.hub import hub
 from apps.agent_server.protocol.desk import BadCommand, CommandFailed, Desk
 from apps.agent_server.protocol.filters import Wanted
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import following
-from apps.agent_server.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
-from apps.agent_server.visit import AskFirst
+from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
 from apps.api_keys.authentication import key_in
 from apps.core.crossing import in_thread
 from apps.core.errors import AppError, Forbidden, NotFound

@@ -24,11 +24,11 @@ from django.core.handlers.wsgi import WSGIRequest
 from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
-from apps.agent_server import query, traffic
-from apps.agent_server.access import Admission, admit
-from apps.agent_server.cors import ASGI_HEADERS
+from apps.agent_server.admission.access import Admission, admit
+from apps.agent_server.admission.visit import AskFirst, Visit, facts_of
 from apps.agent_server.errors import InvalidId
-from apps.agent_server.visit import AskFirst, Visit, facts_of
+from apps.agent_server.web import query, traffic
+from apps.agent_server.web.cors import ASGI_HEADERS
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
 from apps.core.crossing import in_thread, on_loop

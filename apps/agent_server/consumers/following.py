@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from apps.agent_server import sse
 from apps.agent_server.consumers.exchange import Consumer, Exchange
-from apps.agent_server.hub import hub
 from apps.agent_server.protocol import events as channels
 from apps.agent_server.protocol.filters import Wanted
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import following
-from apps.agent_server.streams import BEGINNING, END, EventId
-from apps.agent_server.thread_notices import StateUpdated
-from apps.agent_server.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
+from apps.agent_server.streaming import sse
+from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.streams import BEGINNING, END, EventId
+from apps.agent_server.streaming.thread_notices import StateUpdated
+from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
 from apps.core.crossing import in_thread
 from apps.core.errors import Invalid
 from apps.core.json import dumps

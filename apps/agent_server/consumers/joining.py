@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from apps.agent_server import results, sse
+from apps.agent_server import results
 from apps.agent_server.consumers.exchange import JSON, Consumer, Exchange
 from apps.agent_server.consumers.relaying import own_address, relay, wait_for_end
 from apps.agent_server.errors import InvalidId
 from apps.agent_server.scope import Action, Scope
 from apps.agent_server.services import runs
 from apps.agent_server.services.runs import Joinable
+from apps.agent_server.streaming import sse
 from apps.core.crossing import in_thread
 from apps.organizations.permissions import Permission
 

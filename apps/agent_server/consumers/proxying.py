@@ -15,12 +15,12 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
-from apps.agent_server.calls import CallFailed, acall
+from apps.agent_server.admission.visit import AskFirst, without_secrets
 from apps.agent_server.consumers.exchange import Exchange, Headers
-from apps.agent_server.cors import ASGI_HEADERS
-from apps.agent_server.redis_link import RedisLost
-from apps.agent_server.tunnels import PIECE, Budget, Switchboard
-from apps.agent_server.visit import AskFirst, without_secrets
+from apps.agent_server.messaging.calls import CallFailed, acall
+from apps.agent_server.messaging.redis_link import RedisLost
+from apps.agent_server.web.cors import ASGI_HEADERS
+from apps.agent_server.web.tunnels import PIECE, Budget, Switchboard
 from apps.core import errors
 from apps.core.crossing import in_thread
 from apps.core.json import dumps, loads

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from apps.agent_server import results, sse
+from apps.agent_server import results
 from apps.agent_server.consumers.exchange import Exchange, Header
-from apps.agent_server.hub import hub
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import stopping
 from apps.agent_server.services.runs import Joinable, RunRow
-from apps.agent_server.streams import BEGINNING, END, Event, EventId
-from apps.agent_server.subscription import Subscription
+from apps.agent_server.streaming import sse
+from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
+from apps.agent_server.streaming.subscription import Subscription
 from apps.core.crossing import in_thread
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.agent_server import query
 from apps.agent_server.api.serializers import moment
 from apps.agent_server.bodies.store import ItemPlace, ItemSearch, NamespaceSearch, NewItem
 from apps.agent_server.consumers.embedding import query_vector, vectors_of
@@ -13,6 +12,7 @@ from apps.agent_server.memory import filters
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import store
 from apps.agent_server.services.store import Item
+from apps.agent_server.web import query
 from apps.core import errors
 from apps.core.crossing import in_thread
 from apps.core.json import Fragment, dumps

@@ -16,7 +16,7 @@ from django.urls import URLPattern, path
 from rest_framework.exceptions import APIException
 from rest_framework.response import Response
 
-from apps.agent_server.access import Admission
+from apps.agent_server.admission.access import Admission
 from apps.agent_server.api.base import AgentView
 from apps.agent_server.consumers.exchange import JSON, Consumer, Exchange, Header
 from apps.core.api import from_drf

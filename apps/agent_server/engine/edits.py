@@ -20,13 +20,13 @@ from weakref import WeakValueDictionary
 import hiredis
 import psycopg
 
-from apps.agent_server import thread_notices
 from apps.agent_server.engine import edit_statements as statements
 from apps.agent_server.engine.calls import CallSession, Question, Reply, failure
 from apps.agent_server.engine.database import TRANSIENT, patiently
 from apps.agent_server.engine.entries import STATE_UNKNOWN
 from apps.agent_server.engine.hosts import GraphHost
-from apps.agent_server.redis_link import RedisLost
+from apps.agent_server.messaging.redis_link import RedisLost
+from apps.agent_server.streaming import thread_notices
 from apps.core.json import dumps, loads, storable
 from apps.graph_host.wire import Frame
 

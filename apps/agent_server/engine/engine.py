@@ -12,7 +12,6 @@ from uuid import UUID
 import hiredis
 from django.conf import settings
 
-from apps.agent_server import messages
 from apps.agent_server.engine import edits, own_routes, statements
 from apps.agent_server.engine.alarm import Alarm
 from apps.agent_server.engine.attempts import Attempts
@@ -30,7 +29,8 @@ from apps.agent_server.engine.quarantine import Quarantine
 from apps.agent_server.engine.session import RunSession
 from apps.agent_server.engine.store import RunStore, owner_of
 from apps.agent_server.engine.voice import Voice
-from apps.agent_server.redis_link import RedisLink, RedisLost
+from apps.agent_server.messaging import messages
+from apps.agent_server.messaging.redis_link import RedisLink, RedisLost
 
 logger = logging.getLogger(__name__)
 

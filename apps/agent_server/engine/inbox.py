@@ -17,8 +17,8 @@ from django.conf import settings
 
 from apps.agent_server.engine.calls import Question
 from apps.agent_server.engine.hosts import RevisionRef
-from apps.agent_server.messages import CALLS, RUNS, Answered, Asked
-from apps.agent_server.redis_link import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.messages import CALLS, RUNS, Answered, Asked
+from apps.agent_server.messaging.redis_link import Command, RedisLink, RedisLost
 
 if TYPE_CHECKING:
     from apps.agent_server.engine.engine import Engine

@@ -11,7 +11,7 @@ import msgpack
 
 from apps.agent_server.engine.entries import Said, Token
 from apps.agent_server.engine.ledger import Ledger
-from apps.agent_server.streams import BEGINNING, EventId
+from apps.agent_server.streaming.streams import BEGINNING, EventId
 
 LINGER_SECONDS = 0.1
 """How far PostgreSQL may be behind Redis, so that many batches become one row."""

@@ -15,8 +15,8 @@ from urllib.parse import unquote_to_bytes
 
 from django.conf import settings
 
-from apps.agent_server import loopback
-from apps.agent_server.tunnels import WINDOW, Budget
+from apps.agent_server.admission import loopback
+from apps.agent_server.web.tunnels import WINDOW, Budget
 from apps.core.crossing import in_thread
 from apps.deployments.models import Deployment
 from apps.graph_host.wire import Frame

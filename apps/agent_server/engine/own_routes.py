@@ -13,8 +13,8 @@ from uuid import UUID
 
 from apps.agent_server.engine.calls import Question, Reply, failure
 from apps.agent_server.engine.hosts import GraphHost
-from apps.agent_server.redis_link import RedisLost
-from apps.agent_server.tunnels import PIECE, WINDOW, Switchboard
+from apps.agent_server.messaging.redis_link import RedisLost
+from apps.agent_server.web.tunnels import PIECE, WINDOW, Switchboard
 from apps.core.json import dumps, loads
 from apps.graph_host.wire import Frame
 

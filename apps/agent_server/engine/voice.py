@@ -8,7 +8,7 @@ from apps.agent_server.engine.entries import Claimed
 from apps.agent_server.engine.keeping import StreamKeeper
 from apps.agent_server.engine.ledger import Ledger
 from apps.agent_server.engine.outcomes import Outcome
-from apps.agent_server.stream_writer import Sealed, StreamWriter
+from apps.agent_server.streaming.writer import Sealed, StreamWriter
 from apps.core.json import dumps
 
 Events = list[tuple[str, bytes]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.agent_server.openapi.document import document
-from apps.agent_server.own_paths import is_shut
+from apps.agent_server.web.own_paths import is_shut
 from apps.core.json import dumps, loads
 from apps.deployments import routes
 from apps.deployments.serving import Serving

@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_server import errors
+from apps.agent_server.admission.visit import AskFirst
 from apps.agent_server.bodies.base import JSONObject
 from apps.agent_server.bodies.commands import (
     ChannelRun,
@@ -26,7 +27,6 @@ from apps.agent_server.scope import Scope
 from apps.agent_server.services import runs, threads
 from apps.agent_server.services.threads import StateSource, ThreadRow
 from apps.agent_server.statuses import ThreadStatus
-from apps.agent_server.visit import AskFirst
 from apps.core.crossing import in_thread
 from apps.core.errors import AppError, Forbidden
 from apps.core.json import loads

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from apps.agent_server.services.following import Followed
-from apps.agent_server.streams import END, Event, EventId
+from apps.agent_server.streaming.streams import END, Event, EventId
 from apps.core.json import dumps, loads
 
 MARK = b"~"

@@ -16,8 +16,9 @@ from uuid import UUID
 import redis
 from django.conf import settings
 
-from apps.agent_server import courier, messages, streams, thread_notices
-from apps.agent_server.redis_link import Command
+from apps.agent_server.messaging import courier, messages
+from apps.agent_server.messaging.redis_link import Command
+from apps.agent_server.streaming import streams, thread_notices
 from apps.core.json import dumps
 
 log = logging.getLogger(__name__)

@@ -9,7 +9,7 @@ from django.conf import settings
 
 from apps.agent_server import errors, prepared
 from apps.agent_server.scope import Scope
-from apps.agent_server.streams import EventId
+from apps.agent_server.streaming.streams import EventId
 
 
 class Followed(NamedTuple):

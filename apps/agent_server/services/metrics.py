@@ -9,9 +9,10 @@ from typing import NamedTuple
 import redis
 from django.conf import settings
 
-from apps.agent_server import prepared, traffic
-from apps.agent_server.messages import CANCELS
+from apps.agent_server import prepared
+from apps.agent_server.messaging.messages import CANCELS
 from apps.agent_server.scope import Scope
+from apps.agent_server.web import traffic
 
 # Open runs are few, and the index `agent_run_open` holds nothing else.
 _QUEUE = """

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 import redis
 
-from apps.agent_server import streams
 from apps.agent_server.engine.launch import launch_unconfined
 from apps.agent_server.engine.loop import EngineThread
+from apps.agent_server.streaming import streams
 from apps.deployments.models import Revision
 from tests.agent_server.engine.rows import make_revision
 

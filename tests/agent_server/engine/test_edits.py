@@ -12,11 +12,11 @@ import pytest
 import redis
 from django.db import connection
 
-from apps.agent_server import thread_notices
 from apps.agent_server.engine import edits
 from apps.agent_server.engine.calls import Question, Reply
 from apps.agent_server.engine.hosts import RevisionRef
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
+from apps.agent_server.streaming import thread_notices
 from tests.agent_server.engine.rows import make_run, make_thread
 
 

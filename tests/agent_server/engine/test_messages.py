@@ -10,9 +10,9 @@ import pytest
 import redis
 from redis.asyncio.connection import parse_url
 
-from apps.agent_server import calls, messages
-from apps.agent_server.courier import Courier
-from apps.agent_server.messages import Answered
+from apps.agent_server.messaging import calls, messages
+from apps.agent_server.messaging.courier import Courier
+from apps.agent_server.messaging.messages import Answered
 from apps.agent_server.services import dispatch
 from tests.agent_server.engine.rows import make_run, make_thread
 from tests.installation import wait_until

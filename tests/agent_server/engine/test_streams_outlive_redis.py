@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 import redis
 
-from apps.agent_server import kept
-from apps.agent_server.hub import StreamHub
 from apps.agent_server.models import StreamedEvents
-from apps.agent_server.streams import BEGINNING, END, Event, EventId
+from apps.agent_server.streaming import kept
+from apps.agent_server.streaming.hub import StreamHub
+from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.crossing import in_thread
 from tests.agent_server.engine.rows import make_run, make_thread
 

@@ -12,9 +12,9 @@ from typing import Any
 from django.db import Error as DatabaseError
 from django.urls import Resolver404, resolve
 
-from apps.agent_server import own_cors, own_paths
 from apps.agent_server.consumers import proxying
 from apps.agent_server.consumers.proxying import Place
+from apps.agent_server.web import own_cors, own_paths
 from apps.core import errors
 from apps.core.asgi import Front, Scope, with_agent_path
 from apps.core.crossing import in_thread

@@ -16,16 +16,16 @@ from uuid import UUID
 import hiredis
 from django.db import Error as DatabaseError
 
-from apps.agent_server import kept
-from apps.agent_server.redis_link import Command, RedisLost
-from apps.agent_server.streams import BEGINNING, END, Batch, Event, EventId, key, read
+from apps.agent_server.messaging.redis_link import Command, RedisLost
+from apps.agent_server.streaming import kept
+from apps.agent_server.streaming.streams import BEGINNING, END, Batch, Event, EventId, key, read
 from apps.core.crossing import in_thread
 from apps.core.json import dumps
 
 if TYPE_CHECKING:
     from types import TracebackType
 
-    from apps.agent_server.hub import StreamHub
+    from apps.agent_server.streaming.hub import StreamHub
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
-from apps.agent_server.messages import Answered, Asked
-from apps.agent_server.redis_link import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.messages import Answered, Asked
+from apps.agent_server.messaging.redis_link import Command, RedisLink, RedisLost
 
 log = logging.getLogger(__name__)
 

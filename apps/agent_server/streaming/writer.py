@@ -14,8 +14,8 @@ from uuid import UUID
 import hiredis
 from django.conf import settings
 
-from apps.agent_server.redis_link import Command, RedisLink, RedisLost
-from apps.agent_server.streams import (
+from apps.agent_server.messaging.redis_link import Command, RedisLink, RedisLost
+from apps.agent_server.streaming.streams import (
     BEGINNING,
     END,
     ENDED_SECONDS,
@@ -27,7 +27,7 @@ from apps.agent_server.streams import (
     key,
     pack,
 )
-from apps.agent_server.thread_notices import RunBegins, run_begins
+from apps.agent_server.streaming.thread_notices import RunBegins, run_begins
 from apps.core.json import dumps
 
 log = logging.getLogger(__name__)

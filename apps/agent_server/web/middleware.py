@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.agent_server import cors, traffic
+from apps.agent_server.web import cors, traffic
 
 PREFIX = "/agents/"
 

@@ -13,11 +13,11 @@ from uuid import UUID, uuid4
 import redis
 from django.conf import settings
 
-from apps.agent_server import messages
-from apps.agent_server.courier import courier
-from apps.agent_server.messages import Answered, Asked
+from apps.agent_server.messaging import messages
+from apps.agent_server.messaging.courier import courier
+from apps.agent_server.messaging.messages import Answered, Asked
+from apps.agent_server.messaging.redis_link import RedisLost
 from apps.agent_server.models import Thread
-from apps.agent_server.redis_link import RedisLost
 from apps.core import crossing, errors
 from apps.core.json import dumps, loads
 from apps.deployments.models import Revision

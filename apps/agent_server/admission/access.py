@@ -13,10 +13,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from apps.agent_server import loopback, rules
+from apps.agent_server.admission import loopback, rules
+from apps.agent_server.admission.visit import Visit, known_users
 from apps.agent_server.errors import NoSuchAgent
 from apps.agent_server.scope import Action, Resource, Scope, told_of
-from apps.agent_server.visit import Visit, known_users
 from apps.api_keys.authentication import key_in
 from apps.api_keys.services import caller_of
 from apps.core import errors

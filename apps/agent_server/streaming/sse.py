@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from apps.agent_server.bodies.runs import STREAM_MODES
 from apps.agent_server.protocol.events import MARK, classic
-from apps.agent_server.streams import BEGINNING, END, Event, EventId
+from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.errors import Invalid
 from apps.core.json import dumps
 

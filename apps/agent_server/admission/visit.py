@@ -16,8 +16,8 @@ from uuid import UUID
 
 from django.conf import settings
 
-from apps.agent_server import loopback
-from apps.agent_server.calls import acall
+from apps.agent_server.admission import loopback
+from apps.agent_server.messaging.calls import acall
 from apps.api_keys.services import PREFIX as KEY_PREFIX
 from apps.core import errors
 from apps.core.json import dumps, loads

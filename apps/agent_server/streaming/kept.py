@@ -13,7 +13,7 @@ from django.conf import settings
 from django.db import connection
 
 from apps.agent_server import prepared
-from apps.agent_server.streams import Batch, EventId, read
+from apps.agent_server.streaming.streams import Batch, EventId, read
 
 ROWS = 20
 """Stretches read at a time; each holds about a tenth of a second, at most 256 KiB."""

@@ -12,13 +12,13 @@ from uuid import UUID
 
 from django.db import Error as DatabaseError
 
-from apps.agent_server.hub import StreamHub
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import following
 from apps.agent_server.services.following import Followed
-from apps.agent_server.streams import BEGINNING, END, Event, EventId
-from apps.agent_server.subscription import Subscription
-from apps.agent_server.thread_notices import Gone, StateUpdated, channel, read
+from apps.agent_server.streaming.hub import StreamHub
+from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
+from apps.agent_server.streaming.subscription import Subscription
+from apps.agent_server.streaming.thread_notices import Gone, StateUpdated, channel, read
 from apps.core.crossing import in_thread
 
 log = logging.getLogger(__name__)

@@ -1,0 +1,1 @@
+"""Who may enter an agent, and what of it they may see."""

@@ -1,0 +1,1 @@
+"""What web processes and engines tell each other through Redis."""

@@ -1,0 +1,1 @@
+"""HTTP around the routes: addresses, origins, an agent's own application."""
