@@ -64,6 +64,15 @@ def redis_client(settings) -> Iterator[redis.Redis]:
     client.close()
 
 
+def hang_up(client: redis.Redis) -> None:
+    """Cut all connections to this test's database but the client's own; others belong to others."""
+    own = client.client_id()
+    database = str(client.get_connection_kwargs().get("db", 0))
+    for entry in client.client_list():
+        if entry["db"] == database and int(entry["id"]) != own:
+            client.client_kill_filter(_id=entry["id"])
+
+
 @pytest.fixture
 async def front(transactional_db, redis_client) -> AsyncIterator[None]:
     """The platform's front in this test's loop; its threads give their connections back."""

@@ -13,6 +13,7 @@ from apps.agent_server.models import AgentRun
 from apps.agent_server.streaming import hub as hubs
 from apps.core.crossing import in_thread
 from tests.agent_server.asgi import Caller
+from tests.agent_server.conftest import hang_up
 from tests.factories.agent_server import AgentRunFactory, ThreadFactory
 
 HELLO = {"assistant_id": "agent", "input": {"n": 1}}
@@ -452,11 +453,11 @@ async def test_a_wiped_redis_costs_no_waiting_client_its_answer(
         run = await worker.take()
         await worker.say(run, ("values", 1))
         await exchange.until(lambda answer: answer.events)
-        redis_client.flushall()
-        redis_client.client_kill_filter(_type="pubsub")
+        redis_client.flushdb()
+        hang_up(redis_client)
         await worker.say(run, ("values", 2))
         await exchange.until(lambda answer: len(answer.events) == 2)
-        redis_client.flushall()
+        redis_client.flushdb()
         await worker.end(run, silently=True)
         answer = await exchange.ended()
 

@@ -15,6 +15,7 @@ from apps.agent_server.streaming.streams import BEGINNING, Event, EventId, key, 
 from apps.agent_server.streaming.subscription import Subscription
 from apps.agent_server.streaming.writer import StreamWriter
 from apps.core.ids import uuid7
+from tests.agent_server.conftest import hang_up
 
 
 @pytest.fixture
@@ -164,7 +165,7 @@ async def test_a_lost_connection_is_made_good(writer, hub, run_id, redis_client)
     async with hub.open(run_id, BEGINNING) as reader:
         await writer.append(run_id, [("values", b"1")])
         assert datas(await some(reader, 1)) == [b"1"]
-        redis_client.client_kill_filter(_type="pubsub")
+        hang_up(redis_client)
         await writer.append(run_id, [("values", b"2")])
         await writer.end(run_id, "success")
         found = await some(reader, 2)
@@ -175,7 +176,7 @@ async def test_a_lost_connection_is_made_good(writer, hub, run_id, redis_client)
 async def test_the_writer_outlives_its_connection(writer, hub, run_id, redis_client):
     await writer.append(run_id, [("values", b"1")])
     await writer.flushed()
-    redis_client.client_kill_filter(_type="normal", skipme=True)
+    hang_up(redis_client)
     for number in (2, 3):
         await writer.append(run_id, [("values", b"%d" % number)])
     async with hub.open(run_id, BEGINNING) as reader:
