@@ -37,13 +37,20 @@ class LinkClosed(ConnectionError):
 
 def encode(frame: Sequence[Any]) -> bytes:
     """The bytes of a frame; `FrameTooLarge` above the limit."""
-    body: bytes = msgpack.packb(frame, use_bin_type=True)
+    body: bytes = msgpack.packb(frame, use_bin_type=True, default=_narrow)
     if len(body) > MAX_FRAME:
         raise FrameTooLarge(
             f"A message of {len(body) / 2**20:.0f} MB is over the limit of "
             f"{MAX_FRAME / 2**20:.0f} MB."
         )
     return _LENGTH.pack(len(body)) + body
+
+
+def _narrow(value: Any) -> float:
+    """A number in place of an integer beyond 64 bits: jsonb makes one of 1e20."""
+    if isinstance(value, int):
+        return float(value)
+    raise TypeError(f"{type(value).__name__} has no place in a frame.")
 
 
 class Decoder:

@@ -113,3 +113,11 @@ async def test_code_that_blocks_the_loop_can_make_a_round_trip():
     assert frame == ["answer", 7, True, "yes"]
     assert received == [["other", 1]]
     link.close()
+
+
+def test_an_integer_beyond_64_bits_travels_as_a_number():
+    frame = ["start", 1, {"metadata": {"a": 10**20, "b": [10**308], "c": 2**64 - 1}}]
+
+    [received] = Decoder().feed(encode(frame))
+
+    assert received == ["start", 1, {"metadata": {"a": 1e20, "b": [1e308], "c": 2**64 - 1}}]
