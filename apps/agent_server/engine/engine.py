@@ -25,7 +25,7 @@ from apps.agent_server.engine.launch import Launcher
 from apps.agent_server.engine.leases import Leases
 from apps.agent_server.engine.ledger import Ledger
 from apps.agent_server.engine.logs import LogKeeper
-from apps.agent_server.engine.quarantine import Quarantine
+from apps.agent_server.engine.quarantine import Cell, Quarantine
 from apps.agent_server.engine.session import RunSession
 from apps.agent_server.engine.store import RunStore, owner_of
 from apps.agent_server.engine.voice import Voice
@@ -193,9 +193,16 @@ class Engine:
         if claimed.revision_id and not claimed.company:
             host = self.hosts.warm(claimed.revision_id)
         if host is not None:
-            session.begin(host, host.run_seconds or self.options.timeout_seconds)
+            self._begin(session, host)
         else:
             self._spawn(self._begin_cold(session))
+
+    def _begin(self, session: RunSession, host: GraphHost, cell: Cell | None = None) -> None:
+        try:
+            session.begin(host, host.run_seconds or self.options.timeout_seconds, cell)
+        except Exception as error:  # a run that nobody works on would keep its lease for ever
+            logger.exception("Run %s cannot be given to its graph.", session.claimed.run_id)
+            session.fail(type(error).__name__, str(error))
 
     async def _begin_cold(self, session: RunSession) -> None:
         claimed = session.claimed
@@ -216,7 +223,7 @@ class Engine:
                 await self.attempts.host_failed(claimed, error)
             return
         if not session.is_over:
-            session.begin(host, host.run_seconds or self.options.timeout_seconds, cell)
+            self._begin(session, host, cell)
         elif cell is not None:
             self.quarantine.leave(cell)
 

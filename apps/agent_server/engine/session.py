@@ -82,7 +82,7 @@ class RunSession:
         self._timer = asyncio.get_running_loop().call_later(limit_seconds, self._time_is_up)
         try:
             host.link.send(("start", self._key, start))
-        except ValueError as error:
+        except (ValueError, TypeError, OverflowError) as error:  # what no frame can carry
             self.fail(type(error).__name__, str(error))
 
     def cancel(self, action: str) -> None:

@@ -5,8 +5,9 @@ from __future__ import annotations
 from itertools import pairwise
 
 import pytest
+from django.db import connection
 
-from apps.agent_server.models import Checkpoint
+from apps.agent_server.models import AgentRun, Checkpoint
 from tests.agent_server.engine.rows import make_run, make_thread
 
 ITEM = {"input": {"items": ["first"]}}
@@ -194,3 +195,21 @@ def test_the_platform_answers_questions_about_a_graph(engine, revision, listen):
     assert json.loads(state.body) == thread.state
     assert [s["metadata"]["step"] for s in json.loads(history.body)] == [1, 0, -1]
     assert (stranger.done, json.loads(stranger.body)["error"]) == (False, "Refused")
+
+
+def test_a_run_that_cannot_be_given_to_its_graph_ends_with_an_error(engine, revision, listen):
+    """Requests as deep as that are refused at the door; whatever comes in another way ends too."""
+    levels = 5_000
+    thread = make_thread(revision)
+    run = make_run(thread, "collect", kwargs=ITEM)
+    with connection.cursor() as cursor:
+        text = '{"a":' * levels + "{}" + "}" * levels
+        cursor.execute(
+            "UPDATE agent_server_agentrun SET metadata = %s::jsonb WHERE id = %s", [text, run.pk]
+        )
+
+    execute(engine, thread)
+    list(listen(run.pk))
+
+    ended = AgentRun.unscoped.values("status", "error__error", "lease_owner").get(pk=run.pk)
+    assert ended == {"status": "error", "error__error": "RecursionError", "lease_owner": ""}
