@@ -29,8 +29,8 @@ class Made:
     mark: str
     may_be_gone: bool = False
     """Rolled back or deleted, perhaps."""
-    must_succeed: bool = False
-    """Nobody asked it to stop."""
+    asks: bool = False
+    """It ends with a question, before its steps."""
 
 
 @dataclass
@@ -164,6 +164,7 @@ class Client(threading.Thread):
         self.apart.append(line)
         given = self._input(asks=True)
         asked = self._make(line, input=given)
+        asked.asks = True
         self._sdk.runs.join(line.thread_id, asked.run_id)
         made = self._sdk.runs.create(line.thread_id, "chaos", command={"resume": "yes"})
         line.runs.append(Made(made["run_id"], given["mark"]))

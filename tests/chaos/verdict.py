@@ -71,7 +71,7 @@ def _of_trail(
         yield f"{place}: the trail {marks} is out of the order {order}"
     statuses: dict[str, str] = {}
     for run in line.runs:
-        if run.run_id in rows:
+        if run.run_id in rows and not run.asks:
             statuses[run.mark] = rows[run.run_id]["status"]
     for mark, status in statuses.items():
         steps = [step for step in (s[1] for s in trail if s[0] == mark) if step.isdigit()]

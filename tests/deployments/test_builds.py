@@ -121,8 +121,8 @@ BROKEN = {
         "`graphs`: shout: there is no file ./agent.py in the repository.",
     ),
     "a key that is not supported": (
-        {**WORKING, "langgraph.json": json.dumps({**CONFIG, "auth": {"path": "./a.py:a"}})},
-        "langgraph.json has `auth`, which is not supported yet (custom authentication).",
+        {**WORKING, "langgraph.json": json.dumps({**CONFIG, "encryption": {"path": "./a.py:a"}})},
+        "langgraph.json has `encryption`, which is not supported",
     ),
     "a Python that is not there": (
         {**WORKING, "langgraph.json": json.dumps({**CONFIG, "python_version": "3.99"})},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import threading
 import time
 from pathlib import Path
@@ -15,6 +14,7 @@ from langgraph_sdk import get_sync_client
 
 from config.embedded.paths import Instance
 from config.env import BASE_DIR
+from tests.contract.deploying import deploy
 
 pytestmark = pytest.mark.xdist_group("hostile")
 
@@ -24,21 +24,13 @@ SLOWEST_ANSWER = 5.0  # seconds; the machine also runs the rest of the tests
 
 @pytest.fixture(scope="module")
 def hostile(live, tmp_path_factory):
-    place = tmp_path_factory.mktemp("hostile") / "repository"
-    place.mkdir()
+    place = tmp_path_factory.mktemp("hostile") / "agent"
+    place.mkdir()  # builds run as another user, who may read this one
     shutil.copy(Path(__file__).parent / "agent.py", place)
     config = {"dependencies": ["."], "graphs": {"hostile": "./agent.py:graph"}}
     (place / "langgraph.json").write_text(json.dumps(config))
-    identity = ["-c", "user.name=t", "-c", "user.email=t@example.com"]
-    for words in (["init", "-q", "-b", "main"], ["add", "."], [*identity, "commit", "-qm", "x"]):
-        subprocess.run(["git", "-C", str(place), *words], check=True)
-    done = live.manage(
-        "deploy", "--organization", "Slipway", "--name", "hostile", "--git", str(place),
-        "--env", "LANGSMITH_TRACING=false", "--wait", "--json",
-    )  # fmt: skip
-    with get_sync_client(
-        url=json.loads(done.stdout)["agent_url"], api_key=live.api_key, timeout=180
-    ) as client:
+    url = deploy(live, place, "hostile")
+    with get_sync_client(url=url, api_key=live.api_key, timeout=180) as client:
         yield client
 
 
