@@ -12,6 +12,9 @@ from langgraph_sdk.errors import APIStatusError, NotFoundError, UnprocessableEnt
 
 from tests.installation import wait_until
 
+# Each test removes what fires every second; so do those of the JavaScript client.
+pytestmark = pytest.mark.xdist_group("javascript")
+
 NAMESPACE = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 STEPS = str(uuid5(NAMESPACE, "steps"))
 YEARLY = "0 0 1 1 *"

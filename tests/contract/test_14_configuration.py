@@ -17,6 +17,9 @@ from websockets.sync.client import connect
 from tests.contract.deploying import deploy
 from tests.installation import wait_until
 
+# One of the tests ends the agent's process, under the feet of all others.
+pytestmark = pytest.mark.xdist_group("http")
+
 TOM = {"Authorization": "tom"}
 MEGABYTE = 1024 * 1024
 

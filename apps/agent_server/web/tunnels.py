@@ -95,7 +95,8 @@ class Switchboard:
         if not self._link.is_up:
             await self._link.connect()
         if not self._is_listening:
-            self._link.send([("SUBSCRIBE", self.channel)])
+            [heard] = self._link.send([("SUBSCRIBE", self.channel), ("PING",)])
+            await heard  # a word that came before would be lost
             self._is_listening = True
 
     def open(
