@@ -42,6 +42,8 @@ def test_components_use_meanings_and_no_colours_of_their_own():
 
 
 @needs_libraries
+# Collects into the folder that the tests of pages serve from, so it runs beside none of them.
+@pytest.mark.xdist_group("browser")
 def test_the_style_sheet_is_collected_as_one_file_in_its_layers(tmp_path, monkeypatch):
     monkeypatch.setattr(staticfiles_storage, "location", str(tmp_path))
     monkeypatch.setattr(staticfiles_storage, "base_location", str(tmp_path))

@@ -275,7 +275,7 @@ def test_a_cron_on_a_thread_fires_there(client, crons, mark):
     def ended():
         return client.runs.list(thread["thread_id"], status="success")
 
-    wait_until(ended, "a firing", seconds=30)
+    wait_until(ended, "a firing", seconds=120)
     crons.delete(made["cron_id"])
 
     run = ended()[-1]
@@ -298,7 +298,7 @@ def test_a_cron_makes_threads_and_keeps_them_if_asked(client, crons, mark):
     def kept():
         return client.threads.search(metadata=mark, status="idle", limit=100)
 
-    wait_until(lambda: len(kept()) > 1, "two firings", seconds=30)
+    wait_until(lambda: len(kept()) > 1, "two firings", seconds=120)
     crons.delete(made["cron_id"])
 
     first = kept()[-1]
@@ -316,7 +316,7 @@ def test_threads_of_a_cron_go_when_their_run_is_done(client, crons, mark):
         passed = moment(cron["next_run_date"]) - moment(made["next_run_date"])
         return passed >= timedelta(seconds=2)
 
-    wait_until(has_fired, "some firings", seconds=30)
+    wait_until(has_fired, "some firings", seconds=120)
     crons.delete(made["cron_id"])
 
     assert client.threads.search(metadata=mark) == []
@@ -330,7 +330,7 @@ def test_a_cron_that_has_ended_does_not_fire(client, crons, mark):
     )
     crons.create_for_thread(witness["thread_id"], "steps", schedule=EVERY_SECOND)
 
-    wait_until(lambda: client.runs.list(witness["thread_id"]), "the other firing", seconds=30)
+    wait_until(lambda: client.runs.list(witness["thread_id"]), "the other firing", seconds=120)
 
     assert client.runs.list(thread["thread_id"]) == []
 
