@@ -8,6 +8,13 @@ from enum import StrEnum
 class Permission(StrEnum):
     RUNS_READ = "runs:read"
     RUNS_INGEST = "runs:ingest"
+    RUNS_DELETE = "runs:delete"
+    RUNS_SHARE = "runs:share"
+    FEEDBACK_READ = "feedback:read"
+    FEEDBACK_WRITE = "feedback:write"
+    CHARTS_READ = "charts:read"
+    CHARTS_WRITE = "charts:write"
+    EXPORTS_MANAGE = "exports:manage"
     PROJECTS_READ = "projects:read"
     PROJECTS_WRITE = "projects:write"
     PROJECTS_DELETE = "projects:delete"
@@ -23,6 +30,8 @@ _EVERYTHING = frozenset(Permission)
 _READ = frozenset(
     {
         Permission.RUNS_READ,
+        Permission.FEEDBACK_READ,
+        Permission.CHARTS_READ,
         Permission.PROJECTS_READ,
         Permission.DEPLOYMENTS_READ,
         Permission.AGENTS_READ,
@@ -31,6 +40,10 @@ _READ = frozenset(
 )
 _EDIT = _READ | {
     Permission.RUNS_INGEST,
+    Permission.RUNS_DELETE,
+    Permission.RUNS_SHARE,
+    Permission.FEEDBACK_WRITE,
+    Permission.CHARTS_WRITE,
     Permission.PROJECTS_WRITE,
     Permission.PROJECTS_DELETE,
     Permission.DEPLOYMENTS_WRITE,
@@ -42,7 +55,13 @@ WORKSPACE_ROLES: dict[str, frozenset[Permission]] = {
     "editor": frozenset(_EDIT),
     "viewer": _READ,
     "annotator": frozenset(
-        {Permission.RUNS_READ, Permission.PROJECTS_READ, Permission.WORKSPACE_READ}
+        {
+            Permission.RUNS_READ,
+            Permission.PROJECTS_READ,
+            Permission.FEEDBACK_READ,
+            Permission.FEEDBACK_WRITE,
+            Permission.WORKSPACE_READ,
+        }
     ),
 }
 

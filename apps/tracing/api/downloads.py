@@ -8,6 +8,7 @@ from django.conf import settings
 from django.core import signing
 from django.core.files.storage import default_storage
 from django.http import FileResponse, HttpRequest, HttpResponse
+from django.urls import path
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
@@ -52,3 +53,6 @@ def download(request: HttpRequest) -> HttpResponse | FileResponse:
 
 def _one_line(mime_type: str) -> str:
     return "".join(c for c in mime_type if c.isprintable())[:200] or "application/octet-stream"
+
+
+routes = [path("public/download", download, name="attachment-download")]

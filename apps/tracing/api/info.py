@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -50,3 +51,10 @@ class OkView(OpenAPIView):
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:
         return Response({"ok": True})
+
+
+routes = [
+    path("info", InfoView.as_view(), name="info"),
+    path("info/health", OkView.as_view(), name="info-health"),
+    path("ok", OkView.as_view(), name="ok"),
+]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from uuid import UUID
 
 from django.http import HttpRequest
+from django.urls import path
 
-from apps.api_keys.plain import Answer, keyed
+from apps.api_keys.plain import Answer, by_method, keyed
 from apps.core.access import Caller
 from apps.core.ids import uuid7
 from apps.organizations.permissions import Permission
 from apps.tracing import errors
+from apps.tracing.api.runs import RunView
 from apps.tracing.ingest import requests
 from apps.tracing.ingest.bodies import read_body
 from apps.tracing.ingest.intake import take_in
@@ -59,3 +61,15 @@ def multipart(request: HttpRequest, caller: Caller) -> Answer:
     """One part per piece of a run, in any order."""
     boundary = boundary_of(request.headers.get("Content-Type", ""))
     return _take(caller, requests.of_multipart(read_body(request), boundary))
+
+
+routes = [
+    path("runs/batch", by_method(post=batch), name="run-batch"),
+    path("runs/multipart", by_method(post=multipart), name="run-multipart"),
+    path("runs", by_method(post=create_run), name="run-create"),
+    path(
+        "runs/<uuid:run_id>",
+        by_method(get=RunView.as_view(), patch=update_run),
+        name="run-read-update",
+    ),
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
@@ -130,3 +131,9 @@ def _query_params(request: ApiRequest) -> dict[str, Any]:
         elif values[-1] != "":
             given[name] = values[-1]
     return given
+
+
+routes = [
+    path("sessions", ProjectsView.as_view(), name="project-list"),
+    path("sessions/<uuid:project_id>", ProjectView.as_view(), name="project-read-update"),
+]

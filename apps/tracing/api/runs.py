@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
@@ -104,3 +105,6 @@ def _uuid(text: str | None) -> UUID | None:
         return UUID(text) if text else None
     except ValueError:
         raise core_errors.Invalid("session_id: not a UUID.") from None
+
+
+routes = [path("runs/query", RunsQueryView.as_view(), name="run-query")]

@@ -1,0 +1,54 @@
+"""Projects: containers of traces."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.utils import timezone
+
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.tracing.querysets import ProjectQuerySet
+
+DEFAULT_PROJECT = "default"
+
+
+class TraceTier(models.TextChoices):
+    """How long traces are kept; the values are the wire's."""
+
+    LONG = "longlived"
+    SHORT = "shortlived"
+
+
+class Project(WorkspaceOwned):
+    """A container of traces; with a reference dataset an experiment. `session` on the wire."""
+
+    name = models.CharField(max_length=1000)
+    description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
+    extra = models.JSONField(default=dict, blank=True)
+    """What the client attached; `metadata` in it is the project's metadata."""
+    start_time = models.DateTimeField(default=timezone.now)
+    end_time = models.DateTimeField(null=True, blank=True)
+    default_dataset_id = models.UUIDField(null=True, blank=True)
+    reference_dataset_id = models.UUIDField(null=True, blank=True)
+    trace_tier = models.CharField(max_length=20, choices=TraceTier, default=TraceTier.LONG)
+    updated_at = models.DateTimeField(auto_now=True)
+    deleted_at = models.DateTimeField(null=True, blank=True)
+    """Set at once; the row goes when the last of its runs has gone."""
+
+    objects = Rows(ProjectQuerySet)
+    unscoped = ProjectQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "name"],
+                condition=models.Q(deleted_at=None),
+                name="project_name_once",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["workspace", "-start_time", "-id"], name="project_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
