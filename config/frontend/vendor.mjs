@@ -19,6 +19,7 @@ const BUNDLES = {
   markdown: `export { default as MarkdownIt } from "markdown-it"; export { default as DOMPurify } from "dompurify";`,
   swagger: `export { default as SwaggerUI } from "swagger-ui-dist/swagger-ui-es-bundle.js";`,
   tinykeys: `export { tinykeys } from "tinykeys";`,
+  uplot: `export { default as uPlot } from "uplot";`,
   virtual: `export * from "@tanstack/virtual-core";`,
 };
 
@@ -55,6 +56,12 @@ for (const [name, file] of FONTS) {
 await build({
   entryPoints: [path.join(root, "node_modules", "swagger-ui-dist", "swagger-ui.css")],
   outfile: path.join(out, "swagger.css"),
+  minify: true,
+});
+
+await build({
+  entryPoints: [path.join(root, "node_modules", "uplot", "dist", "uPlot.min.css")],
+  outfile: path.join(out, "uplot.css"),
   minify: true,
 });
 
