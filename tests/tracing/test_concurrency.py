@@ -100,13 +100,13 @@ def test_the_request_after_a_restart_of_the_database_is_stored(api, workspace):
 def test_a_restart_in_the_middle_of_a_request_asks_to_send_again(api, workspace, monkeypatch):
     api.post("/runs/batch", {"post": [wire_run()]})
     run = wire_run()
-    counted = intake.append_counts
+    appended = intake.append
 
     def hang_up_first(*arguments: Any) -> None:
         hang_up_on_everybody()
-        counted(*arguments)
+        appended(*arguments)
 
-    monkeypatch.setattr(intake, "append_counts", hang_up_first)
+    monkeypatch.setattr(intake, "append", hang_up_first)
 
     response = api.post("/runs/batch", {"post": [run]})
 

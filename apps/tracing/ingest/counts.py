@@ -1,20 +1,34 @@
-"""The ledger: what each request brought to each project, appended in its own transaction."""
+"""What each request brought, appended in its own transaction: the ledger and what is unsettled."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from apps.tracing.store.raw import raw_cursor
 
 _APPEND = """
-INSERT INTO tracing_ingestcount
-    (created_at, workspace_id, hour, project_id, runs, traces, merged, last_start_time)
-SELECT %b, %b, date_trunc('hour', %b::timestamptz, 'UTC'), said.*
-FROM unnest(%b::uuid[], %b::int8[], %b::int8[], %b::int8[], %b::timestamptz[]) AS said
+WITH counted AS (
+    INSERT INTO tracing_ingestcount
+        (created_at, workspace_id, hour, project_id, runs, traces, merged, last_start_time)
+    SELECT %b, %b, date_trunc('hour', %b::timestamptz, 'UTC'), said.*
+    FROM unnest(%b::uuid[], %b::int8[], %b::int8[], %b::int8[], %b::timestamptz[]) AS said
+)
+INSERT INTO tracing_unsettled (workspace_id, run_ids, project_ids, trace_ids, placed_at)
+VALUES (%b, %b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])
 """
+
+
+class Touched(NamedTuple):
+    """A run that the request wrote: what the settler is told."""
+
+    run_id: UUID
+    project_id: UUID
+    trace_id: UUID
+    placed_at: datetime
 
 
 @dataclass(slots=True)
@@ -33,8 +47,10 @@ class Count:
             self.merged += 1
 
 
-def append_counts(workspace_id: UUID, now: datetime, counts: Mapping[UUID, Count]) -> None:
-    """Append a row for each project; no request waits for another's counts."""
+def append(
+    workspace_id: UUID, now: datetime, counts: Mapping[UUID, Count], touched: Sequence[Touched]
+) -> None:
+    """Append a row for each project and one for the settler: no request waits for another's."""
     said = list(counts.values())
     values = [
         list(counts),
@@ -43,5 +59,6 @@ def append_counts(workspace_id: UUID, now: datetime, counts: Mapping[UUID, Count
         [count.merged for count in said],
         [count.last_start_time for count in said],
     ]
+    columns = [list(column) for column in zip(*touched, strict=True)]
     with raw_cursor() as cursor:
-        cursor.execute(_APPEND, [now, workspace_id, now, *values])
+        cursor.execute(_APPEND, [now, workspace_id, now, *values, workspace_id, *columns])

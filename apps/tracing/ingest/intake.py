@@ -16,7 +16,7 @@ from django.db import transaction
 from apps.tracing import errors
 from apps.tracing.dotted_order import Place, place_below, place_root
 from apps.tracing.ingest import attachments, held
-from apps.tracing.ingest.counts import Count, append_counts
+from apps.tracing.ingest.counts import Count, Touched, append
 from apps.tracing.ingest.feedback import store_feedback
 from apps.tracing.ingest.operations import MisplacedRun, Operation, read_operation
 from apps.tracing.ingest.requests import Refused, Request, Said
@@ -135,7 +135,8 @@ class _Batch:
     hoping: bool = False
     refused: list[Refused] = field(default_factory=list)
     writes: dict[Key, RunWrite] = field(default_factory=dict)
-    written: set[Key] = field(default_factory=set)
+    written: dict[Key, Touched] = field(default_factory=dict)
+    counts: dict[UUID, Count] = field(default_factory=dict)
     received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def refuse(self, what: str, why: str) -> None:
@@ -242,10 +243,12 @@ class _Batch:
         """Write what was gathered, then what waited for it, until nothing more is set free."""
         while self.writes:
             writes, self.writes = self.writes, {}
-            fresh = write(list(writes.values()), hoping=self.hoping) - self.written
-            self.written |= writes.keys()
+            fresh = write(list(writes.values()), hoping=self.hoping) - self.written.keys()
             self._count(writes, fresh)
             self.add_released([run_id for run_id, _, _ in writes])
+        if self.written:
+            touched = list(self.written.values())
+            append(self.workspace_id, self.received_at, self.counts, touched)
 
     def add_released(self, run_ids: Collection[UUID]) -> None:
         """Take up what waited for these runs; they are there now, so there is nothing to hope."""
@@ -256,14 +259,12 @@ class _Batch:
             self.add(operations)
 
     def _count(self, writes: dict[Key, RunWrite], fresh: set[Key]) -> None:
-        """Append to the ledger: in the same transaction, so it tells neither more nor less."""
-        counts: dict[UUID, Count] = {}
         for key, one in writes.items():
-            _, project_id, placed_at = key
-            count = counts.setdefault(project_id, Count(placed_at))
+            run_id, project_id, placed_at = key
+            count = self.counts.setdefault(project_id, Count(placed_at))
             is_root = one.fixed["parent_run_id"] is None
             count.add(placed_at, is_fresh=key in fresh, is_root=is_root)
-        append_counts(self.workspace_id, self.received_at, counts)
+            self.written[key] = Touched(run_id, project_id, one.fixed["trace_id"], placed_at)
 
 
 class _Projects:
