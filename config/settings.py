@@ -136,6 +136,12 @@ CELERY_TIMEZONE = "UTC"
 # Sweepers: work is a row, and these find the rows whose message was lost.
 CELERY_BEAT_SCHEDULE = {
     "tracing.make_partitions": {"task": "tracing.make_partitions", "schedule": 3600.0},
+    "tracing.settle": {
+        "task": "tracing.settle",
+        "schedule": 1.0,
+        # While one is at work, what beat sends meanwhile is only a queue of the same.
+        "options": {"expires": 2},
+    },
     "tracing.settle_held": {"task": "tracing.settle_held", "schedule": 60.0},
     "tracing.compact_counts": {"task": "tracing.compact_counts", "schedule": 300.0},
     "tracing.remove_deleted_projects": {

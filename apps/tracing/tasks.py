@@ -35,3 +35,11 @@ def remove_deleted_projects() -> None:
     from apps.tracing.services import upkeep  # noqa: PLC0415  (services import this module)
 
     upkeep.remove_deleted_projects()
+
+
+@shared_task(name="tracing.settle", time_limit=120)
+def settle() -> None:
+    """Do what follows from the runs that came."""
+    from apps.tracing.settling import settler  # noqa: PLC0415  (services import this module)
+
+    settler.run_for(seconds=10)

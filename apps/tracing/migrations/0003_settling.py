@@ -13,9 +13,17 @@ CREATE TABLE tracing_unsettled (
     run_ids uuid[] NOT NULL,
     project_ids uuid[] NOT NULL,
     trace_ids uuid[] NOT NULL,
-    placed_at timestamptz[] NOT NULL
+    placed_at timestamptz[] NOT NULL,
+    -- Why the settler gave up on it, and until when.
+    failure text,
+    retry_at timestamptz
 );
 CREATE INDEX tracing_unsettled_workspace ON tracing_unsettled (workspace_id, id);
+-- Rows come and go by the thousand: vacuum by their number, not by a share of the table.
+ALTER TABLE tracing_unsettled SET (
+    autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
+    autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
+);
 """
 
 
