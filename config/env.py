@@ -88,6 +88,9 @@ class Env(BaseSettings):
     local_webhooks: bool | None = Field(None, alias="allow_local_webhooks")
 
     # What is remembered
+    trace_retention_days: int = Field(400, ge=0, le=36_500)
+    """Of long-lived traces, where a workspace and its organization say nothing; 0 is for ever."""
+    trace_retention_short_days: int = Field(14, ge=0, le=36_500)
     webhook_log_days: int = Field(14, ge=1, le=3650)
 
     # Limits on input

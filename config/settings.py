@@ -269,5 +269,7 @@ ALLOW_UNSANDBOXED_AGENTS = ENV.allow_unsandboxed_agents
 ALLOW_FILE_GIT = ENV.allow_file_git
 ALLOW_PRIVATE_ADDRESSES = ENV.allow_private_addresses
 ALLOW_LOCAL_WEBHOOKS = ENV.allow_local_webhooks
+TRACE_RETENTION_DAYS = ENV.trace_retention_days
+TRACE_RETENTION_SHORT_DAYS = ENV.trace_retention_short_days
 WEBHOOK_LOG_DAYS = ENV.webhook_log_days
 MAX_BODY_BYTES = ENV.max_body_bytes

@@ -9,7 +9,22 @@ from uuid import UUID
 from django.db import models
 
 if TYPE_CHECKING:
-    from apps.tracing.models import Feedback, HeldOperation, IngestCount, Project  # noqa: F401
+    from apps.organizations.models import Workspace
+    from apps.tracing.models import (  # noqa: F401
+        DoomedFile,
+        Feedback,
+        FeedbackConfig,
+        FeedbackFormula,
+        FeedbackToken,
+        HeldOperation,
+        IngestCount,
+        KeptTrace,
+        Project,
+        Retention,
+        SavedView,
+        Share,
+        TraceDeletion,
+    )
 
 
 class ProjectQuerySet(models.QuerySet["Project"]):
@@ -39,3 +54,51 @@ class HeldOperationQuerySet(models.QuerySet["HeldOperation"]):
 
 class IngestCountQuerySet(models.QuerySet["IngestCount"]):
     pass
+
+
+class TraceDeletionQuerySet(models.QuerySet["TraceDeletion"]):
+    def pending(self) -> TraceDeletionQuerySet:
+        return self.filter(status="pending")
+
+
+class DoomedFileQuerySet(models.QuerySet["DoomedFile"]):
+    pass
+
+
+class KeptTraceQuerySet(models.QuerySet["KeptTrace"]):
+    pass
+
+
+class SavedViewQuerySet(models.QuerySet["SavedView"]):
+    pass
+
+
+class RetentionQuerySet(models.QuerySet["Retention"]):
+    def reaching(self, workspace: Workspace) -> RetentionQuerySet:
+        """What says something about the workspace: its own word first, then its organization's."""
+        return self.filter(
+            models.Q(workspace=workspace)
+            | models.Q(workspace=None, organization_id=workspace.organization_id)
+        ).order_by(models.F("workspace").asc(nulls_last=True))
+
+
+class FeedbackConfigQuerySet(models.QuerySet["FeedbackConfig"]):
+    pass
+
+
+class FeedbackFormulaQuerySet(models.QuerySet["FeedbackFormula"]):
+    def for_project(self, project: Project) -> FeedbackFormulaQuerySet:
+        """Those of the project itself and, for an experiment, of its dataset."""
+        about = models.Q(project=project)
+        if project.reference_dataset_id is not None:
+            about |= models.Q(dataset_id=project.reference_dataset_id)
+        return self.filter(about)
+
+
+class FeedbackTokenQuerySet(models.QuerySet["FeedbackToken"]):
+    pass
+
+
+class ShareQuerySet(models.QuerySet["Share"]):
+    def newest_first(self) -> ShareQuerySet:
+        return self.order_by("-created_at", "-pk")

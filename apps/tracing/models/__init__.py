@@ -1,7 +1,34 @@
 """Projects and what is kept beside their runs; the runs themselves live behind `tracing.store`."""
 
-from apps.tracing.models.feedback import Feedback
+from apps.tracing.models.deletion import DeletionStatus, DoomedFile, TraceDeletion
+from apps.tracing.models.feedback import (
+    Feedback,
+    FeedbackConfig,
+    FeedbackFormula,
+    FeedbackToken,
+)
 from apps.tracing.models.intake import HeldOperation, IngestCount
 from apps.tracing.models.projects import DEFAULT_PROJECT, Project, TraceTier
+from apps.tracing.models.retention import KeptTrace, Retention
+from apps.tracing.models.saved_views import SavedView, ViewType
+from apps.tracing.models.sharing import Share
 
-__all__ = ["DEFAULT_PROJECT", "Feedback", "HeldOperation", "IngestCount", "Project", "TraceTier"]
+__all__ = [
+    "DEFAULT_PROJECT",
+    "DeletionStatus",
+    "DoomedFile",
+    "Feedback",
+    "FeedbackConfig",
+    "FeedbackFormula",
+    "FeedbackToken",
+    "HeldOperation",
+    "IngestCount",
+    "KeptTrace",
+    "Project",
+    "Retention",
+    "SavedView",
+    "Share",
+    "TraceDeletion",
+    "TraceTier",
+    "ViewType",
+]

@@ -30,6 +30,13 @@ class Project(WorkspaceOwned):
     default_dataset_id = models.UUIDField(null=True, blank=True)
     reference_dataset_id = models.UUIDField(null=True, blank=True)
     trace_tier = models.CharField(max_length=20, choices=TraceTier, default=TraceTier.LONG)
+    short_since = models.DateTimeField(null=True, blank=True, editable=False)
+    """Traces received from then on are short-lived; null while new ones are long-lived."""
+    agent_id = models.CharField(max_length=63, null=True, blank=True)  # noqa: DJ001  (of few)
+    agent_environment = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
+    """With `agent_id`, the address under which clients reach the project instead of a name."""
+    plan = models.JSONField(null=True, blank=True, editable=False)
+    """Of an experiment: `num_examples`, `num_repetitions`, `evaluator_keys` that are expected."""
     updated_at = models.DateTimeField(auto_now=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
     """Set at once; the row goes when the last of its runs has gone."""
@@ -44,10 +51,20 @@ class Project(WorkspaceOwned):
                 fields=["workspace", "name"],
                 condition=models.Q(deleted_at=None),
                 name="project_name_once",
-            )
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "agent_id", "agent_environment"],
+                condition=models.Q(deleted_at=None, agent_id__isnull=False),
+                name="project_address_once",
+            ),
         ]
         indexes = [
             models.Index(fields=["workspace", "-start_time", "-id"], name="project_newest"),
+            models.Index(
+                fields=["workspace", "reference_dataset_id", "start_time"],
+                name="project_of_dataset",
+                condition=models.Q(reference_dataset_id__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

@@ -10,8 +10,10 @@ from django.db import IntegrityError, transaction
 from django.utils import timezone
 
 from apps.core.ids import uuid7
+from apps.organizations.models import Workspace
 from apps.tracing import errors, tasks
 from apps.tracing.models import DEFAULT_PROJECT, Project
+from apps.tracing.services import retention
 from apps.tracing.store.raw import raw_cursor
 
 NAME_LENGTH = 1000
@@ -36,10 +38,37 @@ def ensure_projects(workspace_id: UUID, names: Collection[str]) -> dict[str, UUI
     known = _known(workspace_id, names)
     missing = sorted(set(names) - known.keys())
     if missing:
-        fresh = [Project(workspace_id=workspace_id, name=name) for name in missing]
+        fresh = [_fresh(workspace_id, name=name) for name in missing]
         Project.objects.for_workspace(workspace_id).bulk_create(fresh, ignore_conflicts=True)
         known |= _known(workspace_id, missing)
     return known
+
+
+def ensure_addressed_project(workspace_id: UUID, agent_id: str, environment: str) -> UUID:
+    """The project of an agent in one of its environments, made if it is missing. Safe to race.
+
+    It is named for both; where that name is taken by another project, it gets a number too.
+    """
+    projects = Project.objects.for_workspace(workspace_id).present()
+    at_address = projects.filter(agent_id=agent_id, agent_environment=environment)
+    for number in range(1, 100):
+        there = at_address.values_list("pk", flat=True).first()
+        if there is not None:
+            return there
+        name = f"{agent_id}-{environment.lower()}" + (f"-{number}" if number > 1 else "")
+        project = _fresh(workspace_id, name=name, agent_id=agent_id, agent_environment=environment)
+        projects.bulk_create([project], ignore_conflicts=True)
+    raise errors.ProjectNameTaken
+
+
+def _fresh(workspace_id: UUID, **fields: Any) -> Project:
+    """A project to be saved, in the tier that new ones get here."""
+    project = Project(workspace_id=workspace_id, **fields)
+    workspace = Workspace.objects.get(pk=workspace_id)
+    retention.set_tier(
+        project, fields.get("trace_tier") or retention.lives_of(workspace).default_tier
+    )
+    return project
 
 
 def _known(workspace_id: UUID, names: Collection[str]) -> dict[str, UUID]:
@@ -62,7 +91,7 @@ def create_project(
     """
     projects = Project.objects.for_workspace(workspace_id).present()
     name = name or f"project-{uuid7().hex[-8:]}"
-    project = Project(workspace_id=workspace_id, name=name, **fields)
+    project = _fresh(workspace_id, name=name, **fields)
     try:
         with transaction.atomic():
             project.save(force_insert=True)
@@ -85,9 +114,11 @@ def update_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
         return project
     for field, value in changes.items():
         setattr(project, field, value)
+    if "trace_tier" in changes:
+        retention.set_tier(project, changes["trace_tier"])
     try:
         with transaction.atomic():
-            project.save(update_fields=[*changes, "updated_at"])
+            project.save(update_fields=[*changes, "short_since", "updated_at"])
     except IntegrityError:
         raise errors.ProjectNameTaken(
             f"A project named {changes.get('name')!r} already exists."

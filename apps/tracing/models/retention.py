@@ -1,0 +1,55 @@
+"""How long traces are kept: docs/adr/0020-retention.md."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.organizations.models import Organization, Workspace
+from apps.tracing.models.projects import TraceTier
+from apps.tracing.querysets import KeptTraceQuerySet, RetentionQuerySet
+
+
+class Retention(models.Model):
+    """The lives of traces in one workspace, or in all of an organization that say nothing."""
+
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="+", db_index=False)
+    workspace = models.OneToOneField(Workspace, models.CASCADE, null=True, related_name="+")
+    default_trace_tier = models.CharField(max_length=20, choices=TraceTier, default=TraceTier.LONG)
+    """The tier of projects that are made from now on."""
+    longlived_ttl_seconds = models.BigIntegerField(null=True)
+    """Null: as the level above has it; the installation's settings come last."""
+    shortlived_ttl_seconds = models.BigIntegerField(null=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = RetentionQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization"],
+                condition=models.Q(workspace=None),
+                name="retention_of_organization_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"traces are {self.default_trace_tier}"
+
+
+class KeptTrace(WorkspaceOwned):
+    """A trace that was worth more than its project's tier: it lives as long as a long-lived one."""
+
+    trace_id = models.UUIDField()
+
+    objects = Rows(KeptTraceQuerySet)
+    unscoped = KeptTraceQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "trace_id"], name="kept_trace_once")
+        ]
+
+    def __str__(self) -> str:
+        return str(self.trace_id)
