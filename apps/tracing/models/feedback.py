@@ -1,32 +1,190 @@
-"""What is said about runs and projects."""
+"""What is said about runs and projects, and how it is to be understood."""
 
 from __future__ import annotations
 
+from datetime import datetime
+
 from django.db import models
+from django.db.models import Q
+from django.utils import timezone
 
 from apps.core.tenancy import Rows, WorkspaceOwned
 from apps.tracing.models.projects import Project
-from apps.tracing.querysets import FeedbackQuerySet
+from apps.tracing.querysets import (
+    FeedbackConfigQuerySet,
+    FeedbackFormulaQuerySet,
+    FeedbackQuerySet,
+    FeedbackTokenQuerySet,
+)
+
+KEY_LENGTH = 1000
+
+
+class FeedbackType(models.TextChoices):
+    """How a score is to be read; the values are the wire's."""
+
+    CONTINUOUS = "continuous"
+    CATEGORICAL = "categorical"
+    FREEFORM = "freeform"
+
+
+class Aggregation(models.TextChoices):
+    """How a formula puts its parts together; the values are the wire's."""
+
+    SUM = "sum"
+    AVERAGE = "avg"
+
+
+class FeedbackConfig(WorkspaceOwned):
+    """What the scores of one key mean."""
+
+    key = models.CharField(max_length=KEY_LENGTH)
+    config = models.JSONField()
+    """`type`, `min`, `max`, `categories`, `allows_multiple_categories`."""
+    is_lower_score_better = models.BooleanField(null=True)
+    is_enforced = models.BooleanField(default=False)
+    """Whether feedback that does not fit is refused."""
+    is_inferred = models.BooleanField(default=False)
+    """Whether nobody said it: the key's first use suggested it, and whoever says it may change it."""
+    modified_at = models.DateTimeField(auto_now=True)
+
+    objects = Rows(FeedbackConfigQuerySet)
+    unscoped = FeedbackConfigQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(fields=["workspace", "key"], name="feedback_config_once")
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class FeedbackFormula(WorkspaceOwned):
+    """A key whose scores are computed from those of other keys, of one project or one dataset."""
+
+    project = models.ForeignKey(
+        Project, models.CASCADE, null=True, related_name="feedback_formulas", db_index=False
+    )
+    dataset_id = models.UUIDField(null=True)
+    """All experiments on this dataset."""
+    key = models.CharField(max_length=KEY_LENGTH)
+    aggregation = models.CharField(max_length=10, choices=Aggregation)
+    parts = models.JSONField()
+    """Objects of `part_type`, `key` and `weight`."""
+    modified_at = models.DateTimeField(auto_now=True)
+    is_stale = models.BooleanField(default=True)
+    """Whether scores that were there before the formula, or its last change, are to be computed."""
+
+    objects = Rows(FeedbackFormulaQuerySet)
+    unscoped = FeedbackFormulaQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(project=None, dataset_id__isnull=False)
+                | Q(project__isnull=False, dataset_id=None),
+                name="feedback_formula_of_one",
+            ),
+            models.UniqueConstraint(
+                fields=["workspace", "project", "dataset_id", "key"],
+                nulls_distinct=False,
+                name="feedback_formula_once",
+            ),
+        ]
+        indexes = [
+            models.Index(
+                fields=["modified_at"], condition=Q(is_stale=True), name="feedback_formula_stale"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+    @property
+    def part_keys(self) -> list[str]:
+        return [part["key"] for part in self.parts]
+
+    def score(self, scores: dict[str, float]) -> float | None:
+        """The sum or the mean of the parts by weight; None unless every part has a score."""
+        if not all(key in scores for key in self.part_keys):
+            return None
+        weights = [float(part["weight"]) for part in self.parts]
+        total = sum(weight * scores[part["key"]] for weight, part in zip(weights, self.parts))
+        if self.aggregation == Aggregation.SUM:
+            return total
+        return total / sum(weights) if sum(weights) else None
+
+
+class FeedbackToken(WorkspaceOwned):
+    """The right to give one feedback on one run without a key: for browsers.
+
+    Its id is the feedback's: what is said again by the same token takes the place of the first.
+    """
+
+    token_hash = models.BinaryField(unique=True)
+    token = models.BinaryField()
+    """Encrypted: its owner may ask for the address again."""
+    run_id = models.UUIDField()
+    key = models.CharField(max_length=KEY_LENGTH)
+    expires_at = models.DateTimeField()
+
+    objects = Rows(FeedbackTokenQuerySet)
+    unscoped = FeedbackTokenQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["workspace", "run_id", "created_at"], name="feedback_token_of_run")
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.key} on {self.run_id}"
+
+    def is_expired(self, now: datetime) -> bool:
+        return self.expires_at <= now
 
 
 class Feedback(WorkspaceOwned):
     """A keyed score, value or comment on a run or on a project. It may come before its run."""
 
+    created_at = models.DateTimeField(default=timezone.now)  # type: ignore[assignment]
+    """When it was given, as its client says; server time otherwise."""
     project = models.ForeignKey(
         Project, models.CASCADE, null=True, related_name="feedback", db_index=False
     )
     run_id = models.UUIDField(null=True)
     trace_id = models.UUIDField(null=True)
-    key = models.CharField(max_length=1000)
+    is_root = models.BooleanField(null=True)
+    """Whether its run is the root of its trace; null while that is not known."""
+    start_time = models.DateTimeField(null=True)
+    """When its run started."""
+    thread_key = models.TextField(null=True)  # noqa: DJ001  (null: none)
+    """The thread it was given on, else its run's."""
+    is_on_thread = models.BooleanField(default=False)
+    """Whether it was given on the thread as a whole."""
+    is_pending = models.BooleanField(default=False)
+    """Whether nobody has looked for its run since it came."""
+    keeps_trace = models.BooleanField(default=True)
+    """Whether its trace is to be kept for longer because of it."""
+    key = models.CharField(max_length=KEY_LENGTH)
     score = models.FloatField(null=True)
     value = models.JSONField(null=True)
     comment = models.TextField(null=True)  # noqa: DJ001  (null and "" differ on the wire)
     correction = models.JSONField(null=True)
     source = models.JSONField(default=dict)
     """`type` and `metadata` of who gave it."""
+    user_id = models.UUIDField(null=True)
+    """Whose key or session it was given with."""
     extra = models.JSONField(null=True)
     feedback_group_id = models.UUIDField(null=True)
     comparative_experiment_id = models.UUIDField(null=True)
+    formula = models.ForeignKey(
+        FeedbackFormula, models.CASCADE, null=True, related_name="feedback", db_index=False
+    )
+    """What computed it; null when somebody gave it."""
     is_error = models.BooleanField(default=False)
     modified_at = models.DateTimeField(auto_now=True)
 
@@ -38,7 +196,37 @@ class Feedback(WorkspaceOwned):
         verbose_name_plural = "feedback"
         indexes = [
             models.Index(fields=["workspace", "run_id"], name="feedback_of_run"),
-            models.Index(fields=["project", "key"], name="feedback_of_project"),
+            models.Index(fields=["workspace", "trace_id"], name="feedback_of_trace"),
+            models.Index(fields=["workspace", "created_at", "id"], name="feedback_newest"),
+            models.Index(fields=["workspace", "key", "created_at", "id"], name="feedback_of_key"),
+            models.Index(fields=["project", "created_at", "id"], name="feedback_newest_of_project"),
+            models.Index(
+                fields=["project", "key", "start_time"],
+                include=["score", "is_root", "is_error"],
+                condition=Q(run_id__isnull=False),
+                name="feedback_scores_of_project",
+            ),
+            models.Index(
+                fields=["project", "key"],
+                condition=Q(run_id=None),
+                name="feedback_on_project",
+            ),
+            models.Index(
+                fields=["project", "thread_key"],
+                condition=Q(thread_key__isnull=False),
+                name="feedback_of_thread",
+            ),
+            models.Index(
+                fields=["workspace", "comparative_experiment_id"],
+                condition=Q(comparative_experiment_id__isnull=False),
+                name="feedback_of_comparison",
+            ),
+            models.Index(
+                fields=["formula"], condition=Q(formula__isnull=False), name="feedback_computed"
+            ),
+            models.Index(
+                fields=["modified_at"], condition=Q(is_pending=True), name="feedback_pending"
+            ),
         ]
 
     def __str__(self) -> str:
