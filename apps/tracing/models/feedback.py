@@ -45,7 +45,7 @@ class FeedbackConfig(WorkspaceOwned):
     is_enforced = models.BooleanField(default=False)
     """Whether feedback that does not fit is refused."""
     is_inferred = models.BooleanField(default=False)
-    """Whether nobody said it: the key's first use suggested it, and whoever says it may change it."""
+    """Whether it was only concluded from the key's first use: what somebody says goes before it."""
     modified_at = models.DateTimeField(auto_now=True)
 
     objects = Rows(FeedbackConfigQuerySet)
@@ -111,11 +111,11 @@ class FeedbackFormula(WorkspaceOwned):
         """The sum or the mean of the parts by weight; None unless every part has a score."""
         if not all(key in scores for key in self.part_keys):
             return None
-        weights = [float(part["weight"]) for part in self.parts]
-        total = sum(weight * scores[part["key"]] for weight, part in zip(weights, self.parts))
+        total = sum(part["weight"] * scores[part["key"]] for part in self.parts)
         if self.aggregation == Aggregation.SUM:
-            return total
-        return total / sum(weights) if sum(weights) else None
+            return float(total)
+        weight = sum(part["weight"] for part in self.parts)
+        return total / weight if weight else None
 
 
 class FeedbackToken(WorkspaceOwned):
@@ -201,8 +201,8 @@ class Feedback(WorkspaceOwned):
             models.Index(fields=["workspace", "key", "created_at", "id"], name="feedback_of_key"),
             models.Index(fields=["project", "created_at", "id"], name="feedback_newest_of_project"),
             models.Index(
-                fields=["project", "key", "start_time"],
-                include=["score", "is_root", "is_error"],
+                fields=["project", "start_time"],
+                include=["key", "score", "is_root", "is_error"],
                 condition=Q(run_id__isnull=False),
                 name="feedback_scores_of_project",
             ),
