@@ -46,6 +46,9 @@ class IngestCount(WorkspaceOwned):
     """Of those, the roots."""
     merged = models.BigIntegerField(default=0)
     """Runs that were there and took an update."""
+    removed_runs = models.BigIntegerField(default=0, db_default=0)
+    """Runs that were deleted or had lived long enough; of those, the roots:"""
+    removed_traces = models.BigIntegerField(default=0, db_default=0)
     last_start_time = models.DateTimeField(null=True)
 
     objects = Rows(IngestCountQuerySet)

@@ -60,9 +60,9 @@ def compact_counts() -> None:
                 RETURNING c.*
             )
             INSERT INTO {table} (created_at, workspace_id, project_id, hour, runs, traces, merged,
-                                 last_start_time)
+                                 removed_runs, removed_traces, last_start_time)
             SELECT now(), workspace_id, project_id, hour, sum(runs), sum(traces), sum(merged),
-                   max(last_start_time)
+                   sum(removed_runs), sum(removed_traces), max(last_start_time)
             FROM gone GROUP BY workspace_id, project_id, hour
             """  # noqa: S608  (the model's own table)
         )

@@ -115,7 +115,8 @@ class PostgresRunStore:
             limited = "AND hour >= date_trunc('hour', %s::timestamptz, 'UTC')"
             values.append(since)
         statement = (
-            "SELECT project_id, sum(runs)::bigint, sum(traces)::bigint, max(last_start_time)"
+            "SELECT project_id, sum(runs - removed_runs)::bigint,"
+            " sum(traces - removed_traces)::bigint, max(last_start_time)"
             " FROM tracing_ingestcount WHERE workspace_id = %s AND project_id = ANY(%s)"
             f" {limited} GROUP BY project_id"
         )
