@@ -27,7 +27,70 @@ ALTER TABLE tracing_unsettled SET (
 """
 
 
+TERMS = """
+-- What a run can be found by, as hashes: one row a settled run, in the same days as the runs.
+CREATE TABLE tracing_runterms (
+    workspace_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    placed_at timestamptz NOT NULL,
+    id uuid NOT NULL,
+    terms int4[] NOT NULL,
+    -- Also the order of lists: frequent terms are found by walking it, rare ones by the index below.
+    PRIMARY KEY (workspace_id, project_id, placed_at, id)
+) PARTITION BY RANGE (placed_at);
+-- Without a pending list: the settler writes many rows at once and may take its time, a reader not.
+CREATE INDEX tracing_runterms_terms ON tracing_runterms USING gin (terms) WITH (fastupdate = off);
+-- Hashes do not compress.
+ALTER TABLE tracing_runterms ALTER terms SET STORAGE EXTERNAL;
+"""
+
+SUMS = """
+-- Tokens and costs of the runs below a run, where they are known and settled.
+ALTER TABLE tracing_run
+    ADD sum_prompt_tokens bigint,
+    ADD sum_completion_tokens bigint,
+    ADD sum_total_tokens bigint,
+    ADD sum_prompt_cost numeric,
+    ADD sum_completion_cost numeric,
+    ADD sum_total_cost numeric;
+"""
+
+NO_SUMS = """
+ALTER TABLE tracing_run
+    DROP sum_prompt_tokens,
+    DROP sum_completion_tokens,
+    DROP sum_total_tokens,
+    DROP sum_prompt_cost,
+    DROP sum_completion_cost,
+    DROP sum_total_cost;
+"""
+
+EVERYTHING = """
+-- What was stored before there was a settler.
+INSERT INTO tracing_unsettled (workspace_id, run_ids, project_ids, trace_ids, placed_at)
+SELECT workspace_id, array_agg(id), array_agg(project_id), array_agg(trace_id), array_agg(placed_at)
+FROM (
+    SELECT workspace_id, id, project_id, trace_id, placed_at,
+           row_number() OVER (PARTITION BY workspace_id ORDER BY placed_at) / 500 AS part
+    FROM tracing_run
+) r
+GROUP BY workspace_id, part ORDER BY part;
+"""
+
+
+def days_of_terms(apps, schema_editor):
+    from apps.tracing.store import partitions
+
+    partitions.make_missing("tracing_runterms")
+
+
 class Migration(migrations.Migration):
     dependencies = [("tracing", "0002_runs")]
 
-    operations = [migrations.RunSQL(UNSETTLED, "DROP TABLE tracing_unsettled;")]
+    operations = [
+        migrations.RunSQL(UNSETTLED, "DROP TABLE tracing_unsettled;"),
+        migrations.RunSQL(TERMS, "DROP TABLE tracing_runterms;"),
+        migrations.RunPython(days_of_terms, migrations.RunPython.noop),
+        migrations.RunSQL(SUMS, NO_SUMS),
+        migrations.RunSQL(EVERYTHING, migrations.RunSQL.noop),
+    ]

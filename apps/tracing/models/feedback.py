@@ -172,10 +172,13 @@ class Feedback(WorkspaceOwned):
     key = models.CharField(max_length=KEY_LENGTH)
     score = models.FloatField(null=True)
     value = models.JSONField(null=True)
+    label = models.CharField(max_length=100, null=True)  # noqa: DJ001  (null: none)
+    """What the value counts as; null when it is an object, a list or a text."""
     comment = models.TextField(null=True)  # noqa: DJ001  (null and "" differ on the wire)
     correction = models.JSONField(null=True)
     source = models.JSONField(default=dict)
     """`type` and `metadata` of who gave it."""
+    source_type = models.CharField(max_length=100, default="api")
     user_id = models.UUIDField(null=True)
     """Whose key or session it was given with."""
     extra = models.JSONField(null=True)
@@ -202,7 +205,7 @@ class Feedback(WorkspaceOwned):
             models.Index(fields=["project", "created_at", "id"], name="feedback_newest_of_project"),
             models.Index(
                 fields=["project", "start_time"],
-                include=["key", "score", "is_root", "is_error"],
+                include=["key", "score", "label", "source_type", "is_root", "is_error"],
                 condition=Q(run_id__isnull=False),
                 name="feedback_scores_of_project",
             ),
