@@ -43,3 +43,9 @@ class NotSupported(errors.BadRequest):
 
 class DownloadExpired(errors.Forbidden):
     code, detail = "download_expired", "This link is not valid any more."
+
+
+class FilterError(errors.BadRequest):
+    """A filter that cannot be understood; `errors` names the line and column."""
+
+    code, detail = "filter_invalid", "The filter cannot be understood."

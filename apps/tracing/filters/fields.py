@@ -1,0 +1,119 @@
+"""The fields that a filter may name: a table to read, no code."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class Kind(StrEnum):
+    """What values a field has, and so which operators it takes: see `OPERATORS`."""
+
+    UUID = "an id"
+    TEXT = "a text"
+    NUMBER = "a number"
+    SECONDS = "a duration"
+    TIME = "a time"
+    BOOLEAN = "true or false"
+    TEXTS = "texts"
+    OBJECT = "an object"
+    CONTENT = "content"
+
+
+class Items(StrEnum):
+    """What a run has several of. Conditions on one of these, side by side, mean the same item."""
+
+    METADATA = "metadata"
+    INPUTS = "inputs"
+    OUTPUTS = "outputs"
+    FEEDBACK = "feedback"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    kind: Kind = field(repr=False)
+    about: str = field(repr=False)
+    aliases: tuple[str, ...] = field(default=(), repr=False)
+    items: Items | None = field(default=None, repr=False)
+    """Of what the field is a part; None when it is the run's own."""
+    is_searched: bool = field(default=False, repr=False)
+    """Whether `search(field, "words")` is understood too."""
+    is_json: bool = field(default=False, repr=False)
+    """Whether its texts stand for JSON values; a number in an order then means the numbers."""
+
+
+_EQUALITY = ("eq", "neq", "in", "is_null", "is_not_null")
+_ORDER = ("gt", "gte", "lt", "lte")
+_PATTERNS = ("like", "ilike", "nlike", "not_like")
+
+OPERATORS: dict[Kind, tuple[str, ...]] = {
+    Kind.UUID: _EQUALITY,
+    Kind.TEXT: (*_EQUALITY, *_ORDER, *_PATTERNS),
+    Kind.NUMBER: (*_EQUALITY, *_ORDER),
+    Kind.SECONDS: (*_EQUALITY, *_ORDER),
+    Kind.TIME: (*_EQUALITY, *_ORDER),
+    Kind.BOOLEAN: _EQUALITY,
+    Kind.TEXTS: ("has", *_EQUALITY, *_PATTERNS),
+    Kind.OBJECT: ("has", "exists", "search", "is_null", "is_not_null"),
+    Kind.CONTENT: ("search", "is_null", "is_not_null"),
+}
+
+EVERYTHING = Field("", Kind.CONTENT, "All searched content of the run: what `search(text)` means.")
+
+_T, _N, _I = Kind.TEXT, Kind.NUMBER, Kind.UUID
+_META, _IN, _OUT, _FEED = Items.METADATA, Items.INPUTS, Items.OUTPUTS, Items.FEEDBACK
+
+FIELDS: tuple[Field, ...] = (
+    Field("id", _I, "The run's id.", aliases=("run_id",)),
+    Field("trace_id", _I, "The id of the root of the run's trace."),
+    Field("parent_run_id", _I, "Null for a root.", aliases=("parent_run",)),
+    Field("session_id", _I, "The project.", aliases=("project_id",)),
+    Field("reference_example_id", _I, "The dataset's example.", aliases=("reference_example",)),
+    Field("reference_dataset_id", _I, "The dataset of that example."),
+    Field("name", _T, "The run's name.", is_searched=True),
+    Field("run_type", _T, "chain, llm, tool, retriever, embedding, prompt or parser."),
+    Field("status", _T, "success, error or pending."),
+    Field("error", _T, "What went wrong; null when nothing did.", is_searched=True),
+    Field("thread_id", _T, "The thread that the metadata names."),
+    Field("dotted_order", _T, "The place in the trace, as it was sent."),
+    Field("model", _T, "The model that was called.", aliases=("model_name",)),
+    Field("is_root", Kind.BOOLEAN, "Whether the run has no parent."),
+    Field("execution_order", _N, "1 for a root, 2 for the runs below it, and so on."),
+    Field("start_time", Kind.TIME, "When the run began."),
+    Field("end_time", Kind.TIME, "When it ended; null until then."),
+    Field("first_token_time", Kind.TIME, "When a model's first token came."),
+    Field("latency", Kind.SECONDS, "From beginning to end; null until the end."),
+    Field(
+        "first_token_latency",
+        Kind.SECONDS,
+        "From beginning to first token.",
+        aliases=("time_to_first_token", "first_token"),
+    ),
+    Field("total_tokens", _N, "Of a model's call its own, else the sum below the run."),
+    Field("prompt_tokens", _N, "As total_tokens."),
+    Field("completion_tokens", _N, "As total_tokens."),
+    Field("total_cost", _N, "As total_tokens, in US dollars."),
+    Field("prompt_cost", _N, "As total_cost."),
+    Field("completion_cost", _N, "As total_cost."),
+    Field("tags", Kind.TEXTS, "The run's tags.", aliases=("tag",)),
+    Field("metadata", Kind.OBJECT, "The run's metadata as a whole."),
+    Field("inputs", Kind.CONTENT, "What went in; null when nothing or an empty object did."),
+    Field("outputs", Kind.CONTENT, "What came out; null when nothing or an empty object did."),
+    Field("metadata_key", _T, "A key of the metadata.", items=_META),
+    Field("metadata_value", _T, "Its value.", items=_META, is_json=True),
+    Field("input_key", _T, "A path in the inputs: keys with dots, no list indexes.", items=_IN),
+    Field("input_value", _T, "The text, number or boolean there.", items=_IN, is_json=True),
+    Field("output_key", _T, "As input_key, of the outputs.", items=_OUT),
+    Field("output_value", _T, "As input_value, of the outputs.", items=_OUT, is_json=True),
+    Field("feedback_key", _T, "The key of a feedback.", items=_FEED),
+    Field("feedback_score", _N, "Its score.", items=_FEED),
+    Field("feedback_value", _T, "Its value.", items=_FEED, is_json=True),
+    Field("feedback_comment", _T, "Its comment.", items=_FEED),
+    Field("feedback_source", _T, "Who gave it: api, app, model or auto_eval.", items=_FEED),
+    Field("feedback_error", Kind.BOOLEAN, "Whether giving it failed.", items=_FEED),
+)
+
+BY_NAME: dict[str, Field] = {
+    name: field for field in FIELDS for name in (field.name, *field.aliases)
+}
