@@ -47,6 +47,17 @@ class Env(BaseSettings):
     database_url: str | None = None
     redis_url: str | None = None
 
+    # Object storage; without a bucket, files in `data_dir/objects`
+    object_storage_bucket: str | None = None
+    object_storage_endpoint: str | None = None
+    """The address of a server that speaks S3; Amazon's own without one."""
+    object_storage_region: str | None = None
+    object_storage_access_key: SecretStr | None = None
+    object_storage_secret_key: SecretStr | None = None
+    object_storage_prefix: str = ""
+    large_payload_bytes: int = Field(262_144, ge=4096, le=1_073_741_824)
+    """A run's inputs, outputs and the like go to object storage when they are larger, packed."""
+
     # Secrets; absent means made at first use and kept in `data_dir`, readable by its owner only
     secret_key: SecretStr | None = None
     encryption_keys: SecretStr | None = None

@@ -186,11 +186,28 @@ STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
     "apps.core.static_files.AppFinder",
 ]
+
+
+def _objects() -> dict[str, object]:
+    """Where objects are kept: a folder, or a bucket."""
+    if ENV.object_storage_bucket is None:
+        folder = {"location": DATA_DIR / "objects"}
+        return {"BACKEND": "apps.core.objects.files.Folder", "OPTIONS": folder}
+    key, secret = ENV.object_storage_access_key, ENV.object_storage_secret_key
+    options = {
+        "bucket_name": ENV.object_storage_bucket,
+        "endpoint_url": ENV.object_storage_endpoint,
+        "region_name": ENV.object_storage_region,
+        # Without a key the machine's own role counts.
+        "access_key": key and key.get_secret_value(),
+        "secret_key": secret and secret.get_secret_value(),
+        "location": ENV.object_storage_prefix,
+    }
+    return {"BACKEND": "apps.core.objects.s3.Bucket", "OPTIONS": options}
+
+
 STORAGES = {
-    "default": {
-        "BACKEND": "django.core.files.storage.FileSystemStorage",
-        "OPTIONS": {"location": DATA_DIR / "objects"},
-    },
+    "default": _objects(),
     "staticfiles": {"BACKEND": "apps.core.static_files.ModuleManifestStorage"},
 }
 WHITENOISE_KEEP_ONLY_HASHED_FILES = False
@@ -273,3 +290,4 @@ TRACE_RETENTION_DAYS = ENV.trace_retention_days
 TRACE_RETENTION_SHORT_DAYS = ENV.trace_retention_short_days
 WEBHOOK_LOG_DAYS = ENV.webhook_log_days
 MAX_BODY_BYTES = ENV.max_body_bytes
+LARGE_PAYLOAD_BYTES = ENV.large_payload_bytes

@@ -1,0 +1,120 @@
+"""Object storage in a folder, and in a bucket of somebody else's server."""
+
+from __future__ import annotations
+
+import pytest
+from django.core.exceptions import SuspiciousOperation
+from django.core.files.storage import storages
+
+from apps.core import errors, objects
+
+
+@pytest.fixture(scope="module")
+def s3_server():
+    """A server that speaks S3."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def use(settings, backend, **options):
+    default = {"BACKEND": f"apps.core.objects.{backend}", "OPTIONS": options}
+    settings.STORAGES = settings.STORAGES | {"default": default}
+
+
+@pytest.fixture(params=["folder", "bucket"])
+def storage(request, settings, tmp_path):
+    if request.param == "folder":
+        use(settings, "files.Folder", location=tmp_path / "objects")
+        return
+    keys = {"access_key": "id", "secret_key": "secret", "region_name": "us-east-1"}
+    url = request.getfixturevalue("s3_server")
+    use(settings, "s3.Bucket", bucket_name="bucket", endpoint_url=url, location="pre", **keys)
+    storages["default"].connection.create_bucket(Bucket="bucket")
+
+
+@pytest.mark.usefixtures("storage")
+class TestEitherStorage:
+    def test_what_was_put_is_there(self):
+        objects.put("a/b/c", b"one")
+        objects.put("a/b/c", b"one")
+
+        assert objects.get("a/b/c") == b"one"
+        with objects.reader("a/b/c") as file:
+            assert (file.read(2), file.read()) == (b"on", b"e")
+
+    def test_what_is_not_there_is_told(self):
+        with pytest.raises(FileNotFoundError):
+            objects.get("a/none")
+        with pytest.raises(FileNotFoundError):
+            objects.reader("a/none")
+
+    def test_what_was_removed_is_gone_and_nothing_else(self):
+        for name in ("one", "two", "three"):
+            objects.put(f"a/{name}", b"x")
+
+        objects.remove(["a/one", "a/never", "a/two"])
+
+        assert objects.get("a/three") == b"x"
+        for name in ("one", "two"):
+            with pytest.raises(FileNotFoundError):
+                objects.get(f"a/{name}")
+
+    def test_a_folder_goes_with_all_that_is_below_it(self):
+        objects.put("runs/1/a", b"x")
+        objects.put("runs/1/b/c", b"x")
+        objects.put("runs/11/a", b"x")
+
+        objects.remove_folder("runs/1")
+        objects.remove_folder("runs/never")
+
+        for path in ("runs/1/a", "runs/1/b/c"):
+            with pytest.raises(FileNotFoundError):
+                objects.get(path)
+        assert objects.get("runs/11/a") == b"x"
+
+    @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out"])
+    def test_no_path_leads_out(self, path):
+        with pytest.raises(SuspiciousOperation):
+            objects.put(path, b"x")
+
+
+def test_a_folder_that_cannot_be_written_asks_to_send_again(settings, tmp_path):
+    (tmp_path / "file").write_text("in the way")
+    use(settings, "files.Folder", location=tmp_path / "file")
+
+    with pytest.raises(errors.Unavailable):
+        objects.put("a/b", b"x")
+
+
+def test_a_bucket_that_does_not_answer_asks_to_send_again(settings):
+    use(
+        settings,
+        "s3.Bucket",
+        bucket_name="bucket",
+        endpoint_url="http://127.0.0.1:1",
+        access_key="id",
+        secret_key="secret",
+        region_name="us-east-1",
+    )
+
+    with pytest.raises(errors.Unavailable):
+        objects.put("a/b", b"x")
+
+
+def test_nothing_half_written_is_left_in_a_folder(settings, tmp_path, monkeypatch):
+    use(settings, "files.Folder", location=tmp_path)
+    objects.put("a/whole", b"x")
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.fsync", full)
+    with pytest.raises(errors.Unavailable):
+        objects.put("a/half", b"x")
+
+    assert [file.name for file in (tmp_path / "a").iterdir()] == ["whole"]
