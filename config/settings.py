@@ -148,6 +148,8 @@ CELERY_BEAT_SCHEDULE = {
         "task": "tracing.remove_deleted_projects",
         "schedule": 600.0,
     },
+    "tracing.go_on_deleting": {"task": "tracing.go_on_deleting", "schedule": 60.0},
+    "tracing.expire": {"task": "tracing.expire", "schedule": 10_800.0},
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from celery import shared_task
 
 
@@ -43,3 +45,27 @@ def settle() -> None:
     from apps.tracing.settling import settler  # noqa: PLC0415  (services import this module)
 
     settler.run_for(seconds=10)
+
+
+@shared_task(name="tracing.delete_traces", time_limit=3600)
+def delete_traces(deletion_id: str) -> None:
+    """Go on with a deletion that was too large for its request."""
+    from apps.tracing.services import deletion  # noqa: PLC0415  (services import this module)
+
+    deletion.work_off(UUID(deletion_id))
+
+
+@shared_task(name="tracing.go_on_deleting", time_limit=3600)
+def go_on_deleting() -> None:
+    """Take up deletions whose message was lost, and files whose runs are gone."""
+    from apps.tracing.services import deletion  # noqa: PLC0415  (services import this module)
+
+    deletion.go_on()
+
+
+@shared_task(name="tracing.expire", time_limit=10_800)
+def expire() -> None:
+    """Remove the traces that have lived long enough."""
+    from apps.tracing.services import expiry  # noqa: PLC0415  (services import this module)
+
+    expiry.expire()

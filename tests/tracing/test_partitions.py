@@ -69,18 +69,37 @@ def test_the_first_run_after_a_pause_makes_its_day(workspace, time_machine):
     assert read(workspace, run_id).row.name == "step"
 
 
-def test_dropping_days_leaves_a_place_for_old_runs(workspace):
+def test_a_day_that_is_emptied_leaves_a_place_for_old_runs(workspace):
     now = datetime.now(UTC)
     old = now - timedelta(days=20)
     stored_run(workspace, start=old)
     stored_run(workspace, start=datetime(2001, 1, 1, tzinfo=UTC))
     kept = stored_run(workspace, start=now - timedelta(days=5))
+    before = len(bounds())
 
-    dropped = partitions.drop_before(now - timedelta(days=10))
+    for day in partitions.days():
+        if day.ends_at <= now - timedelta(days=10):
+            partitions.empty(day)
+    gone = partitions.merge_empty(now - timedelta(days=10))
 
-    assert dropped >= 10
+    assert gone >= 10
+    assert len(bounds()) == before - gone
     assert rows() == 1
     assert read(workspace, kept).row.name == "step"
     again = stored_run(workspace, start=old)
     assert read(workspace, again).row.start_time == old
-    assert partitions.drop_before(now - timedelta(days=40)) == 0
+    assert partitions.merge_empty(now - timedelta(days=10)) == 0
+
+
+def test_empty_days_between_days_with_runs_become_one(workspace):
+    now = datetime.now(UTC)
+    kept = [stored_run(workspace, start=now - timedelta(days=days)) for days in (40, 12)]
+
+    partitions.merge_empty(now - timedelta(days=10))
+
+    edges = [(day.begins_at, day.ends_at) for day in partitions.days()]
+    assert edges[0][0] is None
+    assert [begin for begin, _ in edges[1:]] == [end for _, end in edges[:-1]]
+    wide = [(begin, end) for begin, end in edges[1:] if end - begin > timedelta(days=1)]
+    assert len(wide) == 1
+    assert all(read(workspace, run_id).row.name == "step" for run_id in kept)

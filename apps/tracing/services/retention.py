@@ -76,7 +76,8 @@ def set_lives(
 
     With `all_projects`, those that are there take the default tier too.
     """
-    Retention.objects.update_or_create(
+    # None is the organization's own row, which the stubs do not take for a value.
+    Retention.objects.update_or_create(  # type: ignore[misc]
         organization_id=organization_id, workspace_id=workspace_id, defaults=changes
     )
     tier = changes.get("default_trace_tier")
@@ -126,11 +127,13 @@ def upgrade_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
 def tiers_of(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, tuple[str, bool]]:
     """By the id of each run's trace: its tier, and whether that is an upgrade."""
     projects = {row.project_id for row in rows}
-    short = dict(
-        Project.objects.for_workspace(workspace_id)
-        .filter(pk__in=projects, short_since__isnull=False)
-        .values_list("pk", "short_since")
-    )
+    short = {
+        project.pk: project.short_since
+        for project in Project.objects.for_workspace(workspace_id).filter(
+            pk__in=projects, short_since__isnull=False
+        )
+        if project.short_since is not None
+    }
     doubtful = {
         row.trace_id
         for row in rows

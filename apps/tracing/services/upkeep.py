@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from apps.tracing.ingest import intake
 from apps.tracing.models import Feedback, HeldOperation, IngestCount, Project
+from apps.tracing.services import deletion
 from apps.tracing.store import runs
-from apps.tracing.store.removal import remove_runs_of
 
 _SETTLES_AFTER = timedelta(seconds=5)
 _ORPHAN_AFTER = timedelta(minutes=15)
@@ -72,7 +72,7 @@ def remove_deleted_projects() -> None:
     """Remove what belonged to deleted projects, then their rows. Safe to stop anywhere."""
     deleted = Project.objects.across_workspaces(reason="removes what its owners have deleted")
     for project in deleted.exclude(deleted_at=None).order_by("deleted_at"):
-        remove_runs_of(project.workspace_id, project.pk)
+        deletion.remove_runs_of(project)
         Feedback.objects.for_workspace(project.workspace_id).filter(project=project).delete()
         IngestCount.objects.for_workspace(project.workspace_id).filter(
             project_id=project.pk

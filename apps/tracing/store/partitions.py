@@ -8,12 +8,13 @@ run that claims to start later than that is refused, see `latest_placement`.
 from __future__ import annotations
 
 import threading
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from django.db import connection, transaction
 
-TABLES = ("tracing_run", "tracing_runpayload")
+TABLES = ("tracing_run", "tracing_runpayload", "tracing_runterms")
 AHEAD = timedelta(days=3)
 BEHIND = timedelta(days=31)
 """How far back the first installation makes days; older runs go to the open partition."""
@@ -81,41 +82,130 @@ def _covered(cursor: Any) -> date | None:
 
 def _make(cursor: Any, suffix: str, begin: date | None, end: date) -> None:
     lower = "MINVALUE" if begin is None else f"'{begin} 00:00:00+00'"
-    for table in TABLES:
+    for table in _tables(cursor):
+        _make_one(cursor, f"{table}_{suffix}", table, f"({lower}) TO ('{end} 00:00:00+00')")
+
+
+def _tables(cursor: Any) -> list[str]:
+    """Those that are there: the first migrations make days before later ones bring more tables."""
+    cursor.execute(
+        "SELECT t FROM unnest(%s::text[]) AS t WHERE to_regclass(t) IS NOT NULL", [list(TABLES)]
+    )
+    there = {row[0] for row in cursor.fetchall()}
+    return [table for table in TABLES if table in there]
+
+
+def _make_one(cursor: Any, name: str, table: str, bounds: str) -> None:
+    cursor.execute(
+        f'CREATE TABLE "{name}" PARTITION OF {table} FOR VALUES FROM {bounds}'
+        # Room on the page, so that the end of a run lies beside its beginning.
+        " WITH (fillfactor = 90)"
+    )
+
+
+def make_missing(table: str) -> None:
+    """Give a table that came later the days that the runs have."""
+    with connection.cursor() as cursor:
         cursor.execute(
-            f"CREATE TABLE {table}_{suffix} PARTITION OF {table}"
-            f" FOR VALUES FROM ({lower}) TO ('{end} 00:00:00+00')"
-            # Room on the page, so that the end of a run lies beside its beginning.
-            " WITH (fillfactor = 90)"
+            """
+            SELECT c.relname, pg_get_expr(c.relpartbound, c.oid)
+            FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+            WHERE i.inhparent = 'tracing_run'::regclass
+            """
         )
+        for name, bounds in cursor.fetchall():
+            day = table + name.removeprefix(TABLES[0])
+            _make_one(cursor, day, table, bounds.removeprefix("FOR VALUES FROM "))
+
+
+@dataclass(frozen=True, slots=True)
+class Day:
+    """A partition: a day, several without a run between them, or all before the first."""
+
+    suffix: str
+    begins_at: datetime | None
+    ends_at: datetime
+
+    @property
+    def table(self) -> str:
+        """The part of `tracing_run`."""
+        return f"{TABLES[0]}_{self.suffix}"
+
+
+def days() -> list[Day]:
+    """All partitions, the oldest first."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT substr(c.relname, length('tracing_run_') + 1),
+                   (regexp_match(bound.text, $$FROM \\('([^']+)'$$))[1]::timestamptz,
+                   (regexp_match(bound.text, $$TO \\('([^']+)'$$))[1]::timestamptz
+            FROM pg_inherits i
+            JOIN pg_class c ON c.oid = i.inhrelid
+            CROSS JOIN LATERAL (SELECT pg_get_expr(c.relpartbound, c.oid) AS text) bound
+            WHERE i.inhparent = 'tracing_run'::regclass
+            ORDER BY 3
+            """
+        )
+        return [Day(*row) for row in cursor.fetchall()]
+
+
+def is_empty(day: Day) -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(f'SELECT NOT EXISTS (SELECT FROM "{day.table}")')  # noqa: S608  (its own)
+        found: bool = cursor.fetchone()[0]
+        return found
+
+
+def close(day: Day) -> None:
+    """Let nobody write to the day until the caller's transaction ends; readers do not notice."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL lock_timeout = '5s'")
+        cursor.execute(f'LOCK TABLE "{day.table}" IN SHARE MODE')
+        cursor.execute("SET LOCAL lock_timeout = 0")
+
+
+def empty(day: Day) -> None:
+    """Throw away everything in the day, at a cost that does not depend on how much that is."""
+    names = ", ".join(f'"{table}_{day.suffix}"' for table in TABLES)
+    with connection.cursor() as cursor:
+        # Who reads the day for long is not waited for: there is another time.
+        cursor.execute("SET LOCAL lock_timeout = '5s'")
+        cursor.execute(f"TRUNCATE {names}")
+        cursor.execute("SET LOCAL lock_timeout = 0")
 
 
 @transaction.atomic
-def drop_before(cutoff: datetime) -> int:
-    """Drop everything in the days that ended at the cutoff or before; return how many there were.
+def merge_empty(until: datetime) -> int:
+    """Make one partition of each stretch of empty days that ended by then; how many went away.
 
-    The open partition takes their place, empty, so that an old run still finds one.
+    An old run still finds a place, and what was dropped long ago costs no query a thought.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('tracing.partitions', 0))")
-        cursor.execute(
-            """
-            SELECT c.relname, e.ends_at::date
-            FROM pg_inherits i
-            JOIN pg_class c ON c.oid = i.inhrelid
-            CROSS JOIN LATERAL (
-                SELECT (regexp_match(pg_get_expr(c.relpartbound, c.oid),
-                                     $$TO \\('([^']+)'$$))[1]::timestamptz AS ends_at
-            ) e
-            WHERE i.inhparent = 'tracing_run'::regclass AND e.ends_at <= %s
-            ORDER BY e.ends_at
-            """,
-            [cutoff],
-        )
-        found = cursor.fetchall()
-        for name, _ in found:
-            for table in TABLES:
-                cursor.execute(f'DROP TABLE "{table}{name.removeprefix(TABLES[0])}"')
-        if found:
-            _make(cursor, "past", None, found[-1][1])
-    return len(found)
+        cursor.execute("SET LOCAL lock_timeout = '5s'")
+        gone = 0
+        stretch: list[Day] = []
+        for day in [*days(), None]:
+            if day is not None and day.ends_at <= until and is_empty(day):
+                stretch.append(day)
+                continue
+            gone += _merge(cursor, stretch)
+            stretch = []
+    return gone
+
+
+def _merge(cursor: Any, stretch: list[Day]) -> int:
+    if len(stretch) < 2:
+        return 0
+    for day in stretch:
+        cursor.execute(f'LOCK TABLE "{day.table}" IN ACCESS EXCLUSIVE MODE')
+        if not is_empty(day):  # a run came meanwhile
+            return 0
+    for day in stretch:
+        for table in TABLES:
+            cursor.execute(f'DROP TABLE "{table}_{day.suffix}"')
+    first = stretch[0]
+    begin = None if first.begins_at is None else first.begins_at.astimezone(UTC).date()
+    _make(cursor, first.suffix, begin, stretch[-1].ends_at.astimezone(UTC).date())
+    return len(stretch) - 1

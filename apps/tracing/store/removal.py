@@ -1,48 +1,100 @@
-"""Removing runs for good, payloads and files with them."""
+"""Removing runs for good, with all that the store keeps beside them.
+
+Each function takes some and tells what it took, in the caller's transaction: what else is known
+about those runs goes with them there, and the files they had are written down as doomed.
+"""
 
 # ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
-from django.core.files.storage import default_storage
-from django.db import transaction
-
 from apps.core.json import loads
+from apps.tracing.settling import Touched, queue
+from apps.tracing.store import partitions
 from apps.tracing.store.raw import raw_cursor, sql
 
-_BATCH = 5000
-_KEY = "workspace_id, id, project_id, placed_at"
-_REMOVE = f"""
-WITH chosen AS (
-    SELECT {_KEY} FROM tracing_run WHERE project_id = %s AND workspace_id = %s
-    ORDER BY placed_at, id LIMIT {_BATCH}
-), runs AS (
-    DELETE FROM tracing_run r USING chosen s
-    WHERE r.workspace_id = s.workspace_id AND r.id = s.id AND r.project_id = s.project_id
-      AND r.placed_at = s.placed_at
-    RETURNING r.workspace_id, r.id, r.project_id, r.placed_at, r.attachments::text AS attachments
-), payloads AS (
-    DELETE FROM tracing_runpayload p USING chosen s
-    WHERE p.workspace_id = s.workspace_id AND p.id = s.id AND p.project_id = s.project_id
-      AND p.placed_at = s.placed_at
-)
-SELECT attachments FROM runs
-"""
+BATCH = 2000
+_KEY = ("workspace_id", "id", "project_id", "placed_at")
 
 
-def remove_runs_of(workspace_id: UUID, project_id: UUID) -> int:
-    """Remove all runs of the project, batch by batch; return how many there were."""
-    removed = 0
-    while True:
-        with transaction.atomic(), raw_cursor() as cursor:
-            cursor.execute(sql(_REMOVE), [project_id, workspace_id])
-            rows = cursor.fetchall()
-        # After the commit: a file without a run is waste, a run without its file is a loss.
-        for (attachments,) in rows:
-            for one in loads(attachments or "{}").values():
-                default_storage.delete(one["path"])
-        removed += len(rows)
-        if len(rows) < _BATCH:
-            return removed
+@dataclass(frozen=True, slots=True)
+class RemovedRun:
+    """A run that was there."""
+
+    id: UUID
+    project_id: UUID
+    trace_id: UUID
+    placed_at: datetime
+    is_root: bool
+    files: Sequence[str]
+
+
+def remove_of_project(
+    workspace_id: UUID, project_id: UUID, *, limit: int = BATCH
+) -> list[RemovedRun]:
+    """Some runs of the project, the oldest first."""
+    return _remove(
+        workspace_id, "project_id = %s ORDER BY placed_at, id LIMIT %s", [project_id, limit]
+    )
+
+
+def remove_of_traces(
+    workspace_id: UUID, project_id: UUID, trace_ids: Collection[UUID], *, limit: int = BATCH
+) -> list[RemovedRun]:
+    """Some runs of these traces as the project has them."""
+    return _remove(
+        workspace_id,
+        "trace_id = ANY(%s) AND project_id = %s ORDER BY placed_at, id LIMIT %s",
+        [list(trace_ids), project_id, limit],
+    )
+
+
+def _remove(workspace_id: UUID, which: str, values: Sequence[Any]) -> list[RemovedRun]:
+    # The rows are taken first: of two that remove at once, each gets its own.
+    select = (
+        f"SELECT {', '.join(_KEY)}, trace_id, parent_run_id, attachments::text FROM tracing_run r"
+        f" WHERE workspace_id = %s AND {which} FOR UPDATE SKIP LOCKED"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(sql(select), [workspace_id, *values], binary=True)
+        removed = [
+            RemovedRun(
+                id=row[1],
+                project_id=row[2],
+                placed_at=row[3],
+                trace_id=row[4],
+                is_root=row[5] is None,
+                files=[one["path"] for one in loads(row[6] or "{}").values()],
+            )
+            for row in cursor
+        ]
+    if removed:
+        _delete(workspace_id, removed)
+        queue.append(
+            workspace_id,
+            (Touched(run.id, run.project_id, run.placed_at, run.trace_id) for run in removed),
+        )
+    return removed
+
+
+def _delete(workspace_id: UUID, removed: Sequence[RemovedRun]) -> None:
+    times = [run.placed_at for run in removed]
+    keys = [[run.id for run in removed], [run.project_id for run in removed], times]
+    with raw_cursor() as cursor:
+        for table in partitions.TABLES:
+            cursor.execute(
+                sql(
+                    f"DELETE FROM {table} t"
+                    " USING unnest(%s::uuid[], %s::uuid[], %s::timestamptz[])"
+                    " AS k(id, project_id, placed_at)"
+                    " WHERE t.workspace_id = %s AND t.id = k.id AND t.project_id = k.project_id"
+                    " AND t.placed_at = k.placed_at AND t.placed_at BETWEEN %s AND %s"
+                ),
+                [*keys, workspace_id, min(times), max(times)],
+            )

@@ -1,0 +1,88 @@
+"""Deleting traces for good."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.tenancy import get_or_404
+from apps.organizations.permissions import Permission
+from apps.tracing.models import Project, TraceDeletion
+from apps.tracing.services import deletion
+
+MOST_TRACES = 1000
+
+
+class DeleteTracesSerializer(serializers.Serializer[Any]):
+    """Which traces of which project: by their ids, or by what is in the metadata of a run."""
+
+    session_id = serializers.UUIDField()
+    trace_ids = serializers.ListField(
+        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MOST_TRACES
+    )
+    metadata = serializers.DictField(required=False, allow_null=True)
+
+    def validate_metadata(self, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        for key, wanted in (value or {}).items():
+            for one in wanted if isinstance(wanted, list) else [wanted]:
+                if not isinstance(one, str | int | float | bool):
+                    raise serializers.ValidationError(f"{key!r:.60}: texts, numbers, booleans.")
+            if wanted == []:
+                raise serializers.ValidationError(f"{key!r:.60}: no value is given.")
+        return value
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if bool(attrs.get("trace_ids")) == bool(attrs.get("metadata")):
+            raise serializers.ValidationError("Give either `trace_ids` or `metadata`.")
+        return attrs
+
+
+class DeleteTracesView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_DELETE
+
+    @extend_schema(request=DeleteTracesSerializer, responses={202: dict})
+    def post(self, request: ApiRequest) -> Response:
+        """Most deletions are done when this answers; `status` says so."""
+        body = DeleteTracesSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        done = deletion.delete_traces(
+            project=get_or_404(projects, pk=asked["session_id"]),
+            trace_ids=asked.get("trace_ids") or (),
+            metadata=asked.get("metadata"),
+        )
+        return Response(_json(done), status=202)
+
+
+class DeletionView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_DELETE
+
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, deletion_id: UUID) -> Response:
+        deletions = TraceDeletion.objects.for_workspace(self.workspace_id)
+        return Response(_json(get_or_404(deletions, pk=deletion_id)))
+
+
+def _json(found: TraceDeletion) -> dict[str, Any]:
+    return {
+        "id": found.pk,
+        "session_id": found.project_id,
+        "status": found.status,
+        "removed_runs": found.removed_runs,
+        "created_at": found.created_at,
+        "finished_at": found.finished_at,
+    }
+
+
+routes = [
+    path("runs/delete", DeleteTracesView.as_view(), name="run-delete"),
+    path("runs/delete/traces", DeleteTracesView.as_view(), name="trace-delete"),
+    path("runs/delete/<uuid:deletion_id>", DeletionView.as_view(), name="trace-deletion"),
+]

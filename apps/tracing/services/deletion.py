@@ -1,0 +1,203 @@
+"""Deleting traces for good: the request is a row, the work is done from it, batch by batch.
+
+A batch is one transaction that takes runs with everything that is known about them, and writes
+down which files they had; the files go after it. So whatever kills the process, the next one goes
+on where it was, and nobody ever sees a run without its payload or feedback without its run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django.core.files.storage import default_storage
+from django.db import transaction
+from django.utils import timezone
+
+from apps.core.json import dumps_text
+from apps.tracing import filters, store, tasks
+from apps.tracing.models import (
+    DeletionStatus,
+    DoomedFile,
+    Feedback,
+    HeldOperation,
+    IngestCount,
+    KeptTrace,
+    Project,
+    Share,
+    TraceDeletion,
+)
+from apps.tracing.store import RunQuery, removal
+from apps.tracing.store.removal import RemovedRun
+
+AT_ONCE = 3
+"""Batches that are done before the answer: for all but huge traces the answer is the deed."""
+_PAGE = 100
+_FILES = 500
+
+
+def delete_traces(
+    *,
+    project: Project,
+    trace_ids: Collection[UUID] = (),
+    metadata: Mapping[str, Any] | None = None,
+) -> TraceDeletion:
+    """Delete the traces of these ids, or those with a run that has this metadata.
+
+    Small deletions are done on return; of the rest the worker takes care. Safe to repeat: what is
+    not there is not deleted.
+    """
+    with transaction.atomic():
+        deletion = TraceDeletion(
+            workspace_id=project.workspace_id,
+            project=project,
+            trace_ids=sorted(set(trace_ids)),
+            metadata=None if metadata is None else dict(metadata),
+        )
+        deletion.save(force_insert=True)
+    if not work_off(deletion.pk, batches=AT_ONCE):
+        tasks.delete_traces.delay(str(deletion.pk))
+    deletion.refresh_from_db()
+    return deletion
+
+
+def work_off(deletion_id: UUID, *, batches: int | None = None) -> bool:
+    """Go on with the deletion, so many batches or to its end; whether it is done.
+
+    Safe to run twice and to kill: of two workers, one waits.
+    """
+    pending = TraceDeletion.objects.across_workspaces(reason="each row says whose it is").pending()
+    done = 0
+    while batches is None or done < batches:
+        with transaction.atomic():
+            deletion = pending.select_for_update(no_key=True).filter(pk=deletion_id).first()
+            if deletion is None:
+                break
+            removed = _next_batch(deletion)
+            deletion.removed_runs += len(removed)
+            if not removed:
+                deletion.status, deletion.finished_at = DeletionStatus.DONE, timezone.now()
+            deletion.save(update_fields=["removed_runs", "status", "finished_at"])
+        done += 1
+    else:
+        return False
+    remove_doomed_files()
+    return True
+
+
+def _next_batch(deletion: TraceDeletion) -> list[RemovedRun]:
+    workspace_id, project_id = deletion.workspace_id, deletion.project_id
+    if deletion.trace_ids:
+        return forget(
+            workspace_id, removal.remove_of_traces(workspace_id, project_id, deletion.trace_ids)
+        )
+    for trace_ids in _with_metadata(deletion):
+        removed = removal.remove_of_traces(workspace_id, project_id, trace_ids)
+        if removed:
+            return forget(workspace_id, removed)
+    return []
+
+
+def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
+    """The traces that have the metadata and came before they were asked for, page by page."""
+    pairs = []
+    for key, value in (deletion.metadata or {}).items():
+        values = value if isinstance(value, list) else [value]
+        listed = ", ".join(filters.quoted(_as_text(one)) for one in values)
+        pairs.append(
+            f"and(eq(metadata_key, {filters.quoted(key)}), in(metadata_value, [{listed}]))"
+        )
+    if not pairs:
+        return
+    query = RunQuery(
+        project_ids=[deletion.project_id], where=filters.parse(f"and({', '.join(pairs)})")
+    )
+    cursor = None
+    while True:
+        page = store.runs.query(deletion.workspace_id, query, limit=_PAGE, cursor=cursor)
+        rows = [run.row for run in page.runs if run.row.received_at <= deletion.created_at]
+        if rows:
+            yield list({row.trace_id for row in rows})
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _as_text(value: Any) -> str:
+    """As the filter language compares metadata: numbers and booleans by their JSON text."""
+    return value if isinstance(value, str) else dumps_text(value)
+
+
+def remove_runs_of(project: Project) -> None:
+    """Remove all runs of the project, batch by batch."""
+    while True:
+        with transaction.atomic():
+            removed = removal.remove_of_project(project.workspace_id, project.pk)
+            forget(project.workspace_id, removed)
+        if len(removed) < removal.BATCH:
+            break
+    remove_doomed_files()
+
+
+def forget(workspace_id: UUID, removed: Sequence[RemovedRun]) -> list[RemovedRun]:
+    """Remove what else is known about these runs, in the transaction that removed them."""
+    if not removed:
+        return []
+    run_ids = [run.id for run in removed]
+    traces = [run.trace_id for run in removed if run.is_root]
+    Feedback.objects.for_workspace(workspace_id).filter(run_id__in=run_ids).delete()
+    HeldOperation.objects.for_workspace(workspace_id).filter(waits_for__in=run_ids).delete()
+    if traces:
+        projects = {run.project_id for run in removed}
+        Share.objects.for_workspace(workspace_id).filter(
+            project_id__in=projects, trace_id__in=traces
+        ).delete()
+        KeptTrace.objects.for_workspace(workspace_id).filter(trace_id__in=traces).delete()
+    DoomedFile.objects.for_workspace(workspace_id).bulk_create(
+        DoomedFile(workspace_id=workspace_id, run_id=run.id, path=path)
+        for run in removed
+        for path in run.files
+    )
+    _count_down(workspace_id, removed)
+    return list(removed)
+
+
+def _count_down(workspace_id: UUID, removed: Sequence[RemovedRun]) -> None:
+    hour = timezone.now().replace(minute=0, second=0, microsecond=0)
+    for project_id in sorted({run.project_id for run in removed}):
+        of_project = [run for run in removed if run.project_id == project_id]
+        IngestCount(
+            workspace_id=workspace_id,
+            project_id=project_id,
+            hour=hour,
+            removed_runs=len(of_project),
+            removed_traces=sum(run.is_root for run in of_project),
+        ).save(force_insert=True)
+
+
+def remove_doomed_files() -> None:
+    """Delete files whose runs are gone, then the rows that remember them. Safe to stop anywhere.
+
+    A file stays while a run of that id is there: two projects may have it.
+    """
+    doomed = DoomedFile.objects.across_workspaces(reason="removes files, each of its own workspace")
+    while True:
+        with transaction.atomic():
+            rows = list(doomed.order_by("pk").select_for_update(skip_locked=True)[:_FILES])
+            for workspace_id in {row.workspace_id for row in rows}:
+                own = [row for row in rows if row.workspace_id == workspace_id]
+                alive = store.runs.existing(workspace_id, {row.run_id for row in own})
+                for path in {row.path for row in own if row.run_id not in alive}:
+                    default_storage.delete(path)
+            doomed.filter(pk__in=[row.pk for row in rows]).delete()
+        if len(rows) < _FILES:
+            return
+
+
+def go_on() -> None:
+    """Take up the deletions whose message was lost, and files that were left."""
+    pending = TraceDeletion.objects.across_workspaces(reason="each row says whose it is").pending()
+    for deletion_id in pending.order_by("created_at").values_list("pk", flat=True):
+        work_off(deletion_id)
+    remove_doomed_files()

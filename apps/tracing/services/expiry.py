@@ -1,0 +1,138 @@
+"""Removing traces that have lived long enough: docs/adr/0020-retention.md.
+
+Days in which nothing is to be kept go as a whole, at no cost; from the others, the traces that are
+due are taken project by project.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from datetime import datetime
+from uuid import UUID
+
+from django.db import DatabaseError, connection, transaction
+from django.utils import timezone
+
+from apps.organizations.models import Workspace
+from apps.tracing.models import Project, TraceTier
+from apps.tracing.services import deletion, retention
+from apps.tracing.store import due, partitions, removal
+from apps.tracing.store.due import Cutoffs
+from apps.tracing.store.partitions import Day
+
+log = logging.getLogger(__name__)
+_TRACES = 200
+
+
+def expire(now: datetime | None = None) -> None:
+    """Remove what is due. Safe to repeat, to race and to stop anywhere."""
+    now = now or timezone.now()
+    by_workspace = dict(_cutoffs(now))
+    everybody = [one for cutoffs in by_workspace.values() for one in cutoffs]
+    _drop_days(everybody, now)
+    for workspace_id, cutoffs in by_workspace.items():
+        for one in cutoffs:
+            _expire_project(workspace_id, one)
+    deletion.remove_doomed_files()
+    _forget_upgrades()
+
+
+def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[Cutoffs]]]:
+    for workspace in Workspace.objects.all():
+        lives = retention.lives_of(workspace)
+        long, short = lives.cutoff(TraceTier.LONG, now), lives.cutoff(TraceTier.SHORT, now)
+        projects = Project.objects.for_workspace(workspace).present()
+        yield (
+            workspace.pk,
+            [
+                Cutoffs(project_id, long, short, since)
+                for project_id, since in projects.values_list("pk", "short_since")
+            ],
+        )
+
+
+def _drop_days(cutoffs: list[Cutoffs], now: datetime) -> None:
+    latest = [one.latest for one in cutoffs if one.latest is not None]
+    if not latest:
+        return
+    for day in partitions.days():
+        if day.ends_at > max(latest):
+            break
+        try:
+            _drop(day, cutoffs)
+        except DatabaseError:  # somebody reads or writes that day for long: there is another time
+            log.exception("a day of runs could not be dropped: %s", day.suffix)
+    try:
+        partitions.merge_empty(max(latest))
+    except DatabaseError:
+        log.exception("empty days could not be made one")
+
+
+@transaction.atomic
+def _drop(day: Day, cutoffs: list[Cutoffs]) -> None:
+    if partitions.is_empty(day):
+        return
+    partitions.close(day)
+    if not due.is_whole(day, cutoffs):
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(_WITH_THE_DAY.format(day=day.table))
+    partitions.empty(day)
+
+
+_WITH_THE_DAY = """
+DELETE FROM tracing_feedback f USING "{day}" r
+WHERE f.workspace_id = r.workspace_id AND f.run_id = r.id;
+
+DELETE FROM tracing_share s USING "{day}" r
+WHERE s.workspace_id = r.workspace_id AND s.project_id = r.project_id
+  AND s.trace_id = r.trace_id AND r.parent_run_id IS NULL;
+
+DELETE FROM tracing_kepttrace k USING "{day}" r
+WHERE k.workspace_id = r.workspace_id AND k.trace_id = r.trace_id AND r.parent_run_id IS NULL;
+
+INSERT INTO tracing_doomedfile (created_at, workspace_id, run_id, path)
+SELECT now(), r.workspace_id, r.id, file.value ->> 'path'
+FROM "{day}" r, jsonb_each(r.attachments) AS file(key, value)
+WHERE r.attachments IS NOT NULL;
+
+INSERT INTO tracing_ingestcount
+    (created_at, workspace_id, project_id, hour, runs, traces, merged,
+     removed_runs, removed_traces)
+SELECT now(), workspace_id, project_id, date_trunc('hour', now(), 'UTC'), 0, 0, 0,
+       count(*), count(*) FILTER (WHERE parent_run_id IS NULL)
+FROM "{day}" GROUP BY workspace_id, project_id;
+"""
+"""What is known about the runs of a day besides the runs."""
+
+
+def _expire_project(workspace_id: UUID, cutoffs: Cutoffs) -> None:
+    for find in (due.traces, due.orphans):
+        while trace_ids := find(workspace_id, cutoffs, limit=_TRACES):
+            if not _remove(workspace_id, cutoffs.project_id, trace_ids):
+                break  # another is at it
+
+
+def _remove(workspace_id: UUID, project_id: UUID, trace_ids: list[UUID]) -> int:
+    removed = 0
+    while True:
+        with transaction.atomic():
+            batch = removal.remove_of_traces(workspace_id, project_id, trace_ids)
+            deletion.forget(workspace_id, batch)
+        removed += len(batch)
+        if len(batch) < removal.BATCH:
+            return removed
+
+
+def _forget_upgrades() -> None:
+    """Upgrades of traces that are not there any more, or that never came."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            """
+            DELETE FROM tracing_kepttrace k
+            WHERE created_at < now() - interval '2 days' AND NOT EXISTS (
+                SELECT FROM tracing_run r
+                WHERE r.workspace_id = k.workspace_id AND r.trace_id = k.trace_id)
+            """
+        )
