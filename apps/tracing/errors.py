@@ -49,3 +49,57 @@ class FilterError(errors.BadRequest):
     """A filter that cannot be understood; `errors` names the line and column."""
 
     code, detail = "filter_invalid", "The filter cannot be understood."
+
+
+class ProjectNotFound(errors.NotFound):
+    code, detail = "project_not_found", "No such project."
+
+
+class BadFeedbackConfig(errors.Invalid):
+    code, detail = "bad_feedback_config", "The feedback's config makes no sense."
+
+
+class FeedbackConfigExists(errors.BadRequest):
+    """A key has one config; PATCH changes it."""
+
+    code, detail = "feedback_config_exists", "Feedback config already exists for this key."
+
+
+class FeedbackConfigEnforced(errors.Conflict):
+    code, detail = "feedback_config_enforced", "The key has an enforced config already."
+
+
+class FeedbackConfigContradicted(errors.BadRequest):
+    code, detail = "feedback_config_contradicted", "The key has another config."
+
+
+class FeedbackOutOfBounds(errors.BadRequest):
+    """The key's config is enforced, and the score or value does not fit it."""
+
+    code, detail = "feedback_out_of_bounds", "The key does not take this score or value."
+
+
+class FeedbackIdTaken(errors.Conflict):
+    code, detail = "feedback_id_taken", "This id cannot be used."
+
+
+class FeedbackComputed(errors.Conflict):
+    """A formula's result changes when its parts or the formula do."""
+
+    code, detail = "feedback_computed", "This feedback is computed by a formula."
+
+
+class FeedbackTokenExpired(errors.AppError):
+    status, code, detail = 410, "feedback_token_expired", "The token has expired."
+
+
+class FeedbackFormulaExists(errors.Conflict):
+    code, detail = "feedback_formula_exists", "There is a formula for this key already."
+
+
+class ShareTokenTaken(errors.Conflict):
+    code, detail = "share_token_taken", "This share token cannot be used."
+
+
+class SharingForbidden(errors.Forbidden):
+    code, detail = "sharing_forbidden", "Public sharing is turned off in this organization."

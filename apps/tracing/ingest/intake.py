@@ -17,11 +17,11 @@ from apps.tracing import errors
 from apps.tracing.dotted_order import Place, place_below, place_root
 from apps.tracing.ingest import attachments, held
 from apps.tracing.ingest.counts import Count, Touched, append
-from apps.tracing.ingest.feedback import store_feedback
 from apps.tracing.ingest.operations import MisplacedRun, Operation, read_operation
 from apps.tracing.ingest.requests import Refused, Request, Said
 from apps.tracing.ingest.wire import Refusal, moment
 from apps.tracing.models import DEFAULT_PROJECT, HeldOperation, Project
+from apps.tracing.services.feedback import store_feedback
 from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
 from apps.tracing.store import partitions
 from apps.tracing.store.locating import Located, locate
@@ -88,7 +88,7 @@ def _stored(workspace_id: UUID, operations: list[Operation], request: Request) -
                 batch.add(operations)
                 batch.write()
                 for one in store_feedback(workspace_id, request.feedback):
-                    batch.refuse(f"feedback.{one.id}", "No such project.")
+                    batch.refuse(f"feedback.{one.given.id}", str(one.error))
                 return batch.refused
         except NotFresh:
             continue

@@ -150,7 +150,7 @@ class FeedbackToken(WorkspaceOwned):
 class Feedback(WorkspaceOwned):
     """A keyed score, value or comment on a run or on a project. It may come before its run."""
 
-    created_at = models.DateTimeField(default=timezone.now)  # type: ignore[assignment]
+    created_at = models.DateTimeField(default=timezone.now)
     """When it was given, as its client says; server time otherwise."""
     project = models.ForeignKey(
         Project, models.CASCADE, null=True, related_name="feedback", db_index=False
