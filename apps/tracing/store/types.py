@@ -12,6 +12,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import Fragment
+from apps.tracing.filters.nodes import Expression
 
 
 class RunType(StrEnum):
@@ -171,6 +172,12 @@ class RunQuery:
     """Runs that started then or later."""
     started_until: datetime | None = None
     """Runs that started then or earlier."""
+    where: Expression | None = None
+    """What must be true of the run itself."""
+    where_root: Expression | None = None
+    """What must be true of the root of the run's trace."""
+    where_any: Expression | None = None
+    """What must be true of at least one run of the run's trace."""
     oldest_first: bool = False
 
 
