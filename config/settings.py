@@ -144,6 +144,12 @@ CELERY_BEAT_SCHEDULE = {
     },
     "tracing.settle_held": {"task": "tracing.settle_held", "schedule": 60.0},
     "tracing.compact_counts": {"task": "tracing.compact_counts", "schedule": 300.0},
+    "tracing.attach_feedback": {"task": "tracing.attach_feedback", "schedule": 5.0},
+    "tracing.compute_formulas": {"task": "tracing.compute_formulas", "schedule": 60.0},
+    "tracing.forget_feedback_tokens": {
+        "task": "tracing.forget_feedback_tokens",
+        "schedule": 3600.0,
+    },
     "tracing.remove_deleted_projects": {
         "task": "tracing.remove_deleted_projects",
         "schedule": 600.0,

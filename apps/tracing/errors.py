@@ -51,6 +51,16 @@ class FilterError(errors.BadRequest):
     code, detail = "filter_invalid", "The filter cannot be understood."
 
 
+class ThreadNotFound(errors.NotFound):
+    code, detail = "trace_thread_not_found", "No trace belongs to this thread."
+
+
+class NeedsModel(errors.AppError):
+    """A search in plain language, which takes a language model that this server does not have."""
+
+    status, code, detail = 501, "not_implemented", "This search needs a language model."
+
+
 class ProjectNotFound(errors.NotFound):
     code, detail = "project_not_found", "No such project."
 
@@ -87,6 +97,10 @@ class FeedbackComputed(errors.Conflict):
     """A formula's result changes when its parts or the formula do."""
 
     code, detail = "feedback_computed", "This feedback is computed by a formula."
+
+
+class FeedbackTokenUnknown(errors.NotFound):
+    code, detail = "feedback_token_unknown", "No such token."
 
 
 class FeedbackTokenExpired(errors.AppError):

@@ -69,3 +69,27 @@ def expire() -> None:
     from apps.tracing.services import expiry  # noqa: PLC0415  (services import this module)
 
     expiry.expire()
+
+
+@shared_task(name="tracing.attach_feedback", time_limit=300)
+def attach_feedback() -> None:
+    """Look for the runs of feedback that came in the stream of runs."""
+    from apps.tracing.services import feedback_attaching  # noqa: PLC0415  (services import this)
+
+    feedback_attaching.attach_pending()
+
+
+@shared_task(name="tracing.compute_formulas", time_limit=3600)
+def compute_formulas() -> None:
+    """Compute what new and changed formulas of feedback give."""
+    from apps.tracing.services import feedback_formulas  # noqa: PLC0415  (services import this)
+
+    feedback_formulas.compute_stale()
+
+
+@shared_task(name="tracing.forget_feedback_tokens", time_limit=600)
+def forget_feedback_tokens() -> None:
+    """Remove tokens that expired long ago."""
+    from apps.tracing.services import feedback_tokens  # noqa: PLC0415  (services import this)
+
+    feedback_tokens.forget_expired()

@@ -9,7 +9,9 @@ from uuid import UUID
 
 from django.db import transaction
 
+from apps.core.errors import AppError
 from apps.core.ids import uuid7
+from apps.core.tenancy import get_or_404
 from apps.tracing import errors
 from apps.tracing.ingest.feedback import WireFeedback
 from apps.tracing.ingest.wire import Refusal, moment
@@ -21,7 +23,7 @@ LABEL_LENGTH = 100
 SOURCE_LENGTH = 100
 
 
-class RefusedFeedback(Exception):  # noqa: N818  (a fact, beside the feedback it concerns)
+class RefusedFeedback(Exception):
     """Why one feedback of several is not stored, as the error it would be alone."""
 
     def __init__(self, given: WireFeedback, error: Exception) -> None:
@@ -51,14 +53,16 @@ def store_feedback(
                 raise errors.ProjectNotFound
             rules.apply(one)
             rows.append(_row(workspace_id, one, user_id, now))
-        except (errors.AppError, Refusal) as error:
+        except (AppError, Refusal) as error:
             refused.append(RefusedFeedback(one, error))
     rules.save()
     written = write_rows(workspace_id, rows)
     taken = {row.pk for row in rows} - written
     refused += [RefusedFeedback(o, errors.FeedbackIdTaken()) for o in given if o.id in taken]
-    on_projects = {(row.project_id, None) for row in rows if row.run_id is None}
-    if on_projects and written:
+    on_projects: set[feedback_formulas.Target] = {
+        (row.project_id, None) for row in rows if row.run_id is None and row.project_id is not None
+    }
+    if on_projects:
         feedback_formulas.recompute(workspace_id, on_projects, {row.key for row in rows})
     return refused
 
@@ -71,7 +75,7 @@ def give_feedback(workspace_id: UUID, one: WireFeedback, *, user_id: UUID | None
         raise refused[0].error
     if one.run_id is not None:
         feedback_attaching.attach(workspace_id, [one.run_id])
-    return Feedback.objects.for_workspace(workspace_id).get(pk=one.id)
+    return get_or_404(Feedback.objects.for_workspace(workspace_id), pk=one.id)
 
 
 @transaction.atomic
@@ -79,34 +83,33 @@ def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
     """Set what is given and nothing else; what is computed from it is computed again."""
     if feedback.formula_id is not None:
         raise errors.FeedbackComputed
-    rows = Feedback.objects.for_workspace(feedback.workspace_id)
-    feedback = rows.select_for_update(no_key=True).get(pk=feedback.pk)
-    one = WireFeedback(
-        key=feedback.key,
-        score=changes.get("score", feedback.score),
-        value=changes.get("value", feedback.value),
-        feedback_config=changes.get("feedback_config"),
-    )
-    # Half of a category that is told anew takes the other half with it.
-    if "score" in changes and "value" not in changes and feedback.label is not None:
-        one.value = None
-    if "value" in changes and "score" not in changes and feedback.label is not None:
-        one.score = None
-    asked = one.score, one.value
-    rules = _Rules(feedback.workspace_id, [one])
-    rules.apply(one)
-    rules.save()
-    if (one.score, one.value) == asked:  # no category: the other half stays
-        one.score = changes.get("score", feedback.score)
-        one.value = changes.get("value", feedback.value)
-    feedback.score, feedback.value = _score(one.score), one.value
-    feedback.label = _label(one.value)
+    rows = Feedback.objects.for_workspace(feedback.workspace_id).select_for_update(no_key=True)
+    feedback = get_or_404(rows, pk=feedback.pk)
+    if changes.keys() & {"score", "value", "feedback_config"}:
+        _rescore(feedback, changes)
     for name in ("comment", "correction"):
         if name in changes:
             setattr(feedback, name, changes[name])
     feedback.save()
     _recompute_after(feedback)
     return feedback
+
+
+def _rescore(feedback: Feedback, changes: Mapping[str, Any]) -> None:
+    """Score and value as told; of a category that is told by half the other half follows."""
+    one = WireFeedback(
+        key=feedback.key,
+        score=changes.get("score"),
+        value=changes.get("value"),
+        feedback_config=changes.get("feedback_config"),
+    )
+    rules = _Rules(feedback.workspace_id, [one])
+    rules.apply(one)
+    rules.save()
+    if "score" in changes or one.score is not None:
+        feedback.score = _score(one.score)
+    if "value" in changes or one.value is not None:
+        feedback.value, feedback.label = one.value, _label(one.value)
 
 
 @transaction.atomic

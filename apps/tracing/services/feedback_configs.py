@@ -75,13 +75,13 @@ def known_configs(workspace_id: UUID, keys: Collection[str]) -> dict[str, Feedba
 
 def save_learned(workspace_id: UUID, learned: Sequence[FeedbackConfig]) -> None:
     """Keep the configs that feedback brought; of two first uses at once the first one's stands."""
-    fresh = sorted((c for c in learned if c._state.adding), key=lambda c: c.key)
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
-    if fresh:
-        configs.bulk_create(fresh, ignore_conflicts=True)
+    configs.bulk_create(sorted(learned, key=lambda one: one.key), ignore_conflicts=True)
     for one in learned:
-        if not one._state.adding:
-            configs.filter(pk=one.pk, is_inferred=True).update(config=one.config, is_inferred=False)
+        if not one.is_inferred:
+            configs.filter(key=one.key, is_inferred=True).update(
+                config=one.config, is_inferred=False
+            )
 
 
 def fits(config: FeedbackConfig, score: float | None, value: Any) -> bool:
@@ -179,7 +179,7 @@ def _recategorized(config: dict[str, Any], changes: dict[str, Any]) -> dict[str,
     kept = [one for one in config["categories"] or () if one["value"] not in gone]
     if len(kept) + len(gone) > len(config["categories"] or ()):
         raise errors.BadFeedbackConfig("There is no category of that value.")
-    if gone and len(kept) < 2:  # noqa: PLR2004  (fewer are no choice)
+    if gone and len(kept) < 2:
         raise errors.BadFeedbackConfig("At least two categories must remain.")
     return config | {"categories": _categories([*kept, *(changes.get("add_categories") or ())])}
 
