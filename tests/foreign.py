@@ -9,6 +9,7 @@ from uuid import UUID
 
 from apps.agent_server.services.assistants import system_id
 from apps.organizations.models import Workspace
+from apps.tracing.models import TraceDeletion
 from tests.factories.agent_server import (
     AgentFactory,
     AgentRunFactory,
@@ -23,6 +24,12 @@ from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import read, stored_run
 
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
+
+
+def _deletion(workspace: Workspace, project_id: UUID) -> UUID:
+    deletion = TraceDeletion(workspace=workspace, project_id=project_id, trace_ids=[UUID(int=1)])
+    deletion.save()
+    return deletion.pk
 
 
 @dataclass(frozen=True)
@@ -69,6 +76,8 @@ class Foreign:
             "assistant_id": system_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
             "project_id": read(self.workspace, trace).row.project_id,
+            "deletion_id": _deletion(self.workspace, read(self.workspace, trace).row.project_id),
+            "thread_key": "sentinel",
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",
             "payload": "inputs",

@@ -11,7 +11,12 @@ import pytest
 
 from apps.core.ids import uuid7
 from apps.tracing import store
-from apps.tracing.services import ensure_project
+from apps.tracing.services import (
+    create_project,
+    ensure_project,
+    update_project,
+    upgrade_traces,
+)
 from apps.tracing.store import postgres
 from apps.tracing.store.raw import raw_cursor
 from tests.factories.tracing import ingest, stored_run, wire_run
@@ -232,15 +237,170 @@ def test_what_the_python_client_selects_is_understood(api, workspace, project):
     assert set(SDK_SELECT) <= response.json()["runs"][0].keys()
 
 
-@pytest.mark.parametrize(
-    "name", ["filter", "trace_filter", "tree_filter", "search_filter", "reference_dataset_id"]
-)
-def test_a_filter_that_is_not_understood_is_not_ignored(api, project, name):
-    response = api.post("/runs/query", {"session": [str(project.pk)], name: 'eq(name, "x")'})
+@pytest.mark.parametrize("name", ["filter", "trace_filter", "tree_filter", "search_filter"])
+def test_a_filter_that_makes_no_sense_is_told_by_its_column(api, project, name):
+    response = api.post("/runs/query", {"session": [str(project.pk)], name: 'eq(name, "x"'})
 
     assert response.status_code == 400
-    assert response.json()["code"] == "not_supported"
-    assert f"`{name}`" in response.json()["detail"]
+    assert response.json()["code"] == "filter_invalid"
+    assert "column 13" in response.json()["detail"]
+
+
+def test_filters_of_the_run_its_root_and_its_tree_must_all_hold(api, workspace, project):
+    root = wire_run(name="agent", extra={"metadata": {"thread_id": "t-1"}})
+    tool = wire_run(parent=root, name="look up", run_type="tool", error="boom")
+    other = wire_run(name="agent", inputs={"question": "a rare word: zyzzyva"})
+    ingest(workspace, root, tool, other)
+    session = {"session": [str(project.pk)]}
+
+    def found(**filters):
+        return set(ids_of(api.post("/runs/query", session | filters)))
+
+    assert found(filter='eq(name, "agent")') == {root["id"], other["id"]}
+    assert found(filter='eq(name, "agent")', tree_filter="neq(error, null)") == {root["id"]}
+    assert found(trace_filter='eq(thread_id, "t-1")', run_type="tool") == {tool["id"]}
+    assert found(filter='eq(name, "agent")', search_filter='search("zyzzyva")') == {other["id"]}
+    assert found(id=[tool["id"]], filter='eq(name, "agent")') == {tool["id"]}
+
+
+def test_words_in_plain_language_are_looked_for_and_the_answer_says_so(api, workspace, project):
+    run_id = stored_run(workspace, inputs={"question": "a rare word: zyzzyva"})
+    stored_run(workspace)
+
+    response = api.post("/runs/query", {"session": [str(project.pk)], "query": "zyzzyva"})
+
+    assert ids_of(response) == [str(run_id)]
+    assert response.json()["parsed_query"] == 'search("zyzzyva")'
+
+
+def test_the_runs_of_a_datasets_experiments_are_found_by_the_dataset(api, workspace, project):
+    dataset = uuid7()
+    experiment = create_project(
+        workspace_id=workspace.pk, name="experiment", reference_dataset_id=dataset
+    )
+    example = str(uuid7())
+    run_id = stored_run(workspace, session_name="experiment", reference_example_id=example)
+    stored_run(workspace)
+
+    response = api.post("/runs/query", {"reference_dataset_id": str(dataset)})
+
+    assert ids_of(response) == [str(run_id)]
+    assert response.json()["runs"][0]["reference_dataset_id"] == str(dataset)
+    both = {"reference_dataset_id": str(dataset), "session": [str(project.pk)]}
+    assert ids_of(api.post("/runs/query", both)) == []
+    assert ids_of(api.post("/runs/query", both | {"session": [str(experiment.pk)]})) == [
+        str(run_id)
+    ]
+
+
+@pytest.mark.parametrize("order", ["asc", "desc"])
+def test_a_page_leads_back_to_the_one_before(api, workspace, project, order):
+    now = datetime.now(UTC) - timedelta(minutes=1)
+    ingest(workspace, *(wire_run(start=now - timedelta(hours=n)) for n in range(7)))
+    body = {"session": [str(project.pk)], "order": order, "limit": 3, "select": ["id"]}
+    pages, cursor = [], None
+    for _ in range(3):
+        pages.append(api.post("/runs/query", body | {"cursor": cursor}).json())
+        cursor = pages[-1]["cursors"]["next"]
+
+    second = api.post("/runs/query", body | {"cursor": pages[2]["cursors"]["prev"]}).json()
+    first = api.post("/runs/query", body | {"cursor": second["cursors"]["prev"]}).json()
+
+    assert pages[0]["cursors"]["prev"] is None
+    assert (second["runs"], first["runs"]) == (pages[1]["runs"], pages[0]["runs"])
+    assert first["cursors"]["prev"] is None
+    again = api.post("/runs/query", body | {"cursor": second["cursors"]["next"]}).json()
+    assert again["runs"] == pages[2]["runs"]
+
+
+def test_a_client_that_wants_no_cursors_gets_none(api, workspace, project):
+    ingest(workspace, wire_run(), wire_run(), wire_run())
+    body = {"session": [str(project.pk)], "limit": 1}
+    cursor = api.post("/runs/query", body).json()["cursors"]["next"]
+
+    skipped = api.post("/runs/query", body | {"skip_pagination": True}).json()
+    forward = api.post("/runs/query", body | {"cursor": cursor, "skip_prev_cursor": True}).json()
+
+    assert skipped["cursors"] == {"next": None, "prev": None}
+    assert forward["cursors"]["prev"] is None
+    assert forward["cursors"]["next"] is not None
+
+
+def test_a_query_is_validated_without_being_asked(api, project):
+    session = {"session": [str(project.pk)]}
+
+    good = api.post("/runs/query/validate", session | {"filter": 'eq(name, "x")'})
+    bad = api.post("/runs/query/validate", session | {"filter": "eq(name)"})
+    odd = api.post("/runs/query/validate", session | {"limit": 0})
+
+    assert good.json() == {"valid": True, "detail": None, "errors": []}
+    assert (bad.json()["valid"], bad.json()["errors"][0]["line"]) == (False, 1)
+    assert odd.json()["errors"][0]["field"] == "limit"
+
+
+def test_the_turns_of_a_thread_are_read_oldest_first(api, workspace, stranger, api_of):
+    now = datetime.now(UTC) - timedelta(minutes=1)
+    of_thread = {"extra": {"metadata": {"thread_id": 'a/b "c"'}}}
+    turns = [wire_run(start=now - timedelta(hours=3 - n), **of_thread) for n in range(3)]
+    ingest(workspace, *turns, wire_run(parent=turns[0], **of_thread), wire_run())
+    path = "/runs/threads/a%2Fb%20%22c%22"
+
+    whole = api.get(path).json()
+    part = api.get(path, limit=1, offset=1, select="inputs").json()
+
+    assert [run["id"] for run in whole["runs"]] == [turn["id"] for turn in turns]
+    assert "inputs" not in whole["runs"][0]
+    assert [(run["id"], run["inputs"]) for run in part["runs"]] == [
+        (turns[1]["id"], {"question": "why?"})
+    ]
+    assert api_of(stranger).get(path).status_code == 404
+
+
+def test_what_is_known_beside_a_run_is_shown_with_it(api, workspace, project):
+    update_project(project=project, changes={"trace_tier": "shortlived"})
+    kept, plain = wire_run(), wire_run()
+    ingest(workspace, kept, plain)
+    upgrade_traces(workspace.pk, [UUID(kept["id"])])
+    select = ["trace_tier", "trace_upgrade", "ttl_seconds", "trace_min_max_start_time"]
+
+    rows = api.post("/runs/query", {"session": [str(project.pk)], "select": select}).json()["runs"]
+
+    by_id = {row["id"]: row for row in rows}
+    told = ("trace_tier", "trace_upgrade", "ttl_seconds")
+    assert [by_id[kept["id"]][name] for name in told] == ["longlived", True, 400 * 86_400]
+    assert [by_id[plain["id"]][name] for name in told] == ["shortlived", False, 14 * 86_400]
+    assert by_id[plain["id"]]["trace_min_start_time"] == by_id[plain["id"]]["start_time"]
+
+
+def test_messages_are_told_on_request(api, workspace):
+    run_id = stored_run(
+        workspace,
+        inputs={"messages": [{"role": "user", "content": "why?"}]},
+        outputs={"messages": [{"role": "assistant", "content": "because"}]},
+    )
+
+    told = api.get(f"/runs/{run_id}", include_messages="True").json()["messages"]
+
+    assert [(one["role"], one["content"][0]["text"]) for one in told] == [
+        ("human", "why?"),
+        ("ai", "because"),
+    ]
+    assert "messages" not in api.get(f"/runs/{run_id}").json()
+
+
+@pytest.mark.parametrize(
+    "bounds",
+    [
+        {"start_time": "0001-01-01T00:00:00"},
+        {"end_time": "9999-12-31T23:59:59.999999"},
+        {"start_time": "0001-01-01T00:00:00+14:00"},
+        {"start_time": "9999-12-31T23:59:59-12:00"},
+    ],
+)
+def test_times_at_the_end_of_the_calendar_break_nothing(api, project, bounds):
+    response = api.post("/runs/query", {"session": [str(project.pk)], **bounds})
+
+    assert response.status_code in {200, 422}
 
 
 def test_a_query_of_everything_is_refused(api):

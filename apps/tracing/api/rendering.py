@@ -2,24 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
+from apps.tracing.api import beside
+from apps.tracing.api.beside import Beside
+from apps.tracing.api.chat import messages_json
 from apps.tracing.api.downloads import signed_url
 from apps.tracing.models import Project
 from apps.tracing.store import Payload, ProjectStats, RunDetail, RunRow
 
-HEAVY = {str(payload): payload for payload in Payload}
-"""Fields that are left out unless they are selected; all others are always there."""
+HEAVY = {
+    **{str(payload): payload for payload in Payload},
+    **{f"{payload}_or_signed_url": payload for payload in Payload},
+    "manifest": Payload.SERIALIZED,
+}
+"""Fields that are left out unless they are selected; all small ones are always there."""
+MESSAGES = "messages"
 
 
-def run_json(run: RunDetail, selected: Collection[Payload]) -> dict[str, Any]:
+def payloads_for(select: Collection[str] | None) -> set[Payload]:
+    """What has to be read for these fields; None is all of them."""
+    if select is None:
+        return set(Payload)
+    wanted = {HEAVY[name] for name in select if name in HEAVY}
+    return wanted | ({Payload.INPUTS, Payload.OUTPUTS} if MESSAGES in select else set())
+
+
+def runs_json(
+    workspace_id: UUID, runs: Sequence[RunDetail], select: Collection[str] | None = None
+) -> list[dict[str, Any]]:
+    """The runs with everything that is known of them, heavy fields only where selected."""
+    found = beside.gather(workspace_id, [run.row for run in runs], select or ())
+    heavy = payloads_for(None if select is None else [name for name in select if name in HEAVY])
+    return [
+        run_json(run, heavy, found)
+        | ({MESSAGES: messages_json(run)} if MESSAGES in (select or ()) else {})
+        | _selected_only(run.row, found, select or ())
+        for run in runs
+    ]
+
+
+def run_json(
+    run: RunDetail, selected: Collection[Payload], around: Beside | None = None
+) -> dict[str, Any]:
     row = run.row
     usage = row.usage
     details = usage.details or {}
+    around = around or Beside()
     return {
         "id": row.id,
         "name": row.name,
@@ -53,11 +86,13 @@ def run_json(run: RunDetail, selected: Collection[Payload]) -> dict[str, Any]:
         "completion_cost_details": details.get("completion_cost_details"),
         "price_model_id": None,
         "reference_example_id": row.reference_example_id,
-        "reference_dataset_id": None,
+        "reference_dataset_id": (
+            around.datasets.get(row.project_id) if row.reference_example_id else None
+        ),
         "in_dataset": False,
         "last_queued_at": None,
-        "share_token": None,
-        "feedback_stats": {},
+        "share_token": around.share_token(row),
+        "feedback_stats": around.feedback.get(row.id, {}),
         "s3_urls": {
             f"attachment.{one.name}": {
                 "presigned_url": signed_url(one),
@@ -70,10 +105,26 @@ def run_json(run: RunDetail, selected: Collection[Payload]) -> dict[str, Any]:
         "outputs_s3_urls": None,
         "manifest_id": None,
         "execution_order": 1,
-        "trace_tier": None,
+        "trace_tier": around.tier(row)[0],
         "inserted_at": row.received_at,
         **{str(payload): run.json(payload) for payload in selected},
     }
+
+
+def _selected_only(row: RunRow, around: Beside, select: Collection[str]) -> dict[str, Any]:
+    """What is looked up only for those who ask."""
+    found: dict[str, Any] = {}
+    tier, is_upgrade = around.tier(row)
+    if "trace_upgrade" in select:
+        found["trace_upgrade"] = is_upgrade
+    if around.lives is not None:
+        found["ttl_seconds"] = around.lives.seconds(tier)
+    span = around.times.get(row.trace_id)
+    if span is not None:
+        found["trace_min_start_time"] = span.first_start_time
+        found["trace_max_start_time"] = span.last_start_time
+        found["trace_first_received_at"] = span.first_received_at
+    return found
 
 
 def app_path(row: RunRow) -> str:

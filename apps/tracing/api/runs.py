@@ -6,36 +6,57 @@ from typing import Any
 from uuid import UUID
 
 from django.urls import path
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.exceptions import ValidationError
 from rest_framework.response import Response
 
 from apps.core import errors as core_errors
-from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.api import ApiRequest, WorkspaceAPIView, from_drf
 from apps.organizations.permissions import Permission
-from apps.tracing import errors, store
-from apps.tracing.api.rendering import HEAVY, as_utc, run_json
-from apps.tracing.api.serializers import RunsQuerySerializer
+from apps.tracing import errors, filters, store
+from apps.tracing.api import paging
+from apps.tracing.api.asking import run_query, searched, uuid_of
+from apps.tracing.api.rendering import MESSAGES, payloads_for, runs_json
+from apps.tracing.api.serializers import (
+    RunsQuerySerializer,
+    ThreadRunsSerializer,
+    query_params,
+)
 from apps.tracing.store import Payload, RunQuery
 
 LARGEST_PAGE = 100
 LARGEST_PAGE_OF_TRACE = 1000
-NOT_UNDERSTOOD = ("filter", "trace_filter", "tree_filter", "search_filter", "reference_dataset_id")
-ONE_OF = ("session", "id", "trace", "parent_run", "reference_example")
+_FLAGS = ("exclude_serialized", "exclude_s3_stored_attributes", "include_messages")
 
 
 class RunView(WorkspaceAPIView):
     required_permission = Permission.RUNS_READ
 
-    @extend_schema(responses=dict)
+    @extend_schema(
+        parameters=[
+            OpenApiParameter("session_id", UUID),
+            *(OpenApiParameter(flag, bool) for flag in _FLAGS),
+        ],
+        responses=dict,
+    )
     def get(self, request: ApiRequest, run_id: UUID) -> Response:
         """The run with everything it has; `session_id` chooses between projects that share it."""
-        project_id = _uuid(request.query_params.get("session_id"))
-        left_out = request.query_params.get("exclude_serialized", "").lower() == "true"
-        wanted = set(Payload) - ({Payload.SERIALIZED} if left_out else set())
-        run = store.runs.get(self.workspace_id, run_id, project_id=project_id, payloads=wanted)
+        params = request.query_params
+        flags = {flag for flag in _FLAGS if params.get(flag, "").lower() == "true"}
+        select = [str(payload) for payload in Payload]
+        if "exclude_serialized" in flags:
+            select.remove(Payload.SERIALIZED)
+        if "include_messages" in flags:
+            select.append(MESSAGES)
+        run = store.runs.get(
+            self.workspace_id,
+            run_id,
+            project_id=uuid_of(params.get("session_id"), "session_id"),
+            payloads=payloads_for(select),
+        )
         if run is None:
             raise errors.RunNotFound
-        return Response(run_json(run, wanted))
+        return Response(runs_json(self.workspace_id, [run], select)[0])
 
 
 class RunsQueryView(WorkspaceAPIView):
@@ -43,54 +64,76 @@ class RunsQueryView(WorkspaceAPIView):
 
     @extend_schema(request=RunsQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A page of runs. What this server would have to ignore it refuses by name."""
-        for name in NOT_UNDERSTOOD:
-            if isinstance(request.data, dict) and request.data.get(name):
-                raise errors.NotSupported(f"`{name}` is not supported by this server yet.")
+        """A page of runs, newest first unless asked otherwise."""
         body = RunsQuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked: dict[str, Any] = body.validated_data
         select = asked.get("select")
-        wanted = [p for name, p in HEAVY.items() if select is None or name in select]
-        page = store.runs.query(
+        page = paging.page(
             self.workspace_id,
-            _query(asked),
+            run_query(self.workspace_id, asked),
             limit=_limit(asked),
             cursor=asked.get("cursor"),
-            payloads=wanted,
+            payloads=payloads_for(select),
         )
+        leads_on = not asked.get("skip_pagination")
+        leads_back = leads_on and not asked.get("skip_prev_cursor")
         return Response(
             {
-                "runs": [run_json(run, wanted) for run in page.runs],
-                "cursors": {"next": page.next_cursor, "prev": None},
-                "parsed_query": None,
+                "runs": runs_json(self.workspace_id, page.runs, select),
+                "cursors": {
+                    "next": page.following if leads_on else None,
+                    "prev": page.previous if leads_back else None,
+                },
+                "parsed_query": searched(asked),
                 "search_cursors": None,
             }
         )
 
 
-def _query(asked: dict[str, Any]) -> RunQuery:
-    if all(asked.get(name) is None for name in ONE_OF):
-        raise core_errors.BadRequest(f"At least one of {', '.join(ONE_OF)} must be given.")
-    oldest_first = asked.get("order") == "asc"
-    if asked.get("id"):  # as documented, ids go before everything else
-        return RunQuery(run_ids=asked["id"], oldest_first=oldest_first)
-    is_root = asked.get("is_root")
-    if is_root is None and asked.get("execution_order") == 1:
-        is_root = True
-    begin, end = asked.get("start_time"), asked.get("end_time")
-    return RunQuery(
-        project_ids=asked.get("session"),
-        trace_id=asked.get("trace"),
-        parent_run_id=asked.get("parent_run"),
-        reference_example_ids=asked.get("reference_example"),
-        run_type=asked.get("run_type"),
-        is_root=is_root,
-        has_error=asked.get("error"),
-        started_from=None if begin is None else as_utc(begin),
-        started_until=None if end is None else as_utc(end),
-        oldest_first=oldest_first,
-    )
+class ValidateQueryView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(request=RunsQuerySerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """Whether the query would be understood, and where it would not."""
+        body = RunsQuerySerializer(data=request.data)
+        try:
+            body.is_valid(raise_exception=True)
+            run_query(self.workspace_id, body.validated_data)
+        except ValidationError as invalid:
+            error = from_drf(invalid)
+            return Response({"valid": False, "detail": error.detail, "errors": error.errors})
+        except core_errors.AppError as error:
+            return Response({"valid": False, "detail": error.detail, "errors": error.errors})
+        return Response({"valid": True, "detail": None, "errors": []})
+
+
+class ThreadRunsView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(parameters=[ThreadRunsSerializer], responses=dict)
+    def get(self, request: ApiRequest, thread_key: str) -> Response:
+        """The turns of a thread, oldest first: the roots of its traces, payloads if selected."""
+        asked = query_params(ThreadRunsSerializer, request)
+        project_id = asked.get("session_id")
+        query = RunQuery(
+            project_ids=None if project_id is None else [project_id],
+            is_root=True,
+            where=filters.parse(f"eq(thread_id, {filters.quoted(thread_key)})"),
+            oldest_first=True,
+        )
+        select = asked.get("select") or []
+        begin, end = asked["offset"], asked["offset"] + asked["limit"]
+        found = store.runs.query(self.workspace_id, query, limit=end, payloads=payloads_for(select))
+        if not found.runs:
+            raise errors.ThreadNotFound
+        return Response(
+            {
+                "thread_id": thread_key,
+                "runs": runs_json(self.workspace_id, found.runs[begin:], select),
+            }
+        )
 
 
 def _limit(asked: dict[str, Any]) -> int:
@@ -100,11 +143,8 @@ def _limit(asked: dict[str, Any]) -> int:
     return min(asked.get("limit") or LARGEST_PAGE, LARGEST_PAGE)
 
 
-def _uuid(text: str | None) -> UUID | None:
-    try:
-        return UUID(text) if text else None
-    except ValueError:
-        raise core_errors.Invalid("session_id: not a UUID.") from None
-
-
-routes = [path("runs/query", RunsQueryView.as_view(), name="run-query")]
+routes = [
+    path("runs/query", RunsQueryView.as_view(), name="run-query"),
+    path("runs/query/validate", ValidateQueryView.as_view(), name="run-query-validate"),
+    path("runs/threads/<path:thread_key>", ThreadRunsView.as_view(), name="thread-runs"),
+]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rest_framework import serializers
+from rest_framework.request import Request
 
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
@@ -28,6 +29,23 @@ SELECTABLE = frozenset(
 )
 
 
+def query_params(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
+    """The query string, checked: lists repeated or with commas, and empty is the same as absent."""
+    lists = {
+        name for name, field in kind().fields.items() if isinstance(field, serializers.ListField)
+    }
+    given: dict[str, Any] = {}
+    for name, values in request.query_params.lists():
+        if name in lists:
+            given[name] = [part for value in values for part in value.split(",") if part]
+        elif values[-1] != "":
+            given[name] = values[-1]
+    params = kind(data=given)
+    params.is_valid(raise_exception=True)
+    found: dict[str, Any] = params.validated_data
+    return found
+
+
 class OneOrMany(serializers.ListField):
     """A list; some clients send a single value bare."""
 
@@ -36,8 +54,11 @@ class OneOrMany(serializers.ListField):
         return found
 
 
-class RunsQuerySerializer(serializers.Serializer[Any]):
-    """Which runs; null and absent mean the same."""
+class RunFilterSerializer(serializers.Serializer[Any]):
+    """Which runs; null and absent mean the same.
+
+    What only a store of another kind would heed (`data_source_type`) makes no difference.
+    """
 
     session = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)
     id = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)
@@ -48,20 +69,46 @@ class RunsQuerySerializer(serializers.Serializer[Any]):
     )
     reference_example = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)
     is_root = serializers.BooleanField(required=False, allow_null=True, default=None)
+    reference_dataset_id = serializers.UUIDField(required=False, allow_null=True)
     execution_order = serializers.IntegerField(required=False, allow_null=True)
     error = serializers.BooleanField(required=False, allow_null=True, default=None)
     start_time = serializers.DateTimeField(required=False, allow_null=True)
     end_time = serializers.DateTimeField(required=False, allow_null=True)
+    filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    trace_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    tree_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    search_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    query = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=2000
+    )
+
+
+class RunsQuerySerializer(RunFilterSerializer):
+    """Which runs, how many of them, and what of each."""
+
     limit = serializers.IntegerField(required=False, allow_null=True, min_value=1)
     cursor = serializers.CharField(required=False, allow_null=True)
     order = serializers.ChoiceField(choices=["asc", "desc"], required=False, allow_null=True)
     select = serializers.ListField(child=serializers.CharField(), required=False, allow_null=True)
+    skip_pagination = serializers.BooleanField(required=False, allow_null=True, default=None)
+    skip_prev_cursor = serializers.BooleanField(required=False, allow_null=True, default=None)
 
     def validate_select(self, value: list[str] | None) -> list[str] | None:
         for name in value or ():
             if name not in SELECTABLE:
                 raise serializers.ValidationError(f"{name!r:.60} is not a field of a run.")
         return value
+
+
+class ThreadRunsSerializer(serializers.Serializer[Any]):
+    """The query string of a thread's turns."""
+
+    session_id = serializers.UUIDField(required=False)
+    select = serializers.ListField(
+        child=serializers.ChoiceField(choices=sorted(SELECTABLE)), required=False
+    )
+    limit = serializers.IntegerField(required=False, min_value=1, max_value=100, default=100)
+    offset = serializers.IntegerField(required=False, min_value=0, max_value=10_000, default=0)
 
 
 class ProjectFields(serializers.Serializer[Any]):
