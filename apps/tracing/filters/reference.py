@@ -55,8 +55,8 @@ def _run_meets(subject: Subject, condition: Condition) -> bool:
     if isinstance(value, dict):
         return _object_meets(value, condition)
     if isinstance(value, list):
-        return any(_meets(one, condition.comparison, condition.value) for one in value)
-    return _meets(value, condition.comparison, condition.value)
+        return any(meets(one, condition.comparison, condition.value) for one in value)
+    return meets(value, condition.comparison, condition.value)
 
 
 def _item_meets(item: Pair | Feedback, condition: Condition) -> bool:
@@ -65,10 +65,10 @@ def _item_meets(item: Pair | Feedback, condition: Condition) -> bool:
         # A text has no order among numbers, even if it looks like one.
         is_number = item.is_number if isinstance(item, Pair) else item.value_is_number
         value = Decimal(value) if is_number else None
-    return _meets(value, condition.comparison, condition.value)
+    return meets(value, condition.comparison, condition.value)
 
 
-def _meets(value: Any, comparison: Comparison, wanted: Any) -> bool:
+def meets(value: Any, comparison: Comparison, wanted: Any) -> bool:
     """The comparison of two values of one type; a value that is not there meets none."""
     if value is None:
         return False

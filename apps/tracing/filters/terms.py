@@ -36,9 +36,12 @@ class Term(IntEnum):
     OUTPUT_PAIR = 11
 
 
+_BEGINNINGS = {kind: crc32(f"{kind.value}\x00".encode()) for kind in Term}
+
+
 def term(kind: Term, text: str = "", value: str = "") -> int:
-    what = f"{kind.value}\x00{text}\x00{value}".encode("utf-8", "replace")
-    return crc32(what) - 2**31
+    what = f"{text}\x00{value}".encode("utf-8", "replace")
+    return crc32(what, _BEGINNINGS[kind]) - 2**31
 
 
 ANYTHING = term(Term.ANYTHING)
@@ -51,7 +54,9 @@ def terms_of(subject: Subject) -> list[int]:
         found.add(one)
         if len(found) > MOST_TERMS:
             return [ANYTHING]
-    return sorted(found)
+    # Each word once: a text repeats most of its words.
+    found |= {term(Term.WORD, word) for word in _words(subject)}
+    return sorted(found) if len(found) <= MOST_TERMS else [ANYTHING]
 
 
 def content_of(subject: Subject) -> Iterator[str]:
@@ -63,6 +68,13 @@ def content_of(subject: Subject) -> Iterator[str]:
         texts(subject.inputs),
         texts(subject.outputs),
     )
+
+
+def _words(subject: Subject) -> set[str]:
+    found: set[str] = set()
+    for text in content_of(subject):
+        found.update(words(text))
+    return found
 
 
 def _terms(subject: Subject) -> Iterator[int]:
@@ -83,6 +95,3 @@ def _terms(subject: Subject) -> Iterator[int]:
             yield term(of_key, pair.key)
             if pair.value is not None:
                 yield term(of_pair, pair.key, pair.value)
-    for text in content_of(subject):
-        for word in words(text):
-            yield term(Term.WORD, word)

@@ -21,6 +21,6 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 def words(text: str) -> Iterator[str]:
     """The words in order: runs of letters and digits, without regard to case or to width."""
     if text.isascii():
-        return (match[0] for match in _ASCII.finditer(text.lower()))
+        return iter(_ASCII.findall(text.lower()))
     folded = unicodedata.normalize("NFKC", text).casefold()
-    return (match[0] for match in _WORD.finditer(folded))
+    return iter(_WORD.findall(folded))

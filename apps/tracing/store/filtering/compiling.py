@@ -1,0 +1,57 @@
+"""From the tree of a filter to SQL over `tracing_run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from apps.tracing.filters.nodes import And, Condition, Expression, Not, Or, Some
+from apps.tracing.store.filtering.columns import on_column
+from apps.tracing.store.filtering.fragments import Bounds, both, either, neither
+from apps.tracing.store.filtering.items import on_items
+from apps.tracing.store.filtering.terms import Terms, needed_terms
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A filter in SQL."""
+
+    sql: str
+    """A condition on `tracing_run`; no run that the filter is true of fails it."""
+    values: Sequence[Any]
+    is_exact: bool
+    """Whether what it selects is the answer. If not, `filters.reference` decides on each row."""
+    terms: Terms | None
+    """What the index of terms must say of a run for the filter to be true of it: of each of
+    these sets at least one term. None when nothing can be said."""
+
+
+def compile_where(
+    workspace_id: UUID, expression: Expression, *, table: str = "tracing_run"
+) -> Compiled:
+    """The filter over the table, or over an alias of it."""
+    found = bounds(workspace_id, expression, table)
+    return Compiled(
+        found.perhaps.text, found.perhaps.values, found.is_exact, needed_terms(expression)
+    )
+
+
+def bounds(workspace_id: UUID, expression: Expression, table: str) -> Bounds:
+    match expression:
+        case And(parts):
+            found = [bounds(workspace_id, part, table) for part in parts]
+            return Bounds(both([one.perhaps for one in found]), both([one.surely for one in found]))
+        case Or(parts):
+            found = [bounds(workspace_id, part, table) for part in parts]
+            return Bounds(
+                either([one.perhaps for one in found]), either([one.surely for one in found])
+            )
+        case Not(part):
+            inner = bounds(workspace_id, part, table)
+            return Bounds(neither(inner.surely), neither(inner.perhaps))
+        case Some():
+            return on_items(workspace_id, expression, table)
+        case Condition():
+            return on_column(workspace_id, expression, table)
