@@ -42,6 +42,33 @@ def place_of(
     parent_run_id: UUID | None = None,
 ) -> Place:
     """The place that a dotted order tells; `Misplaced` says how it contradicts the ids."""
+    # Nearly all are right, so texts are compared first: an id costs more to read than to write.
+    length = len(dotted_order)
+    try:
+        if (length + 1) % (_SEGMENT + 1) or dotted_order[-36:] != str(run_id):
+            raise ValueError
+        placed_at = _time(dotted_order[-_SEGMENT:])
+        if length == _SEGMENT:
+            if parent_run_id is not None or trace_id not in {None, run_id}:
+                raise ValueError
+            return Place(dotted_order, run_id, None, placed_at)
+        first, above = dotted_order[_TIME:_SEGMENT], dotted_order[-_SEGMENT - 37 : -_SEGMENT - 1]
+        if trace_id is None or first != str(trace_id):
+            raise ValueError
+        if parent_run_id is None:
+            parent_run_id = UUID(above)
+        elif above != str(parent_run_id):
+            raise ValueError
+        if dotted_order.count(".") != length // (_SEGMENT + 1):
+            raise ValueError
+    except ValueError:
+        return _carefully_placed(dotted_order, run_id, trace_id, parent_run_id)
+    return Place(dotted_order, trace_id, parent_run_id, placed_at)
+
+
+def _carefully_placed(
+    dotted_order: str, run_id: UUID, trace_id: UUID | None, parent_run_id: UUID | None
+) -> Place:
     segments = dotted_order.split(".")
     last = segments[-1]
     try:
@@ -55,6 +82,8 @@ def place_of(
     known = (dotted_order, run_id, trace_id, parent_run_id)
     if own_id != run_id:
         raise Misplaced(_told("run_id does not match last part of dotted_order", *known))
+    if parent_run_id is None and above_id is None and trace_id not in {None, run_id}:
+        raise Misplaced(_told("trace_id does not match run_id for root run", *known))
     if trace_id is not None and trace_id != first_id:
         raise Misplaced(_told("trace_id does not match first part of dotted_order", *known))
     if parent_run_id is not None and above_id is None:
@@ -78,6 +107,17 @@ def place_below(
     trace_id = UUID(parent_dotted_order[_TIME:_SEGMENT])
     dotted_order = f"{parent_dotted_order}.{segment(start_time, run_id)}"
     return Place(dotted_order, trace_id, parent_run_id, start_time)
+
+
+def times_of(dotted_order: str) -> list[datetime]:
+    """The times of the run and of those above it, the root's first."""
+    length = _SEGMENT + 1
+    return [_time(dotted_order[at:]) for at in range(0, len(dotted_order), length)]
+
+
+def root_placed_at(dotted_order: str) -> datetime:
+    """The time in the first segment of a dotted order: where the root of the trace is placed."""
+    return _time(dotted_order)
 
 
 def _time(text: str) -> datetime:

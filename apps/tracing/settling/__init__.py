@@ -23,5 +23,5 @@ class Touched:
     trace_id: UUID
 
 
-STEPS: tuple[str, ...] = ()
+STEPS: tuple[str, ...] = ("apps.tracing.settling.terms", "apps.tracing.settling.sums")
 """Modules in their order: what locks rows of runs comes last, so that no request waits long."""
