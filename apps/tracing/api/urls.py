@@ -1,6 +1,17 @@
 """The platform API's addresses of tracing: each module lists its own."""
 
-from apps.tracing.api import deletion, downloads, info, ingest, projects, runs
+from apps.tracing.api import (
+    deletion,
+    downloads,
+    feedback,
+    feedback_configs,
+    feedback_formulas,
+    feedback_tokens,
+    info,
+    ingest,
+    projects,
+    runs,
+)
 
 # Words before variables: `runs/query` before `runs/<id>`.
 urlpatterns = [
@@ -9,5 +20,9 @@ urlpatterns = [
     *runs.routes,
     *projects.routes,
     *downloads.routes,
+    *feedback_tokens.routes,
+    *feedback_formulas.routes,
+    *feedback_configs.routes,
+    *feedback.routes,
     *ingest.routes,
 ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -13,7 +13,7 @@ from apps.tracing.json_repair import repair
 from apps.tracing.models.feedback import KEY_LENGTH
 
 _PLAIN_TEXT = ("key", "comment", "feedback_thread_id")
-_VALUES = ("value", "correction", "feedback_source", "extra", "feedback_config")
+_VALUES = ("value", "correction", "feedback_source", "extra", "feedback_config", "metadata")
 
 
 class WireFeedback(msgspec.Struct, kw_only=True):
@@ -43,22 +43,43 @@ class WireFeedback(msgspec.Struct, kw_only=True):
     extend_trace_retention: bool | None = None
 
 
-_decoder = msgspec.json.Decoder(WireFeedback)
+class WireChange(msgspec.Struct, kw_only=True):
+    """What a feedback is changed to; null is a value here, absent is none."""
+
+    score: float | bool | msgspec.UnsetType | None = msgspec.UNSET
+    value: Any = msgspec.UNSET
+    comment: str | msgspec.UnsetType | None = msgspec.UNSET
+    correction: Any = msgspec.UNSET
+    feedback_config: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
+
+    def given(self) -> dict[str, Any]:
+        return {
+            name: value
+            for name in self.__struct_fields__
+            if (value := getattr(self, name)) is not msgspec.UNSET
+        }
+
+
+class WireAnswer(msgspec.Struct, kw_only=True):
+    """What the holder of a token says."""
+
+    score: float | bool | None = None
+    value: Any = None
+    comment: str | None = None
+    correction: Any = None
+    metadata: dict[str, Any] | None = None
+    extend_trace_retention: bool | None = None
+
+
+_feedback = msgspec.json.Decoder(WireFeedback)
+_changes = msgspec.json.Decoder(WireChange)
+_answers = msgspec.json.Decoder(WireAnswer)
+S = TypeVar("S", bound=msgspec.Struct)
 
 
 def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeedback:
     """The feedback in a JSON object; `Refusal` says what is wrong with it."""
-    try:
-        try:
-            feedback = _decoder.decode(text)
-        except msgspec.ValidationError:
-            raise
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            feedback = _decoder.decode(repair(text))
-    except msgspec.ValidationError as error:
-        raise Refusal(f"The feedback cannot be read: {_reason(error)}") from None
-    except (ValueError, RecursionError) as error:
-        raise Refusal(f"The feedback cannot be read: {error}") from None
+    feedback = _decoded(_feedback, text)
     if feedback_id is not None:
         feedback.id = feedback_id
     if feedback.run_id is None and feedback.session_id is None:
@@ -66,17 +87,42 @@ def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeed
     if not feedback.key or len(feedback.key) > KEY_LENGTH:
         raise Refusal(f"`key` must have 1 to {KEY_LENGTH} characters.")
     feedback.feedback_config = feedback.feedback_config or feedback.older_feedback_config
-    for name in _PLAIN_TEXT:
-        setattr(feedback, name, _clean(getattr(feedback, name)))
-    for name in _VALUES:
-        setattr(feedback, name, storable_value(getattr(feedback, name), name))
     return feedback
+
+
+def decode_change(text: bytes) -> dict[str, Any]:
+    """What is given, by name."""
+    return _decoded(_changes, text).given()
+
+
+def decode_answer(text: bytes) -> WireAnswer:
+    return _decoded(_answers, text or b"{}")
+
+
+def _decoded(decoder: msgspec.json.Decoder[S], text: bytes) -> S:
+    try:
+        try:
+            found = decoder.decode(text)
+        except msgspec.ValidationError:
+            raise
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            found = decoder.decode(repair(text))
+    except msgspec.ValidationError as error:
+        raise Refusal(f"The feedback cannot be read: {_reason(error)}") from None
+    except (ValueError, RecursionError) as error:
+        raise Refusal(f"The feedback cannot be read: {error}") from None
+    for name in found.__struct_fields__:
+        if name in _PLAIN_TEXT:
+            setattr(found, name, _clean(getattr(found, name)))
+        elif name in _VALUES:
+            setattr(found, name, storable_value(getattr(found, name), name))
+    return found
 
 
 def storable_value(value: Any, name: str) -> Any:
     """The value as jsonb takes it; `Refusal` when it is nested too deeply for it."""
-    if value is None:
-        return None
+    if value is None or value is msgspec.UNSET:
+        return value
     try:
         return loads(storable(msgspec.json.encode(value)))
     except (ValueError, RecursionError, OverflowError):
@@ -87,5 +133,5 @@ def _reason(error: msgspec.ValidationError) -> str:
     return str(error).replace("`$.", "`").replace("`$`", "the feedback")
 
 
-def _clean(text: str | None) -> str | None:
-    return None if text is None else text.replace("\x00", "\ufffd")
+def _clean(text: Any) -> Any:
+    return text if not isinstance(text, str) else text.replace("\x00", "\ufffd")

@@ -177,9 +177,8 @@ def _compute_everywhere(formula: FeedbackFormula) -> None:
 def _database_time() -> datetime:
     """By the clock that stamps the rows."""
     with raw_cursor() as cursor:
-        cursor.execute("SELECT clock_timestamp()")
-        (now,) = cursor.fetchone() or ()
-        return now  # type: ignore[no-any-return]
+        rows: list[tuple[datetime]] = cursor.execute("SELECT clock_timestamp()").fetchall()
+        return rows[0][0]
 
 
 def _targets(formula: FeedbackFormula) -> Iterator[list[Target]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -16,7 +16,7 @@ from django.utils import timezone
 from apps.core import secrets
 from apps.core.ids import uuid7
 from apps.tracing import errors
-from apps.tracing.ingest.feedback import WireFeedback
+from apps.tracing.ingest.feedback import WireAnswer, WireFeedback
 from apps.tracing.models import Feedback, FeedbackConfig, FeedbackToken
 from apps.tracing.services.feedback import give_feedback
 
@@ -82,7 +82,7 @@ def address_of(row: FeedbackToken) -> str:
     return f"{settings.BASE_URL}/feedback/tokens/{secrets.decrypt(row.token)}"
 
 
-def redeem(token: UUID, said: Mapping[str, Any]) -> Feedback:
+def redeem(token: UUID, said: WireAnswer) -> Feedback:
     """Give the feedback that the token is for; said again it takes the place of the first.
 
     `NotFound` for an unknown token, `FeedbackTokenExpired` for one whose time is over.
@@ -97,12 +97,12 @@ def redeem(token: UUID, said: Mapping[str, Any]) -> Feedback:
         id=row.pk,
         key=row.key,
         run_id=row.run_id,
-        score=said.get("score"),
-        value=said.get("value"),
-        comment=said.get("comment"),
-        correction=said.get("correction"),
-        feedback_source={"type": "api", "metadata": said.get("metadata") or {}},
-        extend_trace_retention=said.get("extend_trace_retention"),
+        score=said.score,
+        value=said.value,
+        comment=said.comment,
+        correction=said.correction,
+        feedback_source={"type": "api", "metadata": said.metadata or {}},
+        extend_trace_retention=said.extend_trace_retention,
     )
     return give_feedback(row.workspace_id, one, user_id=None)
 
