@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 
 NOTHING = "\N{EN DASH}"
 _DAY = 86_400
@@ -67,6 +69,29 @@ def compact(value: int | None) -> str:
             text = f"{value / size:.1f}" if value < 100 * size else f"{value / size:.0f}"
             return text.removesuffix(".0") + unit
     return str(value)
+
+
+def money(value: Decimal | float | None) -> str:
+    """Dollars with as many places as the amount needs: `$12.40`, `$0.042`, `$0.00031`."""
+    if value is None:
+        return NOTHING
+    amount = float(value)
+    if amount == 0:
+        return "$0"
+    if abs(amount) < 0.000001:
+        return "<$0.000001"
+    if abs(amount) >= 1:
+        return f"${amount:,.2f}"
+    places = 1 - math.floor(math.log10(abs(amount)))
+    return f"${amount:.{max(2, places)}f}"
+
+
+def percent(value: float | None) -> str:
+    """A share: `0 %`, `3.2 %`, `48 %`."""
+    if value is None:
+        return NOTHING
+    share = value * 100
+    return f"{share:.0f} %" if share >= 10 or share == round(share) else f"{share:.1f} %"
 
 
 def size(value: int | None) -> str:

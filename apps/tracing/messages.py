@@ -47,6 +47,14 @@ class ToolCall:
 
 
 @dataclass(frozen=True)
+class Document:
+    """What a retriever found: a text, where it is from, how well it fits."""
+
+    text: str
+    facts: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
 class Message:
     role: str
     parts: tuple[Part, ...]
@@ -65,6 +73,29 @@ def find(payload: Any) -> list[Message]:
     """The messages of a run's inputs or outputs; none when it holds something else."""
     found = [message for message in map(_message, _candidates(payload)) if message is not None]
     return _joined(found)
+
+
+def documents(payload: Any) -> list[Document]:
+    """The documents that a payload consists of; none when it holds something else."""
+    items = payload
+    if isinstance(payload, dict):
+        items = payload.get("documents", payload.get("output"))
+    if not isinstance(items, list) or not items or len(items) > _LONGEST_LIST:
+        return []
+    found = [_document(item) for item in items]
+    return [document for document in found if document] if all(found) else []
+
+
+def _document(item: Any) -> Document | None:
+    if not isinstance(item, dict):
+        return None
+    fields = _fields(item)
+    text = fields.get("page_content", fields.get("pageContent"))
+    if not isinstance(text, str):
+        return None
+    metadata = fields.get("metadata")
+    facts = metadata.items() if isinstance(metadata, dict) else ()
+    return Document(text, tuple((str(name), _pretty(value)) for name, value in facts))
 
 
 def text_of(payload: Any) -> str | None:

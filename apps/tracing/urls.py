@@ -1,25 +1,33 @@
 from django.urls import include, path, register_converter
 from django.urls.converters import StringConverter
 
-from apps.tracing import views
+from apps.tracing.views import listing, projects, saved, selected, settings, traces
 
 
 class PayloadConverter(StringConverter):
-    regex = "inputs|outputs|extra"
+    regex = "inputs|outputs|extra|events"
 
 
 register_converter(PayloadConverter, "payload")
 
 run = [
-    path("", views.trace_detail, name="trace-detail"),
-    path("/<payload:payload>.json", views.trace_payload, name="trace-payload"),
-    path("/attachments/<int:number>", views.trace_attachment, name="trace-attachment"),
+    path("", traces.trace_detail, name="trace-detail"),
+    path("/tree.json", traces.trace_tree, name="trace-tree"),
+    path("/<payload:payload>.json", traces.trace_payload, name="trace-payload"),
+    path("/attachments/<int:number>", traces.trace_attachment, name="trace-attachment"),
+]
+project = [
+    path("", listing.project_detail, name="project-detail"),
+    path("/columns", listing.project_columns, name="project-columns"),
+    path("/views", saved.project_views, name="project-views"),
+    path("/selected", selected.traces_selected, name="traces-selected"),
+    path("/settings", settings.project_settings, name="project-settings"),
+    path("/delete", settings.project_delete, name="project-delete"),
+    path("/r/<uuid:run_id>", include(run)),
 ]
 PROJECTS = "o/<uuid:workspace_id>/projects"
 urlpatterns = [
-    path(PROJECTS, views.project_list, name="project-list"),
-    path(f"{PROJECTS}/p/<uuid:project_id>", views.project_detail, name="project-detail"),
-    path(f"{PROJECTS}/p/<uuid:project_id>/new", views.project_new, name="project-new"),
-    path(f"{PROJECTS}/p/<uuid:project_id>/r/<uuid:run_id>", include(run)),
-    path("o/<uuid:workspace_id>/r/<uuid:run_id>", views.trace_redirect, name="trace-redirect"),
+    path(PROJECTS, projects.project_list, name="project-list"),
+    path(f"{PROJECTS}/p/<uuid:project_id>", include(project)),
+    path("o/<uuid:workspace_id>/r/<uuid:run_id>", traces.trace_redirect, name="trace-redirect"),
 ]

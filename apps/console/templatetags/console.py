@@ -26,6 +26,8 @@ register.filter("duration", figures.duration)
 register.filter("count", figures.count)
 register.filter("compact", figures.compact)
 register.filter("size", figures.size)
+register.filter("money", figures.money)
+register.filter("percent", figures.percent)
 
 
 _SNIPPET = """\

@@ -1,0 +1,36 @@
+"""The forms of the tracing pages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+
+from apps.tracing.models import Project, TraceTier
+from apps.tracing.services.projects import NAME_LENGTH
+
+
+class ProjectForm(forms.Form):
+    name = forms.CharField(max_length=NAME_LENGTH, label="Name")
+    description = forms.CharField(
+        max_length=10_000, required=False, widget=forms.Textarea, label="Description"
+    )
+    trace_tier = forms.ChoiceField(
+        choices=[(TraceTier.LONG, "Long-lived"), (TraceTier.SHORT, "Short-lived")],
+        label="Traces are kept",
+        help_text="Lowering it concerns traces that come from then on; raising it all that are there.",
+    )
+
+    @classmethod
+    def of(cls, project: Project, data: Any = None) -> ProjectForm:
+        first = {
+            "name": project.name,
+            "description": project.description or "",
+            "trace_tier": project.trace_tier,
+        }
+        return cls(data, initial=first)
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        """What differs from what is there."""
+        return {name: self.cleaned_data[name] for name in self.changed_data}

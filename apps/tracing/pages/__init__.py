@@ -1,0 +1,1 @@
+"""Page-shaped reads: what the tracing pages show."""

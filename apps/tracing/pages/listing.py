@@ -1,0 +1,237 @@
+"""What the list of a project's runs shows: the state that its address says, and the rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import urlencode
+
+from apps.core.json import dumps_text
+from apps.tracing import filters
+from apps.tracing.errors import FilterError
+from apps.tracing.models import Project
+from apps.tracing.pages import clauses, periods
+from apps.tracing.pages.columns import Column
+from apps.tracing.pages.periods import Period
+from apps.tracing.services import feedback_stats
+from apps.tracing.store import RunQuery, RunRow, runs
+
+RUNS_A_PAGE = 50
+LONGEST_FILTER = 8_000
+
+SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
+    "": ("Traces", {"is_root": True}),
+    "all": ("Runs", {}),
+    "llm": ("LLM calls", {"run_type": "llm"}),
+}
+"""The tabs of the list by the parameter `show`: each is a limit of its own."""
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A filter that was not understood, and where."""
+
+    text: str
+    line: str
+    column: int | None
+
+    @property
+    def caret(self) -> str:
+        return "" if self.column is None else " " * max(0, self.column - 1) + "^"
+
+
+@dataclass(frozen=True)
+class ListState:
+    """All that the address says, so that each link on the page can say it with one change."""
+
+    show: str
+    filter: str
+    words: str
+    period: Period
+    oldest_first: bool = False
+    view: str = ""
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> ListState:
+        show = given.get("show", "")
+        return cls(
+            show=show if show in SHOWN else "",
+            filter=given.get("filter", "").strip()[:LONGEST_FILTER],
+            words=given.get("q", "").strip()[:500],
+            period=periods.read(given),
+            oldest_first=given.get("sort") == "start",
+            view=given.get("view", "")[:36],
+        )
+
+    @property
+    def title(self) -> str:
+        return SHOWN[self.show][0]
+
+    @property
+    def is_limited(self) -> bool:
+        return bool(self.filter or self.words)
+
+    @property
+    def clauses(self) -> list[tuple[str, str]]:
+        """Each clause of the filter, and the address without it."""
+        return [
+            (clause, self.address(filter=clauses.without(self.filter, clause)))
+            for clause in clauses.split(self.filter)
+        ]
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        said = {
+            "show": self.show,
+            "filter": self.filter,
+            "q": self.words,
+            "sort": "start" if self.oldest_first else "",
+            "view": self.view,
+        }
+        return {name: value for name, value in said.items() if value} | self.period.parameters
+
+    def address(self, *, drop: Sequence[str] = (), **changes: str) -> str:
+        """The query string with some parameters said differently."""
+        said = self.parameters | changes
+        kept = {name: value for name, value in said.items() if value and name not in drop}
+        return f"?{urlencode(kept)}"
+
+    @property
+    def here(self) -> str:
+        return self.address()
+
+    @property
+    def tabs(self) -> list[tuple[str, str, str]]:
+        return [
+            (key, title, self.address(show=key, view="", sort=""))
+            for key, (title, _) in SHOWN.items()
+        ]
+
+    @property
+    def presets(self) -> list[tuple[str, str, str]]:
+        return [
+            (
+                key,
+                label,
+                self.address(drop=("from", "to"), range="" if key == periods.USUAL else key),
+            )
+            for key, (label, _) in periods.PRESETS.items()
+        ]
+
+    @property
+    def other_order(self) -> str:
+        return self.address(sort="" if self.oldest_first else "start")
+
+    @property
+    def without_limits(self) -> str:
+        return self.address(filter="", q="", view="")
+
+    @property
+    def without_words(self) -> str:
+        return self.address(q="", view="")
+
+    @property
+    def all_time(self) -> str:
+        return self.address(drop=("from", "to"), range="all")
+
+    @property
+    def hidden(self) -> list[tuple[str, str]]:
+        """What the filter's form says besides its own fields."""
+        own = ("filter", "q", "view")
+        return [(name, value) for name, value in self.parameters.items() if name not in own]
+
+    @property
+    def unperiodic(self) -> list[tuple[str, str]]:
+        """What the time range's form says besides its own fields."""
+        own = ("range", "from", "to")
+        return [(name, value) for name, value in self.parameters.items() if name not in own]
+
+    @property
+    def text(self) -> str:
+        """The filter and the words as one filter."""
+        found = clauses.split(self.filter)
+        if self.words:
+            found.append(f"search({filters.quoted(self.words)})")
+        return clauses.join(found)
+
+    def query(self, project: Project) -> RunQuery:
+        """Which runs; `FilterError` when the filter is not understood."""
+        where = filters.parse(self.filter) if self.filter else None
+        if self.words:
+            where = filters.parse(self.text)
+        return RunQuery(
+            project_ids=[project.pk],
+            started_from=self.period.start,
+            started_until=self.period.end,
+            oldest_first=self.oldest_first,
+            where=where,
+            **SHOWN[self.show][1],
+        )
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    row: RunRow
+    cells: list[tuple[Column, str]]
+    feedback: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class RunList:
+    rows: list[ListedRun] = field(default_factory=list)
+    next_cursor: str | None = None
+    problem: Problem | None = None
+
+
+def run_list(
+    project: Project, state: ListState, columns: Sequence[Column], *, cursor: str = ""
+) -> RunList:
+    """A page of runs; a filter that cannot be read is a problem to show, not an error."""
+    try:
+        query = state.query(project)
+    except FilterError as error:
+        return RunList(problem=problem_of(error, state.filter))
+    page = runs.query(project.workspace_id, query, limit=RUNS_A_PAGE, cursor=cursor or None)
+    rows = [detail.row for detail in page.runs]
+    said: Mapping[Any, feedback_stats.FeedbackStats] = {}
+    if any(column.kind == "feedback" for column in columns):
+        said = feedback_stats.of_runs(project.workspace_id, [row.id for row in rows])
+    return RunList([_listed(row, columns, said.get(row.id, {})) for row in rows], page.next_cursor)
+
+
+def problem_of(error: FilterError, text: str) -> Problem:
+    where = error.errors[0] if error.errors else {}
+    lines = text.splitlines() or [""]
+    number = min(max(1, where.get("line", 1)), len(lines))
+    return Problem(where.get("message", error.detail), lines[number - 1], where.get("column"))
+
+
+def _listed(
+    row: RunRow, columns: Sequence[Column], feedback: feedback_stats.FeedbackStats
+) -> ListedRun:
+    said = chips(feedback)
+    metadata = row.metadata if any(column.kind == "metadata" for column in columns) else {}
+    cells = [(column, _text(column, metadata, said)) for column in columns]
+    return ListedRun(row, cells, said)
+
+
+def _text(column: Column, metadata: Mapping[str, Any], said: list[tuple[str, str]]) -> str:
+    if column.kind == "metadata":
+        value = metadata.get(column.inner)
+        return "" if value is None else value if isinstance(value, str) else dumps_text(value)
+    if column.kind == "feedback" and column.inner:
+        return dict(said).get(column.inner, "")
+    return ""
+
+
+def chips(feedback: feedback_stats.FeedbackStats) -> list[tuple[str, str]]:
+    """Key and short value of each feedback: its mean, else its most frequent value."""
+    return [(key, _short(stats)) for key, stats in sorted(feedback.items())]
+
+
+def _short(stats: Mapping[str, Any]) -> str:
+    if stats.get("n") and stats.get("avg") is not None:
+        return f"{stats['avg']:.2f}".rstrip("0").rstrip(".")
+    values = stats.get("values") or {}
+    return str(max(values, key=values.__getitem__)) if values else ""

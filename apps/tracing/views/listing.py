@@ -1,0 +1,117 @@
+"""The runs of a project: list, columns, suggestions."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.console.pages import PageRequest, workspace_page
+from apps.organizations.permissions import Permission
+from apps.tracing.filters.fields import FIELDS, OPERATORS
+from apps.tracing.models import Project, SavedView, ViewType
+from apps.tracing.pages import columns, listing, projects
+from apps.tracing.pages.listing import ListState
+from apps.tracing.store import Status, runs
+
+_YEAR = 31_536_000
+MOST_VIEWS = 100
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """The runs that the address asks for; as a fragment the table alone."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    state = ListState.read(request.GET)
+    context = _list(request, project, state)
+    if request.htmx:
+        return render(request, "tracing/run_list.html#rows", context)
+    context |= _beside(request, project, state)
+    status = 422 if context["list"].problem else 200
+    return render(request, "tracing/run_list.html", context, status=status)
+
+
+@require_POST
+@workspace_page(Permission.RUNS_READ)
+def project_columns(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Which columns, in what order: `up` and `add` change one thing, else what is ticked stays."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    keys: list[str] = request.POST.getlist("column")
+    if added := request.POST.get("add", "").strip():
+        keys.append(added)
+    if (moved := request.POST.get("up", "")) in keys[1:]:
+        at = keys.index(moved)
+        keys[at - 1 : at + 1] = [moved, keys[at - 1]]
+    response = redirect(_back(request, project))
+    cookie = "" if "usual" in request.POST else columns.as_cookie(columns.named(keys))
+    if cookie:
+        response.set_cookie(columns.COOKIE, cookie, _YEAR, samesite="Lax", httponly=True)
+    else:
+        response.delete_cookie(columns.COOKIE, samesite="Lax")
+    return response
+
+
+def _list(request: PageRequest, project: Project, state: ListState) -> dict[str, Any]:
+    shown = columns.chosen(request.COOKIES.get(columns.COOKIE))
+    after = request.GET.get("after", "")
+    found = listing.run_list(project, state, shown, cursor=after)
+    is_empty = not found.rows and not state.is_limited
+    return {
+        "project": project,
+        "project_has_runs": is_empty and _has_runs(project),
+        "state": state,
+        "columns": shown,
+        "offered": columns.offered(shown),
+        "list": found,
+        "after": after,
+        "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
+        "is_settled": all(listed.row.status != Status.PENDING for listed in found.rows),
+    }
+
+
+def _has_runs(project: Project) -> bool:
+    return runs.project_stats(project.workspace_id, [project.pk])[project.pk].run_count > 0
+
+
+def _beside(request: PageRequest, project: Project, state: ListState) -> dict[str, Any]:
+    """What the page has besides the table."""
+    saved = list(
+        SavedView.objects.for_workspace(project.workspace_id)
+        .filter(project=project, type=ViewType.RUNS)
+        .order_by("display_name", "pk")[:MOST_VIEWS]
+    )
+    return {
+        "tab": state.show or "traces",
+        "language": _language(),
+        "saved_views": [(view, _opened(view)) for view in saved],
+        "current_view": next((view for view in saved if str(view.pk) == state.view), None),
+        "may_write": request.caller.may(Permission.PROJECTS_WRITE),
+    }
+
+
+def _opened(view: SavedView) -> str:
+    return f"?{urlencode({'filter': view.filter_string or '', 'view': str(view.pk)})}"
+
+
+def _language() -> dict[str, Any]:
+    """What `<filter-input>` suggests: fields with what they are and which operators they take."""
+    return {
+        "fields": [
+            {"name": field.name, "about": field.about, "operators": OPERATORS[field.kind]}
+            for field in FIELDS
+        ],
+        "calls": ["and", "or", "not", "search", "exists"],
+    }
+
+
+def _back(request: PageRequest, project: Project) -> str:
+    """The list as it was, by the query string that the form carried."""
+    address = reverse("project-detail", args=[project.workspace_id, project.pk])
+    query = request.POST.get("back", "")
+    return f"{address}?{query}" if query else address

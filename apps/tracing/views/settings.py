@@ -1,0 +1,56 @@
+"""What can be said about a project, and its end."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.console.pages import PageRequest, workspace_page
+from apps.organizations.permissions import Permission
+from apps.tracing import errors, services
+from apps.tracing.forms import ProjectForm
+from apps.tracing.pages import projects
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.PROJECTS_READ)
+def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
+    project = projects.project(request.caller.workspace_id, project_id)
+    form = ProjectForm.of(project, request.POST or None)
+    if request.method == "POST":
+        request.caller.require(Permission.PROJECTS_WRITE)
+        if form.is_valid():
+            try:
+                services.update_project(project=project, changes=form.changes)
+            except errors.ProjectNameTaken as taken:
+                form.add_error("name", taken.detail)
+            else:
+                messages.success(request, "Saved.")
+                return redirect("project-settings", project.workspace_id, project.pk)
+        project.refresh_from_db()
+    context = {
+        "project": project,
+        "form": form,
+        "tab": "settings",
+        "may_write": request.caller.may(Permission.PROJECTS_WRITE),
+        "may_delete": request.caller.may(Permission.PROJECTS_DELETE),
+    }
+    status = 422 if form.is_bound and form.errors else 200
+    return render(request, "tracing/project_settings.html", context, status=status)
+
+
+@require_POST
+@workspace_page(Permission.PROJECTS_DELETE)
+def project_delete(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Gone when the name is typed: the runs follow."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    if request.POST.get("name") != project.name:
+        messages.error(request, "The name did not match; nothing was deleted.")
+        return redirect("project-settings", project.workspace_id, project.pk)
+    services.delete_project(project=project)
+    messages.success(request, f"{project.name} is deleted; its traces are being removed.")
+    return redirect("project-list", project.workspace_id)

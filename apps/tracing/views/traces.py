@@ -1,0 +1,99 @@
+"""A trace, its runs, their payloads and files."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.core.files.storage import default_storage
+from django.http import FileResponse, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET
+
+from apps.console.badges import RUN_TYPES
+from apps.console.pages import PageRequest, workspace_page
+from apps.core import errors
+from apps.core.json import dumps_text
+from apps.organizations.permissions import Permission
+from apps.tracing.pages import projects, run_views, traces
+from apps.tracing.store import Payload, runs
+
+SHOWN = (
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "audio/",
+    "video/",
+    "application/pdf",
+)
+"""Attachments that a browser may show; others are only handed out as files."""
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
+    """A run within its trace; as a fragment the run alone."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    run = run_views.run(project, run_id)
+    context = {"project": project, "run": run, "is_peek": request.GET.get("part") == "peek"}
+    if request.htmx:
+        return render(request, "tracing/run.html", context)
+    context |= {
+        "tree": traces.trace(project, run.row.trace_id),
+        "icons": dumps_text(RUN_TYPES),
+        "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
+    }
+    return render(request, "tracing/trace.html", context)
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_tree(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
+    """The runs of the trace as data, for trees too large for the page."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    tree = traces.trace(project, run_id)
+    if not tree.runs:
+        raise errors.NotFound
+    return HttpResponse(bytes(tree.as_json()), content_type="application/json")
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_payload(
+    request: PageRequest, project_id: UUID, run_id: UUID, payload: str
+) -> HttpResponse:
+    """Inputs, outputs, extra or events as the JSON that was sent."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    json = run_views.payload(project, run_id, Payload(payload))
+    return HttpResponse(bytes(json), content_type="application/json")
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_attachment(request: PageRequest, project_id: UUID, run_id: UUID, number: int) -> Any:
+    """A file of the run. Only media open in the browser, in a sandbox: the rest is a download."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    files = run_views.run(project, run_id).row.attachments
+    if number >= len(files) or not default_storage.exists(files[number].path):
+        raise errors.NotFound
+    file = files[number]
+    shown = file.mime_type.startswith(SHOWN) and "download" not in request.GET
+    response = FileResponse(
+        default_storage.open(file.path),
+        as_attachment=not shown,
+        filename=file.name,
+        content_type=file.mime_type if shown else "application/octet-stream",
+    )
+    response["Content-Security-Policy"] = "sandbox; default-src 'none'"
+    return response
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_redirect(request: PageRequest, run_id: UUID) -> HttpResponse:
+    """A run by its id alone."""
+    found = runs.get(request.caller.workspace_id, run_id, payloads=())
+    if found is None:
+        raise errors.NotFound
+    return redirect("trace-detail", request.caller.workspace_id, found.row.project_id, run_id)

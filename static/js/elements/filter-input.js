@@ -1,0 +1,198 @@
+/**
+ * <filter-input language="id" values="/…/values"><input name="filter"></filter-input>: suggests fields, operators and
+ * values of the filter language where the caret is. Arrows choose, Tab or Enter takes, Escape leaves the text alone.
+ */
+import { place } from "../lib/filter-place.js";
+
+/** @typedef {{ text: string, note: string, insert: string }} Suggestion */
+/** @typedef {{ name: string, about: string, operators: string[] }} Field */
+
+const MOST = 9;
+let made = 0;
+
+class FilterInput extends HTMLElement {
+  /** @type {Field[]} */
+  #fields = [];
+  /** @type {string[]} */
+  #calls = [];
+  /** @type {Suggestion[]} */
+  #offered = [];
+  #at = -1;
+  /** @type {{ from: number, to: number }} */
+  #span = { from: 0, to: 0 };
+  /** @type {Map<string, Promise<string[]>>} */
+  #values = new Map();
+  #list = document.createElement("ul");
+
+  connectedCallback() {
+    const text = document.getElementById(this.getAttribute("language") ?? "")?.textContent ?? "{}";
+    const language = JSON.parse(text);
+    this.#fields = language.fields ?? [];
+    this.#calls = language.calls ?? [];
+    this.#list.className = "suggestions";
+    this.#list.id = `suggestions-${++made}`;
+    this.#list.setAttribute("role", "listbox");
+    this.#list.setAttribute("aria-label", "Suggestions");
+    this.#list.hidden = true;
+    this.append(this.#list);
+    const input = this.#input;
+    input.setAttribute("role", "combobox");
+    input.setAttribute("aria-controls", this.#list.id);
+    input.setAttribute("aria-expanded", "false");
+    input.setAttribute("aria-autocomplete", "list");
+    input.addEventListener("input", () => this.#suggest());
+    input.addEventListener("click", () => this.#suggest());
+    input.addEventListener("focus", () => this.#suggest());
+    input.addEventListener("blur", () => this.#close());
+    input.addEventListener("keydown", this.#key);
+    this.#list.addEventListener("pointerdown", (event) => {
+      event.preventDefault();
+      const item = /** @type {Element} */ (event.target).closest("[role=option]");
+      if (item) this.#take(Number(/** @type {HTMLElement} */ (item).dataset.at));
+    });
+  }
+
+  get #input() {
+    return /** @type {HTMLInputElement} */ (this.querySelector("input"));
+  }
+
+  async #suggest() {
+    const input = this.#input;
+    const caret = input.selectionStart ?? input.value.length;
+    const where = place(input.value, caret);
+    this.#span = { from: where.from, to: caret };
+    const typed = where.typed.toLowerCase();
+    /** @type {Suggestion[]} */
+    let found = [];
+    if (where.kind === "call") found = this.#starts();
+    else if (where.kind === "field") found = this.#fieldsFor(where.call);
+    else if (where.kind === "value") {
+      const values = await this.#valuesOf(where.field);
+      if (input.selectionStart !== caret) return;
+      found = values.map((value) => ({ text: value, note: "", insert: JSON.stringify(value) }));
+    }
+    const matching = found.filter((one) => one.text.toLowerCase().includes(typed) && one.insert !== where.typed);
+    matching.sort((a, b) => Number(b.text.toLowerCase().startsWith(typed)) - Number(a.text.toLowerCase().startsWith(typed)));
+    this.#draw(matching.slice(0, MOST));
+  }
+
+  /** What a clause may begin with: each field with its usual operator, then the calls themselves. */
+  #starts() {
+    const fields = this.#fields.map(({ name, about, operators }) => {
+      const operator = operators[0] ?? "eq";
+      return { text: name, note: about, insert: `${operator}(${name}, ` };
+    });
+    const operators = [...new Set(this.#fields.flatMap((field) => field.operators))];
+    const calls = [...this.#calls, ...operators].map((name) => ({ text: `${name}(`, note: NOTES[name] ?? "", insert: `${name}(` }));
+    return [...fields, ...calls];
+  }
+
+  /** @param {string} call */
+  #fieldsFor(call) {
+    return this.#fields
+      .filter((field) => field.operators.includes(call))
+      .map(({ name, about }) => ({ text: name, note: about, insert: `${name}, ` }));
+  }
+
+  /** @param {string} field */
+  #valuesOf(field) {
+    let values = this.#values.get(field);
+    if (!values) {
+      const address = new URL(this.getAttribute("values") ?? "", location.href);
+      address.searchParams.set("field", field);
+      values = fetch(address, { headers: { Accept: "application/json" } })
+        .then((answer) => (answer.ok ? answer.json() : { values: [] }))
+        .then((said) => said.values)
+        .catch(() => []);
+      this.#values.set(field, values);
+    }
+    return values;
+  }
+
+  /** @param {Suggestion[]} offered */
+  #draw(offered) {
+    this.#offered = offered;
+    this.#at = -1;
+    this.#list.replaceChildren(
+      ...offered.map((one, at) => {
+        const item = document.createElement("li");
+        item.id = `${this.#list.id}-${at}`;
+        item.dataset.at = String(at);
+        item.setAttribute("role", "option");
+        item.setAttribute("aria-selected", "false");
+        const name = document.createElement("code");
+        name.textContent = one.text;
+        const note = document.createElement("span");
+        note.textContent = one.note;
+        item.append(name, note);
+        return item;
+      }),
+    );
+    const isOpen = offered.length > 0 && document.activeElement === this.#input;
+    this.#list.hidden = !isOpen;
+    this.#input.setAttribute("aria-expanded", String(isOpen));
+    this.#input.removeAttribute("aria-activedescendant");
+  }
+
+  #close() {
+    this.#list.hidden = true;
+    this.#at = -1;
+    this.#input.setAttribute("aria-expanded", "false");
+    this.#input.removeAttribute("aria-activedescendant");
+  }
+
+  #key = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "Escape" && !this.#list.hidden) {
+      event.preventDefault();
+      this.#close();
+      return;
+    }
+    if (event.key === "ArrowDown" || event.key === "ArrowUp") {
+      event.preventDefault();
+      if (this.#list.hidden) this.#suggest();
+      else this.#mark((this.#at + (event.key === "ArrowDown" ? 1 : -1) + this.#offered.length) % this.#offered.length);
+    } else if ((event.key === "Enter" || event.key === "Tab") && !this.#list.hidden && this.#at >= 0) {
+      event.preventDefault();
+      this.#take(this.#at);
+    }
+  };
+
+  /** @param {number} at */
+  #mark(at) {
+    this.#at = at;
+    [...this.#list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === at)));
+    const item = this.#list.children[at];
+    item?.scrollIntoView({ block: "nearest" });
+    if (item) this.#input.setAttribute("aria-activedescendant", item.id);
+  }
+
+  /** @param {number} at */
+  #take(at) {
+    const one = this.#offered[at];
+    if (!one) return;
+    const input = this.#input;
+    input.setRangeText(one.insert, this.#span.from, this.#span.to, "end");
+    input.focus();
+    this.#suggest();
+  }
+}
+
+/** @type {Record<string, string>} */
+const NOTES = {
+  and: "all of these",
+  or: "any of these",
+  not: "the opposite",
+  search: "has these words",
+  eq: "is",
+  neq: "is not",
+  gt: "more than",
+  gte: "at least",
+  lt: "less than",
+  lte: "at most",
+  in: "one of a list",
+  has: "contains",
+  like: "matches % and _",
+  exists: "has the key",
+};
+
+customElements.define("filter-input", FilterInput);
