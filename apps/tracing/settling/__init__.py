@@ -23,5 +23,10 @@ class Touched:
     trace_id: UUID
 
 
-STEPS: tuple[str, ...] = ("apps.tracing.settling.terms", "apps.tracing.settling.sums")
+STEPS: tuple[str, ...] = (
+    "apps.tracing.settling.terms",
+    "apps.tracing.settling.feedback",
+    "apps.tracing.store.rollups",
+    "apps.tracing.settling.sums",
+)
 """Modules in their order: what locks rows of runs comes last, so that no request waits long."""
