@@ -1,0 +1,366 @@
+"""Feedback over HTTP: given, read, changed and taken back."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
+
+from apps.core.ids import uuid7
+from apps.tracing.models import Feedback, FeedbackConfig, KeptTrace
+from apps.tracing.services import feedback_attaching
+from apps.tracing.settling.settler import settle_everything
+from tests.factories.tracing import (
+    ProjectFactory,
+    form,
+    ingest,
+    read,
+    stored_run,
+    wire_run,
+)
+
+PATHS = ["/feedback", f"/feedback/{uuid4()}", "/feedback/tokens", "/feedback-configs"]
+
+
+@pytest.mark.parametrize("path", PATHS)
+def test_nobody_gets_in_without_a_key(client, db, path):
+    assert client.get(path).status_code == 401
+
+
+def test_a_reader_gives_no_feedback(api_of, workspace):
+    reader = api_of(workspace, "read")
+
+    assert reader.post("/feedback", {"key": "k", "run_id": str(uuid4())}).status_code == 403
+    assert reader.get("/feedback").json() == []
+
+
+def test_feedback_on_a_run_is_given_its_place(api, workspace):
+    root = wire_run(session_name="shop")
+    child = wire_run(root)
+    ingest(workspace, root, child)
+    project_id = str(read(workspace, root["id"]).row.project_id)
+
+    given = api.post(
+        "/feedback",
+        {
+            "key": "good",
+            "run_id": child["id"],
+            "score": True,
+            "value": {"why": [1]},
+            "comment": "well done",
+            "correction": "less",
+            "feedback_source": {"type": "model", "metadata": {"__run": {"run_id": root["id"]}}},
+            "extra": {"a": 1},
+        },
+    )
+
+    assert given.status_code == 200
+    body = given.json()
+    assert body.pop("created_at") == api.get(f"/feedback/{body['id']}").json()["created_at"]
+    assert body.pop("modified_at")
+    feedback_id = body.pop("id")
+    assert body == {
+        "start_time": child["start_time"].replace("+00:00", "Z"),
+        "run_id": child["id"],
+        "trace_id": root["id"],
+        "session_id": project_id,
+        "key": "good",
+        "score": 1.0,
+        "value": {"why": [1]},
+        "comment": "well done",
+        "correction": "less",
+        "feedback_source": {
+            "type": "model",
+            "metadata": {"__run": {"run_id": root["id"]}},
+            "user_id": None,
+            "user_name": None,
+            "ls_user_id": None,
+        },
+        "feedback_group_id": None,
+        "comparative_experiment_id": None,
+        "feedback_thread_id": None,
+        "is_root": False,
+        "error": False,
+        "extra": {"a": 1},
+    }
+    assert [one["id"] for one in api.get("/feedback", run=child["id"]).json()] == [feedback_id]
+
+
+def test_an_id_that_is_there_is_given_anew(api, workspace):
+    run_id, feedback_id = str(stored_run(workspace)), str(uuid4())
+    said = {"id": feedback_id, "key": "good", "run_id": run_id}
+    api.post("/feedback", said | {"score": 0})
+
+    again = api.post("/feedback/eager", said | {"score": 1})
+
+    assert again.json()["score"] == 1.0
+    assert [one.score for one in Feedback.objects.for_workspace(workspace)] == [1.0]
+
+
+def test_an_id_of_another_workspace_is_refused_and_left_alone(api, api_of, workspace, stranger):
+    feedback_id = str(uuid4())
+    said = {"id": feedback_id, "key": "good", "run_id": str(uuid4()), "score": 1}
+    api_of(stranger).post("/feedback", said)
+
+    response = api.post("/feedback", said | {"score": 0})
+
+    assert (response.status_code, response.json()["code"]) == (409, "feedback_id_taken")
+    assert [one.score for one in Feedback.objects.for_workspace(stranger)] == [1.0]
+    assert not Feedback.objects.for_workspace(workspace).exists()
+
+
+def test_a_run_of_another_workspace_looks_like_one_that_has_not_come(api, workspace, stranger):
+    foreign = str(stored_run(stranger, session_name="secret"))
+    unknown = str(uuid7())
+    answers = []
+    for run_id in (foreign, unknown):
+        body = api.post("/feedback", {"key": "k", "run_id": run_id}).json()
+        answers.append(
+            {n: v for n, v in body.items() if n not in {"id", "run_id"} and "_at" not in n}
+        )
+
+    settle_everything()
+    feedback_attaching.attach_pending()
+
+    assert answers[0] == answers[1]
+    assert answers[0]["session_id"] is answers[0]["trace_id"] is None
+    of_foreign = Feedback.objects.for_workspace(workspace).get(run_id=foreign)
+    assert (of_foreign.project_id, of_foreign.is_root) == (None, None)
+    assert not Feedback.objects.for_workspace(stranger).exists()
+
+
+def test_feedback_before_its_run_is_attached_when_the_run_is_settled(api, workspace):
+    run = wire_run(extra={"metadata": {"thread_id": "t1"}})
+    given = api.post("/feedback", {"key": "good", "run_id": run["id"], "score": 1}).json()
+    feedback_attaching.attach_pending()  # somebody looked already, in vain
+
+    ingest(workspace, run)
+    settle_everything()
+
+    found = Feedback.objects.for_workspace(workspace).get(pk=given["id"])
+    row = read(workspace, run["id"]).row
+    assert given["session_id"] is None
+    assert (found.project_id, found.trace_id, found.is_root) == (row.project_id, row.id, True)
+    assert (found.start_time, found.thread_key) == (row.start_time, "t1")
+
+
+def test_feedback_in_the_stream_of_runs_is_attached_soon_after(api, workspace):
+    run = wire_run()
+    ingest(workspace, run)
+    settle_everything()
+    part = {"key": "good", "run_id": run["id"], "trace_id": run["id"], "score": 1}
+
+    assert api.multipart(form((f"feedback.{uuid7()}", part))).status_code == 202
+    feedback = Feedback.objects.for_workspace(workspace).get()
+    assert (feedback.is_pending, feedback.project_id) == (True, None)
+    Feedback.objects.for_workspace(workspace).update(
+        modified_at=datetime.now(UTC) - timedelta(minutes=1)
+    )
+    feedback_attaching.attach_pending()
+
+    feedback.refresh_from_db()
+    project_id = read(workspace, run["id"]).row.project_id
+    assert (feedback.is_pending, feedback.project_id) == (False, project_id)
+
+
+def test_of_two_projects_with_the_run_the_named_one_keeps_the_feedback(api, workspace):
+    run = wire_run(session_name="one")
+    ingest(workspace, run, run | {"session_name": "two"})
+    one = ProjectFactory._meta.model.unscoped.get(workspace=workspace, name="one")
+
+    body = api.post(
+        "/feedback", {"key": "k", "run_id": run["id"], "session_id": str(one.pk)}
+    ).json()
+
+    assert (body["session_id"], body["trace_id"]) == (str(one.pk), run["id"])
+
+
+def test_feedback_keeps_its_trace_for_longer_unless_it_says_no(api, workspace):
+    ProjectFactory(workspace=workspace, name="short", short_since=datetime.now(UTC))
+    kept, not_kept = (stored_run(workspace, session_name="short") for _ in range(2))
+
+    api.post("/feedback", {"key": "k", "run_id": str(kept)})
+    api.post("/feedback", {"key": "k", "run_id": str(not_kept), "extend_trace_retention": False})
+
+    kept_traces = KeptTrace.objects.for_workspace(workspace)
+    assert list(kept_traces.values_list("trace_id", flat=True)) == [kept]
+
+
+def test_feedback_on_a_project_needs_no_run(api, workspace, stranger):
+    project, foreign = ProjectFactory(workspace=workspace), ProjectFactory(workspace=stranger)
+
+    given = api.post("/feedback", {"key": "total", "session_id": str(project.pk), "score": 0.5})
+    refused = api.post("/feedback", {"key": "total", "session_id": str(foreign.pk)})
+
+    assert (given.json()["run_id"], given.json()["session_id"]) == (None, str(project.pk))
+    assert (refused.status_code, refused.json()["code"]) == (404, "project_not_found")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"run_id": str(uuid4())},
+        {"key": "", "run_id": str(uuid4())},
+        {"key": "k"},
+        {"key": "k", "run_id": "no"},
+        {"key": "k", "run_id": str(uuid4()), "score": "much"},
+        {"key": "k", "run_id": str(uuid4()), "score": 10**400},
+        {"key": "k", "run_id": str(uuid4()), "start_time": "yesterday"},
+        {"key": "k", "run_id": str(uuid4()), "feedback_config": {"type": "odd"}},
+        [],
+        "text",
+    ],
+)
+def test_what_makes_no_sense_is_refused(api, workspace, body):
+    response = api.post("/feedback", body)
+
+    assert response.status_code == 422
+    assert not Feedback.objects.for_workspace(workspace).exists()
+
+
+@pytest.mark.parametrize(
+    ("sent", "kept"),
+    [
+        (b'"a\\u0000b"', "a\ufffdb"),
+        (b'"a\\ud800b"', "a\ufffdb"),
+        (b"NaN", None),
+        (b"123456789012345678901234567890", 123456789012345680000000000000),
+        (b"[[[1]]]", [[[1]]]),
+    ],
+)
+def test_odd_json_is_stored_as_well_as_it_can_be(api, workspace, sent, kept):
+    body = b'{"key":"k\\u0000","run_id":"%s","value":%s}' % (str(uuid4()).encode(), sent)
+
+    response = api.client.post("/feedback", body, content_type="application/json")
+
+    assert response.status_code == 200
+    assert (response.json()["key"], response.json()["value"]) == ("k\ufffd", kept)
+
+
+def test_a_patch_changes_what_is_given_and_nothing_else(api, workspace):
+    run_id = str(stored_run(workspace))
+    said = {"key": "good", "run_id": run_id, "score": 1, "comment": "a", "correction": {"x": 1}}
+    url = f"/feedback/{api.post('/feedback', said).json()['id']}"
+
+    assert api.patch(url, {"comment": None}).json()["comment"] is None
+    body = api.patch(url, {"score": 0.25, "value": "x"}).json()
+
+    assert (body["score"], body["value"], body["correction"]) == (0.25, "x", {"x": 1})
+    assert body["comment"] is None
+    assert api.patch(url, {"score": None}).json()["score"] is None
+    assert api.patch(url, {"score": "x"}).status_code == 422
+    assert api.patch(url, {}).status_code == 200
+
+
+def test_deleted_feedback_is_gone(api, workspace):
+    url = f"/feedback/{api.post('/feedback', {'key': 'k', 'run_id': str(uuid4())}).json()['id']}"
+
+    assert api.delete(url).status_code == 204
+    assert api.delete(url).status_code == 404
+    assert api.get(url).status_code == 404
+
+
+@pytest.fixture
+def many(api, workspace):
+    """Feedback by name: ids in the order in which it was given."""
+    run_id, other = str(stored_run(workspace)), str(stored_run(workspace, session_name="other"))
+    project = str(ProjectFactory(workspace=workspace).pk)
+    begin = datetime(2026, 1, 1, tzinfo=UTC)
+    said = {
+        "scored": {"key": "a", "run_id": run_id, "score": 1},
+        "commented": {"key": "b", "run_id": run_id, "comment": "hm"},
+        "elsewhere": {"key": "a", "run_id": other, "feedback_source": {"type": "app"}},
+        "on_project": {"key": "a", "session_id": project, "score": 1},
+        "on_thread": {"key": "c", "run_id": run_id, "feedback_thread_id": "t"},
+        "compared": {"key": "c", "run_id": other, "comparative_experiment_id": str(UUID(int=7))},
+    }
+    ids = {}
+    for day, (name, body) in enumerate(said.items()):
+        body["created_at"] = (begin + timedelta(days=day)).isoformat()
+        ids[name] = api.post("/feedback", body).json()["id"]
+    return {"run": run_id, "other": other, "project": project, "ids": ids}
+
+
+@pytest.mark.parametrize(
+    ("query", "names"),
+    [
+        ({"run": ["run"]}, ["on_thread", "commented", "scored"]),
+        ({"run": ["run", "other"], "key": ["a"]}, ["elsewhere", "scored"]),
+        ({"key": ["b", "c"]}, ["compared", "on_thread", "commented"]),
+        ({"session": ["project"]}, ["on_project"]),
+        ({"level": "session"}, ["on_project"]),
+        ({"level": "run", "key": ["a"]}, ["elsewhere", "scored"]),
+        ({"source": ["app"]}, ["elsewhere"]),
+        ({"has_comment": "True"}, ["commented"]),
+        ({"has_score": "true"}, ["on_project", "scored"]),
+        ({"has_score": "false", "key": ["a"]}, ["elsewhere"]),
+        ({"feedback_thread_id": "t"}, ["on_thread"]),
+        ({"comparative_experiment_id": str(UUID(int=7))}, ["compared"]),
+        ({"min_created_at": "2026-01-05T00:00:00Z"}, ["compared", "on_thread"]),
+        ({"max_created_at": "2026-01-01T00:00:00"}, ["scored"]),
+        ({"limit": 2, "offset": 1}, ["on_thread", "on_project"]),
+        ({"user": [str(UUID(int=1))]}, []),
+    ],
+)
+def test_lists_are_filtered_newest_first(api, many, query, names):
+    sent = {
+        name: [many.get(one, one) for one in value] if isinstance(value, list) else value
+        for name, value in query.items()
+    }
+
+    found = [one["id"] for one in api.get("/feedback", **sent).json()]
+
+    assert found == [many["ids"][name] for name in names]
+
+
+@pytest.mark.parametrize(
+    "query", [{"limit": 101}, {"limit": 0}, {"offset": -1}, {"run": "x"}, {"level": "odd"}]
+)
+def test_a_query_that_makes_no_sense_is_refused(api, query):
+    assert api.get("/feedback", **query).status_code == 422
+
+
+def test_a_list_costs_as_many_queries_as_it_is_long_or_short(api, workspace):
+    counts = []
+    for size in (1, 20):
+        for _ in range(size):
+            api.post("/feedback", {"key": "k", "run_id": str(uuid4())})
+        with CaptureQueriesContext(
+            connection,
+        ) as queries:
+            assert api.get("/feedback", include_user_names="true").status_code == 200
+        counts.append(len(queries))
+
+    assert counts[0] == counts[1] <= 3
+
+
+def test_an_old_clients_name_for_the_config_is_understood(api, workspace):
+    config = {"type": "continuous", "min": 0, "max": 5}
+
+    api.post("/feedback", {"key": "k", "run_id": str(uuid4()), "feedbackConfig": config})
+
+    assert FeedbackConfig.objects.for_workspace(workspace).get().config == {
+        "type": "continuous",
+        "min": 0.0,
+        "max": 5.0,
+        "categories": None,
+    }
+
+
+def test_one_bad_feedback_does_not_lose_the_others_of_its_request(api, workspace):
+    api.post("/feedback-configs", {"feedback_key": "k", "feedback_config": {"type": "freeform"}})
+    run_id = str(uuid7())
+    parts = [
+        {"key": "k", "run_id": run_id, "score": 1},
+        {"key": "k", "run_id": run_id, "feedback_config": {"type": "continuous"}},
+        {"key": "j", "run_id": run_id, "session_id": str(uuid4())},
+    ]
+
+    response = api.multipart(form(*((f"feedback.{uuid7()}", part) for part in parts)))
+
+    assert response.status_code == 202
+    assert len(response.json()["errors"]) == 2
+    assert [one.key for one in Feedback.objects.for_workspace(workspace)] == ["k"]
