@@ -2,8 +2,97 @@
 
 from django.db import migrations
 
+ROLLUPS = """
+-- What is known of a stretch of time of a project: whether its rows still say the truth.
+CREATE TABLE tracing_rollupspan (
+    workspace_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    -- 0 a quarter of an hour, 1 an hour, 2 a day.
+    span smallint NOT NULL,
+    begins_at timestamptz NOT NULL,
+    -- Counted up by every change of a run in it; `made` is the count that its rows stand for.
+    touched bigint NOT NULL,
+    made bigint NOT NULL,
+    touched_at timestamptz NOT NULL,
+    made_at timestamptz,
+    -- False when it has too many names for rows of their own.
+    has_names boolean NOT NULL DEFAULT true,
+    PRIMARY KEY (workspace_id, project_id, span, begins_at)
+) WITH (fillfactor = 70);
+CREATE INDEX tracing_rollupspan_dirty ON tracing_rollupspan (touched_at) WHERE touched <> made;
+
+CREATE TABLE tracing_rollup (
+    workspace_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    span smallint NOT NULL,
+    begins_at timestamptz NOT NULL,
+    -- 0 all runs of a scope in one row, 1 by type and status, 2 by name and model too.
+    cut smallint NOT NULL,
+    -- -1 roots with the tokens of their traces; 0 roots, 1 runs below a root, 2 deeper ones, each
+    -- with the tokens that it told itself.
+    scope smallint NOT NULL,
+    run_type text NOT NULL,
+    status text NOT NULL,
+    name text NOT NULL,
+    model text NOT NULL,
+    runs bigint NOT NULL,
+    errors bigint NOT NULL,
+    pending bigint NOT NULL,
+    model_calls bigint NOT NULL,
+    streamed bigint NOT NULL,
+    last_start timestamptz,
+    -- Distributions: store/figures.py.
+    latency_seconds bytea,
+    first_token_seconds bytea,
+    prompt_tokens bytea,
+    completion_tokens bytea,
+    total_tokens bytea,
+    prompt_cost bytea,
+    completion_cost bytea,
+    total_cost bytea,
+    details jsonb
+);
+CREATE INDEX tracing_rollup_of_span
+    ON tracing_rollup (workspace_id, project_id, span, begins_at, cut);
+
+-- Runs whose dotted order and start lie in different quarters: rows leave them out.
+CREATE INDEX tracing_run_astray ON tracing_run (project_id, start_time)
+    WHERE date_bin('15 minutes', start_time, '2000-01-01 00:00:00+00')
+       <> date_bin('15 minutes', placed_at, '2000-01-01 00:00:00+00');
+
+-- Over runs in the order of a tree: the model call that speaks for this run, itself or above it;
+-- '' when there is none.
+CREATE FUNCTION tracing_speaker(above text, dotted_order text, is_model_call boolean)
+RETURNS text LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$
+BEGIN
+    IF above <> '' AND starts_with(dotted_order, above || '.') THEN RETURN above; END IF;
+    IF is_model_call THEN RETURN dotted_order; END IF;
+    RETURN '';
+END $$;
+CREATE AGGREGATE tracing_speaker(text, boolean) (
+    sfunc = tracing_speaker, stype = text, initcond = ''
+);
+
+-- What was there before: to be made like anything that was touched.
+INSERT INTO tracing_rollupspan
+    (workspace_id, project_id, span, begins_at, touched, made, touched_at)
+SELECT DISTINCT r.workspace_id, r.project_id, s.span,
+       date_bin(s.width, r.placed_at, '2000-01-01 00:00:00+00'), 1, 0, now()
+FROM tracing_run r,
+     (VALUES (0, interval '15 minutes'), (1, interval '1 hour'), (2, interval '1 day'))
+         AS s(span, width);
+"""
+
+BACK = """
+DROP INDEX tracing_run_astray;
+DROP TABLE tracing_rollup;
+DROP TABLE tracing_rollupspan;
+DROP AGGREGATE tracing_speaker(text, boolean);
+DROP FUNCTION tracing_speaker(text, text, boolean);
+"""
+
 
 class Migration(migrations.Migration):
     dependencies = [("tracing", "0003_settling")]
 
-    operations = []
+    operations = [migrations.RunSQL(ROLLUPS, BACK)]

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import Fragment, loads
-from apps.tracing.store import cursors
+from apps.tracing.store import cursors, stats
 from apps.tracing.store.locating import locate, probable_days
 from apps.tracing.store.packing import unpack
 from apps.tracing.store.protocol import ALL_PAYLOADS, NO_PAYLOADS
@@ -104,6 +104,9 @@ class PostgresRunStore:
         rows = rows[:limit]
         last = cursors.encode(rows[-1].placed_at, rows[-1].id) if more else None
         return Page(_with_payloads(_with_totals(rows), payloads), last)
+
+    def figures(self, workspace_id: UUID, question: stats.Question) -> stats.Answer:
+        return stats.answer(self, workspace_id, question)
 
     def project_stats(
         self, workspace_id: UUID, project_ids: Collection[UUID], *, since: datetime | None = None

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from apps.tracing.store.stats import Answer, Question
 from apps.tracing.store.types import Page, Payload, ProjectStats, RunDetail, RunQuery, RunRow
 
 NO_PAYLOADS: frozenset[Payload] = frozenset()
@@ -53,3 +54,10 @@ class RunStore(Protocol):
         self, workspace_id: UUID, project_ids: Collection[UUID], *, since: datetime | None = None
     ) -> Mapping[UUID, ProjectStats]:
         """Counts of each project, without a look at its runs; all of them are in the answer."""
+
+    def figures(self, workspace_id: UUID, question: Question) -> Answer:
+        """Counts, sums and quantiles of the query's runs, by buckets of time and by groups.
+
+        From rollups where they can tell. Where runs must be looked at and there are too many, only
+        the newest are, and the answer says since when.
+        """

@@ -68,16 +68,16 @@ class Plan:
         projects = [project_id for project_id, _, _ in ranges]
         begins = [begin for _, begin, _ in ranges]
         ends = [end for _, _, end in ranges]
+        in_one = (
+            "EXISTS (SELECT FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[])"
+            " AS q(project_id, begins_at, ends_at) WHERE q.project_id = r.project_id"
+            " AND r.placed_at >= q.begins_at AND r.placed_at < q.ends_at)"
+        )
         return [
             [
                 ("r.project_id = ANY(%s)", [list(set(projects))]),
                 ("r.placed_at >= %s AND r.placed_at < %s", [min(begins), max(ends)]),
-                (
-                    "EXISTS (SELECT FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[])"
-                    " AS q(project_id, begins_at, ends_at) WHERE q.project_id = r.project_id"
-                    " AND r.placed_at >= q.begins_at AND r.placed_at < q.ends_at)",
-                    [projects, begins, ends],
-                ),
+                (in_one, [projects, begins, ends]),
             ]
         ]
 

@@ -1,0 +1,186 @@
+"""What the runs of a rollup's row have in common, and which questions that is enough to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import NamedTuple
+
+from apps.tracing.filters.fields import BY_NAME
+from apps.tracing.filters.nodes import And, Comparison, Condition, Expression, Not, Or
+from apps.tracing.filters.reference import meets
+from apps.tracing.store.types import RunQuery
+
+TRACES = -1
+"""The scope of roots with the tokens of their traces."""
+DEPTHS = (0, 1, 2)
+"""The scopes of roots, of runs below a root, and of deeper ones, each with its own tokens."""
+WHOLE, KINDS, NAMES = 0, 1, 2
+"""The cuts: all in one row, by type and status, by name and model too."""
+_TICK = timedelta(microseconds=1)
+
+
+class Kind(NamedTuple):
+    cut: int
+    scope: int
+    run_type: str = ""
+    status: str = ""
+    name: str = ""
+    model: str = ""
+
+
+_VALUES: dict[str, Callable[[Kind], str | bool | None]] = {
+    "name": lambda kind: kind.name,
+    "run_type": lambda kind: kind.run_type,
+    "status": lambda kind: kind.status,
+    "model": lambda kind: kind.model or None,
+    "is_root": lambda kind: kind.scope <= 0,
+    # Only whether there is one is known.
+    "error": lambda kind: "error" if kind.status == "error" else None,
+}
+_NEEDS = {"name": NAMES, "model": NAMES, "run_type": KINDS, "status": KINDS, "error": KINDS}
+
+
+@dataclass(frozen=True, slots=True)
+class Rolled:
+    """A question that rows of rollups answer: which of them."""
+
+    cut: int
+    scopes: tuple[int, ...]
+    where: tuple[Expression, ...] = ()
+
+    def keeps(self, kind: Kind) -> bool:
+        return all(_holds(part, kind) for part in self.where)
+
+    def by(self, attribute: str | None) -> Rolled:
+        """The same with rows fine enough to be grouped."""
+        needed = {"name": NAMES, "model": NAMES, "run_type": KINDS, "status": KINDS}
+        return replace(self, cut=max(self.cut, needed.get(attribute or "", WHOLE)))
+
+
+def bounded(query: RunQuery) -> RunQuery:
+    """The query with the bounds of time that its filter states, where it states them for all."""
+    if query.where is None:
+        return query
+    rest: list[Expression] = []
+    begin, end = query.started_from, query.started_until
+    for part in _conjuncts(query.where):
+        bounds = _time_bounds(part)
+        if bounds is None:
+            rest.append(part)
+            continue
+        low, high = bounds
+        begin = low if begin is None or (low is not None and low > begin) else begin
+        end = high if end is None or (high is not None and high < end) else end
+    where = None if not rest else rest[0] if len(rest) == 1 else And(tuple(rest))
+    return replace(query, started_from=begin, started_until=end, where=where)
+
+
+def rolled(query: RunQuery, *, depth: int | None = None) -> Rolled | None:
+    """How rollups answer the query; None when they cannot."""
+    others = (
+        query.run_ids,
+        query.trace_id,
+        query.parent_run_id,
+        query.reference_example_ids,
+        query.where_root,
+        query.where_any,
+    )
+    if query.project_ids is None or any(other is not None for other in others):
+        return None
+    where: list[Expression] = []
+    is_root = query.is_root
+    for part in () if query.where is None else _conjuncts(query.where):
+        if (said := _is_root(part)) is not None and is_root in {None, said}:
+            is_root = said
+        elif _is_known(part):
+            where.append(part)
+        else:
+            return None
+    if query.run_type is not None:
+        where.append(Condition(BY_NAME["run_type"], Comparison.EQUAL, query.run_type))
+    if query.has_error is not None:
+        failed = Condition(BY_NAME["error"], Comparison.PRESENT)
+        where.append(failed if query.has_error else Not(failed))
+    scopes: tuple[int, ...]
+    scopes = DEPTHS if is_root is None else (TRACES,) if is_root else DEPTHS[1:]
+    if depth is not None:
+        scopes = (depth,) if is_root is not True else ()
+    cut = max((_cut(part) for part in where), default=WHOLE)
+    return Rolled(cut, scopes, tuple(where))
+
+
+def _conjuncts(where: Expression) -> list[Expression]:
+    if isinstance(where, And):
+        return [part for one in where.parts for part in _conjuncts(one)]
+    return [where]
+
+
+def _time_bounds(part: Expression) -> tuple[datetime | None, datetime | None] | None:
+    if not isinstance(part, Condition) or part.field.name != "start_time":
+        return None
+    value = part.value
+    if not isinstance(value, datetime):
+        return None
+    match part.comparison:
+        case Comparison.AT_LEAST:
+            return value, None
+        case Comparison.GREATER:
+            return value + _TICK, None
+        case Comparison.AT_MOST:
+            return None, value
+        case Comparison.LESS:
+            return None, value - _TICK
+    return None
+
+
+def _is_root(part: Expression) -> bool | None:
+    if isinstance(part, Not):
+        said = _is_root(part.part)
+        return None if said is None else not said
+    if (
+        isinstance(part, Condition)
+        and part.field.name == "is_root"
+        and part.comparison is Comparison.EQUAL
+    ):
+        return bool(part.value)
+    return None
+
+
+def _is_known(part: Expression) -> bool:
+    match part:
+        case And() | Or():
+            return all(_is_known(one) for one in part.parts)
+        case Not():
+            return _is_known(part.part)
+        case Condition():
+            if part.field.name == "error":
+                return part.comparison is Comparison.PRESENT
+            return part.field.name in _VALUES
+    return False
+
+
+def _cut(part: Expression) -> int:
+    match part:
+        case And() | Or():
+            return max(_cut(one) for one in part.parts)
+        case Not():
+            return _cut(part.part)
+        case Condition():
+            return _NEEDS.get(part.field.name, WHOLE)
+    return WHOLE
+
+
+def _holds(part: Expression, kind: Kind) -> bool:
+    match part:
+        case And():
+            return all(_holds(one, kind) for one in part.parts)
+        case Or():
+            return any(_holds(one, kind) for one in part.parts)
+        case Not():
+            return not _holds(part.part, kind)
+        case Condition():
+            value = _VALUES[part.field.name](kind)
+            return meets(value, part.comparison, part.value)
+    raise AssertionError("only what `_is_known` lets through")
