@@ -13,7 +13,7 @@ from apps.core.json import dumps, storable
 from apps.tracing.dotted_order import Misplaced, Place, place_of
 from apps.tracing.ingest.previews import one_line, preview
 from apps.tracing.ingest.usage import usage_columns
-from apps.tracing.ingest.wire import Refusal, WireRun, moment
+from apps.tracing.ingest.wire import NOTHING, Refusal, WireRun, moment
 from apps.tracing.json_repair import repair
 from apps.tracing.store.types import Attachment, Payload, RunType
 from apps.tracing.store.writing import Content
@@ -81,31 +81,39 @@ def _content(run: WireRun, attachments: dict[str, Attachment]) -> Content:
     events = _payload(payloads, Payload.EVENTS, run.events)
     error = _payload(payloads, Payload.ERROR, run.error)
     _payload(payloads, Payload.SERIALIZED, run.serialized)
-    invocation, metadata, kept = _extra(payloads, run.extra)
+    invocation, metadata, metadata_json = _extra(payloads, run.extra)
 
     columns: dict[str, Any] = {
         "name": _stored(run.name),
         "run_type": run.run_type,
         "start_time": moment(run.start_time, "start_time"),
         "end_time": moment(run.end_time, "end_time"),
-        "tags": None if run.tags is None else [_stored(_as_text(tag)) for tag in run.tags],
         "reference_example_id": run.reference_example_id,
-        "inputs_preview": preview(inputs),
-        "outputs_preview": preview(outputs),
-        "error_preview": None if error is None else one_line(_as_text(error)),
-        "first_token_time": _first_token_time(events),
-        "thread_key": _thread_key(metadata),
-        "model": _model(metadata, invocation),
         **usage_columns(run.run_type, outputs, metadata),
     }
+    if run.tags is not None:
+        columns["tags"] = [_stored(_as_text(tag)) for tag in run.tags]
+    if inputs is not None:
+        columns["inputs_preview"] = preview(inputs, payloads[Payload.INPUTS])
+    if outputs is not None:
+        columns["outputs_preview"] = preview(outputs, payloads[Payload.OUTPUTS])
+    if error is not None:
+        columns["error_preview"] = one_line(_as_text(error))
+    if events is not None:
+        columns["first_token_time"] = _first_token_time(events)
+    if metadata or invocation:
+        columns["thread_key"] = _thread_key(metadata)
+        columns["model"] = _model(metadata, invocation)
     if "usage_details" in columns:
         columns["usage_details"] = storable(dumps(columns["usage_details"]))
     said = {name: value for name, value in columns.items() if value is not None}
-    return Content(said, kept, payloads, attachments)
+    return Content(said, metadata_json, payloads, attachments)
 
 
 def _payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec.Raw) -> Any:
     """Keep the JSON as it came and return its value; null and absent are the same."""
+    if raw is NOTHING:
+        return None
     text = bytes(raw)
     if text in {b"", b"null"}:
         return None
@@ -123,27 +131,26 @@ def _payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec.Raw)
 
 def _extra(
     payloads: dict[Payload, bytes], raw: msgspec.Raw
-) -> tuple[dict[str, Any], dict[str, Any] | None, dict[str, msgspec.Raw]]:
+) -> tuple[dict[str, Any], dict[str, Any], bytes]:
     """Split `extra`: metadata is searched and merged key by key, the rest is a payload.
 
-    Returns the invocation parameters, and the metadata as values and as it came.
+    Returns the invocation parameters, and the metadata as values and as JSON; nothing is empty.
     """
     value = _payload(payloads, Payload.EXTRA, raw)
     if not isinstance(value, dict):
-        return {}, None, {}
-    rest: dict[str, msgspec.Raw] = _objects.decode(payloads.pop(Payload.EXTRA))
-    metadata = value.get("metadata")
-    kept: dict[str, msgspec.Raw] = {}
+        return {}, {}, b""
+    metadata, metadata_json = value.get("metadata"), b""
     if isinstance(metadata, dict):
-        kept = _objects.decode(rest.pop("metadata"))
+        rest: dict[str, msgspec.Raw] = _objects.decode(payloads.pop(Payload.EXTRA))
+        metadata_json = bytes(rest.pop("metadata")) if metadata else b""
         orjson.dumps(metadata)  # refuses a depth that jsonb should not be asked to hold
-    if rest:
-        payloads[Payload.EXTRA] = msgspec.json.encode(rest)
+        if rest:
+            payloads[Payload.EXTRA] = msgspec.json.encode(rest)
     invocation = value.get("invocation_params")
     return (
         invocation if isinstance(invocation, dict) else {},
-        metadata if isinstance(metadata, dict) else None,
-        kept,
+        metadata if isinstance(metadata, dict) else {},
+        metadata_json,
     )
 
 
@@ -155,17 +162,20 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _thread_key(metadata: dict[str, Any] | None) -> str | None:
-    for key in THREAD_KEYS if metadata else ():
-        if metadata and metadata.get(key) is not None:
-            return _stored(_as_text(metadata[key]))
+def _thread_key(metadata: dict[str, Any]) -> str | None:
+    for key in THREAD_KEYS:
+        if (found := metadata.get(key)) is not None:
+            return _stored(_as_text(found))
     return None
 
 
-def _model(metadata: dict[str, Any] | None, invocation: dict[str, Any]) -> str | None:
-    candidates = [(metadata or {}).get("ls_model_name")]
-    candidates += [invocation.get(key) for key in MODEL_KEYS]
-    return next((_stored(c) for c in candidates if isinstance(c, str) and c), None)
+def _model(metadata: dict[str, Any], invocation: dict[str, Any]) -> str | None:
+    if isinstance(named := metadata.get("ls_model_name"), str) and named:
+        return _stored(named)
+    for key in MODEL_KEYS if invocation else ():
+        if isinstance(named := invocation.get(key), str) and named:
+            return _stored(named)
+    return None
 
 
 def _first_token_time(events: Any) -> Any:

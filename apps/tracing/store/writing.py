@@ -73,7 +73,8 @@ class Content:
 
     columns: Row = field(default_factory=dict)
     """Values of `SAID`; those of jsonb columns as JSON."""
-    metadata: Mapping[str, msgspec.Raw] = field(default_factory=dict)
+    metadata: bytes = b""
+    """A JSON object, or nothing."""
     payloads: Mapping[Payload, bytes] = field(default_factory=dict)
     attachments: Mapping[str, Attachment] = field(default_factory=dict)
 
@@ -81,10 +82,20 @@ class Content:
         """Both, this one's word counting where they differ."""
         return Content(
             other.columns | self.columns,
-            {**other.metadata, **self.metadata},
+            _merged(other.metadata, self.metadata),
             {**other.payloads, **self.payloads},
             {**other.attachments, **self.attachments},
         )
+
+
+def _merged(under: bytes, over: bytes) -> bytes:
+    """Two JSON objects as one, numbers and texts as they came."""
+    if not under or not over:
+        return under or over
+    return msgspec.json.encode(_members.decode(under) | _members.decode(over))
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
 
 @dataclass(slots=True)
@@ -252,9 +263,8 @@ def _rows(runs: Sequence[RunWrite], contents: Sequence[Content]) -> tuple[list[R
     return rows, payloads
 
 
-def _metadata_json(metadata: Mapping[str, msgspec.Raw]) -> bytes:
+def _metadata_json(text: bytes) -> bytes:
     """Metadata as jsonb takes it, whole numbers to the last digit."""
-    text: bytes = msgspec.json.encode(metadata)
     # jsonb fails on a number past its own range, which `repair` makes null.
     return storable(repair(text) if ODD_NUMBER.search(text) else text)
 
