@@ -72,6 +72,7 @@ class Foreign:
             "revision_id": agent.active_revision.pk,
             "thread_id": thread.thread_id,
             "run_id": trace,
+            "trace_id": trace,
             "agent_run_id": run.pk,
             "assistant_id": system_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from apps.core import errors
 from apps.core.access import Caller
-from apps.core.middleware import as_app_error
+from apps.core.middleware import as_app_error, error_headers, error_json
 
 log = logging.getLogger(__name__)
 
@@ -73,7 +73,12 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResp
         error = from_drf(exception)
     if error is None:
         return None
-    response = Response(error.as_json(), status=error.status)
+    response = Response(
+        error_json(context["request"].path_info, error),
+        status=error.status,
+        headers=error_headers(error),
+        content_type="application/json",
+    )
     if isinstance(exception, exceptions.MethodNotAllowed):
         response["Allow"] = ", ".join(context["view"].allowed_methods)
     return response
@@ -97,7 +102,9 @@ def from_drf(exception: exceptions.APIException) -> errors.AppError:
             return errors.NotFound()
         case exceptions.MethodNotAllowed():
             return errors.MethodNotAllowed()
-        case exceptions.NotAcceptable() | exceptions.UnsupportedMediaType():
+        case exceptions.NotAcceptable():
+            return errors.NotAcceptable()
+        case exceptions.UnsupportedMediaType():
             return errors.UnsupportedMediaType()
         case exceptions.Throttled():
             return errors.RateLimited()

@@ -45,6 +45,10 @@ class MethodNotAllowed(AppError):
     status, code, detail = 405, "method_not_allowed", "Method not allowed."
 
 
+class NotAcceptable(AppError):
+    status, code, detail = 406, "not_acceptable", "The answer cannot be given in that form."
+
+
 class Conflict(AppError):
     status, code, detail = 409, "conflict", "This conflicts with what is there."
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from typing import Any
 
 import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
@@ -91,12 +92,26 @@ def as_app_error(exception: BaseException) -> errors.AppError | None:
     return None
 
 
+def error_json(path: str, error: errors.AppError) -> dict[str, Any]:
+    """The one error shape; clients of the newer routes read the sentence from `error`."""
+    newer = path.startswith(("/v2/", "/v1/platform/"))
+    return error.as_json() | ({"error": error.detail} if newer else {})
+
+
+def error_headers(error: errors.AppError) -> dict[str, str]:
+    """Some clients send again on 409, where it never helps."""
+    return {"x-should-retry": "false"} if error.status == errors.Conflict.status else {}
+
+
 def error_response(request: HttpRequest, error: errors.AppError) -> HttpResponse:
     """The error as a page for a browser, as JSON for everybody else."""
     if "text/html" in request.headers.get("Accept", ""):
         return render(request, "error.html", {"error": error}, status=error.status)
     return HttpResponse(
-        dumps(error.as_json()), content_type="application/json", status=error.status
+        dumps(error_json(request.path_info, error)),
+        content_type="application/json",
+        status=error.status,
+        headers=error_headers(error),
     )
 
 

@@ -128,11 +128,22 @@ def _selected_only(row: RunRow, around: Beside, select: Collection[str]) -> dict
 
 
 def app_path(row: RunRow) -> str:
-    start = quote(row.start_time.astimezone(UTC).isoformat())
-    return (
-        f"/o/{row.workspace_id}/projects/p/{row.project_id}/r/{row.id}"
-        f"?trace_id={row.trace_id}&start_time={start}"
-    )
+    start = row.start_time.astimezone(UTC).isoformat()
+    return path_of_run(row.workspace_id, row.project_id, row.id, row.trace_id, start)
+
+
+def path_of_run(
+    workspace_id: UUID,
+    project_id: UUID,
+    run_id: UUID,
+    trace_id: UUID | None = None,
+    start_time: str | None = None,
+) -> str:
+    """Where people see the run."""
+    said = {"trace_id": trace_id, "start_time": start_time}
+    query = "&".join(f"{name}={quote(str(value))}" for name, value in said.items() if value)
+    path = f"/o/{workspace_id}/projects/p/{project_id}/r/{run_id}"
+    return f"{path}?{query}" if query else path
 
 
 def money(amount: Any) -> str | None:

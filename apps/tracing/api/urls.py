@@ -9,8 +9,11 @@ from apps.tracing.api import (
     feedback_tokens,
     info,
     ingest,
+    otlp,
     projects,
     runs,
+    v2_runs,
+    v2_traces,
 )
 
 # Words before variables: `runs/query` before `runs/<id>`.
@@ -18,6 +21,8 @@ urlpatterns = [
     *info.routes,
     *deletion.routes,
     *runs.routes,
+    *v2_runs.routes,
+    *v2_traces.routes,
     *projects.routes,
     *downloads.routes,
     *feedback_tokens.routes,
@@ -25,4 +30,5 @@ urlpatterns = [
     *feedback_configs.routes,
     *feedback.routes,
     *ingest.routes,
+    *otlp.routes,
 ]

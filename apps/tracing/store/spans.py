@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
 from apps.tracing.store.raw import raw_cursor
+from apps.tracing.store.types import RunRow
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,3 +31,25 @@ def of_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, Spa
             [workspace_id, list(set(trace_ids))],
         )
         return {row[0]: Span(*row[1:]) for row in cursor}
+
+
+def first_tokens(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, datetime]:
+    """By the id of each run: when the first token came, its own or of a run below it."""
+    if not rows:
+        return {}
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT project_id, dotted_order, first_token_time FROM tracing_run"
+            " WHERE workspace_id = %s AND trace_id = ANY(%s) AND first_token_time IS NOT NULL",
+            [workspace_id, list({row.trace_id for row in rows})],
+        )
+        told = sorted((f"{project}:{order}.", moment) for project, order, moment in cursor)
+    orders = [order for order, _ in told]
+    found: dict[UUID, datetime] = {}
+    for row in rows:
+        # "/" is the character after ".", so the two ends hold the run and all below it.
+        place = f"{row.project_id}:{row.dotted_order}"
+        within = told[bisect_left(orders, f"{place}.") : bisect_left(orders, f"{place}/")]
+        if within:
+            found[row.id] = min(moment for _, moment in within)
+    return found

@@ -1,0 +1,115 @@
+"""Runs as the second protocol has them: only what is selected, and the id."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+
+from apps.tracing.api import beside
+from apps.tracing.api.beside import Beside
+from apps.tracing.api.downloads import signed_url
+from apps.tracing.api.rendering import app_path
+from apps.tracing.store import Payload, RunDetail, RunRow
+
+Field = Callable[[RunDetail, Beside], Any]
+
+PAYLOADS = {
+    "INPUTS": Payload.INPUTS,
+    "OUTPUTS": Payload.OUTPUTS,
+    "EXTRA": Payload.EXTRA,
+    "EVENTS": Payload.EVENTS,
+    "ERROR": Payload.ERROR,
+    "MANIFEST": Payload.SERIALIZED,
+}
+
+
+def number(amount: Decimal | None) -> float | None:
+    """Money, which this protocol writes as a number."""
+    return None if amount is None else float(amount)
+
+
+def _details(name: str) -> Field:
+    def found(run: RunDetail, around: Beside) -> Any:
+        raw = (run.row.usage.details or {}).get(name)
+        if raw is None:
+            return None
+        is_cost = name.endswith("cost_details")
+        return {"raw": {key: float(value) if is_cost else value for key, value in raw.items()}}
+
+    return found
+
+
+def _share_url(row: RunRow, around: Beside) -> str | None:
+    token = around.share_token(row)
+    return None if token is None else f"{settings.BASE_URL}/public/{token}/r"
+
+
+FIELDS: dict[str, Field] = {
+    "ID": lambda run, _: run.row.id,
+    "NAME": lambda run, _: run.row.name,
+    "RUN_TYPE": lambda run, _: run.row.run_type.upper(),
+    "STATUS": lambda run, _: run.row.status.upper(),
+    "START_TIME": lambda run, _: run.row.start_time,
+    "END_TIME": lambda run, _: run.row.end_time,
+    "LATENCY_SECONDS": lambda run, _: run.row.latency and run.row.latency.total_seconds(),
+    "FIRST_TOKEN_TIME": lambda run, _: run.row.first_token_time,
+    "ERROR": lambda run, _: run.json(Payload.ERROR),
+    "ERROR_PREVIEW": lambda run, _: run.row.error_preview,
+    "EXTRA": lambda run, _: run.json(Payload.EXTRA),
+    "METADATA": lambda run, _: run.row.metadata_json,
+    "EVENTS": lambda run, _: run.json(Payload.EVENTS),
+    "INPUTS": lambda run, _: run.json(Payload.INPUTS),
+    "INPUTS_PREVIEW": lambda run, _: run.row.inputs_preview,
+    "OUTPUTS": lambda run, _: run.json(Payload.OUTPUTS),
+    "OUTPUTS_PREVIEW": lambda run, _: run.row.outputs_preview,
+    "MANIFEST": lambda run, _: run.json(Payload.SERIALIZED),
+    "PARENT_RUN_IDS": lambda run, _: run.row.parent_run_ids,
+    "PROJECT_ID": lambda run, _: run.row.project_id,
+    "TRACE_ID": lambda run, _: run.row.trace_id,
+    "THREAD_ID": lambda run, _: run.row.thread_key,
+    "DOTTED_ORDER": lambda run, _: run.row.dotted_order,
+    "IS_ROOT": lambda run, _: run.row.is_root,
+    "REFERENCE_EXAMPLE_ID": lambda run, _: run.row.reference_example_id,
+    "REFERENCE_DATASET_ID": lambda run, around: (
+        around.datasets.get(run.row.project_id) if run.row.reference_example_id else None
+    ),
+    "TOTAL_TOKENS": lambda run, _: run.row.usage.total_tokens or 0,
+    "PROMPT_TOKENS": lambda run, _: run.row.usage.prompt_tokens or 0,
+    "COMPLETION_TOKENS": lambda run, _: run.row.usage.completion_tokens or 0,
+    "TOTAL_COST": lambda run, _: number(run.row.usage.total_cost),
+    "PROMPT_COST": lambda run, _: number(run.row.usage.prompt_cost),
+    "COMPLETION_COST": lambda run, _: number(run.row.usage.completion_cost),
+    "PROMPT_TOKEN_DETAILS": _details("prompt_token_details"),
+    "COMPLETION_TOKEN_DETAILS": _details("completion_token_details"),
+    "PROMPT_COST_DETAILS": _details("prompt_cost_details"),
+    "COMPLETION_COST_DETAILS": _details("completion_cost_details"),
+    "TAGS": lambda run, _: list(run.row.tags),
+    "APP_PATH": lambda run, _: app_path(run.row),
+    "ATTACHMENTS": lambda run, _: {one.name: signed_url(one) for one in run.row.attachments},
+    "IS_IN_DATASET": lambda run, _: run.row.reference_example_id is not None,
+    "SHARE_URL": lambda run, around: _share_url(run.row, around),
+    "FEEDBACK_STATS": lambda run, around: around.feedback.get(run.row.id, {}),
+}
+NOT_KNOWN = ("PRICE_MODEL_ID", "THREAD_EVALUATION_TIME", "LAST_QUEUED_AT", "LS_USER_ID")
+"""Fields that may be selected and that no run here has."""
+SELECTABLE = (*FIELDS, *NOT_KNOWN)
+_AROUND = {"SHARE_URL", "FEEDBACK_STATS", "REFERENCE_DATASET_ID"}
+
+
+def payloads_of(selected: Collection[str]) -> set[Payload]:
+    """What has to be read for these fields."""
+    return {PAYLOADS[name] for name in selected if name in PAYLOADS}
+
+
+def runs_json(
+    workspace_id: UUID, runs: Sequence[RunDetail], selected: Collection[str]
+) -> list[dict[str, Any]]:
+    """The selected fields of each run, and always its id."""
+    names = ["ID", *(name for name in FIELDS if name in selected and name != "ID")]
+    rows = [run.row for run in runs]
+    around = beside.gather(workspace_id, rows) if _AROUND & set(selected) else Beside()
+    return [{name.lower(): FIELDS[name](run, around) for name in names} for run in runs]
