@@ -50,8 +50,10 @@ def either(parts: Sequence[Sql]) -> Sql:
 
 def neither(part: Sql) -> Sql:
     """The complement: also where the part is NULL."""
-    if part in {TRUE, FALSE}:
-        return FALSE if part == TRUE else TRUE
+    if part == TRUE:
+        return FALSE
+    if part == FALSE:
+        return TRUE
     return Sql(f"({part.text}) IS NOT TRUE", part.values)
 
 
