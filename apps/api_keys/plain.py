@@ -22,6 +22,8 @@ View = Callable[..., HttpResponse]
 def keyed(method: str, permission: str) -> Callable[[Callable[..., Answer]], View]:
     """A view for holders of an API key with that permission; it returns a status and a value.
 
+    A value that is a response already leaves as it is.
+
     It is called with the request, the `Caller` and what the address holds. Failures leave in the
     one error shape. A database that does not answer is 503, so that clients send again.
     """
@@ -44,6 +46,8 @@ def keyed(method: str, permission: str) -> Callable[[Callable[..., Answer]], Vie
                 if error is None:
                     raise
                 return _failure(error)
+            if isinstance(value, HttpResponse):
+                return value
             return HttpResponse(dumps(value), content_type="application/json", status=status)
 
         return csrf_exempt(answer)

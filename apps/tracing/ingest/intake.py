@@ -81,10 +81,13 @@ def _stored(workspace_id: UUID, operations: list[Operation], request: Request) -
     projects = _Projects(workspace_id)
     # Before the transaction: a project that nobody else sees yet would make others wait.
     projects.look_up(operations)
+    placing = request.placing and request.placing(workspace_id, operations)
     for hoping in (True, False):
         try:
             with transaction.atomic():
                 batch = _Batch(workspace_id, projects, hoping=hoping)
+                if placing is not None:
+                    placing(projects.of)
                 batch.add(operations)
                 batch.write()
                 for one in store_feedback(workspace_id, request.feedback):

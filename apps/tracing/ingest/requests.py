@@ -5,7 +5,7 @@ What is wrong with one run, one file or one feedback is noted beside it; the oth
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -15,6 +15,7 @@ from apps.tracing.errors import BadBody
 from apps.tracing.ingest.attachments import File
 from apps.tracing.ingest.feedback import WireFeedback, decode_feedback
 from apps.tracing.ingest.multipart import Part, parts
+from apps.tracing.ingest.operations import Operation
 from apps.tracing.ingest.wire import PAYLOAD_FIELDS, Refusal, WireRun, decode_run
 from apps.tracing.json_repair import repair
 
@@ -45,6 +46,10 @@ class Said:
         return str(self.run.id or self.where)
 
 
+Placing = Callable[[Callable[[Operation], UUID | None]], None]
+"""Places operations in the transaction that writes them; it is told their projects."""
+
+
 @dataclass(slots=True)
 class Request:
     """What one request brings."""
@@ -52,6 +57,12 @@ class Request:
     operations: list[Said] = field(default_factory=list)
     feedback: list[WireFeedback] = field(default_factory=list)
     refused: list[Refused] = field(default_factory=list)
+    placing: Callable[[UUID, Sequence[Operation]], Placing] | None = None
+    """For wires whose runs do not say their places: what will place those that were read."""
+
+    @property
+    def has_anything(self) -> bool:
+        return bool(self.operations or self.feedback or self.refused)
 
 
 class _Envelope(msgspec.Struct):

@@ -77,6 +77,43 @@ FROM (
 GROUP BY workspace_id, part ORDER BY part;
 """
 
+# Owner: otlp. What is known of traces whose spans come one by one, see apps/tracing/otlp/placing.py,
+# and which entry of the price map a run's cost was computed by.
+SPANS = """
+CREATE TABLE tracing_otlptrace (
+    workspace_id uuid NOT NULL,
+    trace_id uuid NOT NULL,
+    -- The earliest and the latest start of its spans: where its runs lie.
+    first_at timestamptz NOT NULL,
+    last_at timestamptz NOT NULL,
+    ended_at timestamptz,
+    root_span bytea,
+    root_run_id uuid NOT NULL,
+    root_segment text COLLATE "C",
+    -- The run in the place of a root that has not come.
+    stand_in_at timestamptz,
+    stand_in_project_id uuid,
+    closed_at timestamptz,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (workspace_id, trace_id)
+);
+CREATE INDEX tracing_otlptrace_updated ON tracing_otlptrace (updated_at);
+CREATE INDEX tracing_otlptrace_open ON tracing_otlptrace (updated_at)
+    WHERE stand_in_at IS NOT NULL;
+CREATE TABLE tracing_otlporphan (
+    workspace_id uuid NOT NULL,
+    trace_id uuid NOT NULL,
+    -- The run of the parent that has not come.
+    awaits uuid NOT NULL,
+    run_id uuid NOT NULL,
+    placed_at timestamptz NOT NULL,
+    PRIMARY KEY (workspace_id, trace_id, awaits, run_id)
+);
+"""
+NO_SPANS = "DROP TABLE tracing_otlporphan; DROP TABLE tracing_otlptrace;"
+PRICE_MODEL = "ALTER TABLE tracing_run ADD COLUMN price_model_id uuid;"
+NO_PRICE_MODEL = "ALTER TABLE tracing_run DROP COLUMN price_model_id;"
+
 
 def days_of_terms(apps, schema_editor):
     from apps.tracing.store import partitions
@@ -93,4 +130,6 @@ class Migration(migrations.Migration):
         migrations.RunPython(days_of_terms, migrations.RunPython.noop),
         migrations.RunSQL(SUMS, NO_SUMS),
         migrations.RunSQL(EVERYTHING, migrations.RunSQL.noop),
+        migrations.RunSQL(SPANS, NO_SPANS),
+        migrations.RunSQL(PRICE_MODEL, NO_PRICE_MODEL),
     ]

@@ -1,0 +1,1 @@
+"""OpenTelemetry in: bytes → spans (`decoding`) → runs (`mapping`) → their place (`placing`)."""

@@ -1,0 +1,108 @@
+"""Inputs and outputs from attributes: JSON texts to structure, flattened arrays to messages."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+import orjson
+
+from apps.tracing.json_repair import repair
+from apps.tracing.otlp import messages
+
+Value = Any
+"""A JSON value, or `msgspec.Raw` that is one."""
+
+
+def parsed(value: Any) -> Any:
+    """A text that holds an object or array as that, anything else as it is."""
+    if not isinstance(value, str) or value[:1] not in {"{", "["}:
+        return value
+    try:
+        return orjson.loads(value)
+    except ValueError:
+        return value
+
+
+def _object(key: str) -> Callable[[Any], Value]:
+    """An object as it is, to the byte; anything else under a key."""
+
+    def shape(value: Any) -> Value:
+        if isinstance(value, str):
+            text = value.strip()
+            if text[:1] == "{" and text[-1:] == "}" and (raw := _raw(text)) is not None:
+                return raw
+            if text[:1] in {"[", '"'} and (raw := _raw(text)) is not None:
+                return {key: raw}
+        return value if isinstance(value, dict) else {key: value}
+
+    return shape
+
+
+def _raw(text: str) -> msgspec.Raw | None:
+    """The text, when it is JSON."""
+    encoded = text.encode("utf-8", "replace")
+    try:
+        orjson.loads(encoded)
+    except ValueError:
+        # Numbers past 64 bits, NaN: JSON for some. A text that only looks like it stays a text.
+        try:
+            return msgspec.Raw(repair(encoded))
+        except ValueError:
+            return None
+    return msgspec.Raw(encoded)
+
+
+def _listed(value: Any) -> Value:
+    found = parsed(value)
+    return {
+        "messages": [messages.plain(one) for one in found] if isinstance(found, list) else found
+    }
+
+
+def _said(value: Any) -> Value:
+    found = messages.of_event_log(parsed(value), answers=False)
+    return {"messages": found} if found else None
+
+
+def _answered(value: Any) -> Value:
+    found = messages.of_event_log(parsed(value), answers=True)
+    return {"messages": found} if found else None
+
+
+def _parts(value: Any) -> Value:
+    found = parsed(value)
+    if isinstance(found, list):
+        return {"messages": [messages.of_parts(one) for one in found]}
+    return {"messages": [messages.of_parts(found)]} if isinstance(found, dict) else {"input": found}
+
+
+def _documents(value: Any) -> Value:
+    found = parsed(value)
+    return (
+        {"documents": messages.documents(found)} if isinstance(found, list) else {"output": found}
+    )
+
+
+def _embeddings(value: Any) -> Value:
+    """The texts; the vectors stand for nothing that a person could read."""
+    found = [one.get("embedding", one) if isinstance(one, dict) else one for one in value]
+    return {"input": [one.get("text") if isinstance(one, dict) else one for one in found]}
+
+
+SHAPES: Mapping[str, Callable[[Any], Value]] = {
+    "object": _object("input"),
+    "input": _object("input"),
+    "output": _object("output"),
+    "list": _listed,
+    "messages": lambda value: {"messages": [messages.plain(one) for one in value]},
+    "parts": _parts,
+    "said": _said,
+    "answered": _answered,
+    "answer": lambda value: {"output": parsed(value)},
+    "query": lambda value: {"query": value},
+    "documents": _documents,
+    "embeddings": _embeddings,
+    "prompts": lambda value: {"prompts": parsed(value)},
+}

@@ -1,0 +1,334 @@
+"""Which attribute becomes what: one place for each rule. Of several names the first there wins.
+
+Conventions: OpenTelemetry's GenAI (old and new), OpenInference, OpenLLMetry (Traceloop), Vercel's
+AI SDK, Pydantic AI, Google's ADK, coding agents, and what the `langsmith` SDKs write themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+# -- kind, name, project -----------------------------------------------------
+
+KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+    "langsmith.span.kind": {
+        kind: kind
+        for kind in ("llm", "chain", "tool", "retriever", "embedding", "prompt", "parser")
+    },
+    "openinference.span.kind": {
+        "llm": "llm",
+        "chain": "chain",
+        "agent": "chain",
+        "guardrail": "chain",
+        "evaluator": "chain",
+        "decision": "chain",
+        "tool": "tool",
+        "retriever": "retriever",
+        "reranker": "retriever",
+        "embedding": "embedding",
+        "prompt": "prompt",
+    },
+    "traceloop.span.kind": {
+        "workflow": "chain",
+        "task": "chain",
+        "agent": "chain",
+        "tool": "tool",
+    },
+    "traceloop.llm.request.type": {"embedding": "embedding", "*": "llm"},
+    "llm.request.type": {"embedding": "embedding", "*": "llm"},
+    "gen_ai.operation.name": {
+        "chat": "llm",
+        "completion": "llm",
+        "text_completion": "llm",
+        "generate_content": "llm",
+        "embedding": "embedding",
+        "embeddings": "embedding",
+        "execute_tool": "tool",
+        "invoke_agent": "chain",
+        "create_agent": "chain",
+        "invoke_workflow": "chain",
+        "retrieval": "retriever",
+        # What the SDK's exporter writes for the other kinds is the kind itself.
+        "chain": "chain",
+        "parser": "parser",
+        "tool": "tool",
+        "llm": "llm",
+    },
+    "span.type": {"llm_request": "llm", "tool": "tool", "interaction": "chain"},
+    "ai.operationId": {
+        "ai.generateText.doGenerate": "llm",
+        "ai.streamText.doStream": "llm",
+        "ai.generateObject.doGenerate": "llm",
+        "ai.streamObject.doStream": "llm",
+        "ai.toolCall": "tool",
+        "ai.embed.doEmbed": "embedding",
+        "ai.embedMany.doEmbed": "embedding",
+        "*": "chain",
+    },
+}
+"""`*` is any other value."""
+KIND_IF_PRESENT: Final = (
+    ("gen_ai.tool.name", "tool"),
+    ("tool.name", "tool"),
+    ("llm.prompt_template.variables", "prompt"),
+    ("gen_ai.request.model", "llm"),
+    ("llm.model_name", "llm"),
+)
+
+NAME: Final = ("langsmith.trace.name", "traceloop.entity.name")
+TOOL_NAME: Final = "tool.name"
+
+PROJECT_ID: Final = ("langsmith.trace.session_id", "ai.telemetry.metadata.ls_project_id")
+PROJECT: Final = ("langsmith.trace.session_name", "ai.telemetry.metadata.ls_project_name")
+RESOURCE_PROJECT: Final = "langsmith.project.name"
+RESOURCE_PROJECT_OF_OTHERS: Final = "openinference.project.name"
+
+# -- ids that SDKs write beside OpenTelemetry's ------------------------------
+
+RUN_ID: Final = "langsmith.span.id"
+TRACE_ID: Final = "langsmith.trace.id"
+DOTTED_ORDER: Final = "langsmith.span.dotted_order"
+PARENT_ID: Final = "langsmith.span.parent_id"
+IS_ROOT: Final = "langsmith.is_root"
+IS_TRACEABLE: Final = "langsmith.traceable"
+PARENT_SPAN: Final = "langsmith.traceable_parent_otel_span_id"
+
+# -- inputs and outputs ------------------------------------------------------
+
+INPUTS: Final = (
+    ("gen_ai.prompt", "object"),
+    ("gen_ai.prompt.", "messages"),
+    ("gen_ai.input.messages", "parts"),
+    ("input.value", "input"),
+    ("traceloop.entity.input", "input"),
+    ("llm.input_messages", "list"),
+    ("llm.input_messages.", "messages"),
+    ("ai.prompt.messages", "list"),
+    ("ai.prompt", "input"),
+    ("prompt", "input"),
+    ("events", "said"),
+    ("gcp.vertex.agent.llm_request", "input"),
+    ("user_prompt", "input"),
+    ("tool_arguments", "input"),
+    ("gen_ai.tool.call.arguments", "input"),
+    ("gen_ai.tool.arguments", "input"),
+    ("gcp.vertex.agent.tool_call_args", "input"),
+    ("ai.toolCall.args", "input"),
+    ("ai.toolCall.input", "input"),
+    ("tool_input", "input"),
+    ("gen_ai.retrieval.query.text", "query"),
+    ("embedding.embeddings.", "embeddings"),
+    ("llm.prompts", "prompts"),
+    ("llm.prompts.", "prompts"),
+    ("input.documents.", "documents"),
+    ("gen_ai.task.input", "input"),
+    ("mcp.request.argument", "input"),
+    ("llm.prompt_template.variables", "input"),
+)
+"""Attribute, or prefix of a flattened array, and its form: see `payloads`."""
+OUTPUTS: Final = (
+    ("gen_ai.completion", "object"),
+    ("gen_ai.completion.", "messages"),
+    ("gen_ai.output.messages", "parts"),
+    ("output.value", "output"),
+    ("traceloop.entity.output", "output"),
+    ("llm.output_messages", "list"),
+    ("llm.output_messages.", "messages"),
+    ("pydantic_ai.all_messages", "parts"),
+    ("all_messages_events", "said"),
+    ("events", "answered"),
+    ("final_result", "output"),
+    ("ai.response.object", "output"),
+    ("ai.response.text", "answer"),
+    ("ai.response.toolCalls", "answer"),
+    ("gcp.vertex.agent.llm_response", "output"),
+    ("gen_ai.tool.call.result", "output"),
+    ("gcp.vertex.agent.tool_response", "output"),
+    ("tool_response", "output"),
+    ("ai.toolCall.result", "output"),
+    ("ai.toolCall.output", "output"),
+    ("response.model_output", "output"),
+    ("gen_ai.retrieval.documents", "documents"),
+    ("retrieval.documents.", "documents"),
+    ("reranker.output_documents.", "documents"),
+    ("output.documents.", "documents"),
+    ("llm.choices.", "prompts"),
+    ("gen_ai.task.output", "output"),
+    ("mcp.response.value", "output"),
+)
+FLATTENED: Final = tuple(
+    {name for name, _ in (*INPUTS, *OUTPUTS) if name.endswith(".")}
+    | {"llm.tools.", "llm.request.functions.", "langsmith.metadata."}
+    | {"traceloop.association.properties.", "ai.telemetry.metadata."}
+)
+SYSTEM_INSTRUCTIONS: Final = "gen_ai.system_instructions"
+MIME_TYPES: Final = ("input.mime_type", "output.mime_type")
+
+# -- parameters --------------------------------------------------------------
+
+PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "model": (
+        "gen_ai.response.model",
+        "gen_ai.request.model",
+        "llm.response.model_name",
+        "llm.model_name",
+        "llm.request.model_name",
+        "embedding.model_name",
+        "reranker.model_name",
+        "ai.response.model",
+        "ai.model.id",
+    ),
+    "temperature": ("gen_ai.request.temperature", "llm.temperature"),
+    "top_p": ("gen_ai.request.top_p", "llm.top_p"),
+    "top_k": ("gen_ai.request.top_k", "llm.top_k"),
+    "max_tokens": ("gen_ai.request.max_tokens", "gen_ai.request.max_completion_tokens"),
+    "frequency_penalty": (
+        "gen_ai.request.frequency_penalty",
+        "llm.frequency_penalty",
+        "llm.request.frequency_penalty",
+    ),
+    "presence_penalty": (
+        "gen_ai.request.presence_penalty",
+        "llm.presence_penalty",
+        "llm.request.presence_penalty",
+    ),
+    "seed": ("gen_ai.request.seed", "gen_ai.openai.request.seed"),
+    "stop": ("gen_ai.request.stop_sequences", "llm.chat.stop_sequences"),
+    "n": ("gen_ai.request.choice.count", "gen_ai.request.n"),
+    "encoding_formats": ("gen_ai.request.encoding_formats",),
+    "stream": ("gen_ai.request.stream", "gen_ai.is_streaming", "llm.is_streaming"),
+    "tool_name": ("gen_ai.tool.name",),
+    "tool_call_id": ("gen_ai.tool.call.id",),
+    "tools": ("gen_ai.tool.definitions", "tools", "model_request_parameters"),
+    "service_tier": ("gen_ai.openai.request.service_tier",),
+    "reasoning_effort": ("gen_ai.request.reasoning_effort", "llm.request.reasoning_effort"),
+    "response_format": ("gen_ai.request.structured_output_schema",),
+}
+PARAMETER_OBJECTS: Final = ("llm.invocation_parameters", "embedding.invocation_parameters")
+TOOL_LISTS: Final = ("llm.tools.", "llm.request.functions.")
+
+# -- metadata ----------------------------------------------------------------
+
+PROVIDER: Final = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
+PROVIDER_NAMES: Final[Mapping[str, str]] = {
+    "gcp.gemini": "google_genai",
+    "gcp.gen_ai": "google_genai",
+    "gcp.vertex_ai": "google_vertexai",
+    "gemini": "google_genai",
+    "vertex_ai": "google_vertexai",
+    "mistral_ai": "mistralai",
+    "mistral_ai.chat": "mistralai",
+    "aws.bedrock": "amazon_bedrock",
+    "az.ai.openai": "azure",
+    "azure.ai.openai": "azure",
+    "azure.ai.inference": "azure",
+    "az.ai.inference": "azure",
+    "x_ai": "xai",
+    "together_ai": "together",
+}
+"""Names of the conventions, and those that `ls_provider` has for the same."""
+MODEL: Final = PARAMETERS["model"]
+THREAD: Final = ("session.id", "thread.id", "gen_ai.conversation.id", "session_id")
+METADATA_OBJECT: Final = "metadata"
+METADATA_PREFIXES: Final = (
+    "langsmith.metadata.",
+    "traceloop.association.properties.",
+    "ai.telemetry.metadata.",
+)
+TAGS: Final = ("langsmith.span.tags", "tag.tags")
+REFERENCE_EXAMPLE: Final = ("langsmith.reference_example_id",)
+RUNTIME: Final = "langsmith.span.runtime"
+EXTRA: Final = {
+    "langsmith.request.streaming": "streaming",
+    "langsmith.request.headers": "headers",
+}
+
+# -- usage -------------------------------------------------------------------
+
+USAGE_OBJECT: Final = ("langsmith.usage_metadata", "langsmith.metadata.usage_metadata")
+USAGE: Final[Mapping[str, tuple[str, ...]]] = {
+    "input_tokens": (
+        "gen_ai.usage.input_tokens",
+        "gen_ai.usage.prompt_tokens",
+        "llm.usage.prompt_tokens",
+        "llm.token_count.prompt",
+        "ai.usage.inputTokens",
+        "ai.usage.promptTokens",
+        "input_tokens",
+    ),
+    "output_tokens": (
+        "gen_ai.usage.output_tokens",
+        "gen_ai.usage.completion_tokens",
+        "llm.usage.completion_tokens",
+        "llm.token_count.completion",
+        "ai.usage.outputTokens",
+        "ai.usage.completionTokens",
+        "output_tokens",
+    ),
+    "total_tokens": (
+        "gen_ai.usage.total_tokens",
+        "llm.usage.total_tokens",
+        "llm.token_count.total",
+        "ai.usage.totalTokens",
+    ),
+    "input_cost": ("llm.cost.prompt",),
+    "output_cost": ("llm.cost.completion",),
+    "total_cost": ("gen_ai.usage.cost", "llm.cost.total"),
+}
+USAGE_DETAILS: Final[Mapping[tuple[str, str], tuple[str, ...]]] = {
+    ("input_token_details", "cache_read"): (
+        "gen_ai.usage.cache_read_input_tokens",
+        "gen_ai.usage.cache_read.input_tokens",
+        "gen_ai.usage.details.cache_read_tokens",
+        "llm.token_count.prompt_details.cache_read",
+        "llm.token_count.prompt_details.cache_input",
+        "ai.usage.cachedInputTokens",
+        "cache_read_tokens",
+    ),
+    ("input_token_details", "cache_creation"): (
+        "gen_ai.usage.cache_creation_input_tokens",
+        "gen_ai.usage.cache_creation.input_tokens",
+        "gen_ai.usage.details.cache_write_tokens",
+        "llm.token_count.prompt_details.cache_write",
+        "cache_creation_tokens",
+    ),
+    ("input_token_details", "audio"): ("llm.token_count.prompt_details.audio",),
+    ("output_token_details", "reasoning"): (
+        "gen_ai.usage.details.reasoning_tokens",
+        "gen_ai.usage.reasoning.output_tokens",
+        "gen_ai.usage.reasoning_tokens",
+        "llm.usage.reasoning_tokens",
+        "llm.token_count.completion_details.reasoning",
+        "ai.usage.reasoningTokens",
+    ),
+    ("output_token_details", "audio"): ("llm.token_count.completion_details.audio",),
+}
+USAGE_DETAIL_OBJECTS: Final = {
+    "gen_ai.usage.input_token_details": "input_token_details",
+    "gen_ai.usage.output_token_details": "output_token_details",
+}
+FIRST_TOKEN: Final[Mapping[str, float]] = {
+    "gen_ai.response.time_to_first_chunk": 1e9,
+    "gen_ai.server.time_to_first_token": 1e9,
+    "ai.response.msToFirstChunk": 1e6,
+    "ttft_ms": 1e6,
+}
+"""Time from the span's start to the first token, and its unit in nanoseconds."""
+
+# -- what `mapping` looks through --------------------------------------------
+
+ROWS: Final = (
+    NAME,
+    TAGS,
+    THREAD,
+    PROVIDER,
+    MODEL,
+    *PARAMETERS.values(),
+    *USAGE.values(),
+    *USAGE_DETAILS.values(),
+)
+ROW_OF: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(row[0] for row in ROWS if name in row) for row in ROWS for name in row
+}
+"""The rows that a name is in, each told by its first name: most rows have nothing for a span."""
