@@ -1,0 +1,53 @@
+"""Filters of other scopes, as conditions on a run: its trace's root, any run of its trace."""
+
+# ruff: noqa: S608  (statements are made of this package's own names; values go beside them)
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from apps.tracing.filters.nodes import Expression
+from apps.tracing.store.filtering.compiling import Compiled, compile_where
+
+# A root's own time stands first in every dotted order of its trace.
+_ROOT_TIME = "(left({t}.dotted_order, 15)::timestamp AT TIME ZONE 'UTC')"
+_SKEW = "interval '1 day'"
+
+
+def compile_where_root(
+    workspace_id: UUID, expression: Expression, *, table: str = "tracing_run"
+) -> Compiled:
+    """The runs whose trace's root matches."""
+    time = _ROOT_TIME.format(t=table)
+    # By its whole key but for a time, so a root is one step in one index of a day or two.
+    return _exists(
+        workspace_id,
+        expression,
+        "root",
+        f"root.id = {table}.trace_id AND root.project_id = {table}.project_id"
+        f" AND root.placed_at BETWEEN {time} - {_SKEW} AND {time} + {_SKEW}",
+    )
+
+
+def compile_where_any(
+    workspace_id: UUID, expression: Expression, *, table: str = "tracing_run"
+) -> Compiled:
+    """The runs whose trace has a run that matches."""
+    # Nothing of a trace is placed before its root; a clock may be a little off.
+    return _exists(
+        workspace_id,
+        expression,
+        "anyone",
+        f"anyone.trace_id = {table}.trace_id AND anyone.project_id = {table}.project_id"
+        f" AND anyone.placed_at >= {_ROOT_TIME.format(t=table)} - {_SKEW}",
+    )
+
+
+def _exists(workspace_id: UUID, expression: Expression, table: str, related: str) -> Compiled:
+    inner = compile_where(workspace_id, expression, table=table)
+    text = (
+        f"EXISTS (SELECT FROM tracing_run {table} WHERE {table}.workspace_id = %s"
+        f" AND {related} AND ({inner.sql}))"
+    )
+    # The index tells about the run itself, not about those beside it.
+    return Compiled(text, (workspace_id, *inner.values), inner.is_exact, terms=None)
