@@ -51,6 +51,13 @@ class FilterError(errors.BadRequest):
     code, detail = "filter_invalid", "The filter cannot be understood."
 
 
+class QueryTooSlow(errors.BadRequest):
+    """A filter that would take minutes; what time there was went by without a single match."""
+
+    code = "query_too_slow"
+    detail = "This filter takes too long over so much time: narrow the time range or the filter."
+
+
 class ThreadNotFound(errors.NotFound):
     code, detail = "trace_thread_not_found", "No trace belongs to this thread."
 
@@ -109,6 +116,10 @@ class FeedbackTokenExpired(errors.AppError):
 
 class FeedbackFormulaExists(errors.Conflict):
     code, detail = "feedback_formula_exists", "There is a formula for this key already."
+
+
+class ShareNotFound(errors.NotFound):
+    code, detail = "share_not_found", "Nothing is shared under this link."
 
 
 class ShareTokenTaken(errors.Conflict):

@@ -24,7 +24,12 @@ _SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video
 
 def signed_url(attachment: Attachment) -> str:
     """An absolute address that gives out the attachment for an hour."""
-    said = [attachment.path, attachment.mime_type, attachment.name]
+    return signed_file_url(attachment.path, attachment.mime_type, attachment.name)
+
+
+def signed_file_url(object_path: str, mime_type: str, name: str) -> str:
+    """An absolute address that gives out an object for an hour, under that name."""
+    said = [object_path, mime_type, name]
     token = signing.dumps(said, salt=_SALT, compress=True)
     return f"{settings.BASE_URL}/public/download?{urlencode({'token': token})}"
 
@@ -35,9 +40,17 @@ def download(request: HttpRequest) -> HttpResponse | FileResponse:
     try:
         said: Any = signing.loads(request.GET.get("token", ""), salt=_SALT, max_age=LIFE_SECONDS)
         path, mime_type, name = said
-        file = default_storage.open(path)
     except (signing.BadSignature, ValueError):
         return error_response(request, errors.DownloadExpired())
+    return file_response(request, path, mime_type, name)
+
+
+def file_response(
+    request: HttpRequest, path: str, mime_type: str, name: str
+) -> HttpResponse | FileResponse:
+    """An attachment as a download that cannot act as a page of this server."""
+    try:
+        file = default_storage.open(path)
     except FileNotFoundError:
         return error_response(request, errors.RunNotFound("The attachment is not there any more."))
     response = FileResponse(

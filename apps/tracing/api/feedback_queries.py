@@ -102,9 +102,17 @@ _IN = {
 _PRESENT = {"has_comment": "comment", "has_score": "score"}
 
 
-def page_of_feedback(request: Request, rows: FeedbackQuerySet) -> tuple[list[Feedback], bool]:
-    """The page that the query string asks for, and whether it wants people's names."""
-    query = FeedbackListSerializer(data=query_params(request, FeedbackListSerializer.REPEATED))
+def page_of_feedback(
+    request: Request, rows: FeedbackQuerySet, only: Collection[str] | None = None
+) -> tuple[list[Feedback], bool]:
+    """The page that the query string asks for, and whether it wants people's names.
+
+    With `only`, other parameters than these are as if they had not been sent.
+    """
+    given = query_params(request, FeedbackListSerializer.REPEATED)
+    query = FeedbackListSerializer(
+        data={name: value for name, value in given.items() if only is None or name in only}
+    )
     query.is_valid(raise_exception=True)
     page = list(query.matching(rows)[query.page])
     return page, bool(query.validated_data["include_user_names"])

@@ -11,7 +11,9 @@ from apps.tracing.api import (
     ingest,
     otlp,
     projects,
+    public,
     runs,
+    sharing,
     v2_runs,
     v2_traces,
 )
@@ -25,6 +27,8 @@ urlpatterns = [
     *v2_traces.routes,
     *projects.routes,
     *downloads.routes,
+    *sharing.routes,
+    *public.routes,
     *feedback_tokens.routes,
     *feedback_formulas.routes,
     *feedback_configs.routes,

@@ -1,0 +1,163 @@
+"""What public links open: no key is needed, and nothing else is reached."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
+from django.urls import path
+from django.views.decorators.http import require_safe
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.core.api import OpenAPIView
+from apps.core.errors import AppError
+from apps.core.middleware import error_response
+from apps.tracing import errors, store
+from apps.tracing.api import public_schemas
+from apps.tracing.api.downloads import file_response
+from apps.tracing.api.feedback_queries import FeedbackListSerializer, page_of_feedback, query_params
+from apps.tracing.api.public_rendering import (
+    shared_feedback_json,
+    shared_runs_json,
+    shared_runs_v2_json,
+)
+from apps.tracing.api.second import selects
+from apps.tracing.api.serializers import OneOrMany
+from apps.tracing.api.v2_rendering import SELECTABLE, payloads_of
+from apps.tracing.services.sharing import open_link
+from apps.tracing.store import ALL_PAYLOADS, NO_PAYLOADS
+
+LARGEST_PAGE = 100
+MOST_IDS = 1000
+OPEN_FILTERS = ("run", "key", "source", "limit", "offset")
+MOST_RUNS_V2 = 50_000
+
+
+class SharedQuerySerializer(serializers.Serializer[Any]):
+    """Which runs of those that the link opens; without ids all of them."""
+
+    id = OneOrMany(
+        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MOST_IDS
+    )
+    cursor = serializers.CharField(required=False, allow_null=True)
+    limit = serializers.IntegerField(required=False, allow_null=True, min_value=1)
+
+
+class SharedQueryV2Serializer(serializers.Serializer[Any]):
+    selects = selects(SELECTABLE)
+
+
+class SharedRunView(OpenAPIView):
+    @extend_schema(responses=dict)
+    def get(self, request: Request, token: UUID, run_id: UUID | None = None) -> Response:
+        """The run that the link begins with, or another one that it opens."""
+        shared = open_link(token)
+        run = shared.run(run_id)
+        return Response(shared_runs_json(shared, [run], ALL_PAYLOADS)[0])
+
+
+class SharedRunsView(OpenAPIView):
+    @extend_schema(request=SharedQuerySerializer, responses=dict)
+    def post(self, request: Request, token: UUID) -> Response:
+        """A page of what the link opens, oldest first."""
+        shared = open_link(token)
+        body = SharedQuerySerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        page = store.runs.query(
+            shared.share.workspace_id,
+            shared.query(run_ids=asked.get("id") or None),
+            limit=min(asked.get("limit") or LARGEST_PAGE, LARGEST_PAGE),
+            cursor=asked.get("cursor") or None,
+            payloads=ALL_PAYLOADS,
+        )
+        return Response(
+            {
+                "runs": shared_runs_json(shared, page.runs, ALL_PAYLOADS),
+                "cursors": {"next": page.next_cursor, "prev": None},
+            }
+        )
+
+
+class SharedFeedbackView(OpenAPIView):
+    @extend_schema(parameters=[FeedbackListSerializer], responses=dict)
+    def get(self, request: Request, token: UUID) -> Response:
+        """What was said about the runs that the link opens, newest first."""
+        page, _ = page_of_feedback(request, open_link(token).feedback(), only=OPEN_FILTERS)
+        return Response([shared_feedback_json(one) for one in page])
+
+
+class SharedRunV2View(OpenAPIView):
+    @extend_schema(parameters=[SharedQueryV2Serializer], responses=dict)
+    def get(self, request: Request, token: UUID, run_id: UUID) -> Response:
+        shared = open_link(token)
+        shared.run(run_id, NO_PAYLOADS)
+        query = SharedQueryV2Serializer(data=query_params(request, ("selects",)))
+        query.is_valid(raise_exception=True)
+        selected = query.validated_data.get("selects") or []
+        run = shared.run(run_id, payloads_of(selected))
+        return Response(shared_runs_v2_json(shared, [run], selected)[0])
+
+
+class SharedRunsV2View(OpenAPIView):
+    @extend_schema(request=SharedQueryV2Serializer, responses=dict)
+    def post(self, request: Request, token: UUID) -> Response:
+        """All runs that the link opens, oldest first, at once."""
+        shared = open_link(token)
+        body = SharedQueryV2Serializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        selected = body.validated_data.get("selects") or []
+        page = store.runs.query(
+            shared.share.workspace_id,
+            shared.query(),
+            limit=MOST_RUNS_V2,
+            payloads=payloads_of(selected),
+        )
+        return Response({"items": shared_runs_v2_json(shared, page.runs, selected)})
+
+
+@require_safe
+def attachment(request: HttpRequest, token: UUID, run_id: UUID, name: str) -> HttpResponseBase:
+    """A file of a run that the link opens."""
+    try:
+        run = open_link(token).run(run_id, NO_PAYLOADS)
+    except AppError as error:
+        return error_response(request, error)
+    for one in run.row.attachments:
+        if one.name == name:
+            return file_response(request, one.path, one.mime_type, one.name)
+    return error_response(request, errors.RunNotFound("The run has no attachment of that name."))
+
+
+@require_safe
+def message_schema(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(public_schemas.message_schema(), content_type="application/json")
+
+
+@require_safe
+def tool_schema(request: HttpRequest) -> HttpResponse:
+    return HttpResponse(public_schemas.tool_schema(), content_type="application/json")
+
+
+routes = [
+    path("public/schemas/v1/message.json", message_schema, name="public-message-schema"),
+    path("public/schemas/v1/tooldef.json", tool_schema, name="public-tool-schema"),
+    path("public/<uuid:token>/run", SharedRunView.as_view(), name="public-run"),
+    path("public/<uuid:token>/run/<uuid:run_id>", SharedRunView.as_view(), name="public-run-of"),
+    path("public/<uuid:token>/runs/query", SharedRunsView.as_view(), name="public-runs"),
+    path("public/<uuid:token>/feedbacks", SharedFeedbackView.as_view(), name="public-feedback"),
+    path(
+        "public/<uuid:token>/run/<uuid:run_id>/attachments/<path:name>",
+        attachment,
+        name="public-attachment",
+    ),
+    path(
+        "v2/public/<uuid:token>/run/<uuid:run_id>", SharedRunV2View.as_view(), name="v2-public-run"
+    ),
+    path("v2/public/<uuid:token>/runs/query", SharedRunsV2View.as_view(), name="v2-public-runs"),
+]
