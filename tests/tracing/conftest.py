@@ -46,6 +46,9 @@ class Api:
     def post(self, path: str, body: Any, **extra: Any) -> Any:
         return self.client.post(path, body, content_type="application/json", **extra)
 
+    def put(self, path: str, body: Any) -> Any:
+        return self.client.put(path, body, content_type="application/json")
+
     def patch(self, path: str, body: Any) -> Any:
         return self.client.patch(path, body, content_type="application/json")
 
