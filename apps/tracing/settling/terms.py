@@ -8,7 +8,7 @@ from uuid import UUID
 from apps.tracing.filters.subjects import Subject
 from apps.tracing.filters.terms import terms_of
 from apps.tracing.settling import Touched
-from apps.tracing.store import reading
+from apps.tracing.store import fetching
 from apps.tracing.store.terms import Key, write_terms
 from apps.tracing.store.types import Payload, RunDetail
 
@@ -20,7 +20,7 @@ _AT_ONCE = 200
 def settle(workspace_id: UUID, touched: Sequence[Touched]) -> None:
     for some in _parts(touched):
         keys = [(one.run_id, one.project_id, one.placed_at) for one in some]
-        runs = reading.by_keys(workspace_id, keys, payloads=CONTENT)
+        runs = fetching.by_keys(workspace_id, keys, payloads=CONTENT)
         write_terms(workspace_id, [(_key(run), terms_of(_subject(run))) for run in runs])
 
 

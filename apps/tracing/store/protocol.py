@@ -47,7 +47,8 @@ class RunStore(Protocol):
         """A page of runs, newest first unless asked otherwise.
 
         Stable while runs arrive: a cursor names the last run seen, not a number of rows. Raises
-        `InvalidCursor` for one that this store did not make.
+        `InvalidCursor` for one that this store did not make, and `QueryTooSlow` when the time that
+        a query may take went by without a match; with some, the page is not full and leads on.
         """
 
     def project_stats(

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, LiteralString
 
 import psycopg
-from django.db import connection
+from django.db import InternalError, OperationalError, connection
+
+from apps.tracing.errors import QueryTooSlow
 
 
 @contextmanager
@@ -16,6 +18,23 @@ def raw_cursor() -> Iterator[psycopg.Cursor[Any]]:
     connection.ensure_connection()
     with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
         yield cursor
+
+
+@contextmanager
+def patience(seconds: float) -> Iterator[None]:
+    """No statement in the block takes longer than that: `QueryTooSlow`."""
+    with raw_cursor() as cursor:
+        cursor.execute("SELECT set_config('statement_timeout', %s, false)", [f"{seconds:.0f}s"])
+    try:
+        yield
+    except OperationalError as error:
+        if isinstance(error.__cause__, psycopg.errors.QueryCanceled):
+            raise QueryTooSlow from error
+        raise
+    finally:
+        # In a transaction that just failed nothing can be said, and its end takes it back.
+        with suppress(InternalError), raw_cursor() as cursor:
+            cursor.execute("RESET statement_timeout")
 
 
 def sql(text: str) -> LiteralString:

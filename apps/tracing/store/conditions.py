@@ -1,0 +1,101 @@
+"""What a query asks of a run's row, as SQL over `tracing_run r`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.tracing.store.filtering import Compiled, compile_where
+from apps.tracing.store.locating import locate, probable_days
+from apps.tracing.store.rows import SKEW
+from apps.tracing.store.types import RunQuery
+
+Condition = tuple[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A query, made ready: its conditions but for projects and place, and where it may look."""
+
+    workspace_id: UUID
+    query: RunQuery
+    conditions: Sequence[Condition]
+    where: Compiled | None
+    since: datetime | None
+    until: datetime | None
+    is_pointed: bool
+    """Whether ids name the runs: they are few, and found without an order."""
+
+
+def ask(workspace_id: UUID, query: RunQuery) -> Asked:
+    conditions = list(_conditions(query))
+    since = None if query.started_from is None else query.started_from - SKEW
+    until = None if query.started_until is None else query.started_until + SKEW
+    for condition, begin, end in _pointed(workspace_id, query):
+        conditions.append(condition)
+        since = _later(since, begin)
+        until = _earlier(until, end)
+    where = None
+    if query.where is not None:
+        where = compile_where(workspace_id, query.where, table="r")
+        conditions.append((where.sql, where.values))
+    pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
+    is_pointed = any(one is not None for one in pointers)
+    return Asked(workspace_id, query, conditions, where, since, until, is_pointed)
+
+
+def _conditions(query: RunQuery) -> Iterator[Condition]:
+    if query.reference_example_ids is not None:
+        yield "r.reference_example_id = ANY(%s)", [list(query.reference_example_ids)]
+    if query.run_type is not None:
+        yield "coalesce(r.run_type, 'chain') = %s", [query.run_type]
+    if query.is_root is not None:
+        yield f"r.parent_run_id IS {'' if query.is_root else 'NOT '}NULL", []
+    if query.has_error is not None:
+        yield f"r.error_preview IS {'NOT ' if query.has_error else ''}NULL", []
+    if query.started_from is not None:
+        yield "coalesce(r.start_time, r.placed_at) >= %s", [query.started_from]
+    if query.started_until is not None:
+        yield "coalesce(r.start_time, r.placed_at) <= %s", [query.started_until]
+
+
+def _pointed(
+    workspace_id: UUID, query: RunQuery
+) -> Iterator[tuple[Condition, datetime | None, datetime | None]]:
+    """Conditions by id, with the times between which such runs are placed."""
+    if query.run_ids is not None:
+        begin, end = _days_of(workspace_id, query.run_ids)
+        yield ("r.id = ANY(%s)", [list(query.run_ids)]), begin, end
+    if query.trace_id is not None:
+        yield ("r.trace_id = %s", [query.trace_id]), None, None
+    if query.parent_run_id is not None:
+        yield ("r.parent_run_id = %s", [query.parent_run_id]), None, None
+        # Children have no index of their own; they are of the parent's trace.
+        if parent := locate(workspace_id, [query.parent_run_id]).get(query.parent_run_id):
+            yield ("r.trace_id = %s", [parent.place.trace_id]), parent.place.placed_at - SKEW, None
+
+
+def _days_of(
+    workspace_id: UUID, run_ids: Sequence[UUID]
+) -> tuple[datetime, datetime] | tuple[None, None]:
+    """Between what times all of these runs are placed, if their ids tell it rightly."""
+    near = probable_days(run_ids)
+    if near is None:
+        return None, None
+    there = locate(workspace_id, run_ids)
+    is_right = all(
+        run_id in there and near[0] <= there[run_id].place.placed_at <= near[1]
+        for run_id in run_ids
+    )
+    return near if is_right else (None, None)
+
+
+def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+    return max((time for time in (one, other) if time is not None), default=None)
+
+
+def _earlier(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((time for time in (one, other) if time is not None), default=None)

@@ -1,0 +1,183 @@
+"""What SQL leaves open about runs that may be meant: their payloads, their root, their trace."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from uuid import UUID
+
+from apps.tracing.dotted_order import root_placed_at
+from apps.tracing.filters.fields import Items
+from apps.tracing.filters.nodes import And, Condition, Expression, Not, Or, Some
+from apps.tracing.filters.reference import matches
+from apps.tracing.filters.subjects import Feedback, Subject
+from apps.tracing.store.filtering import Compiled, compile_where
+from apps.tracing.store.payloads import with_payloads
+from apps.tracing.store.raw import raw_cursor, sql
+from apps.tracing.store.rows import COLUMNS, SKEW, Stored, select
+from apps.tracing.store.summing import with_sums
+from apps.tracing.store.types import Payload, RunQuery, RunRow
+
+CONTENT = frozenset({Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR})
+_AT_ONCE = 200
+"""Runs whose payloads are in memory together."""
+
+Trace = tuple[UUID, UUID]
+"""Project and trace."""
+
+
+class Decider:
+    """Says which of some runs a query means; each step is asked of what the one before left."""
+
+    def __init__(self, workspace_id: UUID, query: RunQuery, where: Compiled | None) -> None:
+        self.workspace_id = workspace_id
+        self.query = query
+        self._open = query.where if where is not None and not where.is_exact else None
+        self.is_needed = any(
+            one is not None for one in (self._open, query.where_root, query.where_any)
+        )
+
+    def meant(self, rows: Sequence[Stored]) -> list[Stored]:
+        """Those that the query means, in the order they came in."""
+        kept = list(rows)
+        if kept and self.query.where_root is not None:
+            roots = self._with_such_root(kept, self.query.where_root)
+            kept = [one for one in kept if _trace(one[0]) in roots]
+        if kept and self._open is not None:
+            kept = [one for some in _parts(kept) for one in self._true(self._open, some)]
+        if kept and self.query.where_any is not None:
+            traces = self._with_such_run(kept, self.query.where_any)
+            kept = [one for one in kept if _trace(one[0]) in traces]
+        return kept
+
+    def _true(self, expression: Expression, rows: Sequence[Stored]) -> list[Stored]:
+        """Those that the filter is true of, by the reference."""
+        subjects = subjects_of(self.workspace_id, expression, rows)
+        return [
+            row for row, subject in zip(rows, subjects, strict=True) if matches(expression, subject)
+        ]
+
+    def _with_such_root(self, rows: Sequence[Stored], expression: Expression) -> set[Trace]:
+        compiled = compile_where(self.workspace_id, expression, table="r")
+        times = [root_placed_at(row.dotted_order) for row, _ in rows]
+        statement = (
+            f"SELECT {COLUMNS} FROM tracing_run r WHERE r.workspace_id = %s AND r.id = ANY(%s)"
+            f" AND r.id = r.trace_id AND r.placed_at BETWEEN %s AND %s AND ({compiled.sql})"
+        )
+        values = [list({row.trace_id for row, _ in rows}), min(times) - SKEW, max(times) + SKEW]
+        roots = select(statement, [self.workspace_id, *values, *compiled.values])
+        if not compiled.is_exact:
+            roots = [one for some in _parts(roots) for one in self._true(expression, some)]
+        return {_trace(row) for row, _ in roots}
+
+    def _with_such_run(self, rows: Sequence[Stored], expression: Expression) -> set[Trace]:
+        compiled = compile_where(self.workspace_id, expression, table="r")
+        # A trace has nothing before its root, and no end that would be known.
+        since = min(root_placed_at(row.dotted_order) for row, _ in rows) - SKEW
+        traces = list({row.trace_id for row, _ in rows})
+        where = (
+            "FROM tracing_run r WHERE r.workspace_id = %s AND r.trace_id = ANY(%s)"
+            f" AND r.placed_at >= %s AND ({compiled.sql})"
+        )
+        if compiled.is_exact:
+            values = [self.workspace_id, traces, since, *compiled.values]
+            return self._traces(f"SELECT DISTINCT r.project_id, r.trace_id {where}", values)
+        found: set[Trace] = set()
+        for begin in range(0, len(traces), _AT_ONCE // 4):
+            some = traces[begin : begin + _AT_ONCE // 4]
+            values = [self.workspace_id, some, since, *compiled.values]
+            perhaps = select(f"SELECT {COLUMNS} {where}", values)
+            for part in _parts(perhaps):
+                undecided = [one for one in part if _trace(one[0]) not in found]
+                found |= {_trace(row) for row, _ in self._true(expression, undecided)}
+        return found
+
+    @staticmethod
+    def _traces(statement: str, values: Sequence[object]) -> set[Trace]:
+        with raw_cursor() as cursor:
+            cursor.execute(sql(statement), values, binary=True)
+            return {(row[0], row[1]) for row in cursor}
+
+
+def subjects_of(
+    workspace_id: UUID, expression: Expression, rows: Sequence[Stored]
+) -> list[Subject]:
+    """The runs with all that the filter may ask about."""
+    runs = with_sums(workspace_id, rows)
+    details = with_payloads(runs, CONTENT)
+    names = {condition.field.name for condition in _leaves(expression)}
+    feedback: Mapping[UUID, Sequence[Feedback]] = {}
+    if any(name.startswith(Items.FEEDBACK) for name in names):
+        feedback = _feedback(workspace_id, [run.id for run in runs])
+    datasets: Mapping[UUID, UUID] = {}
+    if "reference_dataset_id" in names:
+        datasets = _datasets(workspace_id, {run.project_id for run in runs})
+    return [
+        Subject(
+            run=one.row,
+            inputs=one.json(Payload.INPUTS),
+            outputs=one.json(Payload.OUTPUTS),
+            error=one.json(Payload.ERROR),
+            feedback=feedback.get(one.row.id, ()),
+            reference_dataset_id=datasets.get(one.row.project_id),
+        )
+        for one in details
+    ]
+
+
+def _leaves(expression: Expression) -> Iterator[Condition]:
+    match expression:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _leaves(part)
+        case Not(part):
+            yield from _leaves(part)
+        case Some(_, conditions, but_not):
+            yield from (*conditions, *but_not)
+        case Condition():
+            yield expression
+
+
+def _feedback(workspace_id: UUID, run_ids: Sequence[UUID]) -> dict[UUID, list[Feedback]]:
+    statement = (
+        "SELECT run_id, key, score, value #>> '{}', jsonb_typeof(value) = 'number', comment,"
+        " source ->> 'type', is_error FROM tracing_feedback"
+        " WHERE workspace_id = %s AND run_id = ANY(%s)"
+    )
+    found: dict[UUID, list[Feedback]] = defaultdict(list)
+    with raw_cursor() as cursor:
+        cursor.execute(statement, [workspace_id, list(run_ids)])
+        for run_id, key, score, value, is_number, comment, source, is_error in cursor:
+            found[run_id].append(
+                Feedback(
+                    key=key,
+                    score=None if score is None else float(score),
+                    value=value,
+                    value_is_number=bool(is_number),
+                    comment=comment,
+                    source=source,
+                    is_error=bool(is_error),
+                )
+            )
+    return found
+
+
+def _datasets(workspace_id: UUID, project_ids: Iterable[UUID]) -> dict[UUID, UUID]:
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT id, reference_dataset_id FROM tracing_project"
+            " WHERE workspace_id = %s AND id = ANY(%s) AND reference_dataset_id IS NOT NULL",
+            [workspace_id, list(project_ids)],
+        )
+        return dict(cursor)
+
+
+def _trace(row: RunRow) -> Trace:
+    return row.project_id, row.trace_id
+
+
+def _parts(rows: Sequence[Stored]) -> Iterator[Sequence[Stored]]:
+    for begin in range(0, len(rows), _AT_ONCE):
+        yield rows[begin : begin + _AT_ONCE]

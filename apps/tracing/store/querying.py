@@ -1,0 +1,90 @@
+"""A page of the runs that a query means.
+
+Three ways lead there: through the runs in order, when SQL decides and what is asked for is
+frequent; through the index of terms, when it is rare; by ids, when there are some. Whatever the
+way, `deciding` has the last word on what SQL leaves open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import nullcontext
+from uuid import UUID
+
+from apps.tracing.errors import QueryTooSlow
+from apps.tracing.store import cursors
+from apps.tracing.store.conditions import Asked, ask
+from apps.tracing.store.deciding import Decider
+from apps.tracing.store.payloads import with_payloads
+from apps.tracing.store.raw import patience
+from apps.tracing.store.rows import Stored
+from apps.tracing.store.summing import with_sums
+from apps.tracing.store.types import Page, Payload, RunQuery
+from apps.tracing.store.walking import Walk
+
+PATIENCE = 15.0
+"""Seconds. Who asks for something rare in years of runs is told to ask for less."""
+
+
+def page(
+    workspace_id: UUID,
+    query: RunQuery,
+    *,
+    limit: int,
+    cursor: str | None,
+    payloads: Collection[Payload],
+) -> Page:
+    """See `RunStore.query`."""
+    place = None if cursor is None else cursors.decode(cursor)
+    if query.project_ids is not None and not query.project_ids:
+        return Page([], None)
+    asked = ask(workspace_id, query)
+    found, last = _found(asked, Walk(asked, place), limit + 1)
+    rows = with_sums(workspace_id, found[:limit])
+    if len(found) > limit:
+        last = found[limit - 1]
+    next_cursor = None if last is None else cursors.encode(last[0].placed_at, last[0].id)
+    return Page(with_payloads(rows, payloads), next_cursor)
+
+
+def _found(asked: Asked, walk: Walk, wanted: int) -> tuple[list[Stored], Stored | None]:
+    """Up to as many runs as wanted, and where it goes on if time was over before that."""
+    decider = Decider(asked.workspace_id, asked.query, asked.where)
+    deadline = time.monotonic() + PATIENCE
+    found: list[Stored] = []
+    last: Stored | None = None
+    try:
+        with patience(PATIENCE) if _may_be_slow(asked) else nullcontext():
+            for rows in _ways(asked, walk, decider, wanted):
+                found += decider.meant(rows)
+                if len(found) >= wanted:
+                    return found[:wanted], None
+                last = rows[-1] if rows else last
+                if time.monotonic() > deadline:
+                    raise QueryTooSlow
+    except QueryTooSlow:
+        # A page that is not full is a page, and leads on; an empty one would look like the end.
+        if found and last is not None:
+            return found, last
+        raise
+    return found, None
+
+
+def _may_be_slow(asked: Asked) -> bool:
+    query = asked.query
+    return any(one is not None for one in (query.where, query.where_root, query.where_any))
+
+
+def _ways(asked: Asked, walk: Walk, decider: Decider, wanted: int) -> Iterator[Sequence[Stored]]:
+    terms = None if asked.where is None else asked.where.terms
+    if terms is None or asked.is_pointed:
+        yield from walk.all(wanted)
+        return
+    projects = asked.query.project_ids
+    if not decider.is_needed and projects is not None and len(projects) == 1:
+        frequent = walk.probe(wanted)
+        if len(frequent) >= wanted:
+            yield frequent
+            return
+    yield from walk.by_terms(terms, wanted)

@@ -1,0 +1,276 @@
+"""Runs that may be what a query asks for, in its order, found piece by piece."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from apps.tracing.store.conditions import Asked, Condition
+from apps.tracing.store.fetching import Key
+from apps.tracing.store.filtering.terms import Terms
+from apps.tracing.store.raw import raw_cursor
+from apps.tracing.store.rows import COLUMNS, Stored, select
+from apps.tracing.store.terms import of_workspace
+
+Place = tuple[datetime, UUID]
+"""Where a run stands in the order of lists."""
+Window = tuple[datetime | None, datetime | None]
+"""From, and up to but without."""
+
+PROBED = 2000
+"""So many of the first runs are looked at before the index of terms is."""
+_AHEAD = timedelta(days=2)
+_FIRST = timedelta(days=3)
+_WIDEST = timedelta(days=30)
+"""Of the index's findings a whole window is put in order; of the runs, no more than is wanted."""
+_SMALLEST, _LARGEST = 100, 2000
+_KEY = "r.workspace_id = %s AND r.id = {0}.id AND r.project_id = {0}.project_id"
+_KEY += " AND r.placed_at = {0}.placed_at"
+
+
+class Walk:
+    """The runs that meet the conditions in SQL, after `place` if one is given."""
+
+    def __init__(self, asked: Asked, place: Place | None) -> None:
+        self.asked = asked
+        self.place = place
+        self.oldest_first = asked.query.oldest_first
+        self._direction = "ASC" if self.oldest_first else "DESC"
+
+    # -- ways to go -----------------------------------------------------------------------------
+
+    def all(self, wanted: int) -> Iterator[Sequence[Stored]]:
+        """In order through the runs themselves, `wanted` or more at a time."""
+        size = wanted
+        for window in self._windows(_FIRST):
+            place = self.place
+            while rows := self._rows(window, place, size):
+                yield rows
+                if len(rows) < size:
+                    break
+                place = _place(rows[-1])
+                size = min(max(2 * size, _SMALLEST), _LARGEST)
+
+    def probe(self, wanted: int) -> Sequence[Stored]:
+        """Up to so many that meet the conditions, of the first `PROBED` runs and no others.
+
+        Asked of one project, for the index of one gives the order.
+        """
+        window = (self.asked.since, self._end())
+        conditions = self._placed(window, self.place)
+        return select(
+            f"SELECT {COLUMNS} FROM (SELECT r.* FROM tracing_run r WHERE {_and(conditions)}"
+            f" ORDER BY {self._order('r')} LIMIT {PROBED}) r WHERE {_and(self.asked.conditions)}"
+            f" ORDER BY {self._order('r')} LIMIT {wanted}",
+            [*_values(conditions), *_values(self.asked.conditions)],
+        )
+
+    def by_terms(self, terms: Terms, wanted: int) -> Iterator[Sequence[Stored]]:
+        """In order through those that the index of terms names, and those that are not in it yet.
+
+        What is unsettled is listed first: what is settled meanwhile is found both ways.
+        """
+        unsettled = self._unsettled()
+        listed = set(unsettled)
+        indexed = (
+            row for rows in self._indexed(terms, wanted) for row in rows if _key(row) not in listed
+        )
+        direct = (row for rows in self._of_keys(unsettled) for row in rows)
+        merged = heapq.merge(indexed, direct, key=_place, reverse=not self.oldest_first)
+        batch: list[Stored] = []
+        size = wanted
+        for row in merged:
+            batch.append(row)
+            if len(batch) >= size:
+                yield batch
+                batch, size = [], min(2 * size, _LARGEST)
+        yield batch
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def _rows(self, window: Window, place: Place | None, size: int) -> list[Stored]:
+        conditions = [*self.asked.conditions, *self._bounds(window, place)]
+        return self._ordered("FROM tracing_run r WHERE {}", conditions, size)
+
+    def _indexed(self, terms: Terms, size: int) -> Iterator[Sequence[Stored]]:
+        workspace_id = self.asked.workspace_id
+        has: list[Condition] = [
+            ("t.terms && %s", [of_workspace(workspace_id, clause)]) for clause in terms
+        ]
+        for window in self._windows(_WIDEST):
+            place = self.place
+            while True:
+                conditions = [
+                    ("t.workspace_id = %s", [workspace_id]),
+                    *has,
+                    *self._bounds(window, place, "t"),
+                    *self.asked.conditions,
+                    *_between(window, "r"),
+                ]
+                join = f"JOIN tracing_run r ON {_KEY.format('t')} WHERE {{}}"
+                rows = self._ordered(
+                    f"FROM tracing_runterms t {join}", conditions, size, "t", [workspace_id]
+                )
+                yield rows
+                if len(rows) < size:
+                    break
+                place = _place(rows[-1])
+
+    def _unsettled(self) -> list[Key]:
+        """The runs that the index may not know, in order."""
+        asked, (begin, end) = self.asked, (self.asked.since, self._end())
+        projects = asked.query.project_ids
+        with raw_cursor() as cursor:
+            cursor.execute(
+                "SELECT DISTINCT k.* FROM tracing_unsettled u"
+                " CROSS JOIN unnest(u.run_ids, u.project_ids, u.placed_at)"
+                " AS k(id, project_id, placed_at)"
+                " WHERE u.workspace_id = %s AND (%s::uuid[] IS NULL OR k.project_id = ANY(%s))",
+                [asked.workspace_id, *[None if projects is None else list(projects)] * 2],
+                binary=True,
+            )
+            found = [
+                (run_id, project_id, placed_at)
+                for run_id, project_id, placed_at in cursor
+                if (begin is None or placed_at >= begin)
+                and (end is None or placed_at < end)
+                and self._is_after((placed_at, run_id))
+            ]
+        return sorted(found, key=lambda key: (key[2], key[0]), reverse=not self.oldest_first)
+
+    def _of_keys(self, keys: Sequence[Key]) -> Iterator[Sequence[Stored]]:
+        for begin in range(0, len(keys), _LARGEST):
+            some = keys[begin : begin + _LARGEST]
+            times = [key[2] for key in some]
+            conditions = [
+                *self.asked.conditions,
+                ("r.placed_at BETWEEN %s AND %s", [min(times), max(times)]),
+            ]
+            yield select(
+                f"SELECT {COLUMNS}"
+                " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[])"
+                f" AS k(id, project_id, placed_at) JOIN tracing_run r ON {_KEY.format('k')}"
+                f" WHERE {_and(conditions)} ORDER BY {self._order('r')}",
+                [
+                    [key[0] for key in some],
+                    [key[1] for key in some],
+                    times,
+                    self.asked.workspace_id,
+                    *_values(conditions),
+                ],
+            )
+
+    def _ordered(
+        self,
+        source: str,
+        conditions: Sequence[Condition],
+        size: int,
+        by: str = "r",
+        joined: Sequence[Any] = (),
+    ) -> list[Stored]:
+        """The first ones, of each project by its index."""
+        projects = self.asked.query.project_ids
+        ending = f"ORDER BY {self._order(by)} LIMIT {size}"
+        if projects is None:
+            conditions = [("r.workspace_id = %s", [self.asked.workspace_id]), *conditions]
+            body = source.format(_and(conditions))
+            return select(f"SELECT {COLUMNS} {body} {ending}", [*joined, *_values(conditions)])
+        own: Condition = ("r.workspace_id = %s", [self.asked.workspace_id])
+        if len(projects) == 1:
+            # As an equation: only so does the index give the order.
+            here: Condition = (f"{by}.project_id = %s", [projects[0]])
+            body = source.format(_and([own, here, *conditions]))
+            values = _values([own, here, *conditions])
+            return select(f"SELECT {COLUMNS} {body} {ending}", [*joined, *values])
+        here = (f"{by}.project_id = p.id", [])
+        body = source.format(_and([own, here, *conditions]))
+        statement = (
+            f"SELECT {COLUMNS} FROM unnest(%s::uuid[]) AS p(id)"
+            f" CROSS JOIN LATERAL (SELECT r.* {body} {ending}) r ORDER BY {self._order('r')}"
+            f" LIMIT {size}"
+        )
+        values = [list(projects), *joined, *_values([own, here, *conditions])]
+        return select(statement, values)
+
+    # -- places ---------------------------------------------------------------------------------
+
+    def _order(self, table: str) -> str:
+        return f"{table}.placed_at {self._direction}, {table}.id {self._direction}"
+
+    def _windows(self, widest: timedelta) -> Iterator[Window]:
+        """Stretches of time in order, each planned for its own days: the newest few days first."""
+        since, end = self.asked.since, self._end()
+        if self.oldest_first or self.asked.is_pointed or end is None:
+            yield since, end
+            return
+        # Nearly nothing is placed in the future.
+        width = _FIRST if self.place is None else timedelta(days=1)
+        while width <= widest and (since is None or end - width > since):
+            yield end - width, end
+            end, width = end - width, 2 * width
+        yield since, end
+
+    def _end(self) -> datetime | None:
+        if self.oldest_first or self.asked.is_pointed:
+            return None if self.asked.until is None else self.asked.until + timedelta.resolution
+        latest = datetime.now(UTC) + _AHEAD
+        if self.asked.until is not None:
+            latest = min(latest, self.asked.until + timedelta.resolution)
+        if self.place is not None:
+            latest = min(latest, self.place[0] + timedelta.resolution)
+        return latest
+
+    def _bounds(self, window: Window, place: Place | None, table: str = "r") -> list[Condition]:
+        bounds = _between(window, table)
+        if place is not None:
+            side = ">" if self.oldest_first else "<"
+            # The second condition is implied; it is the one that partitions are pruned by.
+            bounds.append((f"({table}.placed_at, {table}.id) {side} (%s, %s)", [*place]))
+            bounds.append((f"{table}.placed_at {side}= %s", [place[0]]))
+        return bounds
+
+    def _placed(self, window: Window, place: Place | None) -> list[Condition]:
+        """Everything that decides where in the order a run stands, and nothing else."""
+        conditions = [("r.workspace_id = %s", [self.asked.workspace_id])]
+        projects = self.asked.query.project_ids
+        if projects is not None:
+            conditions.append(("r.project_id = %s", [projects[0]]))
+        if self.asked.query.is_root:
+            conditions.append(("r.parent_run_id IS NULL", []))
+        return [*conditions, *self._bounds(window, place)]
+
+    def _is_after(self, place: Place) -> bool:
+        if self.place is None:
+            return True
+        return place > self.place if self.oldest_first else place < self.place
+
+
+def _between(window: Window, table: str) -> list[Condition]:
+    begin, end = window
+    conditions: list[Condition] = []
+    if begin is not None:
+        conditions.append((f"{table}.placed_at >= %s", [begin]))
+    if end is not None:
+        conditions.append((f"{table}.placed_at < %s", [end]))
+    return conditions
+
+
+def _place(row: Stored) -> Place:
+    return row[0].placed_at, row[0].id
+
+
+def _key(row: Stored) -> Key:
+    return row[0].id, row[0].project_id, row[0].placed_at
+
+
+def _and(conditions: Sequence[Condition]) -> str:
+    return " AND ".join(f"({text})" for text, _ in conditions) or "true"
+
+
+def _values(conditions: Sequence[Condition]) -> list[Any]:
+    return [value for _, given in conditions for value in given]
