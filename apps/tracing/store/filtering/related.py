@@ -1,6 +1,6 @@
 """Filters of other scopes, as conditions on a run: its trace's root, any run of its trace."""
 
-# ruff: noqa: S608  (statements are made of this package's own names; values go beside them)
+
 
 from __future__ import annotations
 
