@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from apps.tracing.store import fetching, querying
+from apps.tracing.store import fetching, querying, stats
 from apps.tracing.store.locating import locate
 from apps.tracing.store.protocol import ALL_PAYLOADS, NO_PAYLOADS
 from apps.tracing.store.raw import raw_cursor, sql
@@ -47,6 +47,9 @@ class PostgresRunStore:
         payloads: Collection[Payload] = NO_PAYLOADS,
     ) -> Page:
         return querying.page(workspace_id, query, limit=limit, cursor=cursor, payloads=payloads)
+
+    def figures(self, workspace_id: UUID, question: stats.Question) -> stats.Answer:
+        return stats.answer(self, workspace_id, question)
 
     def project_stats(
         self, workspace_id: UUID, project_ids: Collection[UUID], *, since: datetime | None = None
