@@ -13,7 +13,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-house test-kills test-chaos check format bench screenshots lock clean
+.PHONY: help up install install-dev test test-house test-kills test-chaos check format bench seed screenshots lock clean
 
 help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -49,6 +49,11 @@ bench: install-dev ## Measure the platform and its installed peers in turn (BENC
 
 bench-crowd: install-dev ## 500 sleeping runs, 1,000 open streams, cold starts of a graph host
 	@$(BIN)/python -m tests.bench.crowd $(BENCH)
+
+RUNS ?= 1000000
+DAYS ?= 14
+seed: install ## Fill the first workspace of the running platform with traces (RUNS=1000000, DAYS=14)
+	@$(BIN)/python manage.py seed --runs $(RUNS) --days $(DAYS)
 
 screenshots: install-dev ## Take pictures of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots
