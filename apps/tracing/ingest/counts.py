@@ -19,6 +19,11 @@ WITH counted AS (
 )
 INSERT INTO tracing_unsettled (workspace_id, run_ids, project_ids, trace_ids, placed_at)
 VALUES (%b, %b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])
+RETURNING EXISTS (
+    SELECT FROM tracing_heldoperation h
+    WHERE h.workspace_id = tracing_unsettled.workspace_id
+      AND h.waits_for = ANY(tracing_unsettled.run_ids)
+)
 """
 
 
@@ -49,8 +54,11 @@ class Count:
 
 def append(
     workspace_id: UUID, now: datetime, counts: Mapping[UUID, Count], touched: Sequence[Touched]
-) -> None:
-    """Append a row for each project and one for the settler: no request waits for another's."""
+) -> bool:
+    """Append a row for each project and one for the settler: no request waits for another's.
+
+    Returns whether an operation waits for one of the runs, which costs no statement of its own.
+    """
     said = list(counts.values())
     values = [
         list(counts),
@@ -62,3 +70,5 @@ def append(
     columns = [list(column) for column in zip(*touched, strict=True)]
     with raw_cursor() as cursor:
         cursor.execute(_APPEND, [now, workspace_id, now, *values, workspace_id, *columns])
+        (is_awaited,) = cursor.fetchone() or (False,)
+    return bool(is_awaited)

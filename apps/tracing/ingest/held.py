@@ -10,7 +10,6 @@ import msgspec
 from apps.tracing.ingest.operations import Operation, read_operation
 from apps.tracing.ingest.wire import WireRun
 from apps.tracing.models import HeldOperation
-from apps.tracing.store.raw import raw_cursor
 from apps.tracing.store.types import Attachment
 
 
@@ -43,24 +42,12 @@ def hold(workspace_id: UUID, operation: Operation) -> None:
 
 def released(workspace_id: UUID, run_ids: Collection[UUID]) -> list[Operation]:
     """Take out the operations that waited for these runs, in the order in which they came."""
-    if not _any(workspace_id, run_ids):
-        return []
     held = HeldOperation.objects.for_workspace(workspace_id).filter(waits_for__in=run_ids)
     found = list(held.select_for_update(skip_locked=True).order_by("created_at", "pk"))
     HeldOperation.objects.for_workspace(workspace_id).filter(
         pk__in=[one.pk for one in found]
     ).delete()
     return [read_held(one) for one in found]
-
-
-def _any(workspace_id: UUID, run_ids: Collection[UUID]) -> bool:
-    # Asked by every request that brings runs, where the price of a queryset shows.
-    statement = (
-        "SELECT 1 FROM tracing_heldoperation"
-        " WHERE workspace_id = %s AND waits_for = ANY(%s) LIMIT 1"
-    )
-    with raw_cursor() as cursor:
-        return cursor.execute(statement, [workspace_id, list(run_ids)]).fetchone() is not None
 
 
 def read_held(held: HeldOperation) -> Operation:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from uuid import UUID
 
-from django.db import transaction
+from django.db import IntegrityError, OperationalError, transaction
 
 from apps.tracing import errors
 from apps.tracing.dotted_order import Place, place_below, place_root
@@ -25,7 +25,7 @@ from apps.tracing.services.feedback import store_feedback
 from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
 from apps.tracing.store import partitions
 from apps.tracing.store.locating import Located, locate
-from apps.tracing.store.writing import Key, NotFresh, RunWrite, write
+from apps.tracing.store.writing import Key, RunWrite, was_in_vain, write
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,9 @@ def _stored(workspace_id: UUID, operations: list[Operation], request: Request) -
                 for one in store_feedback(workspace_id, request.feedback):
                     batch.refuse(f"feedback.{one.given.id}", str(one.error))
                 return batch.refused
-        except NotFresh:
-            continue
+        except (IntegrityError, OperationalError) as error:
+            if not (hoping and was_in_vain(error)):
+                raise
     raise AssertionError
 
 
@@ -138,8 +139,7 @@ class _Batch:
     hoping: bool = False
     refused: list[Refused] = field(default_factory=list)
     writes: dict[Key, RunWrite] = field(default_factory=dict)
-    written: dict[Key, Touched] = field(default_factory=dict)
-    counts: dict[UUID, Count] = field(default_factory=dict)
+    written: set[Key] = field(default_factory=set)
     received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
     def refuse(self, what: str, why: str) -> None:
@@ -246,12 +246,10 @@ class _Batch:
         """Write what was gathered, then what waited for it, until nothing more is set free."""
         while self.writes:
             writes, self.writes = self.writes, {}
-            fresh = write(list(writes.values()), hoping=self.hoping) - self.written.keys()
-            self._count(writes, fresh)
-            self.add_released([run_id for run_id, _, _ in writes])
-        if self.written:
-            touched = list(self.written.values())
-            append(self.workspace_id, self.received_at, self.counts, touched)
+            fresh = write(list(writes.values()), hoping=self.hoping) - self.written
+            self.written |= writes.keys()
+            if self._append(writes, fresh):
+                self.add_released([run_id for run_id, _, _ in writes])
 
     def add_released(self, run_ids: Collection[UUID]) -> None:
         """Take up what waited for these runs; they are there now, so there is nothing to hope."""
@@ -261,13 +259,17 @@ class _Batch:
             self.projects.look_up(operations)
             self.add(operations)
 
-    def _count(self, writes: dict[Key, RunWrite], fresh: set[Key]) -> None:
+    def _append(self, writes: dict[Key, RunWrite], fresh: set[Key]) -> bool:
+        """Append to the ledger: in the same transaction, so it tells neither more nor less."""
+        counts: dict[UUID, Count] = {}
+        touched = []
         for key, one in writes.items():
             run_id, project_id, placed_at = key
-            count = self.counts.setdefault(project_id, Count(placed_at))
+            count = counts.setdefault(project_id, Count(placed_at))
             is_root = one.fixed["parent_run_id"] is None
             count.add(placed_at, is_fresh=key in fresh, is_root=is_root)
-            self.written[key] = Touched(run_id, project_id, one.fixed["trace_id"], placed_at)
+            touched.append(Touched(run_id, project_id, one.fixed["trace_id"], placed_at))
+        return append(self.workspace_id, self.received_at, counts, touched)
 
 
 class _Projects:

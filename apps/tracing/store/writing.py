@@ -1,8 +1,8 @@
 """Writing runs: beginnings by binary `COPY`, the rest by one upsert; safe to repeat.
 
 A request whose beginnings nobody has seen, which is nearly every request, costs two `COPY`s. When
-one of them is known after all, PostgreSQL says so by the primary key (`NotFresh`), and the caller
-writes again in a new transaction by upserts, which lay what is new over, or under, what is there.
+one of them is known after all, PostgreSQL says so by the primary key, and the caller writes again
+in a new transaction by upserts, which lay what is new over, or under, what is there.
 """
 
 # ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
@@ -12,16 +12,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from operator import attrgetter
 from typing import Any, LiteralString
 from uuid import UUID
 
 import msgspec
 import psycopg
-from django.db import IntegrityError, OperationalError
 
 from apps.core.json import storable
 from apps.tracing.json_repair import ODD_NUMBER, repair
 from apps.tracing.store import partitions
+from apps.tracing.store.copying import copy
 from apps.tracing.store.packing import pack_all
 from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.types import Attachment, Payload
@@ -119,21 +120,21 @@ class RunWrite:
         return self.updated.over(self.begun)
 
 
-class NotFresh(Exception):
-    """A run was there already, or another request is writing it: write again, the careful way."""
-
-
 def write(runs: Sequence[RunWrite], *, hoping: bool) -> set[Key]:
     """Store the runs in the caller's transaction; return the keys of those not there before.
 
-    `hoping` that no beginning is known is quick, and raises `NotFresh` when it hoped in vain: the
-    transaction is then lost. Without it, any number of requests with the same runs may be written
-    at once: all take their rows in one order, so none waits in a circle.
+    `hoping` that no beginning is known is quick, and what it raises when it hoped in vain is told
+    by `was_in_vain`: the transaction is then lost. Without it, any number of requests with the same
+    runs may be written at once: all take their rows in one order, so none waits in a circle.
     """
     if not runs:
         return set()
-    runs = sorted(runs, key=lambda run: run.key)
+    runs = sorted(runs, key=_key_of)
     partitions.ensure_covered(max(run.fixed["placed_at"] for run in runs))
+    # Hoping: beginnings and updates are two orders, and a circle between two requests ends quickly.
+    # Else: a table that somebody holds makes the client wait and send again, not all threads wait.
+    with raw_cursor() as cursor:
+        cursor.execute(_HOPING if hoping else _PATIENT)
     if not hoping:
         fresh = _upsert(runs, [run.begun or run.updated or Content() for run in runs])
         both = [run for run in runs if run.begun is not None and run.updated is not None]
@@ -141,21 +142,22 @@ def write(runs: Sequence[RunWrite], *, hoping: bool) -> set[Key]:
         return fresh
     begun = [run for run in runs if run.begun is not None]
     updates = [run for run in runs if run.begun is None]
-    rows, payloads = _rows(begun, [run.whole for run in begun])
-    try:
-        # Beginnings and updates are two orders; a circle between two requests ends here, quickly.
-        with raw_cursor() as cursor:
-            cursor.execute("SET LOCAL lock_timeout = '100ms'")
-        _copy("tracing_run", RUN_COLUMNS, rows)
-        _copy("tracing_runpayload", PAYLOAD_COLUMNS, payloads)
-        fresh = _upsert(updates, [run.updated or Content() for run in updates])
-        with raw_cursor() as cursor:
-            cursor.execute("SET LOCAL lock_timeout = 0")
-    except (IntegrityError, OperationalError) as error:
-        if isinstance(error.__cause__, _IN_VAIN):
-            raise NotFresh from error
-        raise
-    return fresh | {run.key for run in begun}
+    if begun:
+        rows, payloads = _rows(begun, [run.whole for run in begun])
+        copy("tracing_run", RUN_COLUMNS, rows)
+        copy("tracing_runpayload", PAYLOAD_COLUMNS, payloads)
+    fresh = _upsert(updates, [run.updated or Content() for run in updates])
+    return fresh.union(map(_key_of, begun))
+
+
+_key_of = attrgetter("key")
+_HOPING: LiteralString = "SET LOCAL lock_timeout = '100ms'"
+_PATIENT: LiteralString = "SET LOCAL lock_timeout = '10s'"
+
+
+def was_in_vain(error: Exception) -> bool:
+    """Whether a run was there already, or another request is writing it: write without hope."""
+    return isinstance(error.__cause__, _IN_VAIN)
 
 
 _IN_VAIN = (
@@ -163,21 +165,6 @@ _IN_VAIN = (
     psycopg.errors.LockNotAvailable,
     psycopg.errors.DeadlockDetected,
 )
-
-
-def _copy(table: LiteralString, columns: Mapping[str, str], rows: Sequence[Row]) -> None:
-    # In binary, jsonb is a version byte and text, and takes the way of bytes.
-    types = ["bytea" if kind == "jsonb" else kind for kind in columns.values()]
-    names = list(columns)
-    objects = [name for name, kind in columns.items() if kind == "jsonb"]
-    statement = sql(f"COPY {table} ({', '.join(names)}) FROM STDIN (FORMAT binary)")
-    with raw_cursor() as cursor, cursor.copy(statement) as copy:
-        copy.set_types(types)
-        for row in rows:
-            values = row
-            if objects:
-                values = {**row, **{n: b"\x01" + row[n] for n in objects if n in row}}
-            copy.write_row([values.get(name) for name in names])
 
 
 def _upsert(
@@ -192,15 +179,14 @@ def _upsert(
     rows, payloads = _rows(runs, contents)
     for row in (*rows, *payloads):
         row["is_begun"] = row["is_begun"] and not over
+    values = [*_arrays(PAYLOAD_COLUMNS, payloads), *_arrays(RUN_COLUMNS, rows)]
     with raw_cursor() as cursor:
-        cursor.execute(_UPSERT_RUNS, _arrays(RUN_COLUMNS, rows), binary=True)
+        cursor.execute(_UPSERT, values, binary=True)
         # The time of receipt is the first comer's: where it is another's, the run was there.
         came = {run.key: run.fixed["received_at"] for run in runs}
-        fresh = {
+        return {
             (row[0], row[1], row[2]) for row in cursor if came[row[0], row[1], row[2]] == row[3]
         }
-        cursor.execute(_UPSERT_PAYLOADS, _arrays(PAYLOAD_COLUMNS, payloads))
-    return fresh
 
 
 def _upsert_statement(table: str, columns: Mapping[str, str]) -> LiteralString:
@@ -230,11 +216,11 @@ def _set(name: str) -> str:
     return f"{name} = CASE WHEN excluded.is_begun THEN {begun} ELSE {update} END"
 
 
-_UPSERT_RUNS = (
-    _upsert_statement("tracing_run", RUN_COLUMNS)
-    + " RETURNING id, project_id, placed_at, received_at"
+_UPSERT = sql(
+    f"WITH payloads AS ({_upsert_statement('tracing_runpayload', PAYLOAD_COLUMNS)})"
+    f" {_upsert_statement('tracing_run', RUN_COLUMNS)}"
+    " RETURNING id, project_id, placed_at, received_at"
 )
-_UPSERT_PAYLOADS = _upsert_statement("tracing_runpayload", PAYLOAD_COLUMNS)
 
 
 def _rows(runs: Sequence[RunWrite], contents: Sequence[Content]) -> tuple[list[Row], list[Row]]:
