@@ -1,7 +1,18 @@
 from django.urls import include, path, register_converter
 from django.urls.converters import StringConverter
 
-from apps.tracing.views import listing, projects, saved, selected, settings, traces
+from apps.tracing.views import (
+    compare,
+    downloads,
+    feedback,
+    listing,
+    projects,
+    saved,
+    selected,
+    settings,
+    threads,
+    traces,
+)
 
 
 class PayloadConverter(StringConverter):
@@ -13,6 +24,9 @@ register_converter(PayloadConverter, "payload")
 run = [
     path("", traces.trace_detail, name="trace-detail"),
     path("/tree.json", traces.trace_tree, name="trace-tree"),
+    path("/download", downloads.trace_download, name="trace-download"),
+    path("/feedback", feedback.run_feedback, name="run-feedback"),
+    path("/feedback/<uuid:feedback_id>/delete", feedback.feedback_delete, name="feedback-delete"),
     path("/<payload:payload>.json", traces.trace_payload, name="trace-payload"),
     path("/attachments/<int:number>", traces.trace_attachment, name="trace-attachment"),
 ]
@@ -20,6 +34,9 @@ project = [
     path("", listing.project_detail, name="project-detail"),
     path("/columns", listing.project_columns, name="project-columns"),
     path("/views", saved.project_views, name="project-views"),
+    path("/download", downloads.list_download, name="list-download"),
+    path("/compare", compare.traces_compare, name="traces-compare"),
+    path("/thread", threads.thread_detail, name="thread-detail"),
     path("/selected", selected.traces_selected, name="traces-selected"),
     path("/settings", settings.project_settings, name="project-settings"),
     path("/delete", settings.project_delete, name="project-delete"),

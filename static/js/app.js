@@ -5,6 +5,7 @@
 
 /** @type {Record<string, () => Promise<unknown>>} */
 const ELEMENTS = {
+  "annotate-form": () => import("./elements/annotate-form.js"),
   "api-docs": () => import("./elements/api-docs.js"),
   "command-palette": () => import("./elements/command-palette.js"),
   "confirm-name": () => import("./elements/confirm-name.js"),

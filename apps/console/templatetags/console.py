@@ -5,6 +5,7 @@ Each is shown once in the CSS file of its component, with the markup that it mak
 
 from __future__ import annotations
 
+import json
 import shlex
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -19,6 +20,7 @@ from django.utils.safestring import SafeString
 
 from apps.console import figures
 from apps.console.badges import BADGES, ROLES, RUN_TYPES, UNKNOWN
+from apps.core.json import dumps_text
 
 register = template.Library()
 
@@ -246,3 +248,42 @@ def with_query(context: dict[str, Any], **changes: Any) -> str:
         else:
             query[name] = str(value)
     return f"?{query.urlencode()}" if query else "?"
+
+
+@register.filter
+def media(mime_type: str) -> str:
+    """What a browser can do with a file: `image`, `audio`, `video`, `pdf` or `file`."""
+    kind, _, form = mime_type.partition("/")
+    if kind == "image":
+        return kind if form in {"png", "jpeg", "gif", "webp"} else "file"
+    if kind in {"audio", "video"}:
+        return kind
+    return "pdf" if mime_type == "application/pdf" else "file"
+
+
+@register.filter
+def media_icon(kind: str) -> str:
+    return {
+        "image": "image",
+        "audio": "file-audio",
+        "video": "file-video",
+        "pdf": "file-text",
+    }.get(kind, "paperclip")
+
+
+@register.filter
+def plain_number(value: float | None) -> str:
+    """A score without needless zeros."""
+    return figures.NOTHING if value is None else f"{value:.6g}"
+
+
+@register.filter
+def as_text(value: object) -> str:
+    """A string as it is, other values as JSON."""
+    return value if isinstance(value, str) else dumps_text(value)
+
+
+@register.filter
+def as_json(value: object) -> str:
+    """A string as it is, other values as JSON in lines."""
+    return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)

@@ -52,7 +52,7 @@ def has(text: str, clause: str) -> bool:
 
 
 def chosen(text: str, field: str) -> list[str]:
-    """The values that `eq(field, …)` or `in(field, […])` lets through; none when it says neither."""
+    """The values that `eq(field, …)` or `in(field, […])` lets through; none without either."""
     for clause in split(text):
         found = _VALUES.match(plain(clause))
         if found is None or found["field"] != field:

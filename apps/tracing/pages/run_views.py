@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -28,18 +29,18 @@ class PayloadView:
     """Inputs or outputs, and the best way to show them."""
 
     name: str
-    json: Fragment | None
+    body: Fragment | None
     messages: list[messages.Message]
     text: str | None
     documents: list[messages.Document] = field(default_factory=list)
 
     @property
     def size(self) -> int:
-        return len(self.json or b"")
+        return len(self.body or b"")
 
     @property
     def is_empty(self) -> bool:
-        return self.json is None or self.json in (b"null", b"{}")
+        return self.body is None or self.body in (b"null", b"{}")
 
     @property
     def is_rendered(self) -> bool:
@@ -50,9 +51,17 @@ class PayloadView:
         return self.size <= INLINE_BYTES
 
     @property
+    def pretty(self) -> str:
+        """As lines, for eyes that compare."""
+        value = json.loads(self.body) if self.body and self.size <= INLINE_BYTES else None
+        if value is None:
+            return self.beginning
+        return json.dumps(value, indent=2, ensure_ascii=False)
+
+    @property
     def beginning(self) -> str:
         """Enough of it for those who have no script."""
-        return bytes(self.json or b"")[:16_000].decode("utf-8", "ignore")
+        return bytes(self.body or b"")[:16_000].decode("utf-8", "ignore")
 
 
 @dataclass(frozen=True)
@@ -92,6 +101,10 @@ class RunView:
     def first_token(self) -> timedelta | None:
         token = self.row.first_token_time
         return token - self.row.start_time if token else None
+
+    @property
+    def payloads(self) -> tuple[PayloadView, PayloadView]:
+        return self.inputs, self.outputs
 
     @property
     def usage(self) -> list[UsageLine]:
@@ -153,12 +166,12 @@ def payload(project: Project, run_id: UUID, which: Payload) -> Fragment:
 
 
 def payload_view(detail: RunDetail, which: Payload) -> PayloadView:
-    json = detail.json(which)
-    value = detail.value(which) if json is not None and len(json) <= RENDERED_BYTES else None
+    body = detail.json(which)
+    value = detail.value(which) if body is not None and len(body) <= RENDERED_BYTES else None
     found = messages.find(value)
     documents = [] if found else messages.documents(value)
     text = None if found or documents else messages.text_of(value)
-    return PayloadView(which.value, json, found, text, documents)
+    return PayloadView(which.value, body, found, text, documents)
 
 
 def usage_lines(usage: Usage) -> list[UsageLine]:

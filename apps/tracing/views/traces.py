@@ -8,6 +8,8 @@ from uuid import UUID
 from django.core.files.storage import default_storage
 from django.http import FileResponse, HttpResponse
 from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
 from apps.console.badges import RUN_TYPES
@@ -17,6 +19,7 @@ from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
 from apps.tracing.pages import projects, run_views, traces
 from apps.tracing.store import Payload, runs
+from apps.tracing.views.feedback import annotating
 
 SHOWN = (
     "image/png",
@@ -36,11 +39,22 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     """A run within its trace; as a fragment the run alone."""
     project = projects.project(request.caller.workspace_id, project_id)
     run = run_views.run(project, run_id)
-    context = {"project": project, "run": run, "is_peek": request.GET.get("part") == "peek"}
+    context = {
+        "project": project,
+        "run": run,
+        "is_peek": request.GET.get("part") == "peek",
+        "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
+        **annotating(request),
+    }
     if request.htmx:
         return render(request, "tracing/run.html", context)
+    address = reverse("project-detail", args=[project.workspace_id, project.pk])
+    key = run.row.thread_key
     context |= {
         "tree": traces.trace(project, run.row.trace_id),
+        "tree_src": f"{address}/r/{run.row.trace_id}/tree.json",
+        "run_base": f"{address}/r/",
+        "thread_address": f"{address}/thread?{urlencode({'thread': key})}" if key else "",
         "icons": dumps_text(RUN_TYPES),
         "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
     }

@@ -158,6 +158,7 @@ class TimeChart extends HTMLElement {
     over.addEventListener("mouseleave", () => (this.#tip.hidden = true));
   }
 
+  /** @returns {[number, number]} */
   get #range() {
     const { times, step } = /** @type {Chart} */ (this.#chart);
     const first = times[0] ?? 0;

@@ -1,11 +1,10 @@
 /**
  * <trace-tree data-base="/…/r/" selected="id">: the runs of one trace as a tree or as a waterfall, only the rows in
- * view. Data is a `json_script` named by `for`: `{ start, runs: [[id, parent, type, name, status, from, took, tokensIn,
- * tokensOut], …] }` in depth-first order, times in milliseconds, `parent` an index or -1. The row is cloned from
- * `template[data-row]`, so page and script share one markup.
+ * view. Data is a `json_script` named by `for`, or fetched from `src` when it is large: see js/trace/model.js. The row
+ * is cloned from `template[data-row]`, so page and script share one markup.
  *
- * J, K and arrows walk, left and right fold, W switches to the waterfall. Choosing a run fetches its page's fragment
- * into `#run` and puts its address into the bar.
+ * J, K and arrows walk, left and right fold, E goes to the next error, W switches to the waterfall, whose ruler is
+ * dragged to zoom. Choosing a run fetches its page's fragment into `#run` and puts its address into the bar.
  */
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "../../vendor/virtual.js";
 import { compact, duration } from "../lib/figures.js";
@@ -13,15 +12,15 @@ import { redraw } from "../lib/icons.js";
 import { isPlain, isTyping } from "../lib/keyboard.js";
 import { remember } from "../lib/preferences.js";
 import { toast } from "../lib/toast.js";
+import { FORMS } from "../lib/units.js";
+import { matching, readRuns, visible } from "../trace/model.js";
+import { idle, Scale } from "../trace/scale.js";
 
 const TREE_ROW = 44;
 const BAR_ROW = 28;
 const PAUSE = 70;
 
-/**
- * @typedef {{ id: string, index: number, parent: number, depth: number, type: string, name: string, status: string,
- *   from: number, took: number | null, tokensIn: number | null, tokensOut: number | null, below: number }} Run
- */
+/** @typedef {import("../trace/model.js").Run} Run */
 
 class TraceTree extends HTMLElement {
   /** @type {Run[]} */
@@ -35,7 +34,9 @@ class TraceTree extends HTMLElement {
   /** @type {Set<number>} */
   #matches = new Set();
   #selected = 0;
-  #total = 1;
+  #scale = new Scale(1);
+  /** @type {Record<string, string>} */
+  #chosen = {};
   /** @type {Virtualizer<HTMLElement, HTMLElement> | undefined} */
   #virtual;
   /** @type {(() => void) | undefined} */
@@ -47,11 +48,12 @@ class TraceTree extends HTMLElement {
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
-  connectedCallback() {
-    this.#read();
+  async connectedCallback() {
+    if (!(await this.#read())) return;
     this.#tree.toggleAttribute("data-virtual", true);
     this.#tree.replaceChildren();
     this.#build();
+    this.#readOptions();
     this.#layout();
     this.#virtual?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
     this.addEventListener("click", this.#click);
@@ -60,6 +62,9 @@ class TraceTree extends HTMLElement {
     this.querySelector("input[type=search]")?.addEventListener("input", this.#filter);
     for (const tool of this.querySelectorAll("[data-mode-button]")) tool.addEventListener("click", () => this.#mode(tool));
     this.querySelector("[data-fold-all]")?.addEventListener("click", () => this.#foldAll());
+    this.querySelector("[data-next-error]")?.addEventListener("click", () => this.#nextError());
+    this.querySelector(".tree-options")?.addEventListener("change", this.#option);
+    this.#zoomable(/** @type {HTMLElement | null} */ (this.querySelector(".tree-ruler-scale")));
   }
 
   disconnectedCallback() {
@@ -80,19 +85,23 @@ class TraceTree extends HTMLElement {
     return this.dataset.mode === "waterfall";
   }
 
-  #read() {
-    const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent ?? "{}";
-    /** @type {{ total: number, runs: [string, number, string, string, string, number, number | null, number | null, number | null][] }} */
-    const { total, runs } = JSON.parse(text);
-    this.#total = Math.max(total, 0.001);
-    runs.forEach(([id, parent, type, name, status, from, took, tokensIn, tokensOut], index) => {
-      const depth = parent < 0 ? 0 : (this.#runs[parent]?.depth ?? 0) + 1;
-      this.#runs.push({ id, index, parent, depth, type, name, status, from, took, tokensIn, tokensOut, below: 0 });
-      const above = this.#runs[parent];
-      if (above) above.below += 1;
-    });
-    const selected = this.#runs.findIndex((run) => run.id === this.getAttribute("selected"));
-    this.#selected = Math.max(0, selected);
+  /** @returns {Promise<boolean>} whether there is a tree */
+  async #read() {
+    const src = this.getAttribute("src");
+    /** @type {{ total: number, runs: import("../trace/model.js").Line[] }} */
+    let said;
+    try {
+      const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent;
+      said = src ? await (await fetch(src, { headers: { Accept: "application/json" } })).json() : JSON.parse(text ?? "{}");
+    } catch {
+      toast("The tree could not be fetched. Load the page again.", "error");
+      return false;
+    }
+    if (!this.isConnected || !said.runs) return false;
+    this.#scale = new Scale(said.total);
+    this.#runs = readRuns(said.runs, said.total);
+    this.#selected = Math.max(0, this.#runs.findIndex((run) => run.id === this.getAttribute("selected")));
+    return true;
   }
 
   #build() {
@@ -121,21 +130,50 @@ class TraceTree extends HTMLElement {
 
   /** Which rows there are; then draw them. */
   #layout() {
-    this.#rows = [];
-    /** @type {number} */
-    let hiddenBelow = Infinity;
-    for (const run of this.#runs) {
-      if (run.depth > hiddenBelow) continue;
-      hiddenBelow = Infinity;
-      if (this.#kept && !this.#kept.has(run.index)) continue;
-      this.#rows.push(run);
-      if (!this.#kept && this.#folded.has(run.index)) hiddenBelow = run.depth;
-    }
+    this.#rows = visible(this.#runs, this.#folded, this.#kept, Number(this.#chosen.least ?? 0));
     this.#virtual?.setOptions(this.#options());
     this.#virtual?.measure();
     this.#virtual?._willUpdate();
     this.#ruler();
     this.#draw();
+  }
+
+  /** What was chosen in the menu: kept in this browser, shown as attributes that the style sheet reads. */
+  #readOptions() {
+    try {
+      this.#chosen = JSON.parse(localStorage.getItem("trace-options") ?? "{}");
+    } catch {
+      this.#chosen = {};
+    }
+    for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("[data-option]"))) {
+      const kept = this.#chosen[field.dataset.option ?? ""];
+      if (kept === undefined) continue;
+      if (field.type === "checkbox") field.checked = kept === "on";
+      else field.value = kept;
+    }
+    this.#applyOptions();
+  }
+
+  #option = () => {
+    for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("[data-option]"))) {
+      this.#chosen[field.dataset.option ?? ""] = field.type === "checkbox" ? (field.checked ? "on" : "off") : field.value;
+    }
+    localStorage.setItem("trace-options", JSON.stringify(this.#chosen));
+    this.#applyOptions();
+    this.#renew();
+  };
+
+  #applyOptions() {
+    for (const name of ["figures", "cost", "scores"]) this.toggleAttribute(`data-no-${name}`, this.#chosen[name] === "off");
+    this.toggleAttribute("data-share", this.#chosen.share === "on");
+    this.#scale.fold(this.#chosen.gaps === "off" ? [] : idle(this.#runs, this.#scale.total));
+  }
+
+  /** All rows made anew. */
+  #renew() {
+    for (const row of this.#drawn.values()) row.remove();
+    this.#drawn.clear();
+    this.#layout();
   }
 
   #draw() {
@@ -187,17 +225,33 @@ class TraceTree extends HTMLElement {
     fill(row, "type", run.type);
     fill(row, "name", run.name);
     fill(row, "took", run.took === null ? "running" : duration(run.took));
+    const isSpread = run.took !== null && run.last - run.from > run.took * 1.01 + 1;
+    fill(row, "spread", isSpread ? `Σ ${duration(run.last - run.from)}` : "");
     const tokens = run.tokensIn || run.tokensOut;
     fill(row, "tokens", tokens ? `${compact(run.tokensIn ?? 0)} → ${compact(run.tokensOut ?? 0)} tok` : "");
+    fill(row, "cost", run.cost ? (FORMS.usd?.(run.cost) ?? "") : "");
+    const scores = row.querySelector("[data-scores]");
+    for (const [key, value] of run.said.slice(0, 3)) scores?.append(chip(key, value));
     /** @type {HTMLElement | null} */ (row.querySelector("[data-error]"))?.toggleAttribute("hidden", run.status !== "error");
     /** @type {HTMLElement | null} */ (row.querySelector("[data-running]"))?.toggleAttribute("hidden", run.status !== "pending");
-    const took = run.took ?? Math.max(0, this.#total - run.from);
+    const took = run.took ?? Math.max(0, this.#scale.total - run.from);
+    row.style.setProperty("--of-trace", String(Math.min(1, took / this.#scale.total)));
+    const from = this.#scale.place(run.from);
+    const to = this.#scale.place(run.from + took);
     const track = /** @type {HTMLElement} */ (row.querySelector(".tree-track"));
-    track.style.setProperty("--from", String(run.from / this.#total));
-    track.style.setProperty("--share", String(took / this.#total));
+    track.style.setProperty("--from", String(from));
+    track.style.setProperty("--share", String(to - from));
+    const isOutside = run.from > this.#scale.window.to || run.from + took < this.#scale.window.from;
+    track.toggleAttribute("data-outside", isOutside);
+    const first = /** @type {HTMLElement} */ (row.querySelector(".tree-first"));
+    first.hidden = run.firstToken === null || isOutside;
+    if (run.firstToken !== null) {
+      first.style.setProperty("--at", String(this.#scale.place(run.from + run.firstToken)));
+      first.title = `First token after ${duration(run.firstToken)}`;
+    }
     const label = /** @type {HTMLElement} */ (row.querySelector(".tree-bar-label"));
     label.textContent = duration(run.took);
-    label.classList.toggle("is-before", (run.from + took) / this.#total > 0.85);
+    label.classList.toggle("is-before", to > 0.85);
     return row;
   }
 
@@ -211,16 +265,84 @@ class TraceTree extends HTMLElement {
     const scale = this.querySelector(".tree-ruler-scale");
     if (!scale) return;
     scale.replaceChildren();
-    const rough = this.#total / 5;
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) ?? rough;
-    for (let at = 0; at < this.#total * 0.96; at += step) {
+    for (const { place, text } of this.#scale.ticks()) {
       const tick = document.createElement("span");
       tick.className = "tree-tick";
-      tick.style.setProperty("--at", String(at / this.#total));
-      tick.textContent = at === 0 ? "0" : duration(at);
+      tick.style.setProperty("--at", String(place));
+      tick.textContent = text;
       scale.append(tick);
     }
+    for (const gap of this.#scale.folded) {
+      const mark = document.createElement("span");
+      mark.className = "tree-gap";
+      mark.style.setProperty("--at", String(gap.place));
+      mark.style.setProperty("--share", String(gap.width));
+      mark.title = `Nothing ran for ${duration(gap.to - gap.from)}`;
+      scale.append(mark);
+    }
+  }
+
+  /**
+   * A drag over the ruler goes closer, a double click goes back; the wheel with Ctrl goes to the pointer.
+   *
+   * @param {HTMLElement | null} ruler
+   */
+  #zoomable(ruler) {
+    if (!ruler) return;
+    const at = (/** @type {MouseEvent} */ event) => {
+      const box = ruler.getBoundingClientRect();
+      return Math.max(0, Math.min(1, (event.clientX - box.left) / Math.max(1, box.width)));
+    };
+    ruler.addEventListener("pointerdown", (event) => {
+      if (event.button) return;
+      ruler.setPointerCapture(event.pointerId);
+      const begin = at(event);
+      const mark = document.createElement("span");
+      mark.className = "tree-zoom";
+      ruler.append(mark);
+      const move = (/** @type {PointerEvent} */ moved) => {
+        mark.style.setProperty("--at", String(Math.min(begin, at(moved))));
+        mark.style.setProperty("--share", String(Math.abs(at(moved) - begin)));
+      };
+      ruler.addEventListener("pointermove", move);
+      ruler.addEventListener(
+        "pointerup",
+        (ended) => {
+          ruler.removeEventListener("pointermove", move);
+          mark.remove();
+          if (Math.abs(at(ended) - begin) < 0.01) return;
+          this.#scale.zoom(this.#scale.time(begin), this.#scale.time(at(ended)));
+          this.#renew();
+        },
+        { once: true },
+      );
+    });
+    ruler.addEventListener("dblclick", () => {
+      this.#scale.whole();
+      this.#renew();
+    });
+    this.#scroll.addEventListener(
+      "wheel",
+      (event) => {
+        if (!event.ctrlKey || !this.#isWaterfall) return;
+        event.preventDefault();
+        const { from, to } = this.#scale.window;
+        const middle = this.#scale.time(at(event));
+        const by = event.deltaY > 0 ? 1.25 : 0.8;
+        this.#scale.zoom(middle - (middle - from) * by, middle + (to - middle) * by);
+        this.#renew();
+      },
+      { passive: false },
+    );
+  }
+
+  #nextError() {
+    const runs = this.#runs;
+    const next = runs.find((run) => run.index > this.#selected && run.status === "error") ?? runs.find((run) => run.status === "error");
+    if (!next) return;
+    for (let at = next.parent; at >= 0; at = runs[at]?.parent ?? -1) this.#folded.delete(at);
+    this.#layout();
+    this.#choose(next.index);
   }
 
   /** @param {number} index */
@@ -263,7 +385,8 @@ class TraceTree extends HTMLElement {
     } else if (inTree && event.key === "ArrowRight") {
       if (run.below && this.#folded.has(run.index)) this.#fold(run.index);
       else if (run.below) this.#choose(run.index + 1);
-    } else if (event.key === "w") {
+    } else if (event.key === "e") this.#nextError();
+    else if (event.key === "w") {
       const other = this.querySelector(`[data-mode-button="${this.#isWaterfall ? "tree" : "waterfall"}"]`);
       if (other) this.#mode(other);
     } else return;
@@ -355,12 +478,10 @@ class TraceTree extends HTMLElement {
     this.#matches = new Set();
     this.#kept = null;
     if (text) {
-      this.#kept = new Set();
-      for (const run of this.#runs) {
-        if (!`${run.name} ${run.type} ${run.status} ${run.id}`.toLowerCase().includes(text)) continue;
-        this.#matches.add(run.index);
-        for (let at = run.index; at >= 0; at = this.#runs[at]?.parent ?? -1) this.#kept.add(at);
-      }
+      const words = (/** @type {Run} */ run) => `${run.name} ${run.type} ${run.status} ${run.id}`.toLowerCase();
+      const { found, kept } = matching(this.#runs, (run) => words(run).includes(text));
+      this.#matches = found;
+      this.#kept = kept;
     }
     this.#layout();
   };
@@ -374,6 +495,19 @@ class TraceTree extends HTMLElement {
 function fill(row, slot, text) {
   const place = row.querySelector(`[data-slot="${slot}"]`);
   if (place) place.textContent = text;
+}
+
+/**
+ * @param {string} key
+ * @param {string} value
+ */
+function chip(key, value) {
+  const made = document.createElement("span");
+  made.className = "chip chip-said";
+  const name = document.createElement("span");
+  name.textContent = key;
+  made.append(name, value);
+  return made;
 }
 
 customElements.define("trace-tree", TraceTree);

@@ -1,0 +1,89 @@
+"""A thread: its turns, each a trace, as one conversation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from apps.tracing import filters
+from apps.tracing.messages import Message
+from apps.tracing.models import Project
+from apps.tracing.pages.listing import chips
+from apps.tracing.pages.run_views import PayloadView, payload_view
+from apps.tracing.services import feedback_stats
+from apps.tracing.store import Payload, RunDetail, RunQuery, RunRow, runs
+
+TURNS_A_PAGE = 50
+
+
+@dataclass(frozen=True)
+class Turn:
+    row: RunRow
+    inputs: PayloadView
+    outputs: PayloadView
+    said: Sequence[Message]
+    """What is new in this turn: the messages that came in after those of the turn before."""
+    answered: Sequence[Message]
+    feedback: Sequence[tuple[str, str]] = ()
+
+
+@dataclass(frozen=True)
+class Thread:
+    key: str
+    turns: list[Turn]
+    next_cursor: str | None
+
+    @property
+    def tokens(self) -> int:
+        return sum(turn.row.total_tokens or 0 for turn in self.turns)
+
+    @property
+    def cost(self) -> Decimal | None:
+        known = [c for turn in self.turns if (c := turn.row.usage.total_cost) is not None]
+        return sum(known, Decimal(0)) if known else None
+
+    @property
+    def errors(self) -> int:
+        return sum(turn.row.error_preview is not None for turn in self.turns)
+
+
+def thread(project: Project, key: str, *, cursor: str = "") -> Thread:
+    """A page of the thread's turns, oldest first; none when there is no such thread."""
+    query = RunQuery(
+        project_ids=[project.pk],
+        is_root=True,
+        oldest_first=True,
+        where=filters.parse(f"eq(thread_id, {filters.quoted(key)})"),
+    )
+    page = runs.query(
+        project.workspace_id,
+        query,
+        limit=TURNS_A_PAGE,
+        cursor=cursor or None,
+        payloads=(Payload.INPUTS, Payload.OUTPUTS),
+    )
+    ids = [detail.row.id for detail in page.runs]
+    said = feedback_stats.of_runs(project.workspace_id, ids) if ids else {}
+    turns: list[Turn] = []
+    for detail in page.runs:
+        turns.append(_turn(detail, turns, chips(said.get(detail.row.id, {}))))
+    return Thread(key, turns, page.next_cursor)
+
+
+def _turn(detail: RunDetail, before: Sequence[Turn], feedback: Sequence[tuple[str, str]]) -> Turn:
+    """A chat sends its whole history with each turn; what was there already is left out."""
+    inputs, outputs = (payload_view(detail, p) for p in (Payload.INPUTS, Payload.OUTPUTS))
+    known = [m for turn in before for m in (*turn.said, *turn.answered)]
+    said = _after(inputs.messages, known)
+    answered = _after(outputs.messages, [*known, *said])
+    return Turn(detail.row, inputs, outputs, said, answered, feedback)
+
+
+def _after(messages: Sequence[Message], known: Sequence[Message]) -> Sequence[Message]:
+    """The messages without those at their beginning that are known."""
+    seen = {(m.role, m.parts) for m in known}
+    at = 0
+    while at < len(messages) and (messages[at].role, messages[at].parts) in seen:
+        at += 1
+    return messages[at:] if at < len(messages) else messages[-1:] if messages else []

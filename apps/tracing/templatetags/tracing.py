@@ -1,0 +1,39 @@
+"""Addresses that the tracing templates need."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlencode
+
+from django import template
+from django.urls import reverse
+
+from apps.tracing.api.downloads import signed_url
+from apps.tracing.pages import clauses
+from apps.tracing.store import Attachment
+
+register = template.Library()
+
+
+@register.simple_tag
+def filter_link(name: str, value: str) -> str:
+    """The query string of the list that shows traces with this metadata."""
+    key, said = clauses.quoted(name), clauses.quoted(value)
+    text = f"and(eq(metadata_key, {key}), eq(metadata_value, {said}))"
+    return f"?{urlencode({'filter': text, 'range': 'all'})}"
+
+
+@register.simple_tag
+def thread_link(key: str) -> str:
+    """The query string of the list that shows a thread's traces."""
+    text = f"eq(thread_id, {clauses.quoted(key)})"
+    return f"?{urlencode({'filter': text, 'range': 'all'})}"
+
+
+@register.simple_tag(takes_context=True)
+def attachment_address(context: dict[str, Any], file: Attachment, number: int) -> str:
+    """Where a file of the run is: behind the sign-in, or for a shared trace by a signed address."""
+    if context.get("is_public"):
+        return signed_url(file)
+    project, row = context["project"], context["run"].row
+    return reverse("trace-attachment", args=[project.workspace_id, project.pk, row.id, number])

@@ -1,0 +1,69 @@
+"""A run or a whole trace to take away, as JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from django.http import HttpResponse, StreamingHttpResponse
+from django.views.decorators.http import require_GET
+
+from apps.console.pages import PageRequest, workspace_page
+from apps.core import errors
+from apps.core.json import dumps
+from apps.organizations.permissions import Permission
+from apps.tracing.api.rendering import runs_json
+from apps.tracing.errors import FilterError
+from apps.tracing.models import Project
+from apps.tracing.pages import projects
+from apps.tracing.pages.listing import ListState
+from apps.tracing.store import ALL_PAYLOADS, RunQuery, runs
+
+AT_ONCE = 100
+MOST = 100_000
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def trace_download(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
+    """The run; with `whole` every run of the trace of that id, one a line."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    if "whole" in request.GET:
+        query = RunQuery(project_ids=[project.pk], trace_id=run_id, oldest_first=True)
+        return _file(_lines(project, query), f"trace-{run_id}.jsonl", "application/x-ndjson")
+    found = runs.get(project.workspace_id, run_id, project_id=project.pk)
+    if found is None:
+        raise errors.NotFound
+    body = dumps(runs_json(project.workspace_id, [found])[0])
+    return _file(iter([body]), f"run-{run_id}.json", "application/json")
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def list_download(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """What the list shows, to its end, one run a line."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    try:
+        query = ListState.read(request.GET).query(project)
+    except FilterError as error:
+        raise errors.BadRequest(error.detail) from None
+    return _file(_lines(project, query), f"{project.pk}.jsonl", "application/x-ndjson")
+
+
+def _lines(project: Project, query: RunQuery) -> Iterator[bytes]:
+    cursor, sent = None, 0
+    while sent < MOST:
+        page = runs.query(
+            project.workspace_id, query, limit=AT_ONCE, cursor=cursor, payloads=ALL_PAYLOADS
+        )
+        for run in runs_json(project.workspace_id, page.runs):
+            yield dumps(run) + b"\n"
+        sent += len(page.runs)
+        cursor = page.next_cursor
+        if cursor is None:
+            return
+
+
+def _file(lines: Iterator[bytes], name: str, kind: str) -> StreamingHttpResponse:
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return StreamingHttpResponse(lines, content_type=kind, headers=headers)
