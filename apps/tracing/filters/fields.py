@@ -70,7 +70,7 @@ FIELDS: tuple[Field, ...] = (
     Field("parent_run_id", _I, "Null for a root.", aliases=("parent_run",)),
     Field("session_id", _I, "The project.", aliases=("project_id",)),
     Field("reference_example_id", _I, "The dataset's example.", aliases=("reference_example",)),
-    Field("reference_dataset_id", _I, "The dataset of that example."),
+    Field("reference_dataset_id", _I, "The dataset that the project is an experiment on."),
     Field("name", _T, "The run's name.", is_searched=True),
     Field("run_type", _T, "chain, llm, tool, retriever, embedding, prompt or parser."),
     Field("status", _T, "success, error or pending."),

@@ -52,6 +52,12 @@ def _of_feedback(workspace_id: UUID, some: Some, table: str) -> Sql:
 
 
 def _of_any_key(some: Some, table: str) -> Sql:
+    return some_pair(some, f"{table}.metadata")
+
+
+def some_pair(some: Some, members: str, *values: object) -> Sql:
+    """A pair of metadata anywhere in the object that `members` is; `values` are those it needs."""
+
     def met(condition: Condition) -> Sql:
         if condition.field.name == "metadata_key":
             return compared(condition, "pair.key")
@@ -61,7 +67,8 @@ def _of_any_key(some: Some, table: str) -> Sql:
 
     where = _together(some, met)
     return Sql(
-        f"EXISTS (SELECT FROM jsonb_each({table}.metadata) pair WHERE {where.text})", where.values
+        f"EXISTS (SELECT FROM jsonb_each({members}) pair WHERE {where.text})",
+        (*values, *where.values),
     )
 
 

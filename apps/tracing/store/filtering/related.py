@@ -1,7 +1,5 @@
 """Filters of other scopes, as conditions on a run: its trace's root, any run of its trace."""
 
-
-
 from __future__ import annotations
 
 from uuid import UUID
