@@ -15,10 +15,10 @@ class Retention(models.Model):
 
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="+", db_index=False)
     workspace = models.OneToOneField(Workspace, models.CASCADE, null=True, related_name="+")
-    default_trace_tier = models.CharField(max_length=20, choices=TraceTier, default=TraceTier.LONG)
+    # Null: as the level above has it; the installation comes last.
+    default_trace_tier = models.CharField(max_length=20, choices=TraceTier, null=True)  # noqa: DJ001
     """The tier of projects that are made from now on."""
     longlived_ttl_seconds = models.BigIntegerField(null=True)
-    """Null: as the level above has it; the installation's settings come last."""
     shortlived_ttl_seconds = models.BigIntegerField(null=True)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -34,7 +34,7 @@ class Retention(models.Model):
         ]
 
     def __str__(self) -> str:
-        return f"traces are {self.default_trace_tier}"
+        return f"lives of traces in {self.workspace_id or self.organization_id}"
 
 
 class KeptTrace(WorkspaceOwned):

@@ -29,6 +29,7 @@ from apps.tracing.models import (
     TraceDeletion,
 )
 from apps.tracing.store import RunQuery, removal
+from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.removal import RemovedRun
 
 AT_ONCE = 3
@@ -154,6 +155,12 @@ def forget(workspace_id: UUID, removed: Sequence[RemovedRun]) -> list[RemovedRun
             project_id__in=projects, trace_id__in=traces
         ).delete()
         KeptTrace.objects.for_workspace(workspace_id).filter(trace_id__in=traces).delete()
+        with raw_cursor() as cursor:
+            for table in ("tracing_otlptrace", "tracing_otlporphan"):
+                cursor.execute(
+                    sql(f"DELETE FROM {table} WHERE workspace_id = %s AND trace_id = ANY(%s)"),  # noqa: S608  (ours)
+                    [workspace_id, traces],
+                )
     DoomedFile.objects.for_workspace(workspace_id).bulk_create(
         DoomedFile(workspace_id=workspace_id, run_id=run.id, path=path)
         for run in removed

@@ -20,6 +20,7 @@ from apps.tracing.services import deletion, retention
 from apps.tracing.store import due, partitions, removal
 from apps.tracing.store.due import Cutoffs
 from apps.tracing.store.partitions import Day
+from apps.tracing.store.stretches import EARLIEST
 
 log = logging.getLogger(__name__)
 _TRACES = 200
@@ -78,6 +79,11 @@ def _drop(day: Day, cutoffs: list[Cutoffs]) -> None:
         return
     with connection.cursor() as cursor:
         cursor.execute(_WITH_THE_DAY.format(day=day.table))
+        for table in ("tracing_rollupspan", "tracing_rollup"):
+            cursor.execute(
+                f"DELETE FROM {table} WHERE begins_at >= %s AND begins_at < %s",  # noqa: S608  (ours)
+                [day.begins_at or EARLIEST, day.ends_at],
+            )
     partitions.empty(day)
 
 

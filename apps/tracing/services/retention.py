@@ -51,10 +51,11 @@ def lives_of_organization(organization: Organization) -> Lives:
 
 def _lives(said: Iterable[Retention]) -> Lives:
     rows = list(said)
+    tiers = [row.default_trace_tier for row in rows if row.default_trace_tier]
     long = [row.longlived_ttl_seconds for row in rows if row.longlived_ttl_seconds is not None]
     short = [row.shortlived_ttl_seconds for row in rows if row.shortlived_ttl_seconds is not None]
     return Lives(
-        default_tier=rows[0].default_trace_tier if rows else TraceTier.LONG,
+        default_tier=tiers[0] if tiers else TraceTier.LONG,
         long_seconds=long[0] if long else _days(settings.TRACE_RETENTION_DAYS),
         short_seconds=short[0] if short else _days(settings.TRACE_RETENTION_SHORT_DAYS),
     )

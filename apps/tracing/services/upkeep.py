@@ -11,7 +11,7 @@ from django.utils import timezone
 from apps.tracing.ingest import intake
 from apps.tracing.models import Feedback, HeldOperation, IngestCount, Project
 from apps.tracing.services import deletion
-from apps.tracing.store import runs
+from apps.tracing.store import rollups, runs
 
 _SETTLES_AFTER = timedelta(seconds=5)
 _ORPHAN_AFTER = timedelta(minutes=15)
@@ -77,4 +77,5 @@ def remove_deleted_projects() -> None:
         IngestCount.objects.for_workspace(project.workspace_id).filter(
             project_id=project.pk
         ).delete()
+        rollups.forget_project(project.workspace_id, project.pk)
         project.delete()
