@@ -1,0 +1,103 @@
+"""Statistics of runs: one object, or one for each group."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.organizations.permissions import Permission
+from apps.tracing.api.asking import ONE_OF, run_query
+from apps.tracing.api.serializers import RunFilterSerializer
+from apps.tracing.models import Project
+from apps.tracing.services import statistics
+from apps.tracing.store import RunQuery
+from apps.tracing.store.stats import Attribute, GroupBy
+
+WIRE_ATTRIBUTES = ("name", "run_type", "tag", "metadata", "status", "model")
+
+
+class GroupBySerializer(serializers.Serializer[Any]):
+    """What to group by; `path` is the key of the metadata."""
+
+    attribute = serializers.ChoiceField(choices=WIRE_ATTRIBUTES)
+    path = serializers.CharField(required=False, allow_null=True, max_length=1000)
+    max_groups = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=1000
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if attrs["attribute"] == Attribute.METADATA and not attrs.get("path"):
+            raise serializers.ValidationError({"path": "names the key of the metadata."})
+        return attrs
+
+
+def group_by_of(asked: dict[str, Any] | None) -> GroupBy | None:
+    if not asked:
+        return None
+    attribute = Attribute(asked["attribute"])
+    return GroupBy(attribute, asked.get("path") or "", asked.get("max_groups") or 5)
+
+
+class StatsSerializer(RunFilterSerializer):
+    """Which runs, and what of them."""
+
+    group_by = GroupBySerializer(required=False, allow_null=True)
+    groups = serializers.ListField(
+        child=serializers.CharField(allow_null=True, allow_blank=True, max_length=1000),
+        required=False,
+        allow_null=True,
+        max_length=1000,
+    )
+    select = serializers.ListField(child=serializers.CharField(), required=False, allow_null=True)
+    include_details = serializers.BooleanField(required=False, allow_null=True, default=None)
+
+    def validate_select(self, value: list[str] | None) -> list[str] | None:
+        for name in value or ():
+            if name not in statistics.SELECTABLE:
+                raise serializers.ValidationError(f"{name!r:.60} is not a statistic of runs.")
+        return value
+
+
+class StatsView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(request=StatsSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """Counts, quantiles, tokens, costs, feedback and facets of the runs that match."""
+        body = StatsSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        query = self._query(asked)
+        group_by = group_by_of(asked.get("group_by"))
+        select, details = asked.get("select"), bool(asked.get("include_details"))
+        if group_by is None:
+            return Response(
+                statistics.run_stats(self.workspace_id, query, select=select, with_details=details)
+            )
+        groups = [name or "" for name in asked["groups"]] if asked.get("groups") else None
+        return Response(
+            statistics.grouped_stats(
+                self.workspace_id,
+                query,
+                group_by,
+                groups=groups,
+                select=select,
+                with_details=details,
+            )
+        )
+
+    def _query(self, asked: dict[str, Any]) -> RunQuery:
+        """The runs that are meant; of all projects when nothing names any."""
+        if all(asked.get(name) is None for name in ONE_OF):
+            projects = Project.objects.for_workspace(self.workspace_id).present()
+            asked = asked | {"session": list(projects.values_list("pk", flat=True))}
+        return run_query(self.workspace_id, asked)
+
+
+routes = [path("runs/stats", StatsView.as_view(), name="run-stats")]
+"""Before `runs/<id>`."""
