@@ -49,12 +49,12 @@ _SET = ", ".join(
 )
 _UPSERT = (
     f"INSERT INTO tracing_feedback AS old (workspace_id, modified_at, {', '.join(_TYPES)})"  # noqa: S608
-    " SELECT %s, now(), "
+    " SELECT %s, clock_timestamp(), "
     + ", ".join(f"said.{name}::jsonb" if name in _JSON else f"said.{name}" for name in _TYPES)
     + " FROM unnest("
     + ", ".join(f"%s::{kind}[]" for kind in _TYPES.values())
     + f") AS said({', '.join(_TYPES)})"
-    f" ON CONFLICT (id) DO UPDATE SET modified_at = now(), {_SET}"
+    f" ON CONFLICT (id) DO UPDATE SET modified_at = clock_timestamp(), {_SET}"
     " WHERE old.workspace_id = excluded.workspace_id RETURNING id"
 )
 

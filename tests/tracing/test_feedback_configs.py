@@ -1,0 +1,175 @@
+"""What the scores of a key mean."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from apps.tracing.models import Feedback, FeedbackConfig
+
+STARS = {"type": "continuous", "min": 0, "max": 5}
+MOOD = {
+    "type": "categorical",
+    "categories": [{"value": 0, "label": "bad"}, {"value": 1, "label": "good"}],
+}
+URL = "/feedback-configs"
+
+
+def feedback(**said):
+    return {"key": "k", "run_id": str(uuid4()), **said}
+
+
+def test_a_config_is_said_read_changed_and_forgotten(api, workspace):
+    made = api.post(URL, {"feedback_key": "stars", "feedback_config": STARS}).json()
+    assert made.pop("modified_at")
+    assert made == {
+        "id": str(FeedbackConfig.objects.for_workspace(workspace).get().pk),
+        "feedback_key": "stars",
+        "feedback_config": {"type": "continuous", "min": 0.0, "max": 5.0, "categories": None},
+        "tenant_id": str(workspace.pk),
+        "is_lower_score_better": False,
+        "is_enforced": False,
+        "is_first": True,
+        "is_deleted": False,
+    }
+
+    changed = api.patch(URL, {"feedback_key": "stars", "is_lower_score_better": True}).json()
+    assert (changed["is_lower_score_better"], changed["feedback_config"]["max"]) == (True, 5.0)
+    changed = api.patch(URL, {"id": made["id"], "feedback_config": MOOD}).json()
+    assert changed["feedback_config"]["type"] == "categorical"
+
+    assert api.delete(f"{URL}?feedback_key=stars").status_code == 204
+    assert api.delete(f"{URL}?feedback_key=stars").status_code == 404
+    assert api.get(URL).json() == []
+
+
+def test_the_same_again_returns_what_is_there_and_another_is_refused(api, workspace):
+    body = {"feedback_key": "stars", "feedback_config": STARS}
+    first = api.post(URL, body)
+
+    again = api.post(URL, body)
+    other = api.post(URL, body | {"feedback_config": MOOD})
+
+    assert again.json()["id"] == first.json()["id"]
+    assert (other.status_code, other.json()["code"]) == (400, "feedback_config_exists")
+    assert "already exists" in other.json()["detail"]
+
+
+def test_lists_are_by_key_and_filtered(api, workspace):
+    for key in ("b", "a", "ab,c"):
+        api.post(URL, {"feedback_key": key, "feedback_config": STARS})
+
+    def keys(**query):
+        return [one["feedback_key"] for one in api.get(URL, **query).json()]
+
+    assert keys() == ["a", "ab,c", "b"]
+    assert keys(key=["b", "ab,c"]) == ["ab,c", "b"]
+    assert keys(name_contains="A") == ["a", "ab,c"]
+    assert keys(limit=1, offset=1) == ["ab,c"]
+    assert keys(is_enforced="true") == []
+
+
+def test_the_first_use_of_a_key_suggests_its_config_and_a_word_goes_before_it(api, workspace):
+    api.post("/feedback", feedback(key="s", score=0.5))
+    api.post("/feedback", feedback(key="v", value="x"))
+    api.post("/feedback", feedback(key="c", comment="hm"))
+
+    kinds = {one["feedback_key"]: one["feedback_config"]["type"] for one in api.get(URL).json()}
+    assert kinds == {"s": "continuous", "v": "categorical", "c": "freeform"}
+
+    assert api.post("/feedback", feedback(key="s", feedback_config=STARS)).status_code == 200
+    stated = api.post(URL, {"feedback_key": "v", "feedback_config": MOOD})
+    assert stated.status_code == 200
+    config = FeedbackConfig.objects.for_workspace(workspace).get(key="s")
+    assert (config.config["max"], config.is_inferred) == (5.0, False)
+
+
+def test_feedback_that_contradicts_its_keys_config_is_refused(api, workspace):
+    api.post("/feedback", feedback(score=1, feedback_config=STARS))
+
+    same = api.post("/feedback", feedback(score=2, feedback_config=STARS | {"max": 5.0}))
+    other = api.post("/feedback", feedback(score=3, feedback_config=MOOD))
+
+    assert same.status_code == 200
+    assert (other.status_code, other.json()["code"]) == (400, "feedback_config_contradicted")
+    assert Feedback.objects.for_workspace(workspace).count() == 2
+
+
+def test_half_of_a_category_brings_the_other_half(api, workspace):
+    api.post(URL, {"feedback_key": "k", "feedback_config": MOOD})
+
+    by_label = api.post("/feedback", feedback(value="good")).json()
+    by_value = api.post("/feedback", feedback(score=0)).json()
+    neither = api.post("/feedback", feedback(score=0.5, value="odd")).json()
+
+    assert (by_label["score"], by_label["value"]) == (1.0, "good")
+    assert (by_value["score"], by_value["value"]) == (0.0, "bad")
+    assert (neither["score"], neither["value"]) == (0.5, "odd")
+    changed = api.patch(f"/feedback/{by_label['id']}", {"score": 0}).json()
+    assert (changed["score"], changed["value"]) == (0.0, "bad")
+
+
+def test_an_enforced_config_refuses_what_does_not_fit(api, workspace):
+    body = {"feedback_key": "k", "feedback_config": STARS, "is_enforced": True}
+    assert api.post(URL, body).json()["is_enforced"] is True
+
+    refused = api.post("/feedback", feedback(score=6))
+
+    assert (refused.status_code, refused.json()["code"]) == (400, "feedback_out_of_bounds")
+    given = api.post("/feedback", feedback(score=5)).json()
+    assert api.patch(f"/feedback/{given['id']}", {"score": -1}).status_code == 400
+    assert [one.score for one in Feedback.objects.for_workspace(workspace)] == [5.0]
+    assert api.post(URL, body).status_code == 409
+
+
+def test_only_who_manages_the_workspace_enforces(api_of, workspace):
+    body = {"feedback_key": "k", "feedback_config": STARS, "is_enforced": True}
+
+    assert api_of(workspace, "write").post(URL, body).status_code == 403
+    assert not FeedbackConfig.objects.for_workspace(workspace).exists()
+
+
+def test_categories_are_added_and_taken_away(api):
+    api.post(URL, {"feedback_key": "k", "feedback_config": MOOD})
+    body = {"feedback_key": "k"}
+
+    def labels(**change):
+        response = api.patch(URL, body | change)
+        assert response.status_code == 200, response.content
+        return [one["label"] for one in response.json()["feedback_config"]["categories"]]
+
+    assert labels(add_categories=[{"value": 2, "label": "best"}]) == ["bad", "good", "best"]
+    assert labels(remove_categories=[0]) == ["good", "best"]
+    for change in (
+        {"remove_categories": [2]},
+        {"remove_categories": [7]},
+        {"add_categories": [{"value": 1, "label": "x"}]},
+        {"add_categories": [{"value": 9, "label": "good"}]},
+    ):
+        assert api.patch(URL, body | change).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        None,
+        {},
+        "continuous",
+        {"type": "odd"},
+        {"type": "continuous", "min": 2, "max": 1},
+        {"type": "continuous", "min": "x"},
+        {"type": "categorical", "categories": []},
+        {"type": "categorical", "categories": [{"label": "x"}]},
+        {"type": "categorical", "categories": [{"value": 1, "label": 2}]},
+        {"type": "continuous", "allows_multiple_categories": True},
+    ],
+)
+def test_a_config_that_makes_no_sense_is_refused(api, workspace, config):
+    assert api.post(URL, {"feedback_key": "k", "feedback_config": config}).status_code == 422
+    assert not FeedbackConfig.objects.for_workspace(workspace).exists()
+
+
+def test_a_config_must_be_named(api):
+    assert api.patch(URL, {"is_lower_score_better": True}).status_code == 422
+    assert api.delete(URL).status_code == 422

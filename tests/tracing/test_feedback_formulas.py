@@ -1,0 +1,204 @@
+"""Scores that are computed from other scores."""
+
+from __future__ import annotations
+
+from uuid import uuid4
+
+import pytest
+
+from apps.tracing.models import Feedback, FeedbackFormula, Project
+from apps.tracing.services import feedback_attaching, feedback_formulas, feedback_stats
+from apps.tracing.settling.settler import settle_everything
+from tests.factories.tracing import ProjectFactory, ingest, stored_run, wire_run
+
+URL = "/feedback/formulas"
+PARTS = [
+    {"part_type": "weighted_key", "key": "a", "weight": 3},
+    {"part_type": "weighted_key", "key": "b", "weight": 1},
+]
+
+
+@pytest.fixture
+def run_id(workspace):
+    return str(stored_run(workspace, session_name="shop"))
+
+
+@pytest.fixture
+def project(workspace, run_id):
+    return Project.objects.for_workspace(workspace).get(name="shop")
+
+
+@pytest.fixture
+def formula(api, project):
+    body = {
+        "session_id": str(project.pk),
+        "feedback_key": "total",
+        "aggregation_type": "avg",
+        "formula_parts": PARTS,
+    }
+    return api.post(URL, body).json()
+
+
+def give(api, run_id, key, score, **more):
+    return api.post("/feedback", {"key": key, "run_id": run_id, "score": score, **more}).json()
+
+
+def totals(workspace):
+    rows = Feedback.objects.for_workspace(workspace).filter(key="total")
+    return [one.score for one in rows.order_by("run_id")]
+
+
+def test_a_formula_is_made_read_changed_and_deleted(api, workspace, project, formula):
+    url = f"{URL}/{formula['id']}"
+    assert api.get(url).json() == formula
+    assert api.get(URL, session_id=str(project.pk)).json() == [formula]
+    assert api.get(URL, dataset_id=str(uuid4())).json() == []
+    body = {"feedback_key": "sum", "aggregation_type": "sum", "formula_parts": PARTS[:1]}
+
+    changed = api.put(url, body).json()
+
+    assert (changed["feedback_key"], changed["aggregation_type"]) == ("sum", "sum")
+    assert changed["session_id"] == str(project.pk)
+    assert changed["formula_parts"] == [{**PARTS[0], "weight": 3.0}]
+    assert api.delete(url).status_code == 204
+    assert api.get(url).status_code == 404
+
+
+def test_scores_are_computed_when_all_parts_are_there_and_follow_them(
+    api, workspace, run_id, formula
+):
+    first = give(api, run_id, "a", 1)
+    assert totals(workspace) == []
+
+    second = give(api, run_id, "b", 0)
+    assert totals(workspace) == [0.75]
+
+    api.patch(f"/feedback/{second['id']}", {"score": 1})
+    assert totals(workspace) == [1.0]
+
+    give(api, run_id, "a", 0)  # of two scores of one key the mean counts
+    assert totals(workspace) == [0.625]
+
+    api.delete(f"/feedback/{second['id']}")
+    assert totals(workspace) == []
+    assert api.get(f"/feedback/{first['id']}").status_code == 200
+
+
+def test_what_is_computed_is_feedback_like_any_other_but_nobodys_to_change(
+    api, workspace, run_id, project, formula
+):
+    give(api, run_id, "a", 1)
+    give(api, run_id, "b", 1)
+
+    (shown,) = api.get("/feedback", run=run_id, key="total").json()
+    stats = feedback_stats.of_runs(workspace.pk, [run_id])
+
+    assert (shown["score"], shown["trace_id"], shown["is_root"]) == (1.0, run_id, True)
+    assert shown["feedback_source"]["type"] == "__ls_composite_feedback"
+    (of_run,) = stats.values()
+    assert of_run["total"]["avg"] == 1.0
+    assert api.patch(f"/feedback/{shown['id']}", {"score": 0}).status_code == 409
+    assert api.delete(f"/feedback/{shown['id']}").status_code == 409
+
+
+def test_feedback_on_a_project_is_put_together_too(api, workspace, project, formula):
+    for key, score in (("a", 1), ("b", 0)):
+        api.post("/feedback", {"key": key, "session_id": str(project.pk), "score": score})
+
+    stats = feedback_stats.of_projects(workspace.pk, [project.pk])
+
+    assert stats[project.pk]["total"]["avg"] == 0.75
+
+
+def test_feedback_before_its_run_is_computed_when_the_run_comes(api, workspace, formula):
+    run = wire_run(session_name="shop")
+    give(api, run["id"], "a", 1)
+    give(api, run["id"], "b", 1)
+    feedback_attaching.attach_pending()
+    assert totals(workspace) == []
+
+    ingest(workspace, run)
+    settle_everything()
+
+    assert totals(workspace) == [1.0]
+
+
+def test_a_dataset_has_formulas_for_all_its_experiments(api, workspace):
+    dataset_id = uuid4()
+    ProjectFactory(workspace=workspace, name="experiment", reference_dataset_id=dataset_id)
+    run_id = str(stored_run(workspace, session_name="experiment"))
+    other = str(stored_run(workspace, session_name="plain"))
+    body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
+    api.post(URL, body | {"dataset_id": str(dataset_id)})
+
+    for one in (run_id, other):
+        give(api, one, "a", 1)
+        give(api, one, "b", 1)
+
+    assert totals(workspace) == [4.0]
+
+
+def test_a_new_formula_computes_what_was_there_and_a_changed_one_all_of_it(
+    api, workspace, run_id, project
+):
+    other = str(stored_run(workspace, session_name="shop"))
+    for one in (run_id, other):
+        give(api, one, "a", 1)
+    give(api, run_id, "b", 1)
+    body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
+    made = api.post(URL, body | {"session_id": str(project.pk)}).json()
+
+    feedback_formulas.compute_stale()
+    assert totals(workspace) == [4.0]
+
+    api.put(f"{URL}/{made['id']}", body | {"formula_parts": PARTS[:1]})
+    feedback_formulas.compute_stale()
+    assert totals(workspace) == [3.0, 3.0]
+
+    api.put(f"{URL}/{made['id']}", body | {"formula_parts": PARTS[1:]})
+    feedback_formulas.compute_stale()
+    feedback_formulas.compute_stale()  # twice is as good as once
+    assert totals(workspace) == [1.0]
+
+    api.delete(f"{URL}/{made['id']}")
+    assert totals(workspace) == []
+    assert Feedback.objects.for_workspace(workspace).count() == 3
+
+
+def test_a_formula_on_anothers_project_is_refused(api_of, stranger, project):
+    body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
+
+    response = api_of(stranger).post(URL, body | {"session_id": str(project.pk)})
+
+    assert response.status_code == 404
+    assert not FeedbackFormula.unscoped.exists()
+
+
+def test_a_second_formula_for_the_key_is_refused(api, project, formula):
+    body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
+
+    assert api.post(URL, body | {"session_id": str(project.pk)}).status_code == 409
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"session_id": None},
+        {"dataset_id": str(uuid4())},
+        {"aggregation_type": "median"},
+        {"formula_parts": []},
+        {"formula_parts": [PARTS[0], PARTS[0]]},
+        {"formula_parts": [PARTS[0] | {"key": "total"}]},
+        {"formula_parts": [PARTS[0] | {"weight": "x"}]},
+        {"feedback_key": ""},
+    ],
+)
+def test_a_formula_that_makes_no_sense_is_refused(api, project, change):
+    body = {
+        "session_id": str(project.pk),
+        "feedback_key": "total",
+        "aggregation_type": "avg",
+        "formula_parts": PARTS,
+    }
+
+    assert api.post(URL, body | change).status_code == 422

@@ -1,0 +1,155 @@
+"""Feedback by those who hold no key."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from uuid import UUID, uuid4
+
+import pytest
+from django.test import Client
+
+from apps.tracing.models import Feedback, FeedbackConfig, FeedbackToken
+from apps.tracing.services import feedback_tokens
+from tests.factories.tracing import stored_run
+
+URL = "/feedback/tokens"
+
+
+@pytest.fixture
+def browser():
+    return Client()
+
+
+def path_of(token):
+    return f"/feedback/tokens/{token['url'].rsplit('/', 1)[1]}"
+
+
+@pytest.fixture
+def run_id(workspace):
+    return str(stored_run(workspace))
+
+
+@pytest.fixture
+def token(api, run_id):
+    return api.post(URL, {"run_id": run_id, "feedback_key": "liked"}).json()
+
+
+def say(browser, token, **said):
+    return browser.post(path_of(token), said, content_type="application/json")
+
+
+def test_a_token_gives_feedback_on_its_run_from_any_page(browser, api, run_id, token, settings):
+    assert token["url"].startswith(f"{settings.BASE_URL}/feedback/tokens/")
+    assert UUID(path_of(token).rsplit("/", 1)[1])
+
+    response = say(browser, token, score=True, comment="nice", metadata={"page": "/a"})
+
+    assert response.status_code == 200
+    assert response["Access-Control-Allow-Origin"] == "*"
+    (given,) = api.get("/feedback", run=run_id).json()
+    assert (given["id"], given["key"], given["score"]) == (token["id"], "liked", 1.0)
+    assert (given["comment"], given["trace_id"]) == ("nice", run_id)
+    assert given["feedback_source"]["metadata"] == {"page": "/a"}
+
+
+def test_what_is_said_again_takes_the_place_of_the_first(browser, api, run_id, token):
+    say(browser, token, score=1)
+
+    response = browser.get(path_of(token), {"score": "0.5", "value": "ok", "correction": '{"a":1}'})
+
+    assert response.status_code == 200
+    (given,) = api.get("/feedback", run=run_id).json()
+    assert (given["score"], given["value"], given["correction"]) == (0.5, "ok", {"a": 1})
+
+
+def test_a_browser_may_ask_first(browser, token):
+    response = browser.options(
+        path_of(token),
+        headers={
+            "Origin": "https://shop.example",
+            "Access-Control-Request-Method": "POST",
+            "Access-Control-Request-Headers": "content-type",
+        },
+    )
+
+    assert response.status_code == 204
+    assert response["Access-Control-Allow-Headers"] == "content-type"
+    assert "POST" in response["Access-Control-Allow-Methods"]
+
+
+def test_an_unknown_token_and_one_that_is_over_are_refused(browser, api, workspace, token):
+    FeedbackToken.objects.for_workspace(workspace).update(expires_at=datetime.now(UTC))
+
+    over = say(browser, token, score=1)
+    unknown = browser.post(f"/feedback/tokens/{uuid4()}", {}, content_type="application/json")
+
+    assert (over.status_code, over.json()["code"]) == (410, "feedback_token_expired")
+    assert (unknown.status_code, unknown.json()["code"]) == (404, "feedback_token_unknown")
+    assert over["Access-Control-Allow-Origin"] == "*"
+    assert not Feedback.objects.for_workspace(workspace).exists()
+
+
+@pytest.mark.parametrize("body", [{"score": "much"}, {"comment": 1}, [], {"metadata": "x"}])
+def test_what_makes_no_sense_is_refused(browser, workspace, token, body):
+    response = browser.post(path_of(token), body, content_type="application/json")
+
+    assert response.status_code == 422
+    assert not Feedback.objects.for_workspace(workspace).exists()
+
+
+def test_a_tokens_id_is_no_token_and_the_secret_is_nowhere_in_clear(browser, workspace, token):
+    row = FeedbackToken.objects.for_workspace(workspace).get()
+    secret = path_of(token).rsplit("/", 1)[1]
+
+    assert browser.get(f"/feedback/tokens/{token['id']}").status_code == 404
+    assert secret.encode() not in bytes(row.token) + bytes(row.token_hash)
+    assert UUID(secret).bytes not in bytes(row.token) + bytes(row.token_hash)
+
+
+def test_lifes_are_three_hours_unless_said_otherwise(api, run_id):
+    begin = datetime.now(UTC)
+    body = {"run_id": run_id, "feedback_key": "k"}
+    at = (begin + timedelta(days=2)).isoformat()
+
+    said = [
+        body,
+        body | {"expires_in": {"days": 1, "hours": 2, "minutes": 3}},
+        body | {"expires_at": at, "expires_in": None},
+    ]
+    found = api.post(URL, said).json()
+
+    lives = [datetime.fromisoformat(one["expires_at"]) - begin for one in found]
+    assert [round(life / timedelta(minutes=1)) for life in lives] == [180, 1563, 2880]
+    listed = api.get(URL, run_id=run_id).json()
+    assert listed == found
+    assert api.get(URL, run_id=run_id, limit=1, offset=1).json() == found[1:2]
+
+
+def test_a_repeat_of_an_id_returns_the_token_that_is_there(api, api_of, run_id, stranger):
+    body = {"run_id": run_id, "feedback_key": "k", "id": str(uuid4())}
+    first = api.post(URL, body).json()
+
+    assert api.post(URL, body).json() == first
+    assert first["id"] == body["id"]
+    assert api_of(stranger).post(URL, body).status_code == 409
+    assert api_of(stranger).get(URL, run_id=run_id).json() == []
+
+
+def test_a_config_that_comes_along_is_the_keys(api, workspace, run_id):
+    config = {"type": "continuous", "min": 0, "max": 1}
+    body = {"run_id": run_id, "feedback_key": "k", "feedback_config": config}
+
+    assert api.post(URL, body).status_code == 200
+    assert api.post(URL, body | {"feedback_config": {"type": "odd"}}).status_code == 422
+
+    assert FeedbackConfig.objects.for_workspace(workspace).get().config["max"] == 1.0
+
+
+def test_tokens_are_forgotten_a_month_after_their_end(workspace, token, api, run_id):
+    api.post(URL, {"run_id": run_id, "feedback_key": "younger"})
+    tokens = FeedbackToken.objects.for_workspace(workspace)
+    tokens.filter(pk=token["id"]).update(expires_at=datetime.now(UTC) - timedelta(days=31))
+
+    feedback_tokens.forget_expired()
+
+    assert [one.key for one in tokens] == ["younger"]
