@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from datetime import datetime
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
         HeldOperation,
         IngestCount,
         KeptTrace,
+        ModelPrice,
         Project,
         Retention,
         SavedView,
@@ -67,6 +69,16 @@ class DoomedFileQuerySet(models.QuerySet["DoomedFile"]):
 
 class KeptTraceQuerySet(models.QuerySet["KeptTrace"]):
     pass
+
+
+class ModelPriceQuerySet(models.QuerySet["ModelPrice"]):
+    def newest_first(self) -> ModelPriceQuerySet:
+        return self.order_by("-pk")
+
+    def version(self) -> tuple[int, datetime | None]:
+        """Differs from before when anything was changed."""
+        found = self.aggregate(count=models.Count("pk"), latest=models.Max("updated_at"))
+        return found["count"], found["latest"]
 
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):

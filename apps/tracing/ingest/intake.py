@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import partial
 from uuid import UUID
 
+from django.conf import settings
 from django.db import IntegrityError, OperationalError, transaction
 
 from apps.tracing import errors
@@ -21,9 +23,11 @@ from apps.tracing.ingest.operations import MisplacedRun, Operation, read_operati
 from apps.tracing.ingest.requests import Refused, Request, Said
 from apps.tracing.ingest.wire import Refusal, moment
 from apps.tracing.models import DEFAULT_PROJECT, HeldOperation, Project
+from apps.tracing.pricing.costs import add_costs
 from apps.tracing.services.feedback import store_feedback
 from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
 from apps.tracing.store import partitions
+from apps.tracing.store.apart import set_apart
 from apps.tracing.store.locating import Located, locate
 from apps.tracing.store.writing import Key, RunWrite, was_in_vain, write
 
@@ -69,10 +73,19 @@ def _read(workspace_id: UUID, said: Said) -> Operation:
     run = said.run
     if run.session_name is not None and len(run.session_name) > NAME_LENGTH:
         raise Refusal(f"`session_name` may have {NAME_LENGTH} characters.")
-    operation = read_operation(run, is_update=said.is_update)
+    price = partial(add_costs, workspace_id)
+    operation = read_operation(run, is_update=said.is_update, price=price)
     for file in said.files:
         kept = attachments.store(workspace_id, operation.run_id, file)
         operation.content.attachments = {**operation.content.attachments, kept.name: kept}
+    return _with_large_apart(workspace_id, operation)
+
+
+def _with_large_apart(workspace_id: UUID, operation: Operation) -> Operation:
+    """The operation, its large payloads durable in object storage."""
+    content = operation.content
+    if any(len(value) > settings.LARGE_PAYLOAD_BYTES for value in content.payloads.values()):
+        content.payloads = set_apart(workspace_id, operation.run_id, content.payloads)
     return operation
 
 
@@ -121,6 +134,7 @@ def adopt(orphan: HeldOperation) -> None:
     operation = held.read_held(orphan)
     if operation.is_update:
         return
+    operation = _with_large_apart(orphan.workspace_id, operation)
     operation.run.parent_run_id = None
     orphan.delete()
     projects = _Projects(orphan.workspace_id)
@@ -257,7 +271,7 @@ class _Batch:
         if operations:
             self.hoping = False
             self.projects.look_up(operations)
-            self.add(operations)
+            self.add(_with_large_apart(self.workspace_id, one) for one in operations)
 
     def _append(self, writes: dict[Key, RunWrite], fresh: set[Key]) -> bool:
         """Append to the ledger: in the same transaction, so it tells neither more nor less."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from apps.tracing.ingest.previews import one_line, preview
 from apps.tracing.ingest.usage import usage_columns
 from apps.tracing.ingest.wire import NOTHING, Refusal, WireRun, moment
 from apps.tracing.json_repair import repair
+from apps.tracing.pricing.costs import NamedModel
 from apps.tracing.store.types import Attachment, Payload, RunType
 from apps.tracing.store.writing import Content
 
@@ -22,6 +24,9 @@ RUN_TYPES = frozenset(str(kind) for kind in RunType)
 THREAD_KEYS = ("session_id", "conversation_id", "thread_id")
 MODEL_KEYS = ("model", "model_name", "model_id", "model_path", "endpoint_name")
 _objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+Price = Callable[[NamedModel, dict[str, Any], dict[str, Any]], None]
+"""Puts costs into columns, and what kinds of tokens cost into the details of the usage."""
 
 
 @dataclass(slots=True)
@@ -36,9 +41,16 @@ class Operation:
 
 
 def read_operation(
-    run: WireRun, *, is_update: bool, attachments: dict[str, Attachment] | None = None
+    run: WireRun,
+    *,
+    is_update: bool,
+    attachments: dict[str, Attachment] | None = None,
+    price: Price | None = None,
 ) -> Operation:
-    """The operation in a run of the wire; `Refusal` when the run makes no sense."""
+    """The operation in a run of the wire; `Refusal` when the run makes no sense.
+
+    `price` puts costs beside tokens whose cost the client does not tell.
+    """
     if run.id is None:
         raise Refusal("`id` is missing.")
     if not is_update:
@@ -50,7 +62,7 @@ def read_operation(
         known = ", ".join(sorted(RUN_TYPES))
         raise Refusal(f"`run_type` is {run.run_type!r:.60}, not one of {known}.")
     try:
-        content = _content(run, attachments or {})
+        content = _content(run, attachments or {}, price)
     except (RecursionError, orjson.JSONEncodeError):
         raise Refusal("The run is nested too deeply.") from None
     return Operation(is_update, run, run.id, _place(run), content)
@@ -74,7 +86,9 @@ class MisplacedRun(Refusal):
     """The dotted order contradicts the ids; alone in a request it answers 400, not 422."""
 
 
-def _content(run: WireRun, attachments: dict[str, Attachment]) -> Content:
+def _content(
+    run: WireRun, attachments: dict[str, Attachment], price: Price | None
+) -> Content:
     payloads: dict[Payload, bytes] = {}
     inputs = _payload(payloads, Payload.INPUTS, run.inputs)
     outputs = _payload(payloads, Payload.OUTPUTS, run.outputs)
@@ -104,6 +118,11 @@ def _content(run: WireRun, attachments: dict[str, Attachment]) -> Content:
     if metadata or invocation:
         columns["thread_key"] = _thread_key(metadata)
         columns["model"] = _model(metadata, invocation)
+    if price is not None and "total_tokens" in columns:
+        details = columns.pop("usage_details", {})
+        price(_named_model(metadata, invocation), columns, details)
+        if details:
+            columns["usage_details"] = details
     if "usage_details" in columns:
         columns["usage_details"] = storable(dumps(columns["usage_details"]))
     said = {name: value for name, value in columns.items() if value is not None}
@@ -167,6 +186,16 @@ def _thread_key(metadata: dict[str, Any]) -> str | None:
         if (found := metadata.get(key)) is not None:
             return _stored(_as_text(found))
     return None
+
+
+def _named_model(metadata: dict[str, Any], invocation: dict[str, Any]) -> NamedModel:
+    told = {"ls_model_name": metadata.get("ls_model_name")}
+    told |= {key: invocation.get(key) for key in MODEL_KEYS}
+    provider = metadata.get("ls_provider")
+    return NamedModel(
+        {key: name for key, name in told.items() if isinstance(name, str) and name},
+        provider if isinstance(provider, str) else None,
+    )
 
 
 def _model(metadata: dict[str, Any], invocation: dict[str, Any]) -> str | None:

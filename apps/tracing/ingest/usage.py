@@ -1,7 +1,12 @@
-"""Tokens and costs that a run tells about itself."""
+"""Tokens and costs that a run tells about itself.
+
+Where a model's call says nothing about its tokens, nothing is made up: a guess by the length of its
+texts would stand in sums beside what is known, and look like it.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
@@ -12,6 +17,50 @@ _DETAILS = {
     "input_cost_details": "prompt_cost_details",
     "output_cost_details": "completion_cost_details",
 }
+_CALLS = frozenset({"llm", "embedding", None})
+
+# -- names that providers have for the same ----------------------------------
+
+_INPUT = (
+    *("prompt_tokens", "input_tokens", "promptTokens", "inputTokens"),
+    *("promptTokenCount", "prompt_token_count", "inputTokenCount", "prompt_eval_count"),
+)
+_OUTPUT = (
+    *("completion_tokens", "output_tokens", "completionTokens", "outputTokens"),
+    *("candidatesTokenCount", "candidates_token_count", "outputTokenCount", "eval_count"),
+)
+_TOTAL = ("total_tokens", "totalTokens", "totalTokenCount", "total_token_count")
+_KINDS = (  # side, kind, and where its count stands
+    ("input", "cache_read", ("prompt_tokens_details", "cached_tokens")),
+    ("input", "cache_read", ("input_tokens_details", "cached_tokens")),
+    ("input", "cache_read", ("prompt_cache_hit_tokens",)),
+    ("input", "cache_read", ("cachedContentTokenCount",)),
+    ("input", "cache_read", ("cached_content_token_count",)),
+    ("input", "cache_read", ("cacheReadInputTokens",)),
+    ("input", "cache_read", ("cachedInputTokens",)),
+    ("input", "cache_read", ("cache_read_input_tokens",)),
+    ("input", "cache_creation", ("cache_creation_input_tokens",)),
+    ("input", "cache_creation", ("cacheWriteInputTokens",)),
+    ("input", "ephemeral_5m_input_tokens", ("cache_creation", "ephemeral_5m_input_tokens")),
+    ("input", "ephemeral_1h_input_tokens", ("cache_creation", "ephemeral_1h_input_tokens")),
+    ("input", "audio", ("prompt_tokens_details", "audio_tokens")),
+    ("input", "audio", ("input_tokens_details", "audio_tokens")),
+    ("output", "reasoning", ("completion_tokens_details", "reasoning_tokens")),
+    ("output", "reasoning", ("output_tokens_details", "reasoning_tokens")),
+    ("output", "reasoning", ("thoughtsTokenCount",)),
+    ("output", "reasoning", ("thoughts_token_count",)),
+    ("output", "reasoning", ("reasoningTokens",)),
+    ("output", "audio", ("completion_tokens_details", "audio_tokens")),
+    ("output", "audio", ("output_tokens_details", "audio_tokens")),
+)
+_BESIDE_INPUT = (
+    *("cache_read_input_tokens", "cache_creation_input_tokens"),
+    *("cacheReadInputTokens", "cacheWriteInputTokens"),
+)
+"""What Anthropic and Bedrock count beside the input and not in it."""
+_BESIDE_OUTPUT = ("thoughtsTokenCount", "thoughts_token_count")
+"""What Gemini counts beside the answer."""
+_HOLDERS = ("usage", "token_usage", "usageMetadata", "tokenUsage", "usage_metadata")
 
 
 def usage_columns(
@@ -23,38 +72,73 @@ def usage_columns(
     because other runs often pass such an answer through.
     """
     told = _usage_metadata(outputs) or _usage_metadata(metadata)
-    if told is None and run_type in {"llm", "embedding", None}:
+    if told is None and run_type in _CALLS and outputs:
         told = _of_provider(outputs)
     return {} if told is None else _columns(told)
 
 
 def _usage_metadata(holder: Any) -> dict[str, Any] | None:
     found = holder.get("usage_metadata") if isinstance(holder, dict) else None
-    return found if isinstance(found, dict) and found else None
+    if not isinstance(found, dict) or not found:
+        return None
+    # Gemini's own answers have the same name for numbers under other names.
+    return found if _is_ours(found) else _from_counts(found)
+
+
+def _is_ours(usage: dict[str, Any]) -> bool:
+    return not any(name in usage for name in ("prompt_token_count", "promptTokenCount"))
 
 
 def _of_provider(outputs: Any) -> dict[str, Any] | None:
     """Usage in the shapes of model providers and of LangChain's results."""
+    for candidate in _candidates(outputs):
+        if (found := _from_counts(candidate)) is not None:
+            return found
     if not isinstance(outputs, dict):
         return None
-    llm_output = outputs.get("llm_output")
-    candidates = [outputs.get("usage"), outputs.get("token_usage")]
-    if isinstance(llm_output, dict):
-        candidates += [llm_output.get("token_usage"), llm_output.get("usage")]
-    for candidate in candidates:
-        if isinstance(candidate, dict) and (found := _from_counts(candidate)):
+    if (found := _sum_of_messages(_flat(outputs.get("generations")))) is not None:
+        return found
+    for value in outputs.values():
+        message = value[-1] if isinstance(value, list) and value else value
+        if (found := _of_message(message)) is not None:
             return found
-    return _of_generations(outputs.get("generations"))
+    return None
 
 
-def _of_generations(generations: Any) -> dict[str, Any] | None:
-    """The sum over the messages of `generations`, a list or a list of lists."""
+def _candidates(outputs: Any) -> Iterator[dict[str, Any]]:
+    """Objects that may hold counts, the likeliest first."""
+    if not isinstance(outputs, dict):
+        return
+    llm_output, meta = outputs.get("llm_output"), outputs.get("meta")
+    response = outputs.get("response_metadata")
+    for holder in (outputs, llm_output, response, outputs.get("response")):
+        if isinstance(holder, dict):
+            yield from (found for name in _HOLDERS if isinstance(found := holder.get(name), dict))
+    for holder in (outputs.get("usage"), meta):  # Cohere
+        if isinstance(holder, dict):
+            yield from (
+                found
+                for name in ("tokens", "billed_units")
+                if isinstance(found := holder.get(name), dict)
+            )
+    if "prompt_eval_count" in outputs:  # Ollama
+        yield outputs
+
+
+def _of_message(message: Any) -> dict[str, Any] | None:
+    """The usage that a message of LangChain has, as it is or serialized."""
+    if not isinstance(message, dict):
+        return None
+    if isinstance(inner := message.get("message"), dict):
+        message = inner
+    return _usage_metadata(message) or _usage_metadata(message.get("kwargs"))
+
+
+def _sum_of_messages(generations: list[Any]) -> dict[str, Any] | None:
+    """The sum over the messages of `generations`; details as the first tells them."""
     total: dict[str, Any] = {}
-    for one in _flat(generations):
-        message = one.get("message") if isinstance(one, dict) else None
-        if not isinstance(message, dict):
-            continue
-        told = _usage_metadata(message.get("kwargs")) or _usage_metadata(message)
+    for one in generations:
+        told = _of_message(one)
         for key in ("input_tokens", "output_tokens", "total_tokens") if told else ():
             if (count := _count(told.get(key) if told else None)) is not None:
                 total[key] = total.get(key, 0) + count
@@ -70,13 +154,31 @@ def _flat(generations: Any) -> list[Any]:
 
 
 def _from_counts(usage: dict[str, Any]) -> dict[str, Any] | None:
-    found = {
-        "input_tokens": _first(usage, "prompt_tokens", "input_tokens", "promptTokens"),
-        "output_tokens": _first(usage, "completion_tokens", "output_tokens", "completionTokens"),
-        "total_tokens": _first(usage, "total_tokens", "totalTokens"),
+    """A provider's counts by our names."""
+    prompt, completion = _first(usage, *_INPUT), _first(usage, *_OUTPUT)
+    if prompt is not None and "prompt_tokens" not in usage:
+        prompt += sum(_count(usage.get(name)) or 0 for name in _BESIDE_INPUT)
+    if completion is not None:
+        completion += sum(_count(usage.get(name)) or 0 for name in _BESIDE_OUTPUT)
+    found: dict[str, Any] = {
+        "input_tokens": prompt,
+        "output_tokens": completion,
+        "total_tokens": _first(usage, *_TOTAL),
     }
+    for side, kind, path in _KINDS:
+        count: Any = usage
+        for name in path:
+            count = count.get(name) if isinstance(count, dict) else None
+        if (number := _count(count)) and (found["input_tokens"] or found["output_tokens"]):
+            found.setdefault(f"{side}_token_details", {}).setdefault(kind, number)
+    if isinstance(cost := usage.get("cost"), int | float):  # OpenRouter
+        found["total_cost"] = cost
     known = {key: value for key, value in found.items() if value is not None}
-    return known or None
+    return (
+        known
+        if any(key in known for key in ("input_tokens", "output_tokens", "total_tokens"))
+        else None
+    )
 
 
 def _first(usage: dict[str, Any], *names: str) -> int | None:

@@ -8,6 +8,7 @@ from apps.tracing.models.feedback import (
     FeedbackToken,
 )
 from apps.tracing.models.intake import HeldOperation, IngestCount
+from apps.tracing.models.prices import ModelPrice
 from apps.tracing.models.projects import DEFAULT_PROJECT, Project, TraceTier
 from apps.tracing.models.retention import KeptTrace, Retention
 from apps.tracing.models.saved_views import SavedView, ViewType
@@ -24,6 +25,7 @@ __all__ = [
     "HeldOperation",
     "IngestCount",
     "KeptTrace",
+    "ModelPrice",
     "Project",
     "Retention",
     "SavedView",

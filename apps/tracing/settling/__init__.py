@@ -26,6 +26,7 @@ class Touched:
 STEPS: tuple[str, ...] = (
     "apps.tracing.settling.terms",
     "apps.tracing.settling.feedback",
+    "apps.tracing.pricing.settling",
     "apps.tracing.store.rollups",
     "apps.tracing.settling.sums",
 )

@@ -38,6 +38,7 @@ FIXED = KEY | {
 SAID = {
     "is_begun": "bool",
     "reference_example_id": "uuid",
+    "price_model_id": "uuid",
     "start_time": "timestamptz",
     "end_time": "timestamptz",
     "first_token_time": "timestamptz",

@@ -1,0 +1,37 @@
+"""What models cost."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.tracing.querysets import ModelPriceQuerySet
+
+
+class ModelPrice(WorkspaceOwned):
+    """A workspace's own entry of the price map: it goes before the built-in ones."""
+
+    name = models.CharField(max_length=500)
+    match_pattern = models.CharField(max_length=1000)
+    """A regular expression of RE2, looked for in the names under `match_path`."""
+    match_path = models.JSONField(default=list)
+    provider = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001  (null is any)
+    start_time = models.DateTimeField(null=True, blank=True)
+    """For runs that started then or later; without it for all."""
+    prompt_cost = models.DecimalField(max_digits=40, decimal_places=24)
+    completion_cost = models.DecimalField(max_digits=40, decimal_places=24)
+    """In US dollars a token."""
+    prompt_cost_details = models.JSONField(default=dict, blank=True)
+    completion_cost_details = models.JSONField(default=dict, blank=True)
+    """Prices of kinds of tokens, decimals as texts."""
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = Rows(ModelPriceQuerySet)
+    unscoped = ModelPriceQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [models.Index(fields=["workspace", "-id"], name="model_price_newest")]
+
+    def __str__(self) -> str:
+        return self.name
