@@ -10,6 +10,7 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("apps.core.urls")),
     path("", include("apps.agent_server.api.urls")),
+    path("", include("apps.exports.urls")),
     path("", include("apps.tracing.api.urls")),
     path("", include("apps.console.urls")),
     path("", include("apps.deployments.urls")),

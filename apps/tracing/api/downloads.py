@@ -6,12 +6,12 @@ from typing import Any
 
 from django.conf import settings
 from django.core import signing
-from django.core.files.storage import default_storage
 from django.http import FileResponse, HttpRequest, HttpResponse
 from django.urls import path
 from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
+from apps.core import objects
 from apps.core.middleware import error_response
 from apps.tracing import errors
 from apps.tracing.store import Attachment
@@ -50,7 +50,7 @@ def file_response(
 ) -> HttpResponse | FileResponse:
     """An attachment as a download that cannot act as a page of this server."""
     try:
-        file = default_storage.open(path)
+        file = objects.reader(path)
     except FileNotFoundError:
         return error_response(request, errors.RunNotFound("The attachment is not there any more."))
     response = FileResponse(

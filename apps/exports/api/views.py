@@ -1,0 +1,245 @@
+"""Bulk exports of runs and where they go."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.tenancy import get_or_404
+from apps.exports import services
+from apps.exports.api.serializers import (
+    ChangeDestinationSerializer,
+    ChangeExportSerializer,
+    DestinationSerializer,
+    ExportSerializer,
+)
+from apps.exports.models import BulkExport, Destination, ExportPart, Kind
+from apps.exports.running import folder
+from apps.organizations.permissions import Permission
+from apps.tracing.api.downloads import signed_file_url
+from apps.tracing.api.rendering import as_utc
+from apps.tracing.models import Project
+
+
+class PageSerializer(serializers.Serializer[Any]):
+    limit = serializers.IntegerField(default=100, min_value=1, max_value=1000)
+    offset = serializers.IntegerField(default=0, min_value=0, max_value=10_000_000)
+
+
+class ExportsAPIView(WorkspaceAPIView):
+    required_permission = Permission.EXPORTS_MANAGE
+
+    def asked(self, serializer: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]:
+        body = serializer(data=data)
+        body.is_valid(raise_exception=True)
+        found: dict[str, Any] = body.validated_data
+        return found
+
+    def page(self, request: ApiRequest, rows: Any) -> list[Any]:
+        asked = self.asked(PageSerializer, request.query_params)
+        begin, end = asked["offset"], asked["offset"] + asked["limit"]
+        return list(rows[begin:end])
+
+    @property
+    def exports(self) -> Any:
+        return BulkExport.objects.for_workspace(self.workspace_id)
+
+    @property
+    def destinations(self) -> Any:
+        return Destination.objects.for_workspace(self.workspace_id)
+
+
+class DestinationsView(ExportsAPIView):
+    @extend_schema(parameters=[PageSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        rows = self.page(request, self.destinations.order_by("-created_at", "-pk"))
+        return Response([_destination(row) for row in rows])
+
+    @extend_schema(request=DestinationSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """A destination, once a test file could be written there."""
+        asked = self.asked(DestinationSerializer, request.data)
+        config = {name: value for name, value in asked["config"].items() if value is not None}
+        made = services.create_destination(
+            destination=Destination(
+                workspace_id=self.workspace_id,
+                name=asked["display_name"],
+                kind=asked["destination_type"],
+                config=config,
+            ),
+            credentials=asked.get("credentials"),
+        )
+        return Response(_destination(made))
+
+
+class DestinationView(ExportsAPIView):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, destination_id: UUID) -> Response:
+        return Response(_destination(get_or_404(self.destinations, pk=destination_id)))
+
+    @extend_schema(request=ChangeDestinationSerializer, responses=dict)
+    def patch(self, request: ApiRequest, destination_id: UUID) -> Response:
+        destination = get_or_404(self.destinations, pk=destination_id)
+        asked = self.asked(ChangeDestinationSerializer, request.data)
+        changed = services.update_destination(
+            destination=destination,
+            name=asked.get("display_name"),
+            credentials=asked.get("credentials"),
+        )
+        return Response(_destination(changed))
+
+
+class ExportsView(ExportsAPIView):
+    @extend_schema(parameters=[PageSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        rows = self.page(request, self.exports.order_by("-created_at", "-pk"))
+        done = services.progress(rows)
+        return Response([_export(row, done[row.pk]) for row in rows])
+
+    @extend_schema(request=ExportSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        asked = self.asked(ExportSerializer, request.data)
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        end = asked.get("end_time")
+        made = services.create_export(
+            export=BulkExport(
+                workspace_id=self.workspace_id,
+                destination=get_or_404(self.destinations, pk=asked["bulk_export_destination_id"]),
+                project=get_or_404(projects, pk=asked["session_id"]),
+                start_time=as_utc(asked["start_time"]),
+                end_time=None if end is None else as_utc(end),
+                interval_hours=asked.get("interval_hours"),
+                filter=asked.get("filter") or "",
+                fields=asked.get("export_fields"),
+                compression=asked["compression"],
+                format_version=asked["format_version"],
+            )
+        )
+        return Response(_export(made, services.progress([made])[made.pk]))
+
+
+class ExportView(ExportsAPIView):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, export_id: UUID) -> Response:
+        found = get_or_404(self.exports, pk=export_id)
+        return Response(_export(found, services.progress([found])[found.pk]))
+
+    @extend_schema(request=ChangeExportSerializer, responses=dict)
+    def patch(self, request: ApiRequest, export_id: UUID) -> Response:
+        """Stop the export; the only change there is."""
+        export = get_or_404(self.exports, pk=export_id)
+        self.asked(ChangeExportSerializer, request.data)
+        export = services.cancel(export=export)
+        return Response(_export(export, services.progress([export])[export.pk]))
+
+
+class PartsView(ExportsAPIView):
+    @extend_schema(parameters=[PageSerializer], responses=dict)
+    def get(self, request: ApiRequest, export_id: UUID) -> Response:
+        export = get_or_404(self.exports.select_related("destination"), pk=export_id)
+        parts = ExportPart.objects.for_workspace(self.workspace_id).filter(export=export)
+        return Response(
+            [_part(export, part) for part in self.page(request, parts.order_by("start_time"))]
+        )
+
+
+class PartView(ExportsAPIView):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, export_id: UUID, part_id: UUID) -> Response:
+        export = get_or_404(self.exports.select_related("destination"), pk=export_id)
+        parts = ExportPart.objects.for_workspace(self.workspace_id).filter(export=export)
+        return Response(_part(export, get_or_404(parts, pk=part_id)))
+
+
+def _destination(row: Destination) -> dict[str, Any]:
+    return {
+        "id": row.pk,
+        "tenant_id": row.workspace_id,
+        "destination_type": row.kind,
+        "display_name": row.name,
+        "config": row.config,
+        "credentials_keys": sorted(row.credentials()),
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+    }
+
+
+def _export(row: BulkExport, progress: tuple[int, int, int]) -> dict[str, Any]:
+    done, parts, written = progress
+    return {
+        "id": row.pk,
+        "tenant_id": row.workspace_id,
+        "bulk_export_destination_id": row.destination_id,
+        "session_id": row.project_id,
+        "all_experiments": False,
+        "start_time": row.start_time,
+        "end_time": row.end_time,
+        "interval_hours": row.interval_hours,
+        "filter": row.filter or None,
+        "export_fields": row.fields,
+        "compression": row.compression,
+        "format": "Parquet",
+        "format_version": row.format_version,
+        "status": row.status,
+        "source_bulk_export_id": row.source_id,
+        "created_at": row.created_at,
+        "updated_at": row.updated_at,
+        "finished_at": row.finished_at,
+        "progress": {"parts_done": done, "parts": parts, "rows_written": written},
+    }
+
+
+def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
+    is_ours = export.destination.kind == Kind.PLATFORM
+    return {
+        "id": part.pk,
+        "bulk_export_id": export.pk,
+        "session_id": export.project_id,
+        "status": part.status,
+        "retry_number": part.attempts,
+        "errors": {str(at): said for at, said in enumerate(part.problems)} or None,
+        "start_time": part.start_time,
+        "end_time": part.end_time,
+        "created_at": part.created_at,
+        "updated_at": part.updated_at,
+        "finished_at": part.finished_at,
+        "metadata": {
+            "prefix": export.destination.prefix,
+            "start_time": part.start_time,
+            "end_time": part.end_time,
+            "result": {
+                "rows_written": part.rows_written,
+                "exported_files": part.files,
+                "export_path": folder(export, part),
+                "latest_cursor": part.cursor or None,
+                "pending_upload": None,
+                "download_urls": [
+                    signed_file_url(path, "application/vnd.apache.parquet", path.rpartition("/")[2])
+                    for path in part.files
+                ]
+                if is_ours
+                else None,
+            },
+        },
+    }
+
+
+_EXPORT = "bulk-exports/<uuid:export_id>"
+routes = [
+    path("bulk-exports/destinations", DestinationsView.as_view(), name="export-destinations"),
+    path(
+        "bulk-exports/destinations/<uuid:destination_id>",
+        DestinationView.as_view(),
+        name="export-destination",
+    ),
+    path("bulk-exports", ExportsView.as_view(), name="exports"),
+    path(_EXPORT, ExportView.as_view(), name="export"),
+    path(f"{_EXPORT}/runs", PartsView.as_view(), name="export-parts"),
+    path(f"{_EXPORT}/runs/<uuid:part_id>", PartView.as_view(), name="export-part"),
+]

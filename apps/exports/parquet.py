@@ -1,0 +1,135 @@
+"""Runs as Parquet: one row a run, in the fields of the API.
+
+What is an object or a list on the wire is JSON text, as it was sent; amounts of money are decimals.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from apps.core.json import Fragment, dumps
+from apps.exports.models import Compression
+from apps.tracing.store import Payload, RunDetail
+
+_TIME = pa.timestamp("us", tz="UTC")
+_MONEY = pa.decimal128(38, 18)
+_CODECS = {
+    Compression.NONE: "none",
+    Compression.GZIP: "gzip",
+    Compression.SNAPPY: "snappy",
+    Compression.ZSTANDARD: "zstd",
+}
+
+
+def _json(value: Any) -> str | None:
+    if value is None:
+        return None
+    return (value if isinstance(value, Fragment) else dumps(value)).decode("utf-8", "replace")
+
+
+def _payload(payload: Payload) -> Callable[[RunDetail], Any]:
+    return lambda run: _json(run.json(payload))
+
+
+def _detail(name: str) -> Callable[[RunDetail], Any]:
+    return lambda run: _json((run.row.usage.details or {}).get(name))
+
+
+def _latency(run: RunDetail) -> float | None:
+    latency = run.row.latency
+    return None if latency is None else latency.total_seconds()
+
+
+def _error(run: RunDetail) -> Any:
+    return run.value(Payload.ERROR)
+
+
+def _attachments(run: RunDetail) -> str | None:
+    files = run.row.attachments
+    return _json({one.name: {"mime_type": one.mime_type, "size": one.size} for one in files})
+
+
+COLUMNS: Mapping[str, tuple[pa.DataType, Callable[[RunDetail], Any]]] = {
+    "id": (pa.string(), lambda run: str(run.row.id)),
+    "tenant_id": (pa.string(), lambda run: str(run.row.workspace_id)),
+    "session_id": (pa.string(), lambda run: str(run.row.project_id)),
+    "trace_id": (pa.string(), lambda run: str(run.row.trace_id)),
+    "parent_run_id": (
+        pa.string(),
+        lambda run: None if run.row.parent_run_id is None else str(run.row.parent_run_id),
+    ),
+    "parent_run_ids": (pa.string(), lambda run: _json(run.row.parent_run_ids)),
+    "is_root": (pa.bool_(), lambda run: run.row.is_root),
+    "dotted_order": (pa.string(), lambda run: run.row.dotted_order),
+    "name": (pa.string(), lambda run: run.row.name),
+    "run_type": (pa.string(), lambda run: str(run.row.run_type)),
+    "status": (pa.string(), lambda run: str(run.row.status)),
+    "start_time": (_TIME, lambda run: run.row.start_time),
+    "end_time": (_TIME, lambda run: run.row.end_time),
+    "first_token_time": (_TIME, lambda run: run.row.first_token_time),
+    "latency": (pa.float64(), _latency),
+    "error": (pa.string(), _error),
+    "inputs": (pa.string(), _payload(Payload.INPUTS)),
+    "outputs": (pa.string(), _payload(Payload.OUTPUTS)),
+    "extra": (pa.string(), _payload(Payload.EXTRA)),
+    "events": (pa.string(), _payload(Payload.EVENTS)),
+    "serialized": (pa.string(), _payload(Payload.SERIALIZED)),
+    "tags": (pa.string(), lambda run: _json(list(run.row.tags))),
+    "metadata": (pa.string(), lambda run: _json(run.row.metadata_json)),
+    "thread_id": (pa.string(), lambda run: run.row.thread_key),
+    "model": (pa.string(), lambda run: run.row.model),
+    "reference_example_id": (
+        pa.string(),
+        lambda run: (
+            None if run.row.reference_example_id is None else str(run.row.reference_example_id)
+        ),
+    ),
+    "prompt_tokens": (pa.int64(), lambda run: run.row.usage.prompt_tokens),
+    "completion_tokens": (pa.int64(), lambda run: run.row.usage.completion_tokens),
+    "total_tokens": (pa.int64(), lambda run: run.row.usage.total_tokens),
+    "prompt_token_details": (pa.string(), _detail("prompt_token_details")),
+    "completion_token_details": (pa.string(), _detail("completion_token_details")),
+    "prompt_cost": (_MONEY, lambda run: run.row.usage.prompt_cost),
+    "completion_cost": (_MONEY, lambda run: run.row.usage.completion_cost),
+    "total_cost": (_MONEY, lambda run: run.row.usage.total_cost),
+    "prompt_cost_details": (pa.string(), _detail("prompt_cost_details")),
+    "completion_cost_details": (pa.string(), _detail("completion_cost_details")),
+    "attachments": (pa.string(), _attachments),
+    "inserted_at": (_TIME, lambda run: run.row.received_at),
+}
+"""Each field: its type, and how a run gives it."""
+FEEDBACK = "feedback_stats"
+"""A field that is looked up for many runs at once."""
+FIELDS = (*COLUMNS, FEEDBACK)
+
+
+def payloads_of(fields: Iterable[str]) -> set[Payload]:
+    """What has to be read for these fields."""
+    return {payload for payload in Payload if str(payload) in set(fields)}
+
+
+def to_parquet(
+    runs: Sequence[RunDetail],
+    fields: Sequence[str],
+    *,
+    compression: str,
+    feedback: Mapping[Any, Any],
+) -> bytes:
+    """The runs as one file; `feedback` has the stats of those that have any, by run id."""
+    columns = {name: COLUMNS[name] for name in COLUMNS if name in fields}
+    arrays = [
+        pa.array([value_of(run) for run in runs], type=kind) for kind, value_of in columns.values()
+    ]
+    names = list(columns)
+    if FEEDBACK in fields:
+        names.append(FEEDBACK)
+        arrays.append(pa.array([_json(feedback.get(run.row.id)) for run in runs], type=pa.string()))
+    out = io.BytesIO()
+    table = pa.table(arrays, names=names)
+    pq.write_table(table, out, compression=_CODECS[Compression(compression)])
+    return out.getvalue()

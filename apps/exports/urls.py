@@ -1,0 +1,3 @@
+from apps.exports.api import views
+
+urlpatterns = views.routes

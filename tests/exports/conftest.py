@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import boto3
+import pyarrow.parquet as pq
+import pytest
+
+from apps.exports import tasks
+from apps.organizations.models import Workspace
+from apps.tracing.models import Project
+from apps.tracing.services import ensure_project
+from tests.factories.organizations import WorkspaceFactory
+from tests.tracing.conftest import Api, key_for
+
+KEYS = {"access_key_id": "id", "secret_access_key": "secret"}
+
+
+@pytest.fixture
+def workspace(db: None) -> Workspace:
+    return WorkspaceFactory()
+
+
+@pytest.fixture
+def api(workspace: Workspace) -> Api:
+    return Api(key_for(workspace))
+
+
+@pytest.fixture
+def project(workspace: Workspace) -> Project:
+    return ensure_project(workspace.pk, "exported")
+
+
+@pytest.fixture(autouse=True)
+def storage(settings: Any, tmp_path: Any) -> None:
+    """Object storage of the test's own; nobody else is told that there is work."""
+    backend = "apps.core.objects.files.Folder"
+    default = {"BACKEND": backend, "OPTIONS": {"location": tmp_path / "objects"}}
+    settings.STORAGES = settings.STORAGES | {"default": default}
+
+
+@pytest.fixture(autouse=True)
+def no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tests do the worker's work themselves, when they want it."""
+    monkeypatch.setattr(tasks.go_on, "delay", lambda: None)
+
+
+@pytest.fixture(scope="session")
+def s3_url() -> Any:
+    """A server that speaks S3."""
+    from moto.server import ThreadedMotoServer
+
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture
+def s3(s3_url: str, settings: Any) -> Any:
+    """A client of the server, which is on this machine; its bucket is `exports`."""
+    settings.ALLOW_PRIVATE_ADDRESSES = True
+    client = boto3.client(
+        "s3",
+        endpoint_url=s3_url,
+        region_name="us-east-1",
+        aws_access_key_id="id",
+        aws_secret_access_key="secret",
+    )
+    client.create_bucket(Bucket="exports")
+    yield client
+    for one in client.list_objects_v2(Bucket="exports").get("Contents", []):
+        client.delete_object(Bucket="exports", Key=one["Key"])
+    client.close()
+
+
+def table(content: bytes) -> list[dict[str, Any]]:
+    """The rows of a Parquet file."""
+    rows: list[dict[str, Any]] = pq.read_table(io.BytesIO(content)).to_pylist()
+    return rows
