@@ -34,6 +34,17 @@ _COMPARISONS = {
     "search": Comparison.SEARCH,
 }
 _COMBINATORS = ("and", "or", "not")
+_OTHER_WORDS = {
+    "equals": "eq",
+    "ne": "neq",
+    "ge": "gte",
+    "le": "lte",
+    "contains": "like",
+    "matches": "search",
+    "nin": "not(in(...))",
+    "not_in": "not(in(...))",
+}
+"""As other languages call them."""
 
 
 def parse(text: str) -> Expression:
@@ -126,7 +137,8 @@ def _field(argument: Argument) -> Field:
 
 
 def _meant(written: str, known: Sequence[str] | dict[str, Field]) -> str:
-    close = get_close_matches(written[:60].lower(), known, n=1)
+    word = written[:60].lower()
+    close = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else get_close_matches(word, known, n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 

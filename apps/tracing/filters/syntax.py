@@ -96,7 +96,7 @@ def read(text: str) -> Call:
         call: Call = _parser().parse(text)  # type: ignore[assignment]
     except lark.UnexpectedToken as error:
         met = "the filter ends" if error.token.type == "$END" else f"`{error.token:.40}` is here"
-        raise _place(text, error).error(f"{met}, where {_spoken(error.expected)} is due") from None
+        raise _place(text, error).error(f"{met}, where {_spoken(error.accepts)} is due") from None
     except lark.UnexpectedCharacters as error:
         met = text[error.pos_in_stream or 0]
         if met in "\"'":
