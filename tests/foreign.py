@@ -9,7 +9,7 @@ from uuid import UUID
 
 from apps.agent_server.services.assistants import system_id
 from apps.organizations.models import Workspace
-from apps.tracing.models import TraceDeletion
+from apps.tracing.models import ModelPrice, TraceDeletion
 from tests.factories.agent_server import (
     AgentFactory,
     AgentRunFactory,
@@ -30,6 +30,18 @@ def _deletion(workspace: Workspace, project_id: UUID) -> UUID:
     deletion = TraceDeletion(workspace=workspace, project_id=project_id, trace_ids=[UUID(int=1)])
     deletion.save()
     return deletion.pk
+
+
+def _price(workspace: Workspace) -> UUID:
+    price = ModelPrice(
+        workspace=workspace,
+        name="sentinel",
+        match_pattern="sentinel",
+        prompt_cost=1,
+        completion_cost=1,
+    )
+    price.save()
+    return price.pk
 
 
 @dataclass(frozen=True)
@@ -79,6 +91,7 @@ class Foreign:
             "project_id": read(self.workspace, trace).row.project_id,
             "deletion_id": _deletion(self.workspace, read(self.workspace, trace).row.project_id),
             "thread_key": "sentinel",
+            "price_id": _price(self.workspace),
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",
             "payload": "inputs",

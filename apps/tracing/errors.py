@@ -128,3 +128,12 @@ class ShareTokenTaken(errors.Conflict):
 
 class SharingForbidden(errors.Forbidden):
     code, detail = "sharing_forbidden", "Public sharing is turned off in this organization."
+
+
+class BuiltInPrice(errors.Forbidden):
+    code = "price_built_in"
+    detail = "This price is built in: an entry of your own goes before it."
+
+
+class TooManyPrices(errors.Invalid):
+    code, detail = "too_many_prices", "The workspace has as many prices as it may have."

@@ -84,7 +84,7 @@ def run_json(
         "total_cost": money(usage.total_cost),
         "prompt_cost_details": details.get("prompt_cost_details"),
         "completion_cost_details": details.get("completion_cost_details"),
-        "price_model_id": None,
+        "price_model_id": row.price_model_id,
         "reference_example_id": row.reference_example_id,
         "reference_dataset_id": (
             around.datasets.get(row.project_id) if row.reference_example_id else None

@@ -11,6 +11,7 @@ from apps.tracing.api import (
     ingest,
     lives,
     otlp,
+    prices,
     projects,
     public,
     runs,
@@ -39,4 +40,5 @@ urlpatterns = [
     *feedback.routes,
     *ingest.routes,
     *otlp.routes,
+    *prices.routes,
 ]

@@ -24,10 +24,10 @@ COLUMNS = (
     "r.workspace_id, r.project_id, r.id, r.trace_id, r.parent_run_id, r.dotted_order, r.placed_at,"
     " r.name, r.run_type, r.start_time, r.end_time, r.first_token_time, r.received_at,"
     " r.error_preview, r.inputs_preview, r.outputs_preview, r.tags, r.metadata::text,"
-    " r.thread_key, r.model, r.reference_example_id, r.attachments::text,"
+    " r.thread_key, r.model, r.reference_example_id, r.attachments::text, r.price_model_id,"
     f" {USAGE}, {SUMS}"
 )
-_USAGE_AT = 22
+_USAGE_AT = 23
 _SUMS_AT = _USAGE_AT + len(_AMOUNTS) + 1
 
 Stored = tuple[RunRow, Usage | None]
@@ -73,6 +73,7 @@ def stored(row: Sequence[Any]) -> Stored:
         model=row[19],
         reference_example_id=row[20],
         attachments=_attachments(row[21]) if row[21] else [],
+        price_model_id=row[22],
         usage=usage(row[_USAGE_AT:_SUMS_AT]),
     )
     sums = row[_SUMS_AT:]

@@ -100,6 +100,8 @@ class RunRow:
     attachments: Sequence[Attachment]
     usage: Usage
     """A model call's own, else the sum over the runs below it: see `store.totals`."""
+    price_model_id: UUID | None = None
+    """The entry of the price map that its cost was computed by."""
 
     @property
     def metadata(self) -> dict[str, Any]:

@@ -1,0 +1,159 @@
+"""The model price map."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.organizations.permissions import Permission
+from apps.tracing.models import ModelPrice
+from apps.tracing.pricing import entries
+from apps.tracing.pricing.entries import MATCH_PATHS, Entry
+from apps.tracing.services import prices
+
+_DIGITS, _PLACES = 40, 24
+_MOST_KINDS = 50
+
+
+class PriceField(serializers.DecimalField):
+    """US dollars a token, as a number or as a text."""
+
+    def __init__(self, **options: Any) -> None:
+        given = {"max_digits": _DIGITS, "decimal_places": _PLACES, "min_value": Decimal(0)}
+        super().__init__(**given, **options)
+
+    def to_internal_value(self, data: Any) -> Decimal:
+        # 1.5e-07 is a number of JSON and too long for nobody.
+        return super().to_internal_value(str(data) if isinstance(data, float) else data)
+
+
+class PatternField(serializers.CharField):
+    """A regular expression of RE2."""
+
+    def to_internal_value(self, data: Any) -> str:
+        text: str = super().to_internal_value(data)
+        try:
+            entries.compiled(text)
+        except ValueError as error:
+            raise serializers.ValidationError(str(error)) from None
+        return text
+
+
+class PriceListSerializer(serializers.Serializer[Any]):
+    limit = serializers.IntegerField(min_value=1, max_value=2000, default=2000)
+    offset = serializers.IntegerField(min_value=0, max_value=10**9, default=0)
+
+
+class PriceSerializer(serializers.Serializer[Any]):
+    name = serializers.CharField(max_length=500)
+    match_pattern = PatternField(max_length=1000)
+    match_path = serializers.ListField(
+        child=serializers.ChoiceField([*MATCH_PATHS, "ls_model_name"]), required=False
+    )
+    provider = serializers.CharField(
+        max_length=200, required=False, allow_null=True, allow_blank=True
+    )
+    start_time = serializers.DateTimeField(required=False, allow_null=True)
+    prompt_cost = PriceField()
+    completion_cost = PriceField()
+    prompt_cost_details = serializers.DictField(child=PriceField(), required=False, allow_null=True)
+    completion_cost_details = serializers.DictField(
+        child=PriceField(), required=False, allow_null=True
+    )
+
+    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+        for name in ("prompt_cost_details", "completion_cost_details"):
+            details = given.get(name) or {}
+            if len(details) > _MOST_KINDS:
+                raise serializers.ValidationError({name: f"At most {_MOST_KINDS} kinds."})
+            given[name] = {
+                kind.replace("\x00", "\ufffd"): _text(price) for kind, price in details.items()
+            }
+        given["match_path"] = given.get("match_path") or list(MATCH_PATHS)
+        given["provider"] = given.get("provider") or None
+        given.setdefault("start_time", None)
+        return given
+
+
+class PricesView(WorkspaceAPIView):
+    required_permission = {"GET": Permission.RUNS_READ, "*": Permission.WORKSPACE_MANAGE}
+
+    @extend_schema(parameters=[PriceListSerializer], responses=list[dict[str, Any]])
+    def get(self, request: ApiRequest) -> Response:
+        """The entries, in the order in which they are tried; those without `tenant_id` are
+        built in. `X-Pagination-Total` has the number of all."""
+        query = PriceListSerializer(data=request.query_params)
+        query.is_valid(raise_exception=True)
+        begin = query.validated_data["offset"]
+        found = prices.price_entries(self.workspace_id)
+        page = found[begin : begin + query.validated_data["limit"]]
+        total = {"X-Pagination-Total": str(len(found))}
+        return Response([price_json(one) for one in page], headers=total)
+
+    @extend_schema(request=PriceSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        created = prices.create_price(workspace_id=self.workspace_id, **_fields(request))
+        return Response(price_json(created))
+
+
+class PriceView(WorkspaceAPIView):
+    required_permission = Permission.WORKSPACE_MANAGE
+
+    @extend_schema(request=PriceSerializer, responses=dict)
+    def put(self, request: ApiRequest, price_id: UUID) -> Response:
+        price = prices.replace_price(
+            workspace_id=self.workspace_id, price_id=price_id, **_fields(request)
+        )
+        return Response(price_json(price))
+
+    @extend_schema(responses=None)
+    def delete(self, request: ApiRequest, price_id: UUID) -> Response:
+        prices.delete_price(workspace_id=self.workspace_id, price_id=price_id)
+        return Response({"message": "deleted"})
+
+
+def _fields(request: ApiRequest) -> dict[str, Any]:
+    body = PriceSerializer(data=request.data)
+    body.is_valid(raise_exception=True)
+    fields: dict[str, Any] = body.validated_data
+    return fields
+
+
+def price_json(entry: ModelPrice | Entry) -> dict[str, Any]:
+    is_own = isinstance(entry, ModelPrice)
+    return {
+        "id": entry.id,
+        "name": entry.name,
+        "match_pattern": entry.match_pattern,
+        "match_path": list(entry.match_path),
+        "provider": entry.provider,
+        "start_time": entry.start_time,
+        "prompt_cost": _text(entry.prompt_cost),
+        "completion_cost": _text(entry.completion_cost),
+        "prompt_cost_details": _texts(entry.prompt_cost_details),
+        "completion_cost_details": _texts(entry.completion_cost_details),
+        "tenant_id": entry.workspace_id if is_own else None,
+    }
+
+
+def _texts(details: Any) -> dict[str, str]:
+    return {kind: _text(Decimal(price)) for kind, price in details.items()}
+
+
+def _text(price: Decimal) -> str:
+    """All digits, no exponent, no zeros at the end."""
+    text = format(price, "f")
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+routes = [
+    path("model-price-map", PricesView.as_view(), name="price-list"),
+    path("model-price-map/<uuid:price_id>", PriceView.as_view(), name="price-detail"),
+]
