@@ -38,8 +38,7 @@ CREATE TABLE tracing_runterms (
     -- Also the order of lists: frequent terms are found by walking it, rare ones by the index below.
     PRIMARY KEY (workspace_id, project_id, placed_at, id)
 ) PARTITION BY RANGE (placed_at);
--- Without a pending list: the settler writes many rows at once and may take its time, a reader not.
-CREATE INDEX tracing_runterms_terms ON tracing_runterms USING gin (terms) WITH (fastupdate = off);
+CREATE INDEX tracing_runterms_terms ON tracing_runterms USING gin (terms);
 -- Hashes do not compress.
 ALTER TABLE tracing_runterms ALTER terms SET STORAGE EXTERNAL;
 """
