@@ -28,7 +28,7 @@ def objects(settings: Any, tmp_path: Any) -> None:
     """Object storage of the test's own."""
     settings.STORAGES = settings.STORAGES | {
         "default": {
-            "BACKEND": "django.core.files.storage.FileSystemStorage",
+            "BACKEND": "apps.core.objects.files.Folder",
             "OPTIONS": {"location": tmp_path / "objects"},
         }
     }

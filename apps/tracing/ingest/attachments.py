@@ -6,10 +6,11 @@ import hashlib
 from dataclasses import dataclass
 from uuid import UUID
 
-from django.core.files.base import ContentFile
-from django.core.files.storage import default_storage
-
+from apps.core import objects
 from apps.tracing.store.types import Attachment
+
+_NAME_LENGTH = 500
+_TYPE_LENGTH = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +26,10 @@ def store(workspace_id: UUID, run_id: UUID, file: File) -> Attachment:
     """Put the file in object storage. Its place follows from what it holds, so repeats are free."""
     digest = hashlib.sha256(file.name.encode() + b"\0" + file.content).hexdigest()
     path = f"attachments/{workspace_id}/{run_id}/{digest}"
-    if not default_storage.exists(path):
-        default_storage.save(path, ContentFile(file.content))
-    name = file.name.replace("\x00", "\ufffd")
-    return Attachment(name=name, path=path, mime_type=file.mime_type, size=len(file.content))
+    objects.put(path, file.content)
+    return Attachment(
+        name=file.name.replace("\x00", "\ufffd")[:_NAME_LENGTH],
+        path=path,
+        mime_type=file.mime_type.replace("\x00", "\ufffd")[:_TYPE_LENGTH],
+        size=len(file.content),
+    )

@@ -18,6 +18,7 @@ from apps.organizations.models import Workspace
 from apps.tracing.models import Project, TraceTier
 from apps.tracing.services import deletion, retention
 from apps.tracing.store import due, partitions, removal
+from apps.tracing.store.apart import paths_in
 from apps.tracing.store.due import Cutoffs
 from apps.tracing.store.partitions import Day
 from apps.tracing.store.stretches import EARLIEST
@@ -78,7 +79,9 @@ def _drop(day: Day, cutoffs: list[Cutoffs]) -> None:
     if not due.is_whole(day, cutoffs):
         return
     with connection.cursor() as cursor:
-        cursor.execute(_WITH_THE_DAY.format(day=day.table))
+        cursor.execute(
+            _WITH_THE_DAY.format(day=day.table, payloads=day.payload_table, paths=paths_in("p"))
+        )
         for table in ("tracing_rollupspan", "tracing_rollup"):
             cursor.execute(
                 f"DELETE FROM {table} WHERE begins_at >= %s AND begins_at < %s",  # noqa: S608  (ours)
@@ -102,6 +105,9 @@ INSERT INTO tracing_doomedfile (created_at, workspace_id, run_id, path)
 SELECT now(), r.workspace_id, r.id, file.value ->> 'path'
 FROM "{day}" r, jsonb_each(r.attachments) AS file(key, value)
 WHERE r.attachments IS NOT NULL;
+
+INSERT INTO tracing_doomedfile (created_at, workspace_id, run_id, path)
+SELECT now(), p.workspace_id, p.id, unnest({paths}) FROM "{payloads}" p;
 
 INSERT INTO tracing_ingestcount
     (created_at, workspace_id, project_id, hour, runs, traces, merged,

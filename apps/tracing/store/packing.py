@@ -18,10 +18,23 @@ _LEVEL = 1
 _local = threading.local()
 
 
+class Packed(bytes):
+    """A value as it is stored."""
+
+
+def pack_one(value: bytes) -> Packed:
+    """One value as it is stored."""
+    return Packed(_compressor().compress(value))
+
+
 def pack_all(values: Sequence[bytes]) -> list[bytes]:
     """Each value as it is stored. One call for many: the interpreter's lock is let go only once."""
     packed = list(values)
-    long = [at for at, value in enumerate(values) if len(value) > _WORTHWHILE]
+    long = [
+        at
+        for at, value in enumerate(values)
+        if len(value) > _WORTHWHILE and not isinstance(value, Packed)
+    ]
     if long:
         frames = _compressor().multi_compress_to_buffer([values[at] for at in long])
         for place, at in enumerate(long):
@@ -29,7 +42,8 @@ def pack_all(values: Sequence[bytes]) -> list[bytes]:
     return packed
 
 
-def unpack(stored: bytes | memoryview) -> Fragment:
+def unpack(stored: bytes) -> Fragment:
+    """The JSON that was sent, of a value as `apart.fetched` gives it."""
     value = bytes(stored)
     if value.startswith(_MAGIC):
         value = zstandard.decompress(value)

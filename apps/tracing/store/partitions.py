@@ -131,6 +131,11 @@ class Day:
         """The part of `tracing_run`."""
         return f"{TABLES[0]}_{self.suffix}"
 
+    @property
+    def payload_table(self) -> str:
+        """The part of `tracing_runpayload`."""
+        return f"{TABLES[1]}_{self.suffix}"
+
 
 def days() -> list[Day]:
     """All partitions, the oldest first."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from apps.core.json import Fragment
+from apps.tracing.store.apart import fetched
 from apps.tracing.store.packing import unpack
 from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.types import Payload, RunDetail, RunRow
@@ -49,7 +50,7 @@ def _unpacked(
     row: RunRow, wanted: Sequence[Payload], stored: Sequence[bytes | None]
 ) -> dict[Payload, Fragment]:
     found = {
-        payload: unpack(value)
+        payload: unpack(fetched(value))
         for payload, value in zip(wanted, stored, strict=False)
         if value is not None
     }

@@ -9,7 +9,7 @@ about those runs goes with them there, and the files they had are written down a
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -17,6 +17,7 @@ from uuid import UUID
 from apps.core.json import loads
 from apps.tracing.settling import Touched, queue
 from apps.tracing.store import partitions
+from apps.tracing.store.apart import paths_in
 from apps.tracing.store.raw import raw_cursor, sql
 
 BATCH = 2000
@@ -33,6 +34,11 @@ class RemovedRun:
     placed_at: datetime
     is_root: bool
     files: Sequence[str]
+    """In object storage: attachments, and payloads that are too large for a row."""
+
+    @property
+    def key(self) -> tuple[UUID, UUID, datetime]:
+        return self.id, self.project_id, self.placed_at
 
 
 def remove_of_project(
@@ -75,7 +81,8 @@ def _remove(workspace_id: UUID, which: str, values: Sequence[Any]) -> list[Remov
             for row in cursor
         ]
     if removed:
-        _delete(workspace_id, removed)
+        apart = _delete(workspace_id, removed)
+        removed = [replace(run, files=[*run.files, *apart.get(run.key, [])]) for run in removed]
         queue.append(
             workspace_id,
             (Touched(run.id, run.project_id, run.placed_at, run.trace_id) for run in removed),
@@ -83,11 +90,16 @@ def _remove(workspace_id: UUID, which: str, values: Sequence[Any]) -> list[Remov
     return removed
 
 
-def _delete(workspace_id: UUID, removed: Sequence[RemovedRun]) -> None:
+def _delete(
+    workspace_id: UUID, removed: Sequence[RemovedRun]
+) -> dict[tuple[UUID, UUID, datetime], list[str]]:
+    """Delete the rows; return the objects that their payloads were in, by run."""
     times = [run.placed_at for run in removed]
     keys = [[run.id for run in removed], [run.project_id for run in removed], times]
+    found = {}
     with raw_cursor() as cursor:
         for table in partitions.TABLES:
+            paths = paths_in("t") if table == "tracing_runpayload" else "ARRAY[]::text[]"
             cursor.execute(
                 sql(
                     f"DELETE FROM {table} t"
@@ -95,6 +107,9 @@ def _delete(workspace_id: UUID, removed: Sequence[RemovedRun]) -> None:
                     " AS k(id, project_id, placed_at)"
                     " WHERE t.workspace_id = %s AND t.id = k.id AND t.project_id = k.project_id"
                     " AND t.placed_at = k.placed_at AND t.placed_at BETWEEN %s AND %s"
+                    f" RETURNING t.id, t.project_id, t.placed_at, {paths}"
                 ),
                 [*keys, workspace_id, min(times), max(times)],
             )
+            found |= {(row[0], row[1], row[2]): row[3] for row in cursor if row[3]}
+    return found
