@@ -2,6 +2,7 @@ from django.urls import include, path, register_converter
 from django.urls.converters import StringConverter
 
 from apps.tracing.views import (
+    beside,
     compare,
     downloads,
     feedback,
@@ -10,6 +11,7 @@ from apps.tracing.views import (
     saved,
     selected,
     settings,
+    sharing,
     threads,
     traces,
 )
@@ -24,6 +26,7 @@ register_converter(PayloadConverter, "payload")
 run = [
     path("", traces.trace_detail, name="trace-detail"),
     path("/tree.json", traces.trace_tree, name="trace-tree"),
+    path("/share", sharing.trace_share, name="trace-share"),
     path("/download", downloads.trace_download, name="trace-download"),
     path("/feedback", feedback.run_feedback, name="run-feedback"),
     path("/feedback/<uuid:feedback_id>/delete", feedback.feedback_delete, name="feedback-delete"),
@@ -32,6 +35,9 @@ run = [
 ]
 project = [
     path("", listing.project_detail, name="project-detail"),
+    path("/strip", beside.project_strip, name="project-strip"),
+    path("/facets", beside.project_facets, name="project-facets"),
+    path("/values", beside.project_values, name="project-values"),
     path("/columns", listing.project_columns, name="project-columns"),
     path("/views", saved.project_views, name="project-views"),
     path("/download", downloads.list_download, name="list-download"),
@@ -46,5 +52,7 @@ PROJECTS = "o/<uuid:workspace_id>/projects"
 urlpatterns = [
     path(PROJECTS, projects.project_list, name="project-list"),
     path(f"{PROJECTS}/p/<uuid:project_id>", include(project)),
+    path("public/<uuid:token>/r", sharing.public_trace, name="public-trace"),
+    path("public/<uuid:token>/r/<uuid:run_id>", sharing.public_trace, name="public-trace-run"),
     path("o/<uuid:workspace_id>/r/<uuid:run_id>", traces.trace_redirect, name="trace-redirect"),
 ]

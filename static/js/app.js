@@ -16,6 +16,7 @@ const ELEMENTS = {
   "key-help": () => import("./elements/key-help.js"),
   "live-log": () => import("./elements/live-log.js"),
   "mark-down": () => import("./elements/mark-down.js"),
+  "modal-dialog": () => import("./elements/modal-dialog.js"),
   "nav-drawer": () => import("./elements/nav-drawer.js"),
   "nav-rail": () => import("./elements/nav-rail.js"),
   "peek-panel": () => import("./elements/peek-panel.js"),

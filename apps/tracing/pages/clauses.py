@@ -70,11 +70,16 @@ def chosen(text: str, field: str) -> list[str]:
 def toggled_value(text: str, field: str, value: str) -> str:
     """The text letting one value of the field more, or less, through."""
     values = chosen(text, field)
-    kept = [clause for clause in split(text) if not _limits(clause, field)]
+    kept = split(without_field(text, field))
     values = [one for one in values if one != value] if value in values else [*values, value]
     if values:
         kept.append(one_of(field, values))
     return join(kept)
+
+
+def without_field(text: str, field: str) -> str:
+    """The text without the clauses that let only some values of the field through."""
+    return join([clause for clause in split(text) if not chosen(clause, field)])
 
 
 def one_of(field: str, values: Sequence[str]) -> str:
@@ -92,10 +97,6 @@ def plain(text: str) -> str:
     return "".join(
         piece if piece[:1] in ("'", '"') else re.sub(r"\s+", "", piece) for piece in _pieces(text)
     )
-
-
-def _limits(clause: str, field: str) -> bool:
-    return bool(chosen(clause, field))
 
 
 def _pieces(text: str) -> list[str]:

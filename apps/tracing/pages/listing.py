@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -63,6 +63,10 @@ class ListState:
             oldest_first=given.get("sort") == "start",
             view=given.get("view", "")[:36],
         )
+
+    def saying(self, text: str) -> ListState:
+        """The same with another filter."""
+        return replace(self, filter=text)
 
     @property
     def title(self) -> str:

@@ -84,6 +84,11 @@ def trace(project: Project, trace_id: UUID, *, now: datetime | None = None) -> T
     return tree(rows, now or datetime.now(UTC), said)
 
 
+def shown(rows: Sequence[RunRow]) -> Tree:
+    """Runs in any order as a tree, or as several when they are of several traces."""
+    return tree(sorted(rows, key=lambda row: row.dotted_order), datetime.now(UTC))
+
+
 def tree(
     rows: Sequence[RunRow], now: datetime, said: Mapping[UUID, FeedbackStats] | None = None
 ) -> Tree:

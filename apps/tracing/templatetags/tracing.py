@@ -8,7 +8,6 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 
-from apps.tracing.api.downloads import signed_url
 from apps.tracing.pages import clauses
 from apps.tracing.store import Attachment
 
@@ -32,8 +31,9 @@ def thread_link(key: str) -> str:
 
 @register.simple_tag(takes_context=True)
 def attachment_address(context: dict[str, Any], file: Attachment, number: int) -> str:
-    """Where a file of the run is: behind the sign-in, or for a shared trace by a signed address."""
-    if context.get("is_public"):
-        return signed_url(file)
-    project, row = context["project"], context["run"].row
+    """Where a file of the run is: behind the sign-in, or for a shared trace behind its link."""
+    row = context["run"].row
+    if token := context.get("token"):
+        return reverse("public-attachment", args=[token, row.id, file.name])
+    project = context["project"]
     return reverse("trace-attachment", args=[project.workspace_id, project.pk, row.id, number])

@@ -43,6 +43,7 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
         "project": project,
         "run": run,
         "is_peek": request.GET.get("part") == "peek",
+        "may_share": request.caller.may(Permission.RUNS_SHARE),
         "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
         **annotating(request),
     }

@@ -14,12 +14,13 @@ class TabSet extends HTMLElement {
   }
 
   get #tabs() {
-    return /** @type {HTMLElement[]} */ ([...this.querySelectorAll('[role="tab"]')]);
+    // A panel may hold another set: the first list is this one's own.
+    return /** @type {HTMLElement[]} */ ([...(this.querySelector('[role="tablist"]')?.querySelectorAll('[role="tab"]') ?? [])]);
   }
 
   #click = (/** @type {Event} */ event) => {
     const tab = /** @type {Element} */ (event.target).closest('[role="tab"]');
-    if (!(tab instanceof HTMLElement)) return;
+    if (!(tab instanceof HTMLElement) || !this.#tabs.includes(tab)) return;
     this.#show(tab);
     sessionStorage.setItem(`tab:${this.getAttribute("name")}`, tab.dataset.tab ?? "");
   };

@@ -1,0 +1,45 @@
+"""Fragments beside the list of runs, fetched after it: they may take longer than the list."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpResponse, JsonResponse
+from django.shortcuts import render
+from django.views.decorators.http import require_GET
+
+from apps.console.pages import PageRequest, workspace_page
+from apps.organizations.permissions import Permission
+from apps.tracing.errors import FilterError
+from apps.tracing.pages import beside, projects
+from apps.tracing.pages.listing import ListState
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_strip(request: PageRequest, project_id: UUID) -> HttpResponse:
+    project = projects.project(request.caller.workspace_id, project_id)
+    charts = beside.strip(project, ListState.read(request.GET))
+    return render(request, "tracing/strip.html", {"charts": charts})
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_facets(request: PageRequest, project_id: UUID) -> HttpResponse:
+    project = projects.project(request.caller.workspace_id, project_id)
+    state = ListState.read(request.GET)
+    context = {"project": project, "state": state, "facets": beside.facets(project, state)}
+    return render(request, "tracing/facets.html", context)
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_values(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """What a field's values are, for the suggestions of the filter's field."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    state = ListState.read({"range": request.GET.get("range", "")})
+    try:
+        found = beside.values(project, state, request.GET.get("field", ""))
+    except FilterError:
+        found = []
+    return JsonResponse({"values": found})

@@ -1,0 +1,87 @@
+"""Public links: making and closing them, and the page that they open."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.conf import settings
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.urls import reverse
+from django.views.decorators.http import require_GET, require_http_methods
+
+from apps.console.badges import RUN_TYPES
+from apps.console.pages import PageRequest, workspace_page
+from apps.core.json import dumps_text
+from apps.organizations.permissions import Permission
+from apps.tracing.models import Project, Share
+from apps.tracing.pages import projects, run_views, traces
+from apps.tracing.services import sharing
+from apps.tracing.store import RunRow, runs
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.RUNS_SHARE)
+def trace_share(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
+    """The link of the run's trace: made, shown, closed."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    row = run_views.run(project, run_id).row
+    share = _share(project, row)
+    if request.method == "POST":
+        if request.POST.get("action") == "stop":
+            sharing.unshare_trace(project.workspace_id, run_id, project_id=project.pk)
+            share = None
+        else:
+            share = sharing.share_trace(project.workspace_id, run_id, project_id=project.pk)
+        if not request.htmx:
+            messages.success(request, "The trace is shared." if share else "Sharing has stopped.")
+            return redirect("trace-share", project.workspace_id, project.pk, run_id)
+    context = {"project": project, "row": row, "share": share, "address": _address(share)}
+    part = "#dialog" if request.htmx else ""
+    return render(request, f"tracing/share.html{part}", context)
+
+
+@require_GET
+def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) -> HttpResponse:
+    """What the link opens, for everybody who has it; 404 when it is closed."""
+    shared = sharing.open_link(token)
+    detail = shared.run(run_id)
+    said = list(shared.feedback().filter(run_id=detail.row.id).order_by("-created_at", "-id")[:200])
+    address = reverse("public-trace", args=[token])
+    context = {
+        "run": run_views.view_of(detail, said),
+        "is_public": True,
+        "token": token,
+        "run_base": f"{address}/",
+    }
+    if request.headers.get("HX-Request"):
+        return _private(render(request, "tracing/run.html", context))
+    workspace_id = shared.share.workspace_id
+    page = runs.query(workspace_id, shared.query(), limit=sharing.MOST_RUNS_SHOWN)
+    context |= {
+        "tree": traces.shown([one.row for one in page.runs]),
+        "icons": dumps_text(RUN_TYPES),
+        "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
+    }
+    return _private(render(request, "tracing/public.html", context))
+
+
+def _private(response: HttpResponse) -> HttpResponse:
+    """Not for search engines, nor for caches that outlive the link."""
+    response["X-Robots-Tag"] = "noindex, nofollow"
+    response["Cache-Control"] = "private, no-store"
+    response["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def _share(project: Project, row: RunRow) -> Share | None:
+    return (
+        Share.objects.for_workspace(project.workspace_id)
+        .filter(project=project, trace_id=row.trace_id)
+        .first()
+    )
+
+
+def _address(share: Share | None) -> str:
+    return f"{settings.BASE_URL}{reverse('public-trace', args=[share.token])}" if share else ""
