@@ -143,7 +143,13 @@ CELERY_BEAT_SCHEDULE = {
         # While one is at work, what beat sends meanwhile is only a queue of the same.
         "options": {"expires": 2},
     },
+    "tracing.make_rollups": {
+        "task": "tracing.make_rollups",
+        "schedule": 5.0,
+        "options": {"expires": 30},
+    },
     "tracing.settle_held": {"task": "tracing.settle_held", "schedule": 60.0},
+    "tracing.close_quiet_traces": {"task": "tracing.close_quiet_traces", "schedule": 30.0},
     "tracing.compact_counts": {"task": "tracing.compact_counts", "schedule": 300.0},
     "tracing.attach_feedback": {"task": "tracing.attach_feedback", "schedule": 5.0},
     "tracing.compute_formulas": {"task": "tracing.compute_formulas", "schedule": 60.0},

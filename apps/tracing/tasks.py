@@ -93,3 +93,19 @@ def forget_feedback_tokens() -> None:
     from apps.tracing.services import feedback_tokens  # noqa: PLC0415  (services import this)
 
     feedback_tokens.forget_expired()
+
+
+@shared_task(name="tracing.make_rollups", time_limit=300, expires=30)
+def make_rollups() -> None:
+    """Make statistics of quarters, hours and days again in which runs have changed."""
+    from apps.tracing.store import making  # noqa: PLC0415  (services import this module)
+
+    making.make_dirty()
+
+
+@shared_task(name="tracing.close_quiet_traces", time_limit=300)
+def close_quiet_traces() -> None:
+    """End what stands in for roots of spans that did not come; forget traces long over."""
+    from apps.tracing.otlp import upkeep  # noqa: PLC0415  (services import this module)
+
+    upkeep.close_quiet_traces()

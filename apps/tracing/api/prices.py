@@ -26,8 +26,9 @@ class PriceField(serializers.DecimalField):
     """US dollars a token, as a number or as a text."""
 
     def __init__(self, **options: Any) -> None:
-        given = {"max_digits": _DIGITS, "decimal_places": _PLACES, "min_value": Decimal(0)}
-        super().__init__(**given, **options)
+        super().__init__(
+            max_digits=_DIGITS, decimal_places=_PLACES, min_value=Decimal(0), **options
+        )
 
     def to_internal_value(self, data: Any) -> Decimal:
         # 1.5e-07 is a number of JSON and too long for nobody.
@@ -87,8 +88,10 @@ class PricesView(WorkspaceAPIView):
 
     @extend_schema(parameters=[PriceListSerializer], responses=list[dict[str, Any]])
     def get(self, request: ApiRequest) -> Response:
-        """The entries, in the order in which they are tried; those without `tenant_id` are
-        built in. `X-Pagination-Total` has the number of all."""
+        """The entries, in the order in which they are tried; without `tenant_id` it is built in.
+
+        `X-Pagination-Total` has the number of all.
+        """
         query = PriceListSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         begin = query.validated_data["offset"]
@@ -127,7 +130,6 @@ def _fields(request: ApiRequest) -> dict[str, Any]:
 
 
 def price_json(entry: ModelPrice | Entry) -> dict[str, Any]:
-    is_own = isinstance(entry, ModelPrice)
     return {
         "id": entry.id,
         "name": entry.name,
@@ -139,7 +141,7 @@ def price_json(entry: ModelPrice | Entry) -> dict[str, Any]:
         "completion_cost": _text(entry.completion_cost),
         "prompt_cost_details": _texts(entry.prompt_cost_details),
         "completion_cost_details": _texts(entry.completion_cost_details),
-        "tenant_id": entry.workspace_id if is_own else None,
+        "tenant_id": entry.workspace_id if isinstance(entry, ModelPrice) else None,
     }
 
 

@@ -140,7 +140,9 @@ def _usage(reading: Reading) -> dict[str, Any] | None:
     for key, names in rules.USAGE.items():
         value = reading.first(names)
         if isinstance(value, int | float) and not isinstance(value, bool):
-            found[key] = value
+            # A cost of nothing is what libraries write that do not know the price.
+            if value or not key.endswith("_cost"):
+                found[key] = value
     for name, key in rules.USAGE_DETAIL_OBJECTS.items():
         value = _details(attributes.get(name))
         if value:
@@ -176,7 +178,8 @@ def _rest(reading: Reading, metadata: dict[str, Any]) -> dict[str, Any]:
         short = isinstance(value, bool | int | float) or (
             isinstance(value, str) and len(value) <= _SHORT
         )
-        if short and key not in metadata:
+        is_spoken = key in rules.SPOKEN or key.startswith(rules.FLATTENED)
+        if short and not is_spoken and key not in metadata:
             metadata[key] = value
         else:
             long[key] = value

@@ -159,7 +159,8 @@ def _payload(reading: Reading, sources: Iterable[tuple[str, str]]) -> Any:
         found = SHAPES[form](value)
         if found is None:
             continue
-        reading.use(name)
+        if form not in rules.PARTLY:
+            reading.use(name)
         reading.used.update(rules.MIME_TYPES)
         return found
     return None
@@ -176,6 +177,8 @@ def _with_instructions(reading: Reading, inputs: Any) -> Any:
         return {"messages": said}
     if isinstance(inputs, dict) and isinstance(inputs.get("messages"), list):
         reading.use(rules.SYSTEM_INSTRUCTIONS)
+        if inputs["messages"][:1] == said:
+            return inputs
         return {**inputs, "messages": said + inputs["messages"]}
     return inputs
 

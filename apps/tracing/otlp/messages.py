@@ -57,13 +57,16 @@ def _call(call: Any) -> Any:
     return {"type": "function", **rest, "function": function}
 
 
-def of_parts(message: Any) -> Any:
-    """A message of OpenTelemetry's newer form, whose content is a list of parts."""
+def of_parts(message: Any) -> list[Any]:
+    """A message of OpenTelemetry's newer form, whose content is a list of parts.
+
+    Answers of tools are messages of their own.
+    """
     if not isinstance(message, dict) or not isinstance(message.get("parts"), list):
-        return plain(message)
-    found = {key: one for key, one in message.items() if key != "parts"}
+        return [plain(message)]
     blocks: list[Any] = []
     calls: list[Any] = []
+    answers: list[Any] = []
     for part in message["parts"]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
@@ -71,29 +74,34 @@ def of_parts(message: Any) -> Any:
         elif kind in {"tool_call", "server_tool_call"}:
             calls.append(_part_call(part))
         elif kind in {"tool_call_response", "server_tool_call_response"}:
-            found["tool_call_id"] = part.get("id")
-            result = part.get("response", part.get("result", part.get("content")))
-            blocks.append(result if isinstance(result, str) else {"type": "json", "json": result})
+            answers.append(_part_answer(part))
         elif kind in {"reasoning", "thinking"}:
             blocks.append({"type": "reasoning", "reasoning": part.get("content")})
         else:
             blocks.append(part)
+    found = {key: one for key, one in message.items() if key != "parts"}
     found["content"] = _content(blocks)
     if calls:
         found["tool_calls"] = calls
+    return [*answers, found] if blocks or calls or not answers else answers
+
+
+def _part_answer(part: dict[str, Any]) -> dict[str, Any]:
+    found = {"role": "tool", "tool_call_id": part.get("id")}
+    if "name" in part:
+        found["name"] = part["name"]
+    found["content"] = part.get("response", part.get("result", part.get("content")))
     return found
 
 
 def _content(blocks: list[Any]) -> Any:
     """A lone text as a text, several of them as blocks."""
-    if not blocks:
-        return ""
     match blocks:
-        case [str() as text] | [{"type": "text", "text": str() as text}]:
+        case []:
+            return ""
+        case [{"type": "text", "text": str() as text}]:
             return text
-        case [{"type": "json", "json": value}]:
-            return value
-    return [{"type": "text", "text": one} if isinstance(one, str) else one for one in blocks]
+    return blocks
 
 
 def _part_call(part: dict[str, Any]) -> dict[str, Any]:
@@ -107,7 +115,7 @@ def _part_call(part: dict[str, Any]) -> dict[str, Any]:
 def system(instructions: Any) -> list[Any]:
     """The system's message from its instructions, a text or a list of parts."""
     if isinstance(instructions, list):
-        return [of_parts({"role": "system", "parts": instructions})]
+        return of_parts({"role": "system", "parts": instructions})
     return [{"role": "system", "content": instructions}] if instructions else []
 
 

@@ -74,8 +74,18 @@ def _answered(value: Any) -> Value:
 def _parts(value: Any) -> Value:
     found = parsed(value)
     if isinstance(found, list):
-        return {"messages": [messages.of_parts(one) for one in found]}
-    return {"messages": [messages.of_parts(found)]} if isinstance(found, dict) else {"input": found}
+        return {"messages": [each for one in found for each in messages.of_parts(one)]}
+    return {"messages": messages.of_parts(found)} if isinstance(found, dict) else {"input": found}
+
+
+def _asked(value: Any) -> Value:
+    """What was said before the first answer."""
+    found = parsed(value)
+    if not isinstance(found, list):
+        return None
+    roles = [one.get("role") if isinstance(one, dict) else None for one in found]
+    before = found[: roles.index("assistant")] if "assistant" in roles else found
+    return _parts(before) if before else None
 
 
 def _documents(value: Any) -> Value:
@@ -98,6 +108,7 @@ SHAPES: Mapping[str, Callable[[Any], Value]] = {
     "list": _listed,
     "messages": lambda value: {"messages": [messages.plain(one) for one in value]},
     "parts": _parts,
+    "asked": _asked,
     "said": _said,
     "answered": _answered,
     "answer": lambda value: {"output": parsed(value)},

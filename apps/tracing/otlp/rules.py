@@ -125,6 +125,7 @@ INPUTS: Final = (
     ("gen_ai.task.input", "input"),
     ("mcp.request.argument", "input"),
     ("llm.prompt_template.variables", "input"),
+    ("pydantic_ai.all_messages", "asked"),
 )
 """Attribute, or prefix of a flattened array, and its form: see `payloads`."""
 OUTPUTS: Final = (
@@ -135,10 +136,10 @@ OUTPUTS: Final = (
     ("traceloop.entity.output", "output"),
     ("llm.output_messages", "list"),
     ("llm.output_messages.", "messages"),
+    ("final_result", "output"),
     ("pydantic_ai.all_messages", "parts"),
     ("all_messages_events", "said"),
     ("events", "answered"),
-    ("final_result", "output"),
     ("ai.response.object", "output"),
     ("ai.response.text", "answer"),
     ("ai.response.toolCalls", "answer"),
@@ -157,6 +158,10 @@ OUTPUTS: Final = (
     ("gen_ai.task.output", "output"),
     ("mcp.response.value", "output"),
 )
+SPOKEN: Final = frozenset(name for name, _ in (*INPUTS, *OUTPUTS))
+"""What holds whole texts: never metadata, even where another attribute said the same first."""
+PARTLY: Final = frozenset({"asked", "said", "answered"})
+"""Forms that take a part of a value, which is kept as it is beside it."""
 FLATTENED: Final = tuple(
     {name for name, _ in (*INPUTS, *OUTPUTS) if name.endswith(".")}
     | {"llm.tools.", "llm.request.functions.", "langsmith.metadata."}
@@ -200,7 +205,7 @@ PARAMETERS: Final[Mapping[str, tuple[str, ...]]] = {
     "stream": ("gen_ai.request.stream", "gen_ai.is_streaming", "llm.is_streaming"),
     "tool_name": ("gen_ai.tool.name",),
     "tool_call_id": ("gen_ai.tool.call.id",),
-    "tools": ("gen_ai.tool.definitions", "tools", "model_request_parameters"),
+    "tools": ("gen_ai.tool.definitions", "tools"),
     "service_tier": ("gen_ai.openai.request.service_tier",),
     "reasoning_effort": ("gen_ai.request.reasoning_effort", "llm.request.reasoning_effort"),
     "response_format": ("gen_ai.request.structured_output_schema",),

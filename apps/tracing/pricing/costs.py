@@ -96,7 +96,9 @@ def _side(
             continue
         by_kind[kind] = count * own
         rest -= count
-    return sum(by_kind.values(), Decimal(0)) + max(rest, 0) * price, by_kind
+    # Some count what the cache served beside the tokens and not in them.
+    plain = rest if rest >= 0 else tokens
+    return sum(by_kind.values(), Decimal(0)) + plain * price, by_kind
 
 
 def _apart(kinds: Mapping[str, Any]) -> dict[str, int]:
