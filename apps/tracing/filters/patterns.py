@@ -29,8 +29,11 @@ def is_like(text: str, pattern: str) -> bool:
 
 
 def folded(text: str) -> str:
-    """The text as `ilike` compares it."""
-    return text.lower()
+    """The text as `ilike` compares it: each character for itself, as PostgreSQL's own locale does.
+
+    Python would make two characters of one and look at what stands beside a sigma.
+    """
+    return text.lower() if text.isascii() else "".join(one.lower()[0] for one in text)
 
 
 def words_of(pattern: str) -> set[str]:
