@@ -124,7 +124,8 @@ def test_an_upgrade_where_nothing_is_short_lived_costs_no_row(workspace, project
 def test_a_trace_goes_with_its_root_and_late_children_go_too(workspace, project):
     root = wire_run(start=datetime.now(UTC) - timedelta(days=401))
     child = wire_run(parent=root)
-    orphan = wire_run(parent=wire_run(start=datetime.now(UTC) - timedelta(days=401)))
+    old = datetime.now(UTC) - timedelta(days=401)
+    orphan = wire_run(parent=wire_run(start=old), start=old)
     ingest(workspace, root, child, orphan)
     aged(root["id"], 401)
     aged(orphan["trace_id"], 401)

@@ -2,33 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
 from django.urls import path
-from drf_spectacular.utils import extend_schema
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
-from apps.tracing import services, store
+from apps.tracing import errors, services, store
+from apps.tracing.api import project_listing
+from apps.tracing.api.asking import moment, uuid_of
 from apps.tracing.api.rendering import as_utc, project_json
 from apps.tracing.api.serializers import (
     CreateProjectSerializer,
     ProjectListSerializer,
+    ProjectMetadataSerializer,
+    ProjectStatsSerializer,
+    ResolutionSerializer,
     UpdateProjectSerializer,
+    query_params,
 )
 from apps.tracing.models import DEFAULT_PROJECT, Project
-from apps.tracing.querysets import ProjectQuerySet
-from apps.tracing.store import ProjectStats
+from apps.tracing.services import experiments
+from apps.tracing.store import ProjectStats, metadata
 
 TIMES = ("start_time", "end_time")
-REPEATED = ("id", "reference_dataset")
+PLAN = ("num_examples", "num_repetitions", "evaluator_keys")
+MOST_DELETED = 100
+
+
+class DeleteProjectsSerializer(serializers.Serializer[Any]):
+    """The query string of a deletion of several projects."""
+
+    session_ids = serializers.ListField(child=serializers.UUIDField(), max_length=MOST_DELETED)
 
 
 class ProjectsView(WorkspaceAPIView):
-    required_permission = {"GET": Permission.PROJECTS_READ, "*": Permission.PROJECTS_WRITE}
+    required_permission = {
+        "GET": Permission.PROJECTS_READ,
+        "DELETE": Permission.PROJECTS_DELETE,
+        "*": Permission.PROJECTS_WRITE,
+    }
 
     @extend_schema(parameters=[ProjectListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
@@ -36,33 +55,45 @@ class ProjectsView(WorkspaceAPIView):
 
         Never empty without a filter: clients learn their workspace's id from the first one.
         """
-        query = ProjectListSerializer(data=_query_params(request))
-        query.is_valid(raise_exception=True)
-        asked: dict[str, Any] = query.validated_data
+        asked = query_params(ProjectListSerializer, request)
         if asked.get("name", DEFAULT_PROJECT) == DEFAULT_PROJECT:
             services.ensure_default_project(self.workspace_id)
-        projects = _matching(Project.objects.for_workspace(self.workspace_id).present(), asked)
-        begin, end = asked["offset"], asked["offset"] + asked["limit"]
-        page = list(projects[begin:end])
-        stats = store.runs.project_stats(self.workspace_id, [project.pk for project in page])
-        total = begin + len(page) if 0 < len(page) < asked["limit"] else projects.count()
+        page, total = project_listing.page(self.workspace_id, asked)
         return Response(
-            [project_json(project, stats[project.pk]) for project in page],
+            projects_json(self.workspace_id, page, asked),
             headers={"X-Pagination-Total": str(total)},
         )
 
-    @extend_schema(request=CreateProjectSerializer, responses=dict)
+    @extend_schema(
+        request=CreateProjectSerializer,
+        parameters=[OpenApiParameter("upsert", bool)],
+        responses=dict,
+    )
     def post(self, request: ApiRequest) -> Response:
         body = CreateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         fields = {name: value for name, value in _fields(body).items() if value is not None}
+        plan = {name: fields.pop(name) for name in PLAN if name in fields}
         project = services.create_project(
             workspace_id=self.workspace_id,
             name=fields.pop("name", None),
             upsert=request.query_params.get("upsert", "").lower() == "true",
             **fields,
+            **({"plan": plan} if plan else {}),
         )
-        return Response(_shown(project))
+        return Response(projects_json(self.workspace_id, [project])[0])
+
+    @extend_schema(parameters=[DeleteProjectsSerializer], responses={202: dict})
+    def delete(self, request: ApiRequest) -> Response:
+        """Several projects, or none of them when one is not there."""
+        wanted = set(query_params(DeleteProjectsSerializer, request)["session_ids"])
+        found = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=wanted)
+        projects = list(found)
+        if len(projects) < len(wanted):
+            raise errors.ProjectNotFound
+        for project in projects:
+            services.delete_project(project=project)
+        return Response({"message": "deleted"}, status=202)
 
 
 class ProjectView(WorkspaceAPIView):
@@ -75,9 +106,11 @@ class ProjectView(WorkspaceAPIView):
     def _project(self, project_id: UUID) -> Project:
         return get_or_404(Project.objects.for_workspace(self.workspace_id).present(), pk=project_id)
 
-    @extend_schema(responses=dict)
+    @extend_schema(parameters=[ProjectStatsSerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
-        return Response(_shown(self._project(project_id)))
+        project = self._project(project_id)
+        asked = query_params(ProjectStatsSerializer, request)
+        return Response(projects_json(self.workspace_id, [project], asked)[0])
 
     @extend_schema(request=UpdateProjectSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID) -> Response:
@@ -86,7 +119,8 @@ class ProjectView(WorkspaceAPIView):
         body.is_valid(raise_exception=True)
         # Clients send null for what they do not change.
         changes = {name: value for name, value in _fields(body).items() if value is not None}
-        return Response(_shown(services.update_project(project=project, changes=changes)))
+        changed = services.update_project(project=project, changes=changes)
+        return Response(projects_json(self.workspace_id, [changed])[0])
 
     @extend_schema(responses={202: dict})
     def delete(self, request: ApiRequest, project_id: UUID) -> Response:
@@ -95,9 +129,66 @@ class ProjectView(WorkspaceAPIView):
         return Response({"message": "deleted"}, status=202)
 
 
-def _shown(project: Project) -> dict[str, Any]:
-    stats = store.runs.project_stats(project.workspace_id, [project.pk])
-    return project_json(project, stats.get(project.pk, ProjectStats()))
+class ProjectMetadataView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(parameters=[ProjectMetadataSerializer], responses=dict)
+    def get(self, request: ApiRequest, project_id: UUID) -> Response:
+        """The most frequent keys of the runs' metadata, each with its most frequent values."""
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        project = get_or_404(projects, pk=project_id)
+        asked = query_params(ProjectMetadataSerializer, request)
+        found = metadata.most_frequent(
+            self.workspace_id,
+            project.pk,
+            keys=asked.get("metadata_keys"),
+            since=moment(asked.get("start_time")),
+            values_per_key=asked["k"],
+        )
+        return Response({"metadata": found})
+
+
+class ResolutionView(WorkspaceAPIView):
+    required_permission = Permission.PROJECTS_READ
+
+    @extend_schema(parameters=[ResolutionSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """The project that an address stands for: an agent's in an environment, an experiment."""
+        asked = query_params(ResolutionSerializer, request)
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        if asked["kind"] == "AGENT":
+            projects = projects.filter(
+                agent_id=asked.get("id", ""), agent_environment=asked.get("environment", "")
+            )
+        elif asked["kind"] == "EXPERIMENT":
+            project_id = uuid_of(asked.get("id"), "id")
+            projects = projects.experiments().filter(pk__in=[project_id] if project_id else [])
+        else:
+            projects = projects.none()  # evaluators' traces have no project of their own here
+        found = projects.values_list("pk", flat=True).first()
+        if found is None:
+            raise errors.ProjectNotFound("No project has this address.")
+        return Response({"session_id": found})
+
+
+def projects_json(
+    workspace_id: UUID, projects: Sequence[Project], asked: dict[str, Any] | None = None
+) -> list[dict[str, Any]]:
+    """The projects with what is cheap to know, and with their figures when that is asked for."""
+    ids = [project.pk for project in projects]
+    counts = store.runs.project_stats(workspace_id, ids)
+    numbers = experiments.numbers(workspace_id, projects)
+    wants = asked is not None and asked.get("include_stats")
+    figures = project_listing.stats_of(workspace_id, ids, asked or {}) if wants else {}
+    return [
+        project_json(
+            project,
+            counts.get(project.pk, ProjectStats()),
+            figures.get(project.pk),
+            numbers.get(project.pk),
+        )
+        for project in projects
+    ]
 
 
 def _fields(body: Any) -> dict[str, Any]:
@@ -105,35 +196,13 @@ def _fields(body: Any) -> dict[str, Any]:
     return given | {n: as_utc(given[n]) for n in TIMES if given.get(n) is not None}
 
 
-def _matching(projects: ProjectQuerySet, asked: dict[str, Any]) -> ProjectQuerySet:
-    if "name" in asked:
-        projects = projects.filter(name=asked["name"])
-    if asked.get("name_contains"):
-        projects = projects.filter(name__icontains=asked["name_contains"])
-    if "id" in asked:
-        projects = projects.filter(pk__in=asked["id"])
-    if asked["reference_free"]:
-        projects = projects.plain()
-    if "reference_dataset" in asked:
-        projects = projects.filter(reference_dataset_id__in=asked["reference_dataset"])
-    if isinstance(asked.get("metadata"), dict):
-        projects = projects.filter(extra__metadata__contains=asked["metadata"])
-    sign = "-" if asked["sort_by_desc"] else ""
-    return projects.order_by(f"{sign}{asked['sort_by']}", f"{sign}id")
-
-
-def _query_params(request: ApiRequest) -> dict[str, Any]:
-    """The query string, lists where lists are meant: repeated or with commas."""
-    given: dict[str, Any] = {}
-    for name, values in request.query_params.lists():
-        if name in REPEATED:
-            given[name] = [part for value in values for part in value.split(",") if part]
-        elif values[-1] != "":
-            given[name] = values[-1]
-    return given
-
-
 routes = [
     path("sessions", ProjectsView.as_view(), name="project-list"),
+    path("sessions/resolutions", ResolutionView.as_view(), name="project-resolution"),
     path("sessions/<uuid:project_id>", ProjectView.as_view(), name="project-read-update"),
+    path(
+        "sessions/<uuid:project_id>/metadata",
+        ProjectMetadataView.as_view(),
+        name="project-metadata",
+    ),
 ]

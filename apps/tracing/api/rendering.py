@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
@@ -13,6 +13,7 @@ from apps.tracing.api.beside import Beside
 from apps.tracing.api.chat import messages_json
 from apps.tracing.api.downloads import signed_url
 from apps.tracing.models import Project
+from apps.tracing.services import experiments
 from apps.tracing.store import Payload, ProjectStats, RunDetail, RunRow
 
 HEAVY = {
@@ -151,7 +152,14 @@ def money(amount: Any) -> str | None:
     return None if amount is None else format(amount.normalize(), "f")
 
 
-def project_json(project: Project, stats: ProjectStats) -> dict[str, Any]:
+def project_json(
+    project: Project,
+    stats: ProjectStats,
+    figures: Mapping[str, Any] | None = None,
+    test_run_number: int | None = None,
+) -> dict[str, Any]:
+    """The project with its counts, and with `figures` when they were asked for."""
+    said = (figures or {}).get("feedback_stats") or {}
     return {
         "id": project.pk,
         "tenant_id": project.workspace_id,
@@ -165,6 +173,9 @@ def project_json(project: Project, stats: ProjectStats) -> dict[str, Any]:
         "trace_tier": project.trace_tier,
         "run_count": stats.run_count,
         "last_run_start_time": stats.last_run_start_time,
+        "test_run_number": test_run_number,
+        "experiment_progress": experiments.progress(project, stats.trace_count, said),
+        **(figures or {}),
         "last_run_start_time_live": stats.last_run_start_time,
     }
 

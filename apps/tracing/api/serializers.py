@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
+from apps.tracing.api.project_listing import SORTS
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
 from apps.tracing.store import RunType
@@ -133,6 +134,15 @@ class CreateProjectSerializer(ProjectFields):
     )
     start_time = serializers.DateTimeField(required=False, allow_null=True)
     reference_dataset_id = serializers.UUIDField(required=False, allow_null=True)
+    num_examples = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, max_value=2**31
+    )
+    num_repetitions = serializers.IntegerField(
+        required=False, allow_null=True, min_value=0, max_value=10_000
+    )
+    evaluator_keys = serializers.ListField(
+        child=serializers.CharField(max_length=1000), required=False, allow_null=True
+    )
 
 
 class UpdateProjectSerializer(ProjectFields):
@@ -144,13 +154,48 @@ class ProjectListSerializer(serializers.Serializer[Any]):
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, default=100)
     offset = serializers.IntegerField(required=False, min_value=0, default=0)
-    name = serializers.CharField(required=False, allow_blank=True)
+    name = serializers.CharField(required=False, allow_blank=True, trim_whitespace=False)
     name_contains = serializers.CharField(required=False, allow_blank=True)
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     reference_free = serializers.BooleanField(required=False, allow_null=True, default=None)
     reference_dataset = serializers.ListField(child=serializers.UUIDField(), required=False)
     metadata = serializers.JSONField(required=False, binary=True)
-    sort_by = serializers.ChoiceField(
-        choices=["start_time", "name"], required=False, default="start_time"
-    )
+    filter = serializers.CharField(required=False)
+    dataset_version = serializers.CharField(required=False, max_length=200)
+    sort_by = serializers.ChoiceField(choices=SORTS, required=False, default="start_time")
     sort_by_desc = serializers.BooleanField(required=False, default=True)
+    sort_by_feedback_key = serializers.CharField(required=False, max_length=1000)
+    sort_by_feedback_source = serializers.ChoiceField(choices=["run", "session"], required=False)
+    include_stats = serializers.BooleanField(required=False, default=False)
+    stats_filter = serializers.CharField(required=False)
+    stats_select = serializers.ListField(child=serializers.CharField(), required=False)
+    stats_start_time = serializers.DateTimeField(required=False)
+    facets = serializers.BooleanField(required=False, default=False)
+
+
+class ProjectStatsSerializer(serializers.Serializer[Any]):
+    """The query string of one project."""
+
+    include_stats = serializers.BooleanField(required=False, default=False)
+    stats_filter = serializers.CharField(required=False)
+    stats_select = serializers.ListField(child=serializers.CharField(), required=False)
+    stats_start_time = serializers.DateTimeField(required=False)
+    facets = serializers.BooleanField(required=False, default=True)
+
+
+class ProjectMetadataSerializer(serializers.Serializer[Any]):
+    """The query string of what a project's metadata holds."""
+
+    metadata_keys = serializers.ListField(child=serializers.CharField(), required=False)
+    start_time = serializers.DateTimeField(required=False)
+    k = serializers.IntegerField(required=False, min_value=1, max_value=100, default=10)
+
+
+class ResolutionSerializer(serializers.Serializer[Any]):
+    """An address that stands for a project."""
+
+    kind = serializers.ChoiceField(choices=["AGENT", "EXPERIMENT", "EVALUATOR"])
+    id = serializers.CharField(required=False, max_length=63)
+    environment = serializers.ChoiceField(
+        choices=["LOCAL", "DEVELOPMENT", "STAGING", "PRODUCTION"], required=False
+    )

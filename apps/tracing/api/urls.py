@@ -19,6 +19,7 @@ from apps.tracing.api import (
     stats,
     v2_runs,
     v2_traces,
+    views,
 )
 
 # Words before variables: `runs/query` before `runs/<id>`.
@@ -30,6 +31,7 @@ urlpatterns = [
     *v2_runs.routes,
     *v2_traces.routes,
     *projects.routes,
+    *views.routes,
     *lives.routes,
     *downloads.routes,
     *sharing.routes,

@@ -96,7 +96,7 @@ def _delete(
     """Delete the rows; return the objects that their payloads were in, by run."""
     times = [run.placed_at for run in removed]
     keys = [[run.id for run in removed], [run.project_id for run in removed], times]
-    found = {}
+    found: dict[tuple[UUID, UUID, datetime], list[str]] = {}
     with raw_cursor() as cursor:
         for table in partitions.TABLES:
             paths = paths_in("t") if table == "tracing_runpayload" else "ARRAY[]::text[]"

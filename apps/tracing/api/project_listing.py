@@ -1,0 +1,108 @@
+"""Which projects a client asks for, and in what order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+from uuid import UUID
+
+from apps.tracing import filters, store
+from apps.tracing.api.asking import expression, moment
+from apps.tracing.filters import on_metadata
+from apps.tracing.models import Project
+from apps.tracing.querysets import ProjectQuerySet
+from apps.tracing.services import feedback_stats, statistics
+from apps.tracing.store import RunQuery
+
+COLUMNS = ("name", "start_time")
+COUNTED = ("last_run_start_time", "runs_count")
+MEASURED = ("latency_p50", "latency_p99", "error_rate")
+FEEDBACK = "feedback"
+SORTS = (*COLUMNS, *COUNTED, *MEASURED, FEEDBACK)
+_FILTERED = {
+    "id": "id",
+    "name": "name",
+    "start_time": "start_time",
+    "end_time": "end_time",
+    "reference_dataset_id": "reference_dataset_id",
+}
+_MOST_SORTED = 5000
+"""Projects whose figures are looked up for an order; those made last."""
+
+
+def matching(workspace_id: UUID, asked: dict[str, Any]) -> ProjectQuerySet:
+    """The projects that the checked query string means."""
+    projects = Project.objects.for_workspace(workspace_id).present()
+    if "name" in asked:
+        projects = projects.filter(name=asked["name"])
+    if asked.get("name_contains"):
+        projects = projects.filter(name__icontains=asked["name_contains"])
+    if "id" in asked:
+        projects = projects.filter(pk__in=asked["id"])
+    if asked.get("reference_free") is not None:
+        projects = projects.plain() if asked["reference_free"] else projects.experiments()
+    if "reference_dataset" in asked:
+        projects = projects.filter(reference_dataset_id__in=asked["reference_dataset"])
+    if asked.get("dataset_version"):
+        projects = projects.filter(extra__metadata__dataset_version=asked["dataset_version"])
+    if isinstance(asked.get("metadata"), dict):
+        projects = projects.filter(extra__metadata__contains=asked["metadata"])
+    if asked.get("filter"):
+        wanted = filters.parse(asked["filter"])
+        condition = on_metadata.as_q(wanted, metadata="extra__metadata", columns=_FILTERED)
+        projects = projects.filter(condition)
+    return projects
+
+
+def page(workspace_id: UUID, asked: dict[str, Any]) -> tuple[list[Project], int]:
+    """The projects of the page, and how many match in all."""
+    projects = matching(workspace_id, asked)
+    begin, end = asked["offset"], asked["offset"] + asked["limit"]
+    sort, sign = asked["sort_by"], "-" if asked["sort_by_desc"] else ""
+    if sort in COLUMNS:
+        found = list(projects.order_by(f"{sign}{sort}", f"{sign}id")[begin:end])
+        total = begin + len(found) if 0 < len(found) < asked["limit"] else projects.count()
+        return found, total
+    newest = projects.newest_first().values_list("pk", flat=True)
+    ids = list(newest[:_MOST_SORTED])
+    value = _values(workspace_id, ids, asked)
+    known = [one for one in ids if value(one) is not None]
+    known.sort(key=value, reverse=asked["sort_by_desc"])
+    # What has no value comes last, whichever way the others go.
+    order = [*known, *(one for one in ids if value(one) is None)][begin:end]
+    by_id = {project.pk: project for project in projects.filter(pk__in=order)}
+    return [by_id[one] for one in order if one in by_id], len(ids)
+
+
+def _values(
+    workspace_id: UUID, ids: Sequence[UUID], asked: dict[str, Any]
+) -> Callable[[UUID], Any]:
+    sort = asked["sort_by"]
+    if sort in COUNTED:
+        counts = store.runs.project_stats(workspace_id, ids)
+        name = "run_count" if sort == "runs_count" else sort
+        return lambda one: getattr(counts[one], name)
+    if sort == FEEDBACK:
+        key = asked.get("sort_by_feedback_key") or ""
+        said = (
+            feedback_stats.of_projects(workspace_id, ids)
+            if asked.get("sort_by_feedback_source") == "session"
+            else feedback_stats.of_runs_in_projects(workspace_id, ids)
+        )
+        return lambda one: said.get(one, {}).get(key, {}).get("avg")
+    figures = stats_of(workspace_id, ids, asked | {"stats_select": [sort], "facets": False})
+    return lambda one: figures[one].get(sort)
+
+
+def stats_of(workspace_id: UUID, ids: Sequence[UUID], asked: dict[str, Any]) -> Any:
+    """The figures of these projects, of the runs that the query string means."""
+    wanted = [name for name in asked.get("stats_select") or () if name in statistics.SELECTABLE]
+    where = expression(asked.get("stats_filter"))
+    return statistics.project_stats(
+        workspace_id,
+        ids,
+        since=moment(asked.get("stats_start_time")),
+        where=None if where is None else RunQuery(where=where),
+        select=wanted or None,
+        with_facets=bool(asked.get("facets")),
+    )

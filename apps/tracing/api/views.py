@@ -1,0 +1,135 @@
+"""Saved views of a project's runs."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.tenancy import get_or_404
+from apps.organizations.permissions import Permission
+from apps.tracing.api.serializers import query_params
+from apps.tracing.models import Project, SavedView, ViewType
+from apps.tracing.services import saved_views
+
+
+def _filter() -> serializers.CharField:
+    return serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=100_000
+    )
+
+
+class ViewSerializer(serializers.Serializer[Any]):
+    """A filter and its name."""
+
+    display_name = serializers.CharField(max_length=200)
+    description = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=10_000
+    )
+    filter_string = _filter()
+    trace_filter_string = _filter()
+    tree_filter_string = _filter()
+    type = serializers.ChoiceField(choices=ViewType.choices, required=False)
+
+
+class RenameSerializer(serializers.Serializer[Any]):
+    """A view's new name."""
+
+    display_name = serializers.CharField(max_length=200)
+    description = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=10_000
+    )
+
+
+class ViewListSerializer(serializers.Serializer[Any]):
+    """The query string of the list of views."""
+
+    type = serializers.ChoiceField(choices=ViewType.choices, required=False)
+    limit = serializers.IntegerField(required=False, min_value=1, max_value=100, default=100)
+    offset = serializers.IntegerField(required=False, min_value=0, max_value=10_000, default=0)
+
+
+class _ProjectAPIView(WorkspaceAPIView):
+    required_permission = {"GET": Permission.PROJECTS_READ, "*": Permission.PROJECTS_WRITE}
+
+    def project(self, project_id: UUID) -> Project:
+        return get_or_404(Project.objects.for_workspace(self.workspace_id).present(), pk=project_id)
+
+    def view_of(self, project_id: UUID, view_id: UUID) -> SavedView:
+        views = SavedView.objects.for_workspace(self.workspace_id)
+        return get_or_404(views, project=self.project(project_id), pk=view_id)
+
+
+class ViewsView(_ProjectAPIView):
+    @extend_schema(parameters=[ViewListSerializer], responses=dict)
+    def get(self, request: ApiRequest, project_id: UUID) -> Response:
+        """The project's views, the oldest first."""
+        project = self.project(project_id)
+        asked = query_params(ViewListSerializer, request)
+        views = SavedView.objects.for_workspace(self.workspace_id).filter(project=project)
+        if "type" in asked:
+            views = views.filter(type=asked["type"])
+        begin, end = asked["offset"], asked["offset"] + asked["limit"]
+        return Response([_json(view) for view in views.order_by("created_at", "pk")[begin:end]])
+
+    @extend_schema(request=ViewSerializer, responses=dict)
+    def post(self, request: ApiRequest, project_id: UUID) -> Response:
+        project = self.project(project_id)
+        body = ViewSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(_json(saved_views.save_view(project=project, **body.validated_data)))
+
+
+class ViewView(_ProjectAPIView):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
+        return Response(_json(self.view_of(project_id, view_id)))
+
+    @extend_schema(request=ViewSerializer, responses=dict)
+    def patch(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
+        view = self.view_of(project_id, view_id)
+        body = ViewSerializer(data=request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        return Response(_json(saved_views.change_view(view=view, changes=body.validated_data)))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
+        saved_views.drop_view(view=self.view_of(project_id, view_id))
+        return Response(status=204)
+
+
+class RenameViewView(_ProjectAPIView):
+    @extend_schema(request=RenameSerializer, responses=dict)
+    def patch(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
+        view = self.view_of(project_id, view_id)
+        body = RenameSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(_json(saved_views.change_view(view=view, changes=body.validated_data)))
+
+
+def _json(view: SavedView) -> dict[str, Any]:
+    return {
+        "id": view.pk,
+        "session_id": view.project_id,
+        "display_name": view.display_name,
+        "description": view.description,
+        "filter_string": view.filter_string,
+        "trace_filter_string": view.trace_filter_string,
+        "tree_filter_string": view.tree_filter_string,
+        "type": view.type,
+        "created_at": view.created_at,
+        "updated_at": view.updated_at,
+    }
+
+
+_VIEW = "sessions/<uuid:project_id>/views/<uuid:view_id>"
+routes = [
+    path("sessions/<uuid:project_id>/views", ViewsView.as_view(), name="view-list"),
+    path(_VIEW, ViewView.as_view(), name="view"),
+    path(f"{_VIEW}/rename", RenameViewView.as_view(), name="view-rename"),
+]
