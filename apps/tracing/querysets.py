@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         FeedbackToken,
         HeldOperation,
         IngestCount,
+        IngestRefusal,
         KeptTrace,
         ModelPrice,
         Project,
@@ -55,6 +56,10 @@ class HeldOperationQuerySet(models.QuerySet["HeldOperation"]):
 
 
 class IngestCountQuerySet(models.QuerySet["IngestCount"]):
+    pass
+
+
+class IngestRefusalQuerySet(models.QuerySet["IngestRefusal"]):
     pass
 
 

@@ -7,7 +7,7 @@ from apps.tracing.models.feedback import (
     FeedbackFormula,
     FeedbackToken,
 )
-from apps.tracing.models.intake import HeldOperation, IngestCount
+from apps.tracing.models.intake import HeldOperation, IngestCount, IngestRefusal
 from apps.tracing.models.prices import ModelPrice
 from apps.tracing.models.projects import DEFAULT_PROJECT, Project, TraceTier
 from apps.tracing.models.retention import KeptTrace, Retention
@@ -24,6 +24,7 @@ __all__ = [
     "FeedbackToken",
     "HeldOperation",
     "IngestCount",
+    "IngestRefusal",
     "KeptTrace",
     "ModelPrice",
     "Project",

@@ -5,7 +5,11 @@ from __future__ import annotations
 from django.db import models
 
 from apps.core.tenancy import Rows, WorkspaceOwned
-from apps.tracing.querysets import HeldOperationQuerySet, IngestCountQuerySet
+from apps.tracing.querysets import (
+    HeldOperationQuerySet,
+    IngestCountQuerySet,
+    IngestRefusalQuerySet,
+)
 
 
 class HeldOperation(WorkspaceOwned):
@@ -62,3 +66,33 @@ class IngestCount(WorkspaceOwned):
 
     def __str__(self) -> str:
         return f"{self.runs} runs in {self.hour:%Y-%m-%d %H}:00"
+
+
+class IngestRefusal(WorkspaceOwned):
+    """How many runs, files or feedbacks of an hour were refused for one reason.
+
+    Without a project when it was refused before anybody knew which one it was for.
+    """
+
+    id = models.BigAutoField(primary_key=True)  # type: ignore[assignment]
+    project_id = models.UUIDField(null=True)
+    hour = models.DateTimeField()
+    reason = models.CharField(max_length=100)
+    """A code that stays the same, while words beside it may change."""
+    count = models.BigIntegerField(default=0)
+
+    objects = Rows(IngestRefusalQuerySet)
+    unscoped = IngestRefusalQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [
+            models.UniqueConstraint(
+                fields=["workspace", "hour", "project_id", "reason"],
+                name="ingest_refusal_once",
+                nulls_distinct=False,
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.count} times {self.reason} in {self.hour:%Y-%m-%d %H}:00"
