@@ -60,6 +60,32 @@ CREATE INDEX tracing_run_astray ON tracing_run (project_id, start_time)
     WHERE date_bin('15 minutes', start_time, '2000-01-01 00:00:00+00')
        <> date_bin('15 minutes', placed_at, '2000-01-01 00:00:00+00');
 
+-- A conversation with what orders it among others: store/threads.py.
+CREATE TABLE tracing_thread (
+    workspace_id uuid NOT NULL,
+    project_id uuid NOT NULL,
+    thread_key text NOT NULL,
+    first_start timestamptz NOT NULL,
+    last_start timestamptz NOT NULL,
+    first_trace_id uuid NOT NULL,
+    last_trace_id uuid NOT NULL
+);
+-- A key may be longer than what an index holds.
+CREATE UNIQUE INDEX tracing_thread_once
+    ON tracing_thread (workspace_id, project_id, md5(thread_key));
+CREATE INDEX tracing_thread_newest ON tracing_thread (project_id, last_start);
+CREATE INDEX tracing_thread_first ON tracing_thread (first_trace_id);
+CREATE INDEX tracing_thread_last ON tracing_thread (last_trace_id);
+CREATE INDEX tracing_run_turns ON tracing_run (project_id, md5(thread_key), placed_at)
+    WHERE thread_key IS NOT NULL AND parent_run_id IS NULL;
+INSERT INTO tracing_thread
+SELECT workspace_id, project_id, thread_key,
+       min(coalesce(start_time, placed_at)), max(coalesce(start_time, placed_at)),
+       (array_agg(trace_id ORDER BY placed_at, id))[1],
+       (array_agg(trace_id ORDER BY placed_at DESC, id DESC))[1]
+FROM tracing_run WHERE thread_key IS NOT NULL AND parent_run_id IS NULL
+GROUP BY workspace_id, project_id, thread_key;
+
 -- Over runs in the order of a tree: the model call that speaks for this run, itself or above it;
 -- '' when there is none.
 CREATE FUNCTION tracing_speaker(above text, dotted_order text, is_model_call boolean)
@@ -84,6 +110,8 @@ FROM tracing_run r,
 """
 
 BACK = """
+DROP INDEX tracing_run_turns;
+DROP TABLE tracing_thread;
 DROP INDEX tracing_run_astray;
 DROP TABLE tracing_rollup;
 DROP TABLE tracing_rollupspan;

@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from apps.tracing import store
+from apps.tracing import filters, store
 from apps.tracing.services import facets, feedback_stats, feedback_sums
 from apps.tracing.store import RunQuery
 from apps.tracing.store.figures import DETAILS, Figures, Measure
@@ -120,6 +120,13 @@ def grouped_stats(
         name: _told(answer.by_group.get(name) or Figures(), wanted) | count | _partial(answer)
         for name in names
     }
+
+
+def turn_stats(workspace_id: UUID, query: RunQuery) -> dict[str, Any]:
+    """The same of those runs of the query that are turns of a conversation."""
+    in_thread = filters.parse("is_not_null(thread_id)")
+    turns = replace(query, where=filters.all_of([query.where, in_thread]))
+    return run_stats(workspace_id, turns, select=[*NUMBERS, "feedback_stats"])
 
 
 def _by_size(answer: Answer) -> list[str]:

@@ -28,6 +28,7 @@ STEPS: tuple[str, ...] = (
     "apps.tracing.settling.feedback",
     "apps.tracing.pricing.settling",
     "apps.tracing.store.rollups",
+    "apps.tracing.store.threads",
     "apps.tracing.settling.sums",
 )
 """Modules in their order: what locks rows of runs comes last, so that no request waits long."""

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from apps.tracing.store import fetching, querying, stats
+from apps.tracing.store import fetching, grouping, querying, stats
 from apps.tracing.store.locating import locate
 from apps.tracing.store.protocol import ALL_PAYLOADS, NO_PAYLOADS
 from apps.tracing.store.raw import raw_cursor, sql
@@ -47,6 +47,16 @@ class PostgresRunStore:
         payloads: Collection[Payload] = NO_PAYLOADS,
     ) -> Page:
         return querying.page(workspace_id, query, limit=limit, cursor=cursor, payloads=payloads)
+
+    def threads(
+        self, workspace_id: UUID, query: RunQuery, *, offset: int = 0, limit: int = 20
+    ) -> grouping.ThreadPage:
+        return grouping.threads_page(self, workspace_id, query, offset=offset, limit=limit)
+
+    def thread(
+        self, workspace_id: UUID, thread_key: str, query: RunQuery
+    ) -> grouping.ThreadRow | None:
+        return grouping.thread(self, workspace_id, thread_key, query)
 
     def figures(self, workspace_id: UUID, question: stats.Question) -> stats.Answer:
         return stats.answer(self, workspace_id, question)

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from apps.tracing.store.grouping import ThreadPage, ThreadRow
 from apps.tracing.store.stats import Answer, Question
 from apps.tracing.store.types import Page, Payload, ProjectStats, RunDetail, RunQuery, RunRow
 
@@ -62,3 +63,11 @@ class RunStore(Protocol):
         From rollups where they can tell. Where runs must be looked at and there are too many, only
         the newest are, and the answer says since when.
         """
+
+    def threads(
+        self, workspace_id: UUID, query: RunQuery, *, offset: int = 0, limit: int = 20
+    ) -> ThreadPage:
+        """A page of conversations with a turn that the query means, the newest turn first."""
+
+    def thread(self, workspace_id: UUID, thread_key: str, query: RunQuery) -> ThreadRow | None:
+        """One conversation; what is told is about those of its turns that the query means."""

@@ -1,0 +1,122 @@
+"""Runs grouped by conversation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.organizations.permissions import Permission
+from apps.tracing import store
+from apps.tracing.api.asking import expression, moment
+from apps.tracing.filters import quoted
+from apps.tracing.services import feedback_stats, statistics
+from apps.tracing.store import RunQuery
+from apps.tracing.store.figures import Measure
+from apps.tracing.store.grouping import ThreadRow
+
+THREAD_KEYS = '["session_id", "conversation_id", "thread_id"]'
+
+
+class GroupSerializer(serializers.Serializer[Any]):
+    """Which turns, and which page of their conversations."""
+
+    session_id = serializers.UUIDField()
+    group_by = serializers.ChoiceField(choices=["conversation"], default="conversation")
+    filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    trace_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    tree_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    start_time = serializers.DateTimeField(required=False, allow_null=True)
+    end_time = serializers.DateTimeField(required=False, allow_null=True)
+    offset = serializers.IntegerField(required=False, min_value=0, max_value=1_000_000, default=0)
+    limit = serializers.IntegerField(required=False, min_value=1, default=20)
+
+
+class GroupsView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(request=GroupSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """A page of conversations, the one with the newest turn first, and how many there are."""
+        asked = _asked(request)
+        page = store.runs.threads(
+            self.workspace_id,
+            _query(asked),
+            offset=asked["offset"],
+            limit=min(asked["limit"], 100),
+        )
+        said = feedback_stats.of_threads(
+            self.workspace_id, asked["session_id"], [row.thread_key for row in page.threads]
+        )
+        groups = [
+            _group(row) | {"feedback_stats": said.get(row.thread_key)} for row in page.threads
+        ]
+        return Response({"groups": groups, "total": page.total})
+
+
+class GroupStatsView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(request=GroupSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """What all turns of these conversations come to, and how many conversations there are."""
+        query = _query(_asked(request))
+        page = store.runs.threads(self.workspace_id, query, offset=0, limit=1)
+        stats = statistics.turn_stats(self.workspace_id, query)
+        return Response(stats | {"group_count": page.total})
+
+
+def _asked(request: ApiRequest) -> dict[str, Any]:
+    body = GroupSerializer(data=request.data)
+    body.is_valid(raise_exception=True)
+    found: dict[str, Any] = body.validated_data
+    return found
+
+
+def _query(asked: dict[str, Any]) -> RunQuery:
+    return RunQuery(
+        project_ids=[asked["session_id"]],
+        is_root=True,
+        started_from=moment(asked.get("start_time")),
+        started_until=moment(asked.get("end_time")),
+        where=expression(asked.get("filter")),
+        where_root=expression(asked.get("trace_filter")),
+        where_any=expression(asked.get("tree_filter")),
+    )
+
+
+def _group(row: ThreadRow) -> dict[str, Any]:
+    figures = row.figures
+    key = quoted(row.thread_key)
+    return {
+        "group_key": row.thread_key,
+        "filter": f"and(in(metadata_key, {THREAD_KEYS}), eq(metadata_value, {key}))",
+        "session_id": row.project_id,
+        "count": figures.runs,
+        "total_tokens": figures.total(Measure.TOTAL_TOKENS),
+        "prompt_tokens": figures.total(Measure.PROMPT_TOKENS),
+        "completion_tokens": figures.total(Measure.COMPLETION_TOKENS),
+        "total_cost": statistics.money(figures.total(Measure.TOTAL_COST)),
+        "prompt_cost": statistics.money(figures.total(Measure.PROMPT_COST)),
+        "completion_cost": statistics.money(figures.total(Measure.COMPLETION_COST)),
+        "min_start_time": row.first_start,
+        "max_start_time": row.last_start,
+        "latency_p50": figures.quantile(Measure.LATENCY, 0.5),
+        "latency_p99": figures.quantile(Measure.LATENCY, 0.99),
+        "first_trace_id": row.first_trace_id,
+        "last_trace_id": row.last_trace_id,
+        "first_inputs": row.first_inputs,
+        "last_outputs": row.last_outputs,
+        "last_error": row.last_error,
+        "num_errored_turns": figures.errors,
+    }
+
+
+routes = [
+    path("runs/group", GroupsView.as_view(), name="run-groups"),
+    path("runs/group/stats", GroupStatsView.as_view(), name="run-group-stats"),
+]
