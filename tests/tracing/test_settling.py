@@ -1,0 +1,269 @@
+"""What follows from runs that came: the settler, terms, sums."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from uuid import UUID
+
+import pytest
+from django.db import connection, transaction
+
+from apps.tracing import filters, store
+from apps.tracing.filters.terms import Term, term
+from apps.tracing.ingest import intake, requests
+from apps.tracing.services import ensure_project
+from apps.tracing.settling import Touched, queue, settler
+from apps.tracing.store import RunQuery
+from apps.tracing.store.terms import of_workspace
+from tests.factories.organizations import WorkspaceFactory
+from tests.factories.tracing import begun, ended, ingest, read, stored_run, wire_run
+
+
+def unsettled(workspace):
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT run_ids, failure FROM tracing_unsettled WHERE workspace_id = %s ORDER BY id",
+            [workspace.pk],
+        )
+        return cursor.fetchall()
+
+
+def terms_of(workspace, run_id):
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT terms FROM tracing_runterms WHERE workspace_id = %s AND id = %s",
+            [workspace.pk, run_id],
+        )
+        return [set(row[0]) for row in cursor.fetchall()]
+
+
+def sums_of(run_id):
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT sum_prompt_tokens, sum_completion_tokens, sum_total_tokens, sum_total_cost"
+            " FROM tracing_run WHERE id = %s",
+            [run_id],
+        )
+        return cursor.fetchone()
+
+
+def call_of_model(parent, tokens, cost="0.5"):
+    usage = {"input_tokens": tokens, "output_tokens": 1, "total_tokens": tokens + 1}
+    usage["total_cost"] = cost
+    return wire_run(parent=parent, run_type="llm", outputs={"usage_metadata": usage})
+
+
+def patch(workspace, *updates):
+    body = json.dumps({"patch": updates}).encode()
+    intake.take_in(workspace.pk, requests.of_batch(body))
+
+
+@pytest.fixture
+def steps(monkeypatch):
+    """`steps(function, ...)`: the settler's steps, instead of all others."""
+
+    def set_steps(*functions):
+        monkeypatch.setattr(settler, "_steps", lambda: list(functions))
+
+    return set_steps
+
+
+def test_settling_takes_everything_off_the_list_and_is_safe_to_repeat(workspace):
+    run_id = stored_run(workspace)
+
+    assert settler.settle_everything() == 1
+    assert settler.settle_everything() == 0
+
+    assert unsettled(workspace) == []
+    assert len(terms_of(workspace, run_id)) == 1
+
+
+def test_a_run_that_several_requests_touched_is_settled_once(workspace, steps):
+    seen = []
+    steps(lambda _, touched: seen.extend(touched))
+    run = wire_run()
+    ingest(workspace, begun(run))
+    patch(workspace, ended(run))
+
+    settler.settle_everything()
+
+    assert [str(one.run_id) for one in seen] == [run["id"]]
+
+
+def test_each_workspace_is_settled_apart(workspace, stranger, steps):
+    seen = []
+    steps(lambda workspace_id, touched: seen.append((workspace_id, len(touched))))
+    for owner in (workspace, stranger, workspace):
+        stored_run(owner)
+
+    settler.settle_everything()
+
+    assert sorted(seen) == sorted([(workspace.pk, 2), (stranger.pk, 1)])
+
+
+def test_a_run_that_cannot_be_settled_is_parked_alone_with_the_reason(workspace, steps, caplog):
+    settled = []
+    runs = [wire_run() for _ in range(7)]
+    poison = UUID(runs[4]["id"])
+
+    def step(_, touched):
+        if poison in {one.run_id for one in touched}:
+            raise ValueError("indigestible")
+        settled.extend(one.run_id for one in touched)
+
+    steps(step)
+    ingest(workspace, *runs)
+
+    with caplog.at_level(logging.CRITICAL):
+        settler.settle_everything()
+
+    assert unsettled(workspace) == [([poison], "ValueError: indigestible")]
+    assert set(settled) == {UUID(run["id"]) for run in runs} - {poison}
+
+
+def test_a_parked_run_is_tried_again_later(workspace, steps, caplog):
+    run_id = stored_run(workspace)
+
+    def fail(_, __):
+        raise ValueError
+
+    steps(fail)
+    with caplog.at_level(logging.CRITICAL):
+        settler.settle_everything()
+    steps(lambda _, __: None)
+
+    assert settler.settle_everything() == 0
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE tracing_unsettled SET retry_at = now()")
+    assert settler.settle_everything() == 1
+    assert unsettled(workspace) == []
+    assert read(workspace, run_id).row.id == run_id
+
+
+def test_what_a_step_did_is_undone_with_the_step_that_failed(workspace, steps, caplog):
+    stored_run(workspace)
+
+    def write(workspace_id, _):
+        ensure_project(workspace_id, "made by a step")
+
+    def fail(_, __):
+        raise ValueError
+
+    steps(write, fail)
+    with caplog.at_level(logging.CRITICAL):
+        settler.settle_everything()
+
+    query = "SELECT count(*) FROM tracing_project WHERE name = 'made by a step'"
+    with connection.cursor() as cursor:
+        cursor.execute(query)
+        assert cursor.fetchone() == (0,)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_another(steps):
+    workspace, other = WorkspaceFactory(), WorkspaceFactory()
+    stored_run(workspace)
+    stored_run(other)
+    held, free = threading.Event(), threading.Event()
+
+    def hold():
+        try:
+            with transaction.atomic():
+                assert queue.claim_oldest(10).workspace_id == workspace.pk
+                held.set()
+                free.wait(20)
+        finally:
+            connection.close()
+
+    steps(lambda _, __: None)
+    holder = threading.Thread(target=hold)
+    holder.start()
+    assert held.wait(20)
+    settled = settler.settle_everything()
+    free.set()
+    holder.join(20)
+
+    assert settled == 1
+    assert (len(unsettled(workspace)), len(unsettled(other))) == (1, 0)
+
+
+def test_terms_are_of_the_workspace_alone_and_follow_the_run(workspace):
+    run = wire_run(outputs={"answer": "first"})
+    ingest(workspace, run)
+    settler.settle_everything()
+    (before,) = terms_of(workspace, run["id"])
+
+    patch(workspace, ended(run | {"outputs": {"answer": "second"}}))
+    settler.settle_everything()
+    (after,) = terms_of(workspace, run["id"])
+
+    first, second = of_workspace(
+        workspace.pk, [term(Term.WORD, "first"), term(Term.WORD, "second")]
+    )
+    assert first in before
+    assert second not in before
+    assert second in after
+    assert first not in after
+
+
+def test_sums_are_written_to_what_is_above_and_shown_from_there(workspace):
+    root = wire_run()
+    inner = wire_run(parent=root)
+    calls = [call_of_model(inner, 10), call_of_model(root, 100)]
+    ingest(workspace, root, inner, *calls)
+    live = {one["id"]: read(workspace, one["id"]).row.usage for one in (root, inner)}
+
+    settler.settle_everything()
+
+    assert sums_of(root["id"]) == (110, 2, 112, Decimal("1.0"))
+    assert sums_of(inner["id"]) == (10, 1, 11, Decimal("0.5"))
+    assert sums_of(calls[0]["id"]) == (None, None, None, None)
+    assert {one: read(workspace, one).row.usage for one in live} == live
+
+
+def test_what_comes_later_counts_at_once_and_is_settled_again(workspace):
+    root = wire_run()
+    ingest(workspace, root, call_of_model(root, 10))
+    settler.settle_everything()
+
+    ingest(workspace, call_of_model(root, 5))
+
+    assert read(workspace, root["id"]).row.total_tokens == 17
+    assert sums_of(root["id"])[2] == 11
+    settler.settle_everything()
+    assert sums_of(root["id"])[2] == 17
+    assert read(workspace, root["id"]).row.total_tokens == 17
+
+
+def test_sums_that_nothing_says_any_more_go(workspace):
+    root = wire_run()
+    call = call_of_model(root, 10)
+    ingest(workspace, root, call)
+    settler.settle_everything()
+    with connection.cursor() as cursor:
+        cursor.execute("DELETE FROM tracing_run WHERE id = %s", [call["id"]])
+    detail = read(workspace, root["id"]).row
+
+    queue.append(workspace.pk, [Touched(detail.id, detail.project_id, detail.placed_at, detail.id)])
+    settler.settle_everything()
+
+    assert sums_of(root["id"]) == (None, None, None, None)
+
+
+def test_a_filter_finds_the_same_before_and_after_settling(workspace):
+    start = datetime.now(UTC) - timedelta(days=3)
+    wanted = wire_run(start=start, outputs={"answer": "a needle in the hay"})
+    ingest(workspace, wanted, *[wire_run() for _ in range(3)])
+    project = ensure_project(workspace.pk, "default")
+    query = RunQuery(project_ids=[project.pk], where=filters.parse('search("needle")'))
+
+    before = store.runs.query(workspace.pk, query, limit=10)
+    settler.settle_everything()
+    after = store.runs.query(workspace.pk, query, limit=10)
+
+    assert [str(one.row.id) for one in before.runs] == [wanted["id"]]
+    assert before == after
