@@ -9,7 +9,6 @@ from uuid import UUID
 
 from apps.agent_server.services.assistants import system_id
 from apps.organizations.models import Workspace
-from apps.tracing.models import ModelPrice, TraceDeletion
 from tests.factories.agent_server import (
     AgentFactory,
     AgentRunFactory,
@@ -21,27 +20,9 @@ from tests.factories.agent_server import (
 )
 from tests.factories.deployments import LogLineFactory
 from tests.factories.organizations import WorkspaceFactory
-from tests.factories.tracing import read, stored_run
+from tests.planted import plant
 
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
-
-
-def _deletion(workspace: Workspace, project_id: UUID) -> UUID:
-    deletion = TraceDeletion(workspace=workspace, project_id=project_id, trace_ids=[UUID(int=1)])
-    deletion.save()
-    return deletion.pk
-
-
-def _price(workspace: Workspace) -> UUID:
-    price = ModelPrice(
-        workspace=workspace,
-        name="sentinel",
-        match_pattern="sentinel",
-        prompt_cost=1,
-        completion_cost=1,
-    )
-    price.save()
-    return price.pk
 
 
 @dataclass(frozen=True)
@@ -70,28 +51,18 @@ class Foreign:
         WebhookDeliveryFactory(agent_run=run, url="https://sentinel.example/")
         StoreItemFactory(deployment=agent, namespace=["sentinel"], value={"a": "sentinel"})
         LogLineFactory(revision=agent.active_revision, message="sentinel")
-        trace = stored_run(
-            self.workspace,
-            name="sentinel",
-            session_name="sentinel",
-            inputs={"text": "sentinel"},
-            outputs={"text": "sentinel"},
-        )
+        planted = plant(self.workspace, "sentinel", "sentinel")
         return {
             "workspace_id": self.workspace.pk,
             "slug": agent.slug,
             "deployment_id": agent.pk,
             "revision_id": agent.active_revision.pk,
             "thread_id": thread.thread_id,
-            "run_id": trace,
-            "trace_id": trace,
+            **planted,
+            "token": UUID(int=2),  # one that opens nothing: those that do are open to all
             "agent_run_id": run.pk,
             "assistant_id": system_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
-            "project_id": read(self.workspace, trace).row.project_id,
-            "deletion_id": _deletion(self.workspace, read(self.workspace, trace).row.project_id),
-            "thread_key": "sentinel",
-            "price_id": _price(self.workspace),
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",
             "payload": "inputs",

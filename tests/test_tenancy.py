@@ -37,6 +37,8 @@ OPEN = {
     "/info": "clients ask before they have a key",
     "/info/health": "for load balancers",
     "/ok": "for load balancers",
+    "/public/schemas/v1/message.json": "the same for everybody: it shows no row",
+    "/public/schemas/v1/tooldef.json": "the same for everybody: it shows no row",
     "/agents/<slug:slug>": "for load balancers",
     "/agents/<slug:slug>/ok": "for load balancers",
     "/agents/<slug:slug>/docs": "the same for every agent: it shows no row",

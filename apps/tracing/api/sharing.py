@@ -31,13 +31,10 @@ class ShareV2Serializer(serializers.Serializer[Any]):
 
 
 class ShareThreadSerializer(serializers.Serializer[Any]):
+    """Where the thread is; `session_id` is the project's older name."""
+
     project_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     session_id = serializers.UUIDField(required=False, allow_null=True, default=None)
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if attrs["project_id"] is None and attrs["session_id"] is None:
-            raise serializers.ValidationError("`project_id` must be given.")
-        return attrs
 
 
 class UnshareSerializer(serializers.Serializer[Any]):
