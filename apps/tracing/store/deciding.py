@@ -4,23 +4,19 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from apps.tracing.dotted_order import root_placed_at
-from apps.tracing.filters.fields import Items
-from apps.tracing.filters.nodes import And, Condition, Expression, Not, Or, Some
+from apps.tracing.filters.nodes import Expression
 from apps.tracing.filters.reference import matches
-from apps.tracing.filters.subjects import Feedback, Subject
 from apps.tracing.store.filtering import Compiled, compile_where
-from apps.tracing.store.payloads import with_payloads
+from apps.tracing.store.filtering.subjects import needs_of, subjects_of
 from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.rows import COLUMNS, SKEW, Stored, select
 from apps.tracing.store.summing import with_sums
-from apps.tracing.store.types import Payload, RunQuery, RunRow
+from apps.tracing.store.types import RunQuery, RunRow
 
-CONTENT = frozenset({Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR})
 _AT_ONCE = 200
 """Runs whose payloads are in memory together."""
 
@@ -54,7 +50,8 @@ class Decider:
 
     def _true(self, expression: Expression, rows: Sequence[Stored]) -> list[Stored]:
         """Those that the filter is true of, by the reference."""
-        subjects = subjects_of(self.workspace_id, expression, rows)
+        runs = with_sums(self.workspace_id, rows)
+        subjects = subjects_of(self.workspace_id, runs, needs_of(expression))
         return [
             row for row, subject in zip(rows, subjects, strict=True) if matches(expression, subject)
         ]
@@ -99,79 +96,6 @@ class Decider:
         with raw_cursor() as cursor:
             cursor.execute(sql(statement), values, binary=True)
             return {(row[0], row[1]) for row in cursor}
-
-
-def subjects_of(
-    workspace_id: UUID, expression: Expression, rows: Sequence[Stored]
-) -> list[Subject]:
-    """The runs with all that the filter may ask about."""
-    runs = with_sums(workspace_id, rows)
-    details = with_payloads(runs, CONTENT)
-    names = {condition.field.name for condition in _leaves(expression)}
-    feedback: Mapping[UUID, Sequence[Feedback]] = {}
-    if any(name.startswith(Items.FEEDBACK) for name in names):
-        feedback = _feedback(workspace_id, [run.id for run in runs])
-    datasets: Mapping[UUID, UUID] = {}
-    if "reference_dataset_id" in names:
-        datasets = _datasets(workspace_id, {run.project_id for run in runs})
-    return [
-        Subject(
-            run=one.row,
-            inputs=one.json(Payload.INPUTS),
-            outputs=one.json(Payload.OUTPUTS),
-            error=one.json(Payload.ERROR),
-            feedback=feedback.get(one.row.id, ()),
-            reference_dataset_id=datasets.get(one.row.project_id),
-        )
-        for one in details
-    ]
-
-
-def _leaves(expression: Expression) -> Iterator[Condition]:
-    match expression:
-        case And(parts) | Or(parts):
-            for part in parts:
-                yield from _leaves(part)
-        case Not(part):
-            yield from _leaves(part)
-        case Some(_, conditions, but_not):
-            yield from (*conditions, *but_not)
-        case Condition():
-            yield expression
-
-
-def _feedback(workspace_id: UUID, run_ids: Sequence[UUID]) -> dict[UUID, list[Feedback]]:
-    statement = (
-        "SELECT run_id, key, score, value #>> '{}', jsonb_typeof(value) = 'number', comment,"
-        " source ->> 'type', is_error FROM tracing_feedback"
-        " WHERE workspace_id = %s AND run_id = ANY(%s)"
-    )
-    found: dict[UUID, list[Feedback]] = defaultdict(list)
-    with raw_cursor() as cursor:
-        cursor.execute(statement, [workspace_id, list(run_ids)])
-        for run_id, key, score, value, is_number, comment, source, is_error in cursor:
-            found[run_id].append(
-                Feedback(
-                    key=key,
-                    score=None if score is None else float(score),
-                    value=value,
-                    value_is_number=bool(is_number),
-                    comment=comment,
-                    source=source,
-                    is_error=bool(is_error),
-                )
-            )
-    return found
-
-
-def _datasets(workspace_id: UUID, project_ids: Iterable[UUID]) -> dict[UUID, UUID]:
-    with raw_cursor() as cursor:
-        cursor.execute(
-            "SELECT id, reference_dataset_id FROM tracing_project"
-            " WHERE workspace_id = %s AND id = ANY(%s) AND reference_dataset_id IS NOT NULL",
-            [workspace_id, list(project_ids)],
-        )
-        return dict(cursor)
 
 
 def _trace(row: RunRow) -> Trace:
