@@ -10,6 +10,7 @@ from apps.tracing.api import (
     groups,
     info,
     ingest,
+    ledger,
     lives,
     otlp,
     prices,
@@ -18,7 +19,9 @@ from apps.tracing.api import (
     runs,
     sharing,
     stats,
+    telemetry,
     v2_runs,
+    v2_threads,
     v2_traces,
     views,
 )
@@ -32,6 +35,7 @@ urlpatterns = [
     *runs.routes,
     *v2_runs.routes,
     *v2_traces.routes,
+    *v2_threads.routes,
     *projects.routes,
     *views.routes,
     *lives.routes,
@@ -45,4 +49,6 @@ urlpatterns = [
     *ingest.routes,
     *otlp.routes,
     *prices.routes,
+    *ledger.routes,
+    *telemetry.routes,
 ]

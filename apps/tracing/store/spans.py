@@ -53,3 +53,16 @@ def first_tokens(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, datet
         if within:
             found[row.id] = min(moment for _, moment in within)
     return found
+
+
+def turn_numbers(workspace_id: UUID, project_id: UUID, thread_key: str) -> dict[UUID, int]:
+    """By trace: which turn of the thread it is, counted from 1."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT trace_id, row_number()"
+            " OVER (ORDER BY coalesce(start_time, placed_at), trace_id) FROM tracing_run"
+            " WHERE workspace_id = %s AND project_id = %s AND parent_run_id IS NULL"
+            " AND md5(thread_key) = md5(%s) AND thread_key = %s",
+            [workspace_id, project_id, thread_key, thread_key],
+        )
+        return dict(cursor.fetchall())

@@ -1,0 +1,125 @@
+"""Threads as the second protocol has them, in numbers and turn by turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from apps.tracing.api.v2_rendering import number
+from apps.tracing.store import RunDetail
+from apps.tracing.store.figures import Figures, Measure
+from apps.tracing.store.grouping import ThreadRow
+
+TURN_NUMBER = "TURN_NUMBER"
+Known = Mapping[str, tuple[str, Callable[[Figures], Any]]]
+
+
+def _of_figures(measure: Measure) -> Callable[[Figures], Any]:
+    return lambda figures: _plain(figures.total(measure))
+
+
+def _details(kind: str) -> Callable[[Figures], Any]:
+    return lambda figures: {"raw": _amounts(kind, figures.details.get(kind, {}))}
+
+
+def _bare(kind: str) -> Callable[[Figures], Any]:
+    return lambda figures: _amounts(kind, figures.details.get(kind, {}))
+
+
+NUMBERS: Known = {
+    "LATENCY_P50": ("latency_p50_seconds", lambda one: one.quantile(Measure.LATENCY, 0.5)),
+    "LATENCY_P99": ("latency_p99_seconds", lambda one: one.quantile(Measure.LATENCY, 0.99)),
+    "PROMPT_TOKENS": ("prompt_tokens", _of_figures(Measure.PROMPT_TOKENS)),
+    "PROMPT_COST": ("prompt_cost", _of_figures(Measure.PROMPT_COST)),
+    "COMPLETION_TOKENS": ("completion_tokens", _of_figures(Measure.COMPLETION_TOKENS)),
+    "COMPLETION_COST": ("completion_cost", _of_figures(Measure.COMPLETION_COST)),
+    "TOTAL_TOKENS": ("total_tokens", _of_figures(Measure.TOTAL_TOKENS)),
+    "TOTAL_COST": ("total_cost", _of_figures(Measure.TOTAL_COST)),
+    "PROMPT_TOKEN_DETAILS": ("prompt_token_details", _details("prompt_token_details")),
+    "COMPLETION_TOKEN_DETAILS": ("completion_token_details", _details("completion_token_details")),
+    "PROMPT_COST_DETAILS": ("prompt_cost_details", _details("prompt_cost_details")),
+    "COMPLETION_COST_DETAILS": ("completion_cost_details", _details("completion_cost_details")),
+}
+"""What one thread and several are told by: the name in the answer, and where it is from."""
+OF_THREAD = ("TURNS", "FIRST_START_TIME", "LAST_START_TIME", "LAST_END_TIME", "FEEDBACK_STATS")
+OF_THREADS: Known = {
+    **NUMBERS,
+    **{name: (name.lower(), _bare(name.lower())) for name in NUMBERS if name.endswith("_DETAILS")},
+    "TRACE_COUNT": ("trace_count", lambda one: one.runs),
+    "ERROR_RATE": ("error_rate", lambda one: one.error_rate),
+    "STREAMING_RATE": ("streaming_rate", lambda one: one.streaming_rate),
+    "MEDIAN_TOKENS": ("median_tokens", lambda one: one.quantile(Measure.TOTAL_TOKENS, 0.5)),
+    "FIRST_TOKEN_P50": (
+        "first_token_p50_seconds",
+        lambda one: one.quantile(Measure.FIRST_TOKEN, 0.5),
+    ),
+    "FIRST_TOKEN_P99": (
+        "first_token_p99_seconds",
+        lambda one: one.quantile(Measure.FIRST_TOKEN, 0.99),
+    ),
+}
+
+
+def thread_json(row: ThreadRow) -> dict[str, Any]:
+    figures = row.figures
+    return {
+        "thread_id": row.thread_key,
+        "trace_id": row.last_trace_id,
+        "count": figures.runs,
+        "num_errored_turns": figures.errors,
+        "start_time": row.last_start,
+        "min_start_time": row.first_start,
+        "max_start_time": row.last_start,
+        "first_trace_id": row.first_trace_id,
+        "last_trace_id": row.last_trace_id,
+        "first_inputs": row.first_inputs,
+        "last_outputs": row.last_outputs,
+        "last_error": row.last_error,
+        "latency_p50": figures.quantile(Measure.LATENCY, 0.5),
+        "latency_p99": figures.quantile(Measure.LATENCY, 0.99),
+        "total_tokens": figures.total(Measure.TOTAL_TOKENS),
+        "total_cost": _plain(figures.total(Measure.TOTAL_COST)),
+        "total_token_details": _both(figures, "token_details"),
+        "total_cost_details": _both(figures, "cost_details"),
+    }
+
+
+def turn_json(
+    run: RunDetail, rendered: dict[str, Any], selected: Sequence[str], numbers: dict[UUID, int]
+) -> dict[str, Any]:
+    turn = {name: value for name, value in rendered.items() if name != "id"}
+    turn["trace_id"] = run.row.trace_id
+    if "LATENCY" in selected:
+        turn["latency"] = run.row.latency and run.row.latency.total_seconds()
+    if TURN_NUMBER in selected:
+        turn["turn_number"] = numbers.get(run.row.trace_id)
+    return turn
+
+
+def numbers_json(
+    figures: Figures,
+    selected: Sequence[str],
+    known: Known,
+) -> dict[str, Any]:
+    chosen = [known[name] for name in known if name in selected]
+    return {name: _plain(value(figures)) for name, value in chosen}
+
+
+def _both(figures: Figures, kind: str) -> dict[str, Any]:
+    """Of a kind of details, what was said of prompts and of completions, added up."""
+    amounts: dict[str, Decimal] = {}
+    for side in ("prompt", "completion"):
+        for name, amount in figures.details.get(f"{side}_{kind}", {}).items():
+            amounts[name] = amounts.get(name, Decimal(0)) + amount
+    return _amounts(kind, amounts)
+
+
+def _amounts(kind: str, amounts: Mapping[str, Decimal]) -> dict[str, Any]:
+    is_cost = kind.endswith("cost_details")
+    return {name: float(amount) if is_cost else int(amount) for name, amount in amounts.items()}
+
+
+def _plain(value: Any) -> Any:
+    return number(value) if isinstance(value, Decimal) else value

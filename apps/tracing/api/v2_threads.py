@@ -1,0 +1,277 @@
+"""Reading threads, second version of the protocol."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from django.core import signing
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest
+from apps.organizations.permissions import Permission
+from apps.tracing import errors, filters, store
+from apps.tracing.api.asking import expression
+from apps.tracing.api.second import (
+    PageAPIView,
+    SearchSerializer,
+    SecondAPIView,
+    page_size,
+    selects,
+    window,
+)
+from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v2_rendering import FIELDS, payloads_of, runs_json
+from apps.tracing.api.v2_thread_rendering import (
+    NUMBERS,
+    OF_THREAD,
+    OF_THREADS,
+    TURN_NUMBER,
+    numbers_json,
+    thread_json,
+    turn_json,
+)
+from apps.tracing.filters import Expression
+from apps.tracing.services import feedback_stats
+from apps.tracing.store import RunQuery, spans
+from apps.tracing.store.figures import Figures
+from apps.tracing.store.stats import Question
+
+_AS_OF_RUNS = (
+    *("THREAD_ID", "TRACE_ID", "PROMPT_TOKENS", "COMPLETION_TOKENS", "TOTAL_TOKENS"),
+    *("START_TIME", "END_TIME", "FIRST_TOKEN_TIME", "INPUTS_PREVIEW", "OUTPUTS_PREVIEW", "INPUTS"),
+    *("OUTPUTS", "ERROR", "PROMPT_COST", "COMPLETION_COST", "TOTAL_COST", "NAME", "ERROR_PREVIEW"),
+    *("PROMPT_TOKEN_DETAILS", "COMPLETION_TOKEN_DETAILS"),
+    *("PROMPT_COST_DETAILS", "COMPLETION_COST_DETAILS"),
+)
+OF_TRACE = (*_AS_OF_RUNS, "LATENCY", "OP", TURN_NUMBER)
+
+
+class ThreadsQuerySerializer(SearchSerializer):
+    """Which threads of a project: those with a turn that all of this is true of."""
+
+    project_id = serializers.UUIDField()
+    filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    page_size = page_size(default=20, most=100)
+
+    def validate_thread_filter(self, value: str | None) -> str | None:
+        return _no_thread_filter(value)
+
+
+class ThreadTracesSerializer(serializers.Serializer[Any]):
+    """The query string of a thread's turns."""
+
+    project_id = serializers.UUIDField(required=False)
+    filter = serializers.CharField(required=False)
+    trace_filter = serializers.CharField(required=False)
+    tree_filter = serializers.CharField(required=False)
+    page_size = page_size(default=20, most=100)
+    cursor = serializers.CharField(required=False)
+    selects = selects(OF_TRACE)
+
+
+class ThreadStatsSerializer(serializers.Serializer[Any]):
+    """The query string of one thread's figures."""
+
+    session_id = serializers.UUIDField(required=False)
+    filter = serializers.CharField(required=False)
+    selects = selects((*OF_THREAD, *NUMBERS))
+
+
+class ThreadsStatsSerializer(SearchSerializer):
+    """Which threads, and which figures of all of them together."""
+
+    project_id = serializers.UUIDField()
+    filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
+    select = selects((*OF_THREADS, "THREAD_COUNT", "THREAD_FEEDBACK_STATS"))
+
+    def validate_thread_filter(self, value: str | None) -> str | None:
+        return _no_thread_filter(value)
+
+
+class ThreadsQueryView(PageAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(request=ThreadsQuerySerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """A page of threads, the one with the newest turn first; of the last day by default."""
+        body = ThreadsQuerySerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        project = self.project(asked["project_id"])
+        as_of, offset = _decode(asked.get("cursor"))
+        limit = asked["page_size"] or 20
+        query = _turns(project.pk, asked, until=as_of)
+        page = store.runs.threads(self.workspace_id, query, offset=offset, limit=limit)
+        keys = [row.thread_key for row in page.threads]
+        said = feedback_stats.of_threads(self.workspace_id, project.pk, keys)
+        end = offset + len(page.threads)
+        # Turns that come while somebody leafs through would push threads from page to page.
+        following = _encode(as_of or datetime.now(UTC), end) if keys and end < page.total else None
+        return Response(
+            {
+                "items": [
+                    thread_json(row) | {"feedback_stats": said.get(row.thread_key, {})}
+                    for row in page.threads
+                ],
+                "next_cursor": following,
+            }
+        )
+
+
+class ThreadTracesView(SecondAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(parameters=[ThreadTracesSerializer], responses=dict)
+    def get(self, request: ApiRequest, thread_key: str) -> Response:
+        """The thread's turns, newest first."""
+        asked = query_params(ThreadTracesSerializer, request)
+        project = self.project(asked.get("project_id"))
+        selected = asked.get("selects") or []
+        of_run = [name for name in selected if name in FIELDS]
+        query = RunQuery(
+            project_ids=[project.pk],
+            is_root=True,
+            where=filters.all_of([_of_thread(thread_key), _where(asked)]),
+            where_any=expression(asked.get("tree_filter")),
+        )
+        page = store.runs.query(
+            self.workspace_id,
+            query,
+            limit=asked["page_size"] or 20,
+            cursor=asked.get("cursor") or None,
+            payloads=payloads_of(of_run),
+        )
+        numbers: dict[UUID, int] = {}
+        if TURN_NUMBER in selected:
+            numbers = spans.turn_numbers(self.workspace_id, project.pk, thread_key)
+        items = [
+            turn_json(run, rendered, selected, numbers)
+            for run, rendered in zip(
+                page.runs, runs_json(self.workspace_id, page.runs, of_run), strict=True
+            )
+        ]
+        return Response({"items": items, "next_cursor": page.next_cursor})
+
+
+class ThreadStatsView(SecondAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(parameters=[ThreadStatsSerializer], responses=dict)
+    def get(self, request: ApiRequest, thread_key: str) -> Response:
+        """Figures of one thread; those of no turn at all when it has none."""
+        asked = query_params(ThreadStatsSerializer, request)
+        project = self.project(asked.get("session_id"))
+        selected = asked.get("selects") or []
+        query = RunQuery(
+            project_ids=[project.pk],
+            where=filters.all_of([_of_thread(thread_key), expression(asked.get("filter"))]),
+        )
+        row = store.runs.thread(self.workspace_id, thread_key, query)
+        figures = Figures() if row is None else row.figures
+        told: dict[str, Any] = {
+            "TURNS": figures.runs,
+            "FIRST_START_TIME": row and row.first_start,
+            "LAST_START_TIME": row and row.last_start,
+            "LAST_END_TIME": row and row.last_end,
+        }
+        if "FEEDBACK_STATS" in selected:
+            said = feedback_stats.of_threads(self.workspace_id, project.pk, [thread_key])
+            told["FEEDBACK_STATS"] = said.get(thread_key, {})
+        answer = {name.lower(): told[name] for name in OF_THREAD if name in selected}
+        return Response(answer | numbers_json(figures, selected, NUMBERS))
+
+
+class ThreadsStatsView(SecondAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(request=ThreadsStatsSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """Figures of all turns of all threads that match; of the last day by default."""
+        body = ThreadsStatsSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        project = self.project(asked["project_id"])
+        selected = asked.get("select") or []
+        query = _turns(project.pk, asked, until=None)
+        question = Question(query=query, details=any("DETAILS" in name for name in selected))
+        figures = store.runs.figures(self.workspace_id, question).whole
+        answer = numbers_json(figures, selected, OF_THREADS)
+        if "THREAD_COUNT" in selected:
+            page = store.runs.threads(self.workspace_id, query, limit=1)
+            answer["thread_count"] = page.total
+        if "THREAD_FEEDBACK_STATS" in selected:
+            of_runs = feedback_stats.of_runs_in_projects(
+                self.workspace_id,
+                [project.pk],
+                started_from=query.started_from,
+                started_until=query.started_until,
+            )
+            answer["thread_feedback_stats"] = {
+                key: stats
+                for key, stats in of_runs.get(project.pk, {}).items()
+                if stats.get("contains_thread_feedback")
+            }
+        return Response(answer)
+
+
+def _no_thread_filter(value: str | None) -> str | None:
+    if value:
+        raise errors.NeedsModel("`thread_filter` is not understood here; `trace_filter` is.")
+    return value
+
+
+def _where(asked: dict[str, Any]) -> Expression | None:
+    return expression(asked.get("filter"), asked.get("trace_filter"))
+
+
+def _of_thread(thread_key: str) -> Expression:
+    return filters.parse(f"eq(thread_id, {filters.quoted(thread_key)})")
+
+
+def _turns(project_id: UUID, asked: dict[str, Any], *, until: datetime | None) -> RunQuery:
+    begin, end = window(asked)
+    in_a_thread = filters.parse("is_not_null(thread_id)")
+    where = _where(asked)
+    return RunQuery(
+        project_ids=[project_id],
+        is_root=True,
+        started_from=begin,
+        started_until=min(end, until) if until else end,
+        where=None if where is None else filters.all_of([in_a_thread, where]),
+        where_any=expression(asked.get("tree_filter")),
+    )
+
+
+def _encode(as_of: datetime, offset: int) -> str:
+    return signing.b64_encode(json.dumps([as_of.isoformat(), offset]).encode()).decode()
+
+
+def _decode(cursor: str | None) -> tuple[datetime | None, int]:
+    """As of when somebody leafs, and how many threads they have seen."""
+    if not cursor:
+        return None, 0
+    try:
+        as_of, offset = json.loads(signing.b64_decode(cursor.encode()))
+        moment = datetime.fromisoformat(as_of)
+        if moment.tzinfo is None or not 0 <= offset <= 1_000_000:
+            raise errors.InvalidCursor
+    except (ValueError, TypeError):
+        raise errors.InvalidCursor from None
+    return moment, int(offset)
+
+
+_THREAD = "v2/threads/<path:thread_key>"
+routes = [
+    path("v2/threads/query", ThreadsQueryView.as_view(), name="v2-thread-query"),
+    path("v2/threads/stats", ThreadsStatsView.as_view(), name="v2-threads-stats"),
+    path(f"{_THREAD}/traces", ThreadTracesView.as_view(), name="v2-thread-traces"),
+    path(f"{_THREAD}/stats", ThreadStatsView.as_view(), name="v2-thread-stats"),
+]
