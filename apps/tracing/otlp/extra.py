@@ -123,7 +123,9 @@ def _thread(reading: Reading, metadata: dict[str, Any]) -> None:
 def _model(reading: Reading, metadata: dict[str, Any]) -> None:
     provider = reading.first(rules.PROVIDER)
     if isinstance(provider, str):
-        metadata.setdefault("ls_provider", rules.PROVIDER_NAMES.get(provider.lower(), provider))
+        metadata.setdefault(
+            "ls_provider", rules.PROVIDER_NAMES.get(provider.lower(), provider.lower())
+        )
     model = reading.first(rules.MODEL)
     if isinstance(model, str):
         metadata.setdefault("ls_model_name", model)
@@ -139,10 +141,10 @@ def _usage(reading: Reading) -> dict[str, Any] | None:
     found: dict[str, Any] = {}
     for key, names in rules.USAGE.items():
         value = reading.first(names)
-        if isinstance(value, int | float) and not isinstance(value, bool):
-            # A cost of nothing is what libraries write that do not know the price.
-            if value or not key.endswith("_cost"):
-                found[key] = value
+        # A cost of nothing is what libraries write that do not know the price.
+        is_told = bool(value) or not key.endswith("_cost")
+        if is_told and isinstance(value, int | float) and not isinstance(value, bool):
+            found[key] = value
     for name, key in rules.USAGE_DETAIL_OBJECTS.items():
         value = _details(attributes.get(name))
         if value:

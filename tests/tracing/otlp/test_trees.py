@@ -66,9 +66,7 @@ def test_children_show_under_a_stand_in_until_their_root_comes(
     assert store.runs.trace(workspace.pk, ROOT)[0].metadata == {"service.name": "shop"}
 
 
-def test_a_stand_in_is_counted_nowhere(
-    stored: Callable[..., Any], workspace: Workspace
-) -> None:
+def test_a_stand_in_is_counted_nowhere(stored: Callable[..., Any], workspace: Workspace) -> None:
     stored(span(2, 1, at=1), project="counted")
     project = Project.objects.for_workspace(workspace).get(name="counted")
     before = store.runs.project_stats(workspace.pk, [project.pk])[project.pk]
@@ -144,9 +142,7 @@ def test_an_end_that_comes_later_fills_the_gap(
     assert row.outputs_preview == "done"
 
 
-def test_a_trace_may_spread_over_projects(
-    stored: Callable[..., Any], workspace: Workspace
-) -> None:
+def test_a_trace_may_spread_over_projects(stored: Callable[..., Any], workspace: Workspace) -> None:
     stored(span(3, 2, at=2, name="leaf"), project="b")
     stored(span(2, 1, at=1, name="middle"), project="a")
     stored(span(1, name="root"), project="a")
@@ -220,7 +216,7 @@ def deliveries(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[list[int]]]
 
 @pytest.mark.django_db
 @settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(delivery=deliveries())
 def test_any_split_and_order_gives_the_tree_of_all_at_once(
@@ -246,10 +242,12 @@ def test_any_split_and_order_gives_the_tree_of_all_at_once(
 
 @pytest.mark.django_db
 def test_a_wide_and_deep_trace_comes_leaf_first_over_many_requests(workspace: Workspace) -> None:
-    numbers = random.Random(1)  # noqa: S311
+    numbers = random.Random(1)
     parents = {n: numbers.randrange(max(1, n - 40), n) if n > 1 else 0 for n in range(1, 1001)}
     for begin in range(1000, 0, -100):
-        some = [span(n, parents[n], at=n / 1000, name=str(n)) for n in range(begin, begin - 100, -1)]
+        some = [
+            span(n, parents[n], at=n / 1000, name=str(n)) for n in range(begin, begin - 100, -1)
+        ]
         body = export(*some).SerializeToString()
         take_in(workspace.pk, request_of(protobuf.decode(body), project=None))
 
