@@ -36,6 +36,13 @@ BADGES: dict[str, Badge] = {
     "pending": Badge("running", "loader-circle", "Running"),
     "success": Badge("success", "circle-check", "Success"),
     "error": Badge("error", "circle-x", "Error"),
+    # Exports
+    "Created": Badge("waiting", "circle-dashed", "Waiting"),
+    "Running": Badge("running", "loader-circle", "Running"),
+    "Completed": Badge("success", "circle-check", "Completed"),
+    "Cancelled": Badge("warning", "ban", "Stopped"),
+    "Failed": Badge("error", "circle-x", "Failed"),
+    "TimedOut": Badge("error", "circle-x", "Timed out"),
 }
 UNKNOWN = Badge("", "circle-help", "Unknown")
 

@@ -22,7 +22,13 @@ class Section:
 
 
 SECTIONS = (
-    Section("Tracing", "list-tree", "project-list", Permission.PROJECTS_READ, ("project", "trace")),
+    Section(
+        "Tracing",
+        "list-tree",
+        "project-list",
+        Permission.PROJECTS_READ,
+        ("project", "trace", "export"),
+    ),
     Section(
         "Deployments",
         "ship",
@@ -30,6 +36,7 @@ SECTIONS = (
         Permission.DEPLOYMENTS_READ,
         ("deployment", "revision"),
     ),
+    Section("Settings", "settings", "setting-ledger", Permission.WORKSPACE_READ, ("setting",)),
 )
 
 

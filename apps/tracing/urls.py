@@ -6,7 +6,9 @@ from apps.tracing.views import (
     compare,
     downloads,
     feedback,
+    house,
     listing,
+    monitoring,
     projects,
     saved,
     selected,
@@ -42,15 +44,26 @@ project = [
     path("/views", saved.project_views, name="project-views"),
     path("/download", downloads.list_download, name="list-download"),
     path("/compare", compare.traces_compare, name="traces-compare"),
+    path("/threads", threads.project_threads, name="project-threads"),
     path("/thread", threads.thread_detail, name="thread-detail"),
     path("/selected", selected.traces_selected, name="traces-selected"),
+    path("/monitoring", monitoring.project_monitoring, name="project-monitoring"),
     path("/settings", settings.project_settings, name="project-settings"),
     path("/delete", settings.project_delete, name="project-delete"),
     path("/r/<uuid:run_id>", include(run)),
 ]
+settings_pages = [
+    path("/ledger", house.setting_ledger, name="setting-ledger"),
+    path("/prices", house.setting_prices, name="setting-prices"),
+    path("/prices/<uuid:price_id>/delete", house.setting_price_delete, name="setting-price-delete"),
+    path("/feedback", house.setting_feedback, name="setting-feedback"),
+    path("/feedback/delete", house.setting_feedback_delete, name="setting-feedback-delete"),
+    path("/retention", house.setting_retention, name="setting-retention"),
+]
 PROJECTS = "o/<uuid:workspace_id>/projects"
 urlpatterns = [
     path(PROJECTS, projects.project_list, name="project-list"),
+    path("o/<uuid:workspace_id>/settings", include(settings_pages)),
     path(f"{PROJECTS}/p/<uuid:project_id>", include(project)),
     path("public/<uuid:token>/r", sharing.public_trace, name="public-trace"),
     path("public/<uuid:token>/r/<uuid:run_id>", sharing.public_trace, name="public-trace-run"),

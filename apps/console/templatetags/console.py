@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import shlex
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
@@ -287,3 +288,14 @@ def as_text(value: object) -> str:
 def as_json(value: object) -> str:
     """A string as it is, other values as JSON in lines."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
+
+
+@register.filter
+def per_million(value: Decimal) -> str:
+    """A price of one token as dollars for a million."""
+    return figures.money(value * 1_000_000)
+
+
+@register.filter
+def days(seconds: int | None) -> str:
+    return "without end" if not seconds else f"{seconds // 86_400} days"

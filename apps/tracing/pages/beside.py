@@ -10,8 +10,8 @@ from apps.tracing.models import Project
 from apps.tracing.pages import clauses
 from apps.tracing.pages.charts import Chart, Line, edges
 from apps.tracing.pages.listing import ListState
-from apps.tracing.services import feedback_stats
-from apps.tracing.store import RunQuery, runs
+from apps.tracing.services.facets import facets_of
+from apps.tracing.store import runs
 from apps.tracing.store.figures import Measure
 from apps.tracing.store.stats import Attribute, GroupBy, Question
 
@@ -72,7 +72,7 @@ def strip(project: Project, state: ListState) -> list[Chart]:
 @dataclass(frozen=True)
 class FacetValue:
     label: str
-    count: int | None
+    count: int
     address: str
     is_chosen: bool
 
@@ -92,126 +92,83 @@ class Facet:
 
 
 FIELDS = {
-    "Status": (Attribute.STATUS, "status"),
-    "Name": (Attribute.NAME, "name"),
-    "Type": (Attribute.RUN_TYPE, "run_type"),
-    "Model": (Attribute.MODEL, "model"),
+    "status": ("Status", Attribute.STATUS),
+    "name": ("Name", Attribute.NAME),
+    "run_type": ("Type", Attribute.RUN_TYPE),
 }
+_TITLES = {"tag": "Tags", "feedback_key": "Feedback"}
+_SUGGESTED = {**{name: name for name in FIELDS}, "tags": "tag", "feedback_key": "feedback_key"}
 
 
 def facets(project: Project, state: ListState) -> list[Facet]:
     """The most frequent values in the list's time; each address lets one more or less through.
 
-    A field's counts leave out what is chosen of that field, so that others can be added.
+    What is chosen of a field does not limit that field's own values, so that others can be added.
     """
-    found = [
-        _of_field(project, state, title, attribute, name)
-        for title, (attribute, name) in FIELDS.items()
-        if not (name == "run_type" and state.show == "llm")
-        and not (name == "model" and not state.show)
-    ]
-    found.append(_of_tags(project, state))
-    found.append(_of_feedback(project, state))
-    return [facet for facet in found if facet.values]
+    try:
+        query = state.query(project)
+    except FilterError:
+        return []
+    found: dict[str, list[FacetValue]] = {name: [] for name in FIELDS}
+    for one in facets_of(project.workspace_id, query):
+        if one["key"] in FIELDS:
+            value = _of_field(state, one["key"], one["value"], one["n"])
+        else:
+            value = _clause(state, one["value"], one["n"], one["query"])
+        found.setdefault(one["key"], []).append(value)
+    for name in FIELDS:
+        if clauses.chosen(state.filter, name):
+            found[name] = _without_own_limit(project, state, name)
+    useful = {
+        key: values
+        for key, values in found.items()
+        if values and (key == "name" or key not in FIELDS or len(values) > 1 or values[0].is_chosen)
+    }
+    return [Facet(_title(key), values) for key, values in useful.items()]
 
 
 def values(project: Project, state: ListState, name: str) -> list[str]:
     """The most frequent values of a field, for suggestions."""
-    attributes = {field: attribute for attribute, field in FIELDS.values()}
-    if name == "feedback_key":
-        return list(_feedback_keys(project, state))
-    if name in {"tags", "tag"}:
-        counted = _counted(project, state.query(project), Attribute.TAG)
-    elif name in attributes:
-        counted = _counted(project, state.query(project), attributes[name])
-    else:
-        return []
-    return [value for value, _ in counted]
+    key = _SUGGESTED.get("tags" if name == "tag" else name)
+    found = (
+        facets_of(project.workspace_id, state.query(project)) if key or "metadata" in name else []
+    )
+    if name == "metadata_key":
+        keys = (one["key"] for one in found if one["key"].startswith("metadata."))
+        return list(dict.fromkeys(one.removeprefix("metadata.") for one in keys))
+    if name == "metadata_value":
+        return [one["value"] for one in found if one["key"].startswith("metadata.")]
+    return [one["value"] for one in found if one["key"] == key]
 
 
-def _of_field(
-    project: Project, state: ListState, title: str, attribute: Attribute, name: str
-) -> Facet:
-    chosen = clauses.chosen(state.filter, name)
+def _title(key: str) -> str:
+    if key in FIELDS:
+        return FIELDS[key][0]
+    return _TITLES.get(key, key.removeprefix("metadata."))
+
+
+def _of_field(state: ListState, name: str, value: str, count: int) -> FacetValue:
+    text = clauses.toggled_value(state.filter, name, value)
+    is_chosen = value in clauses.chosen(state.filter, name)
+    return FacetValue(value, count, state.address(filter=text, view=""), is_chosen)
+
+
+def _without_own_limit(project: Project, state: ListState, name: str) -> list[FacetValue]:
     text = clauses.without_field(state.filter, name)
-    try:
-        query = state.saying(text).query(project)
-    except FilterError:
-        return Facet(title, [])
-    counted = dict(_counted(project, query, attribute))
-    counted |= {value: 0 for value in chosen if value not in counted}
-    if len(counted) < 2 and not chosen and name != "name":
-        return Facet(title, [])
-    return Facet(
-        title,
-        [
-            FacetValue(
-                value,
-                count,
-                state.address(filter=clauses.toggled_value(state.filter, name, value), view=""),
-                value in chosen,
-            )
-            for value, count in counted.items()
-        ],
-    )
-
-
-def _of_tags(project: Project, state: ListState) -> Facet:
-    try:
-        query = state.query(project)
-    except FilterError:
-        return Facet("Tags", [])
-    counted = _counted(project, query, Attribute.TAG)
-    return Facet(
-        "Tags",
-        [
-            _clause(state, value, count, f"has(tags, {clauses.quoted(value)})")
-            for value, count in counted
-        ],
-    )
-
-
-def _of_feedback(project: Project, state: ListState) -> Facet:
-    said = _feedback_keys(project, state)
-    return Facet(
-        "Feedback",
-        [
-            _clause(state, key, count, f"eq(feedback_key, {clauses.quoted(key)})")
-            for key, count in said.items()
-        ],
-    )
-
-
-def _feedback_keys(project: Project, state: ListState) -> dict[str, int]:
-    """How often each key was said of the runs of the list's time."""
-    found = feedback_stats.of_runs_in_projects(
-        project.workspace_id,
-        [project.pk],
-        started_from=state.period.start,
-        started_until=state.period.end,
-        roots_only=not state.show,
-    ).get(project.pk, {})
-    counted = {
-        key: int(stats.get("n") or 0) or sum((stats.get("values") or {}).values())
-        for key, stats in found.items()
-    }
-    return dict(sorted(counted.items(), key=lambda item: -item[1])[:FACET_VALUES])
-
-
-def _clause(state: ListState, label: str, count: int | None, clause: str) -> FacetValue:
-    address = state.address(filter=clauses.toggled(state.filter, clause), view="")
-    return FacetValue(label, count, address, clauses.has(state.filter, clause))
-
-
-def _counted(project: Project, query: RunQuery, attribute: Attribute) -> list[tuple[str, int]]:
     answer = runs.figures(
         project.workspace_id,
         Question(
-            query=query,
-            group_by=GroupBy(attribute, max_groups=FACET_VALUES),
+            query=state.saying(text).query(project),
+            group_by=GroupBy(FIELDS[name][1], max_groups=FACET_VALUES),
             measures=(),
-            quantiles=(),
         ),
     )
-    counted = [(group, figures.runs) for group, figures in answer.by_group.items() if group]
-    return sorted(counted, key=lambda item: (-item[1], item[0]))
+    counted = {group: figures.runs for group, figures in answer.by_group.items() if group}
+    counted |= {one: 0 for one in clauses.chosen(state.filter, name) if one not in counted}
+    ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
+    return [_of_field(state, name, value, count) for value, count in ordered]
+
+
+def _clause(state: ListState, label: str, count: int, clause: str) -> FacetValue:
+    address = state.address(filter=clauses.toggled(state.filter, clause), view="")
+    return FacetValue(label, count, address, clauses.has(state.filter, clause))

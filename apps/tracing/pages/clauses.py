@@ -109,7 +109,8 @@ def _inside_and(text: str) -> list[str] | None:
     head = re.match(r"and\s*\(", text)
     if head is None:
         return None
-    parts, depth, part = [], 1, ""
+    parts: list[str] = []
+    depth, part = 1, ""
     pieces = _pieces(text[head.end() :])
     for number, piece in enumerate(pieces):
         if piece[:1] in ("'", '"'):

@@ -13,6 +13,7 @@ from uuid import UUID
 from apps.core import errors
 from apps.core.json import Fragment, dumps_text
 from apps.tracing import messages
+from apps.tracing.messages import Document, Message
 from apps.tracing.models import Feedback, Project
 from apps.tracing.store import Payload, RunDetail, RunRow, Usage, runs
 
@@ -30,9 +31,9 @@ class PayloadView:
 
     name: str
     body: Fragment | None
-    messages: list[messages.Message]
+    messages: list[Message]
     text: str | None
-    documents: list[messages.Document] = field(default_factory=list)
+    documents: list[Document] = field(default_factory=list)
 
     @property
     def size(self) -> int:

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from apps.tracing import filters
+from apps.tracing.errors import FilterError
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
-from apps.tracing.pages.listing import chips
+from apps.tracing.pages.listing import ListState, Problem, chips, problem_of
 from apps.tracing.pages.run_views import PayloadView, payload_view
 from apps.tracing.services import feedback_stats
 from apps.tracing.store import Payload, RunDetail, RunQuery, RunRow, runs
+from apps.tracing.store.figures import Measure
+from apps.tracing.store.grouping import ThreadRow
 
 TURNS_A_PAGE = 50
+THREADS_A_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,48 @@ class Thread:
     @property
     def errors(self) -> int:
         return sum(turn.row.error_preview is not None for turn in self.turns)
+
+
+@dataclass(frozen=True)
+class ListedThread:
+    row: ThreadRow
+    feedback: Sequence[tuple[str, str]]
+
+    @property
+    def tokens(self) -> int:
+        return int(self.row.figures.total(Measure.TOTAL_TOKENS))
+
+    @property
+    def cost(self) -> Decimal:
+        return Decimal(self.row.figures.total(Measure.TOTAL_COST))
+
+    @property
+    def latency(self) -> float | None:
+        found = self.row.figures.quantile(Measure.LATENCY, 0.5)
+        return None if found is None else float(found)
+
+
+@dataclass(frozen=True)
+class ThreadList:
+    threads: Sequence[ListedThread] = ()
+    total: int = 0
+    problem: Problem | None = None
+
+
+def listed(project: Project, state: ListState, page: int) -> ThreadList:
+    """A page of the project's threads, those that went on last first."""
+    try:
+        query = state.query(project)
+    except FilterError as error:
+        return ThreadList(problem=problem_of(error, state.filter))
+    found = runs.threads(
+        project.workspace_id, query, offset=page * THREADS_A_PAGE, limit=THREADS_A_PAGE
+    )
+    said = feedback_stats.of_threads(
+        project.workspace_id, project.pk, [row.thread_key for row in found.threads]
+    )
+    rows = [ListedThread(row, chips(said.get(row.thread_key, {}))) for row in found.threads]
+    return ThreadList(rows, found.total)
 
 
 def thread(project: Project, key: str, *, cursor: str = "") -> Thread:

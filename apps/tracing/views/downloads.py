@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from django.http import HttpResponse, StreamingHttpResponse
+from django.http import StreamingHttpResponse
+from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_GET
 
 from apps.console.pages import PageRequest, workspace_page
@@ -25,7 +26,7 @@ MOST = 100_000
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
-def trace_download(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
+def trace_download(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponseBase:
     """The run; with `whole` every run of the trace of that id, one a line."""
     project = projects.project(request.caller.workspace_id, project_id)
     if "whole" in request.GET:
@@ -40,7 +41,7 @@ def trace_download(request: PageRequest, project_id: UUID, run_id: UUID) -> Http
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
-def list_download(request: PageRequest, project_id: UUID) -> HttpResponse:
+def list_download(request: PageRequest, project_id: UUID) -> HttpResponseBase:
     """What the list shows, to its end, one run a line."""
     project = projects.project(request.caller.workspace_id, project_id)
     try:

@@ -17,8 +17,9 @@ from apps.organizations.permissions import Permission
 from apps.tracing.ingest.feedback import WireFeedback
 from apps.tracing.ingest.wire import Refusal
 from apps.tracing.models import Feedback, Project
-from apps.tracing.pages import annotations, projects, run_views
-from apps.tracing.pages.annotations import AnnotateForm
+from apps.tracing.pages import annotating as offered
+from apps.tracing.pages import projects, run_views
+from apps.tracing.pages.annotating import AnnotateForm
 from apps.tracing.services import feedback as services
 from apps.tracing.store import RunRow, runs
 
@@ -28,7 +29,7 @@ from apps.tracing.store import RunRow, runs
 def run_feedback(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
     """One press gives a key's score; the form gives whatever it says."""
     project, row = _run(request, project_id, run_id)
-    pressed = annotations.of_press(request.POST.get("give", ""))
+    pressed = offered.of_press(request.POST.get("give", ""))
     form = None if pressed else AnnotateForm(request.POST)
     said: dict[str, Any] | None = None
     if pressed:
@@ -83,7 +84,7 @@ def _answer(
     is_refused = form is not None and bool(form.errors)
     if not request.htmx:
         if form is not None and is_refused:
-            messages.error(request, " ".join(e for es in form.errors.values() for e in es))
+            messages.error(request, " ".join(str(e) for es in form.errors.values() for e in es))
         return redirect("trace-detail", project.workspace_id, project.pk, row.id)
     context = {
         "project": project,
@@ -99,6 +100,6 @@ def annotating(request: PageRequest, form: AnnotateForm | None = None) -> dict[s
         return {"may_annotate": False}
     return {
         "may_annotate": True,
-        "feedback_configs": annotations.offers(request.caller.workspace_id),
+        "feedback_configs": offered.offers(request.caller.workspace_id),
         "annotate_form": form or AnnotateForm(),
     }

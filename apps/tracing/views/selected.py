@@ -36,7 +36,7 @@ def traces_selected(request: PageRequest, project_id: UUID) -> HttpResponse:
         messages.error(request, "Nothing was selected.")
         return redirect(back)
     if request.POST.get("action") == "compare" and len(rows) == 2:
-        chosen = urlencode({"a": rows[0].id, "b": rows[1].id})
+        chosen = urlencode({"a": str(rows[0].id), "b": str(rows[1].id)})
         address = reverse("traces-compare", args=[project.workspace_id, project.pk])
         return redirect(f"{address}?{chosen}")
     if request.POST.get("action") != "delete":

@@ -12,6 +12,7 @@ from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.tracing.pages import projects, threads
+from apps.tracing.pages.listing import ListState
 
 
 @require_GET
@@ -25,3 +26,24 @@ def thread_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
         raise errors.NotFound
     context = {"project": project, "thread": thread, "after": request.GET.get("after", "")}
     return render(request, "tracing/thread.html", context)
+
+
+@require_GET
+@workspace_page(Permission.RUNS_READ)
+def project_threads(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """The project's threads, by their last turn."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    state = ListState.read(request.GET)
+    given = request.GET.get("page", "")
+    page = int(given) if given.isdecimal() and len(given) < 6 else 0
+    found = threads.listed(project, state, page)
+    context = {
+        "project": project,
+        "tab": "threads",
+        "chosen": state,
+        "list": found,
+        "page": page,
+        "next_page": page + 1 if (page + 1) * threads.THREADS_A_PAGE < found.total else None,
+    }
+    status = 422 if found.problem else 200
+    return render(request, "tracing/thread_list.html", context, status=status)

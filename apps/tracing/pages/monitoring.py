@@ -1,0 +1,361 @@
+"""The dashboard that every project has: how much, how fast, how well, at what price."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from urllib.parse import urlencode
+
+from apps.tracing.models import Project
+from apps.tracing.pages import clauses, periods
+from apps.tracing.pages.charts import HUES, Chart, Line, edges, said
+from apps.tracing.pages.periods import Period
+from apps.tracing.store import RunQuery, runs
+from apps.tracing.store.figures import Figures, Measure
+from apps.tracing.store.stats import Answer, Attribute, GroupBy, Question
+
+GROUPS = {
+    "": "Nothing",
+    "name": "Name",
+    "model": "Model",
+    "status": "Status",
+    "tag": "Tag",
+    "metadata": "Metadata",
+}
+TOP = 5
+Value = Callable[[Figures], float | None]
+
+
+@dataclass(frozen=True)
+class State:
+    """What the address asks for."""
+
+    period: Period
+    group: str
+    path: str
+    compares: bool
+
+    @classmethod
+    def read(cls, given: Mapping[str, str]) -> State:
+        group = given.get("group", "")
+        path = given.get("path", "").strip()[:200]
+        known = group in GROUPS and (group != "metadata" or path)
+        return cls(periods.read(given), group if known else "", path, "compare" in given)
+
+    @property
+    def parameters(self) -> dict[str, str]:
+        said = {
+            "group": self.group,
+            "path": self.path if self.group == "metadata" else "",
+            "compare": "1" if self.compares else "",
+        }
+        return {name: value for name, value in said.items() if value}
+
+    @property
+    def hidden(self) -> list[tuple[str, str]]:
+        return list(self.parameters.items())
+
+    @property
+    def period_hidden(self) -> list[tuple[str, str]]:
+        return list(self.period.parameters.items())
+
+    @property
+    def presets(self) -> list[tuple[str, str, str]]:
+        found = []
+        for key, (label, _) in periods.PRESETS.items():
+            said = self.parameters | ({} if key == periods.USUAL else {"range": key})
+            found.append((key, label, f"?{urlencode(said)}"))
+        return found
+
+    @property
+    def group_by(self) -> GroupBy | None:
+        if not self.group:
+            return None
+        return GroupBy(Attribute(self.group), path=self.path, max_groups=TOP)
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number of the whole period, beside that of the period before."""
+
+    name: str
+    value: str
+    change: str = ""
+    is_better: bool | None = None
+
+
+@dataclass(frozen=True)
+class Section:
+    title: str
+    charts: Sequence[Chart]
+
+
+@dataclass(frozen=True)
+class Dashboard:
+    figures: Sequence[Figure]
+    sections: Sequence[Section]
+    counted_since: datetime | None = None
+
+
+def _quantile(measure: Measure, share: float) -> Value:
+    def value(figures: Figures) -> float | None:
+        found = figures.quantile(measure, share)
+        return None if found is None else float(found)
+
+    return value
+
+
+def _total(measure: Measure) -> Value:
+    def value(figures: Figures) -> float | None:
+        found = figures.total(measure)
+        return None if found is None else float(found)
+
+    return value
+
+
+def _count(figures: Figures) -> float:
+    return figures.runs
+
+
+def _error_rate(figures: Figures) -> float | None:
+    return figures.error_rate
+
+
+M = Measure
+FIGURES: tuple[tuple[str, str, Value, int], ...] = (
+    ("Traces", "count", _count, 0),
+    ("Error rate", "share", _error_rate, -1),
+    ("Latency p50", "s", _quantile(M.LATENCY, 0.5), -1),
+    ("Latency p99", "s", _quantile(M.LATENCY, 0.99), -1),
+    ("Tokens", "tokens", _total(M.TOTAL_TOKENS), 0),
+    ("Cost", "usd", _total(M.TOTAL_COST), 0),
+)
+"""Name, unit, value, and whether more is better (1), worse (-1) or neither."""
+
+
+def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
+    """All charts of the project in five questions to the store."""
+    page = _Page(project, state, list_address)
+    roots = page.ask(RunQuery(is_root=True), grouped=True)
+    before = page.ask(RunQuery(is_root=True), before=True)
+    calls = page.ask(RunQuery(run_type="llm"), grouped=True)
+    tools = page.ask(RunQuery(run_type="tool"), by_name=True)
+    below = page.ask(RunQuery(), by_name=True, depth=1)
+    traces = page.charts(
+        roots,
+        before,
+        "traces",
+        [
+            ("Traces", "count", "stack", [("traces", _count)]),
+            ("Error rate", "share", "line", [("failed", _error_rate)]),
+            (
+                "Latency",
+                "s",
+                "line",
+                [(f"p{n}", _quantile(M.LATENCY, n / 100)) for n in (50, 95, 99)],
+            ),
+        ],
+    )
+    models = page.charts(
+        calls,
+        None,
+        "llm",
+        [
+            ("LLM calls", "count", "stack", [("calls", _count)]),
+            ("Latency", "s", "line", [(f"p{n}", _quantile(M.LATENCY, n / 100)) for n in (50, 99)]),
+            (
+                "First token",
+                "s",
+                "line",
+                [(f"p{n}", _quantile(M.FIRST_TOKEN, n / 100)) for n in (50, 99)],
+            ),
+        ],
+        show="llm",
+    )
+    spent = page.charts(
+        roots,
+        before,
+        "spent",
+        [
+            (
+                "Tokens",
+                "tokens",
+                "stack",
+                [("in", _total(M.PROMPT_TOKENS)), ("out", _total(M.COMPLETION_TOKENS))],
+            ),
+            ("Cost", "usd", "stack", [("cost", _total(M.TOTAL_COST))]),
+            (
+                "Cost of a trace",
+                "usd",
+                "line",
+                [(f"p{n}", _quantile(M.TOTAL_COST, n / 100)) for n in (50, 99)],
+            ),
+        ],
+    )
+    by_tool = page.named(tools, "tools", 'eq(run_type, "tool")')
+    by_name = page.named(below, "below", "")
+    whole = _whole(roots)
+    return Dashboard(
+        [_figure(spec, whole, _whole(before)) for spec in FIGURES],
+        [
+            Section("Traces", traces),
+            Section("LLM calls", models),
+            Section("Tokens and cost", spent),
+            *([Section("Tools, the five most called", by_tool)] if by_tool else []),
+            *([Section("Steps of traces, the five most frequent", by_name)] if by_name else []),
+        ],
+        roots.counted_since or calls.counted_since,
+    )
+
+
+class _Page:
+    """What the charts of one page share: project, time, grouping, where they lead."""
+
+    def __init__(self, project: Project, state: State, list_address: str) -> None:
+        self.project, self.state, self.list_address = project, state, list_address
+        start, end = state.period.limits
+        self.edges = edges(start, end, state.period.step)
+        shift: timedelta = end - start
+        self.edges_before = [edge - shift for edge in self.edges]
+
+    def ask(
+        self,
+        query: RunQuery,
+        *,
+        grouped: bool = False,
+        by_name: bool = False,
+        before: bool = False,
+        depth: int | None = None,
+    ) -> Answer:
+        bounds = self.edges_before if before else self.edges
+        start, end = self.state.period.limits
+        if before:
+            start, end = bounds[0], bounds[-1]
+        group_by = self.state.group_by if grouped else None
+        if by_name:
+            group_by = GroupBy(Attribute.NAME, max_groups=TOP)
+        query = replace(
+            query,
+            project_ids=[self.project.pk],
+            started_from=start,
+            started_until=end,
+        )
+        question = Question(
+            query=query,
+            edges=bounds,
+            group_by=group_by,
+            depth=depth,
+            quantiles=(0.5, 0.95, 0.99),
+        )
+        return runs.figures(self.project.workspace_id, question)
+
+    def charts(
+        self,
+        answer: Answer,
+        before: Answer | None,
+        prefix: str,
+        specs: Sequence[tuple[str, str, str, Sequence[tuple[str, Value]]]],
+        show: str = "",
+    ) -> list[Chart]:
+        """One chart a line of `specs`; grouped, each shows its first value by group."""
+        groups = self._groups(answer)
+        made = []
+        for number, (title, unit, kind, values) in enumerate(specs):
+            href = self._href("", show)
+            if self.state.group:
+                lines = [
+                    Line(
+                        group, hue, self._row(answer, group, values[0][1]), self._href(group, show)
+                    )
+                    for group, hue in zip(groups, HUES, strict=False)
+                ]
+            else:
+                lines = [
+                    Line(name, hue, self._row(answer, None, value))
+                    for (name, value), hue in zip(values, HUES, strict=False)
+                ]
+                if before is not None and self.state.compares:
+                    name, value = values[0]
+                    lines.append(Line(f"{name} before", "before", self._row(before, None, value)))
+            shown = f"{title}, {values[0][0]}" if self.state.group and len(values) > 1 else title
+            drawn = "line" if any(line.hue == "before" for line in lines) else kind
+            made.append(Chart(f"{prefix}-{number}", shown, unit, drawn, self.edges, lines, href))
+        return made
+
+    def named(self, answer: Answer, prefix: str, limit: str) -> list[Chart]:
+        """Count, failures and latency by name."""
+        names = self._groups(answer)
+        specs: tuple[tuple[str, str, str, Value], ...] = (
+            ("Runs", "count", "stack", _count),
+            ("Error rate", "share", "line", _error_rate),
+            ("Latency, p50", "s", "line", _quantile(M.LATENCY, 0.5)),
+        )
+        if not names:
+            return []
+        return [
+            Chart(
+                f"{prefix}-{number}",
+                title,
+                unit,
+                kind,
+                self.edges,
+                [
+                    Line(name, hue, self._row(answer, name, value), self._named(name, limit))
+                    for name, hue in zip(names, HUES, strict=False)
+                ],
+                self._named("", limit),
+            )
+            for number, (title, unit, kind, value) in enumerate(specs)
+        ]
+
+    def _groups(self, answer: Answer) -> list[str]:
+        found = [group for group in answer.by_group if group is not None]
+        return sorted(found, key=lambda group: (-answer.by_group[group].runs, group))[:TOP]
+
+    def _row(self, answer: Answer, group: str | None, value: Value) -> list[float | None]:
+        found = [answer.by_bucket.get((at, group)) for at in range(len(self.edges) - 1)]
+        return [None if one is None else value(one) for one in found]
+
+    def _named(self, name: str, limit: str) -> str:
+        parts = [limit, clauses.one_of("name", [name]) if name else ""]
+        text = clauses.join([part for part in parts if part])
+        said = {"show": "all"} | ({"filter": text} if text else {})
+        return f"{self.list_address}?{urlencode(said)}"
+
+    def _href(self, group: str, show: str) -> str:
+        """The list behind a line."""
+        said = {"show": show} if show else {}
+        if group:
+            said["filter"] = self._clause(group)
+        return f"{self.list_address}?{urlencode(said)}"
+
+    def _clause(self, group: str) -> str:
+        value = clauses.quoted(group)
+        match self.state.group:
+            case "tag":
+                return f"has(tags, {value})"
+            case "metadata":
+                key = clauses.quoted(self.state.path)
+                return f"and(eq(metadata_key, {key}), eq(metadata_value, {value}))"
+        return f"eq({self.state.group}, {value})"
+
+
+def _whole(answer: Answer) -> Figures:
+    total = Figures()
+    for figures in answer.by_group.values():
+        total.add(figures)
+    return total
+
+
+def _figure(spec: tuple[str, str, Value, int], now: Figures, before: Figures) -> Figure:
+    name, unit, value, good = spec
+    this, last = value(now), value(before)
+    if this is None or not last:
+        return Figure(name, said(this, unit))
+    change = this / last - 1
+    if abs(change) < 0.005:
+        return Figure(name, said(this, unit), "as before")
+    words = f"{'+' if change > 0 else '−'}{abs(change) * 100:.0f} %"  # noqa: RUF001  (a minus sign)
+    is_better = None if not good else (change > 0) == (good > 0)
+    return Figure(name, said(this, unit), words, is_better)

@@ -1,0 +1,30 @@
+"""How a project does over time."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.http import HttpResponse
+from django.shortcuts import render
+from django.urls import reverse
+from django.views.decorators.http import require_GET
+
+from apps.console.pages import PageRequest, workspace_page
+from apps.organizations.permissions import Permission
+from apps.tracing.pages import monitoring, projects
+
+
+@require_GET
+@workspace_page(Permission.CHARTS_READ)
+def project_monitoring(request: PageRequest, project_id: UUID) -> HttpResponse:
+    project = projects.project(request.caller.workspace_id, project_id)
+    chosen = monitoring.State.read(request.GET)
+    address = reverse("project-detail", args=[project.workspace_id, project.pk])
+    context = {
+        "project": project,
+        "tab": "monitoring",
+        "chosen": chosen,
+        "groups": monitoring.GROUPS.items(),
+        "dashboard": monitoring.dashboard(project, chosen, address),
+    }
+    return render(request, "tracing/project_monitoring.html", context)
