@@ -17,6 +17,7 @@ ENV = env()
 DEBUG = ENV.debug
 SECRET_KEY = ENV.secret_key_text
 ALLOWED_HOSTS = ENV.hosts
+CORS_ORIGINS = ENV.origins
 BASE_URL = ENV.base_url
 INTERNAL_URL = ENV.internal_base_url
 DATA_DIR = ENV.data_dir.resolve()
@@ -44,6 +45,7 @@ INSTALLED_APPS = [
     "apps.organizations",
     "apps.api_keys",
     "apps.tracing",
+    "apps.monitoring",
     "apps.exports",
     "apps.deployments",
     "apps.agent_server",
@@ -54,6 +56,7 @@ MIDDLEWARE = [
     "apps.core.middleware.RequestIdMiddleware",
     "apps.core.middleware.CanonicalPathMiddleware",
     "apps.agent_server.web.middleware.AgentMiddleware",
+    "apps.core.cors.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "apps.core.middleware.PageGZipMiddleware",
@@ -265,7 +268,13 @@ REST_FRAMEWORK = {
     "UNAUTHENTICATED_USER": None,
     "URL_FORMAT_OVERRIDE": None,
 }
-SPECTACULAR_SETTINGS = {"TITLE": "Slipway", "VERSION": "0.1.0", "SERVE_INCLUDE_SCHEMA": False}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Slipway",
+    "VERSION": "0.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    # It warns of names that it chose itself, each time a process makes the document.
+    "DISABLE_ERRORS_AND_WARNINGS": True,
+}
 
 LOGGING = {
     "version": 1,

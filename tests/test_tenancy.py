@@ -27,7 +27,7 @@ METHODS = ["get", "post", "put", "patch", "delete"]
 HIDDEN = {404, 405}
 SHUT = {302, 401, 403, 404, 405}
 # What an ingest-only key is for.
-INGEST = {"/runs", "/runs/batch", "/runs/multipart", "/runs/<uuid:run_id>"}
+INGEST = {"/runs", "/runs/batch", "/runs/multipart", "/runs/<uuid:run_id>", "/otel/v1/traces"}
 
 # Open to everybody, and why that is meant.
 OPEN = {
@@ -37,6 +37,7 @@ OPEN = {
     "/info": "clients ask before they have a key",
     "/info/health": "for load balancers",
     "/ok": "for load balancers",
+    "/openapi.json": "the same for everybody: it shows no row",
     "/public/schemas/v1/message.json": "the same for everybody: it shows no row",
     "/public/schemas/v1/tooldef.json": "the same for everybody: it shows no row",
     "/agents/<slug:slug>": "for load balancers",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from uuid import uuid4
 
 import pytest
@@ -9,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.tracing.models import Feedback, Project
-from apps.tracing.services import ensure_default_project, upkeep
+from apps.tracing.services import ensure_addressed_project, ensure_default_project, upkeep
 from tests.factories.tracing import ProjectFactory, ingest, rows, stored_run, wire_run
 
 
@@ -214,3 +215,153 @@ def test_a_list_costs_the_same_number_of_queries_at_any_length(api, workspace):
         ProjectFactory(workspace=workspace)
 
     assert queries() == few
+
+
+def test_figures_are_told_when_they_are_asked_for(api, workspace):
+    root = wire_run(session_name="one")
+    usage = {"usage_metadata": {"input_tokens": 3, "output_tokens": 2, "total_cost": 0.5}}
+    ingest(workspace, root, wire_run(root, run_type="llm", outputs=usage))
+    (plain,) = api.get("/sessions", name="one").json()
+
+    (told,) = api.get("/sessions", name="one", include_stats="True").json()
+
+    assert "latency_p50" not in plain
+    assert (told["run_count"], told["total_tokens"], told["total_cost"]) == (2, 5, "0.5")
+    assert (told["latency_p50"], told["error_rate"]) == (pytest.approx(1.0, rel=0.01), 0)
+    assert api.get(f"/sessions/{told['id']}", include_stats="true").json()["total_tokens"] == 5
+    later = api.get(
+        "/sessions", name="one", include_stats="true", stats_start_time="2999-01-01T00:00:00Z"
+    )
+    assert later.json()[0]["total_tokens"] in {0, None}
+
+
+def test_projects_are_filtered_by_their_metadata(api, workspace):
+    metadata = {"metadata": {"model": "m-1", "n": 3}}
+    ProjectFactory(workspace=workspace, name="one", extra=metadata)
+    ProjectFactory(workspace=workspace, name="two", extra={"metadata": {"model": "m-2"}})
+    ProjectFactory(workspace=workspace, name="odd", extra={"metadata": "none"})
+
+    def found(text):
+        return names(api.get("/sessions", filter=text))
+
+    assert found('has(metadata, \'{"model": "m-1"}\')') == ["one"]
+    assert found('and(eq(metadata_key, "n"), eq(metadata_value, "3"))') == ["one"]
+    assert set(found('neq(name, "one")')) == {
+        "default",
+        "odd",
+        "two",
+    }
+    assert api.get("/sessions", filter="eq(").status_code == 400
+
+
+def test_projects_are_ordered_by_what_their_runs_did(api, workspace):
+    now = datetime.now(UTC)
+    for name, seconds, failed in (("slow", 9, False), ("quick", 1, False), ("broken", 4, True)):
+        end = (now + timedelta(seconds=seconds)).isoformat()
+        error = {"error": "boom"} if failed else {}
+        stored_run(workspace, session_name=name, start=now, end_time=end, **error)
+    stored_run(workspace, session_name="quick", start=now - timedelta(days=2))
+
+    def order(**query):
+        query = {"sort_by_desc": "true", "name_contains": "k", **query}
+        return names(api.get("/sessions", **query))
+
+    assert order(sort_by="latency_p50", name_contains="") == [
+        *("slow", "broken", "quick"),
+        "default",
+    ]
+    assert order(sort_by="error_rate") == ["broken", "quick"]
+    assert order(sort_by="runs_count") == ["quick", "broken"]
+    assert order(sort_by="name", sort_by_desc="false") == ["broken", "quick"]
+    assert order(sort_by="runs_count", limit=1, offset=1) == ["broken"]
+
+
+def test_several_projects_are_deleted_at_once_or_none(api, workspace, stranger):
+    mine = [ProjectFactory(workspace=workspace) for _ in range(2)]
+    theirs = ProjectFactory(workspace=stranger)
+
+    refused = api.delete(f"/sessions?session_ids={mine[0].pk}&session_ids={theirs.pk}")
+    done = api.delete(f"/sessions?session_ids={mine[0].pk},{mine[1].pk}")
+
+    assert (refused.status_code, done.status_code) == (404, 202)
+    assert [Project.unscoped.get(pk=one.pk).deleted_at is None for one in (*mine, theirs)] == [
+        False,
+        False,
+        True,
+    ]
+    assert api.delete("/sessions").status_code == 422
+
+
+def test_experiments_of_a_dataset_are_numbered_and_tell_how_far_they_are(api, workspace):
+    dataset = str(uuid4())
+    plan = {"num_examples": 2, "num_repetitions": 2, "evaluator_keys": ["correct"]}
+    said = {"reference_dataset_id": dataset}
+    first = api.post("/sessions", {"name": "first", "start_time": "2026-01-01T00:00:00Z"} | said)
+    second = api.post("/sessions", {"name": "second"} | said | plan)
+    stored_run(workspace, session_name="second")
+
+    assert (first.json()["test_run_number"], second.json()["test_run_number"]) == (1, 2)
+    assert first.json()["experiment_progress"] is None
+    told = api.get(f"/sessions/{second.json()['id']}").json()["experiment_progress"]
+    assert told == {
+        "expected_run_count": 4,
+        "run_progress": 0.25,
+        "evaluator_progress": {"correct": 0.0},
+    }
+
+
+def test_the_metadata_of_a_project_is_told_by_its_frequency(api, workspace, stranger, api_of):
+    for value in ("b", "a", "a"):
+        stored_run(workspace, extra={"metadata": {"tier": value, "thread_id": "t"}})
+    stored_run(workspace, extra={"metadata": {"tier": "a"}})
+    project_id = ensure_default_project(workspace.pk).pk
+    path = f"/sessions/{project_id}/metadata"
+
+    assert api.get(path).json() == {"metadata": {"tier": ["a", "b"], "thread_id": ["t"]}}
+    assert api.get(path, k=1, metadata_keys="tier").json() == {"metadata": {"tier": ["a"]}}
+    assert api_of(stranger).get(path).status_code == 404
+
+
+def test_an_agents_address_stands_for_one_project(api, workspace, stranger, api_of):
+    made = ensure_addressed_project(workspace.pk, "support", "PRODUCTION")
+    query = {"kind": "AGENT", "id": "support", "environment": "PRODUCTION"}
+
+    assert ensure_addressed_project(workspace.pk, "support", "PRODUCTION") == made
+    assert ensure_addressed_project(workspace.pk, "support", "STAGING") != made
+    assert api.get("/sessions/resolutions", **query).json() == {"session_id": str(made)}
+    assert api.get("/sessions/resolutions", **query | {"id": "other"}).status_code == 404
+    assert api_of(stranger).get("/sessions/resolutions", **query).status_code == 404
+    assert names(api.get("/sessions", id=str(made))) == ["support-production"]
+
+
+def test_an_address_whose_name_is_taken_gets_another(workspace):
+    ProjectFactory(workspace=workspace, name="support-local")
+
+    made = ensure_addressed_project(workspace.pk, "support", "LOCAL")
+
+    assert Project.unscoped.get(pk=made).name == "support-local-2"
+
+
+def test_views_are_saved_renamed_and_dropped(api, workspace, stranger, api_of):
+    project = ensure_default_project(workspace.pk)
+    path = f"/sessions/{project.pk}/views"
+    body = {"display_name": "Errors", "filter_string": "neq(error, null)"}
+
+    made = api.post(path, body).json()
+    one = f"{path}/{made['id']}"
+    renamed = api.patch(f"{one}/rename", {"display_name": "Failures"}).json()
+    changed = api.patch(one, {"tree_filter_string": 'eq(name, "x")'}).json()
+
+    assert (made["session_id"], made["type"]) == (str(project.pk), "runs")
+    assert renamed["display_name"] == "Failures"
+    assert (changed["filter_string"], changed["tree_filter_string"]) == (
+        "neq(error, null)",
+        'eq(name, "x")',
+    )
+    assert [view["id"] for view in api.get(path).json()] == [made["id"]]
+    assert api.get(one).json()["display_name"] == "Failures"
+    assert api.post(path, body | {"filter_string": "neq("}).status_code == 400
+    assert api_of(stranger).get(one).status_code == 404
+    assert api_of(workspace, "read").patch(one, {"display_name": "x"}).status_code == 403
+    assert api.delete(one).status_code == 204
+    assert api.get(path).json() == []

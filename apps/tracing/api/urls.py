@@ -12,6 +12,7 @@ from apps.tracing.api import (
     ingest,
     ledger,
     lives,
+    openapi,
     otlp,
     prices,
     projects,
@@ -29,6 +30,7 @@ from apps.tracing.api import (
 # Words before variables: `runs/query` before `runs/<id>`.
 urlpatterns = [
     *info.routes,
+    *openapi.routes,
     *deletion.routes,
     *stats.routes,
     *groups.routes,

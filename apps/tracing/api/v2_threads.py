@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -50,6 +51,9 @@ _AS_OF_RUNS = (
     *("PROMPT_COST_DETAILS", "COMPLETION_COST_DETAILS"),
 )
 OF_TRACE = (*_AS_OF_RUNS, "LATENCY", "OP", TURN_NUMBER)
+
+
+_IN_A_THREAD = filters.parse("is_not_null(thread_id)")
 
 
 class ThreadsQuerySerializer(SearchSerializer):
@@ -201,7 +205,8 @@ class ThreadsStatsView(SecondAPIView):
         project = self.project(asked["project_id"])
         selected = asked.get("select") or []
         query = _turns(project.pk, asked, until=None)
-        question = Question(query=query, details=any("DETAILS" in name for name in selected))
+        of_threads = replace(query, where=filters.all_of([_IN_A_THREAD, query.where]))
+        question = Question(query=of_threads, details=any("DETAILS" in name for name in selected))
         figures = store.runs.figures(self.workspace_id, question).whole
         answer = numbers_json(figures, selected, OF_THREADS)
         if "THREAD_COUNT" in selected:
@@ -238,14 +243,12 @@ def _of_thread(thread_key: str) -> Expression:
 
 def _turns(project_id: UUID, asked: dict[str, Any], *, until: datetime | None) -> RunQuery:
     begin, end = window(asked)
-    in_a_thread = filters.parse("is_not_null(thread_id)")
-    where = _where(asked)
     return RunQuery(
         project_ids=[project_id],
         is_root=True,
         started_from=begin,
         started_until=min(end, until) if until else end,
-        where=None if where is None else filters.all_of([in_a_thread, where]),
+        where=_where(asked),
         where_any=expression(asked.get("tree_filter")),
     )
 

@@ -1,0 +1,167 @@
+"""The description of the platform API: what REST framework's views say, and the ingest's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from django.urls import URLPattern, URLResolver, get_resolver, path
+from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.core.api import OpenAPIView
+from apps.tracing.api.runs import RunView
+from apps.tracing.api.serializers import SELECTABLE
+from apps.tracing.store import Payload, RunType
+
+_JSON = "application/json"
+_TEXT = {"type": "string", "nullable": True}
+_ID = {"type": "string", "format": "uuid"}
+_MOMENT = {
+    "oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}],
+    "description": "ISO 8601, without a zone UTC; or milliseconds since 1970.",
+}
+_OBJECT = {"type": "object", "nullable": True, "additionalProperties": True}
+_RUN = {
+    "type": "object",
+    "additionalProperties": True,
+    "properties": {
+        "id": _ID,
+        "trace_id": _ID,
+        "parent_run_id": {**_ID, "nullable": True},
+        "dotted_order": {"type": "string"},
+        "name": {"type": "string"},
+        "run_type": {"type": "string", "enum": [str(kind) for kind in RunType]},
+        "start_time": _MOMENT,
+        "end_time": {**_MOMENT, "nullable": True},
+        "inputs": _OBJECT,
+        "outputs": _OBJECT,
+        "extra": _OBJECT,
+        "error": _TEXT,
+        "events": {"type": "array", "items": {"type": "object"}, "nullable": True},
+        "tags": {"type": "array", "items": {"type": "string"}, "nullable": True},
+        "serialized": _OBJECT,
+        "session_name": {"type": "string"},
+        "session_id": {**_ID, "nullable": True},
+        "reference_example_id": {**_ID, "nullable": True},
+    },
+}
+_ACCEPTED = {
+    "202": {
+        "description": "Stored, durably. What was refused is listed with its reason.",
+        "content": {_JSON: {"schema": {"type": "object", "additionalProperties": True}}},
+    }
+}
+_RUN_BODY = {"content": {_JSON: {"schema": {"$ref": "#/components/schemas/IngestRun"}}}}
+_LIST = {"type": "array", "items": {"$ref": "#/components/schemas/IngestRun"}}
+_OPERATIONS: dict[str, dict[str, Any]] = {
+    "/runs": {
+        "post": {
+            "operationId": "run_create",
+            "description": "One run; without an id it gets one.",
+            "requestBody": _RUN_BODY,
+            "responses": _ACCEPTED,
+        }
+    },
+    "/runs/{run_id}": {
+        "patch": {
+            "operationId": "run_update",
+            "description": "An update; it may come before its run.",
+            "parameters": [{"name": "run_id", "in": "path", "required": True, "schema": _ID}],
+            "requestBody": _RUN_BODY,
+            "responses": _ACCEPTED,
+        }
+    },
+    "/runs/batch": {
+        "post": {
+            "operationId": "run_batch",
+            "description": "Beginnings and updates of many runs.",
+            "requestBody": {
+                "content": {
+                    _JSON: {
+                        "schema": {"type": "object", "properties": {"post": _LIST, "patch": _LIST}}
+                    }
+                }
+            },
+            "responses": _ACCEPTED,
+        }
+    },
+    "/runs/multipart": {
+        "post": {
+            "operationId": "run_multipart",
+            "description": (
+                "`post.{id}`, `patch.{id}`, `post.{id}.{field}`, `attachment.{id}.{name}` and"
+                " `feedback.{id}`, in any order; plain, gzip or zstd. Fields that may have a part"
+                f" of their own: {', '.join(Payload)}."
+            ),
+            "requestBody": {"content": {"multipart/form-data": {"schema": {"type": "object"}}}},
+            "responses": _ACCEPTED,
+        }
+    },
+    "/otel/v1/traces": {
+        "post": {
+            "operationId": "otlp_traces",
+            "description": "Spans as OpenTelemetry exporters send them; plain or gzip.",
+            "requestBody": {
+                "content": {
+                    "application/x-protobuf": {"schema": {"type": "string", "format": "binary"}},
+                    _JSON: {"schema": {"type": "object"}},
+                }
+            },
+            "responses": {"200": {"description": "Stored; refused spans are counted."}},
+        }
+    },
+}
+_KEY = "ApiKey"
+# Agents describe their own routes, and one of ours is described by hand in part.
+_ELSEWHERE = ("agents/", "admin/")
+_IN_PART = "run-read-update"
+
+
+class KeyScheme(OpenApiAuthenticationExtension):
+    """How callers show who they are, in the words of OpenAPI."""
+
+    target_class = "apps.api_keys.authentication.CallerAuthentication"
+    name = _KEY
+
+    def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
+        return {"type": "apiKey", "in": "header", "name": "X-Api-Key"}
+
+
+@cache
+def document() -> dict[str, Any]:
+    """The description, made once a process: routes do not change while it runs."""
+    described = [path("runs/<uuid:run_id>", RunView.as_view()), *_routes(get_resolver())]
+    generator = SchemaGenerator(patterns=described)
+    made: dict[str, Any] = generator.get_schema(request=None, public=True)
+    for address, operations in _OPERATIONS.items():
+        made["paths"].setdefault(address, {}).update(operations)
+        for operation in operations.values():
+            operation["security"] = [{_KEY: []}]
+    made["components"]["schemas"]["IngestRun"] = _RUN
+    made["info"]["description"] = f"Fields of a run: {', '.join(sorted(SELECTABLE))}."
+    return made
+
+
+def _routes(resolver: URLResolver) -> Iterator[URLPattern]:
+    for entry in resolver.url_patterns:
+        if str(entry.pattern).startswith(_ELSEWHERE):
+            continue
+        if isinstance(entry, URLResolver):
+            yield from _routes(entry)
+        elif entry.name != _IN_PART:
+            yield entry
+
+
+class DocumentView(OpenAPIView):
+    @extend_schema(exclude=True)
+    def get(self, request: Request) -> Response:
+        """OpenAPI 3 of the platform's routes. Agents have documents of their own."""
+        return Response(document())
+
+
+routes = [path("openapi.json", DocumentView.as_view(), name="openapi")]
