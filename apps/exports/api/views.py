@@ -232,14 +232,14 @@ def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
 
 _EXPORT = "bulk-exports/<uuid:export_id>"
 routes = [
-    path("bulk-exports/destinations", DestinationsView.as_view(), name="export-destinations"),
+    path("bulk-exports/destinations", DestinationsView.as_view(), name="bulk-export-destinations"),
     path(
         "bulk-exports/destinations/<uuid:destination_id>",
         DestinationView.as_view(),
-        name="export-destination",
+        name="bulk-export-destination",
     ),
-    path("bulk-exports", ExportsView.as_view(), name="exports"),
-    path(_EXPORT, ExportView.as_view(), name="export"),
-    path(f"{_EXPORT}/runs", PartsView.as_view(), name="export-parts"),
-    path(f"{_EXPORT}/runs/<uuid:part_id>", PartView.as_view(), name="export-part"),
+    path("bulk-exports", ExportsView.as_view(), name="bulk-exports"),
+    path(_EXPORT, ExportView.as_view(), name="bulk-export"),
+    path(f"{_EXPORT}/runs", PartsView.as_view(), name="bulk-export-parts"),
+    path(f"{_EXPORT}/runs/<uuid:part_id>", PartView.as_view(), name="bulk-export-part"),
 ]

@@ -1,0 +1,140 @@
+"""The forms of the export pages."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+from uuid import UUID
+
+from django import forms
+
+from apps.core.errors import AppError
+from apps.exports.models import BulkExport, Compression, Destination, Kind
+from apps.exports.services import MOST_DAYS
+from apps.tracing import filters
+from apps.tracing.models import Project
+
+_PASSWORD = forms.PasswordInput(attrs={"autocomplete": "off"})
+
+
+class ExportForm(forms.Form):
+    project = forms.ModelChoiceField(queryset=Project.unscoped.none(), label="Project")
+    destination = forms.ModelChoiceField(queryset=Destination.unscoped.none(), label="To")
+    begin = forms.DateField(label="From", widget=forms.DateInput(attrs={"type": "date"}))
+    end = forms.DateField(
+        label="To the end of",
+        required=False,
+        widget=forms.DateInput(attrs={"type": "date"}),
+        help_text="Leave it out for an export that repeats.",
+    )
+    interval = forms.TypedChoiceField(
+        label="Repeat",
+        coerce=int,
+        empty_value=None,
+        required=False,
+        choices=[("", "Once"), (1, "Every hour"), (24, "Every day"), (168, "Every week")],
+    )
+    filter = forms.CharField(
+        label="Filter",
+        required=False,
+        max_length=10_000,
+        help_text="In the filter language; without one, every run is exported.",
+    )
+    compression = forms.ChoiceField(
+        label="Compression", choices=Compression.choices, initial=Compression.ZSTANDARD
+    )
+
+    def __init__(self, workspace_id: UUID, data: Any = None, **options: Any) -> None:
+        super().__init__(data, **options)
+        projects = Project.objects.for_workspace(workspace_id).present().newest_first()
+        self.fields["project"].queryset = projects  # type: ignore[attr-defined]
+        destinations = Destination.objects.for_workspace(workspace_id).order_by("name")
+        self.fields["destination"].queryset = destinations  # type: ignore[attr-defined]
+        self.workspace_id = workspace_id
+
+    def clean_filter(self) -> str:
+        text: str = self.cleaned_data["filter"]
+        try:
+            if text:
+                filters.parse(text)
+        except AppError as error:
+            raise forms.ValidationError(error.detail) from None
+        return text
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        begin, end, interval = given.get("begin"), given.get("end"), given.get("interval")
+        if begin and (end is None) == (interval is None):
+            self.add_error("end", "Give a last day, or say how often it repeats.")
+        elif begin and end and not timedelta() <= end - begin < timedelta(days=MOST_DAYS):
+            self.add_error("end", "It must not be before the first day.")
+        return given
+
+    def export(self) -> BulkExport:
+        """What was asked for, not yet kept."""
+        given = self.cleaned_data
+        end = given["end"]
+        return BulkExport(
+            workspace_id=self.workspace_id,
+            project=given["project"],
+            destination=given["destination"],
+            start_time=_midnight(given["begin"]),
+            end_time=None if end is None else _midnight(end + timedelta(days=1)),
+            interval_hours=given["interval"],
+            filter=given["filter"],
+            compression=given["compression"],
+        )
+
+
+def _midnight(day: Any) -> datetime:
+    return datetime.combine(day, time(), UTC)
+
+
+class DestinationForm(forms.Form):
+    name = forms.CharField(max_length=200, label="Name")
+    kind = forms.ChoiceField(
+        label="Where",
+        choices=[(Kind.S3, "A bucket of S3"), (Kind.PLATFORM, "This platform, for downloads")],
+    )
+    bucket_name = forms.RegexField(
+        r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", label="Bucket", required=False
+    )
+    key_prefix = forms.RegexField(
+        r"^(?!.*(^|/)\.\.(/|$))[^\x00-\x1f\x7f]*$", label="Prefix", max_length=500, required=False
+    )
+    region = forms.CharField(max_length=50, label="Region", required=False)
+    endpoint_url = forms.URLField(
+        label="Address of the server",
+        required=False,
+        assume_scheme="https",
+        help_text="For servers other than Amazon's.",
+    )
+    access_key_id = forms.CharField(max_length=500, label="Access key", required=False)
+    secret_access_key = forms.CharField(
+        max_length=1000, label="Secret key", required=False, strip=False, widget=_PASSWORD
+    )
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        if given.get("kind") == Kind.S3:
+            for name in ("bucket_name", "access_key_id", "secret_access_key"):
+                if not given.get(name) and name not in self.errors:
+                    self.add_error(name, "A bucket needs this.")
+        return given
+
+    def destination(self, workspace_id: UUID) -> Destination:
+        """What was asked for, not yet kept, without its credentials."""
+        given = self.cleaned_data
+        config = {"prefix": given["key_prefix"]}
+        if given["kind"] == Kind.S3:
+            config |= {name: given[name] for name in ("bucket_name", "region", "endpoint_url")}
+        config = {name: value for name, value in config.items() if value}
+        return Destination(
+            workspace_id=workspace_id, name=given["name"], kind=given["kind"], config=config
+        )
+
+    def credentials(self) -> dict[str, str] | None:
+        given = self.cleaned_data
+        if given["kind"] == Kind.PLATFORM:
+            return None
+        return {name: given[name] for name in ("access_key_id", "secret_access_key")}
