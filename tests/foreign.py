@@ -9,6 +9,7 @@ from uuid import UUID
 
 from apps.agent_server.services.assistants import system_id
 from apps.organizations.models import Workspace
+from apps.tracing.models import Project
 from tests.factories.agent_server import (
     AgentFactory,
     AgentRunFactory,
@@ -19,6 +20,7 @@ from tests.factories.agent_server import (
     route_of,
 )
 from tests.factories.deployments import LogLineFactory
+from tests.factories.exports import exported
 from tests.factories.organizations import WorkspaceFactory
 from tests.planted import plant
 
@@ -52,6 +54,7 @@ class Foreign:
         StoreItemFactory(deployment=agent, namespace=["sentinel"], value={"a": "sentinel"})
         LogLineFactory(revision=agent.active_revision, message="sentinel")
         planted = plant(self.workspace, "sentinel", "sentinel")
+        part = exported(Project.unscoped.get(pk=planted["project_id"]), "sentinel")
         return {
             "workspace_id": self.workspace.pk,
             "slug": agent.slug,
@@ -63,6 +66,9 @@ class Foreign:
             "agent_run_id": run.pk,
             "assistant_id": system_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
+            "destination_id": part.export.destination_id,
+            "export_id": part.export_id,
+            "part_id": part.pk,
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",
             "payload": "inputs",
