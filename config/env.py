@@ -40,6 +40,8 @@ class Env(BaseSettings):
     internal_url: str | None = None
     """The address that agents use to send their traces; default `http://127.0.0.1:<port>`."""
     allowed_hosts: str = "*"
+    cors_origins: str = "*"
+    """Origins whose scripts may call the APIs, with keys of their own and never with cookies."""
     agent_domain: str | None = None
     """A wildcard domain: `<slug>.<agent_domain>` is then the address of a deployment."""
 
@@ -146,6 +148,10 @@ class Env(BaseSettings):
             return self.redis_address
         database = dict(parse_qsl(parts.query)).get("db", "0")
         return f"redis+socket://{parts.path}?virtual_host={database}"
+
+    @property
+    def origins(self) -> tuple[str, ...]:
+        return _split(self.cors_origins)
 
     @property
     def hosts(self) -> list[str]:

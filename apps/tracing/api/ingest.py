@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
 from uuid import UUID
 
 from django.http import HttpRequest
@@ -9,6 +12,7 @@ from django.urls import path
 
 from apps.api_keys.plain import Answer, by_method, keyed
 from apps.core.access import Caller
+from apps.core.errors import AppError, Unavailable
 from apps.core.ids import uuid7
 from apps.organizations.permissions import Permission
 from apps.tracing import errors
@@ -19,6 +23,7 @@ from apps.tracing.ingest.intake import take_in
 from apps.tracing.ingest.multipart import boundary_of
 from apps.tracing.ingest.requests import Request
 from apps.tracing.ingest.wire import Refusal
+from apps.tracing.services.ledger import count_refusals
 
 ACCEPTED = 202
 
@@ -27,13 +32,25 @@ def _take(caller: Caller, request: Request) -> Answer:
     return ACCEPTED, take_in(caller.workspace_id, request).as_json()
 
 
+@contextmanager
+def _counted(caller: Caller) -> Iterator[None]:
+    """What is refused before anybody knows what it is stands in the ledger all the same."""
+    try:
+        yield
+    except AppError as error:
+        if error.status < Unavailable.status:
+            count_refusals(caller.workspace_id, Counter({(None, error.code): 1}))
+        raise
+    except Refusal as refusal:
+        count_refusals(caller.workspace_id, Counter({(None, refusal.reason): 1}))
+        raise errors.RunsRefused(str(refusal)) from None
+
+
 @keyed("POST", Permission.RUNS_INGEST)
 def create_run(request: HttpRequest, caller: Caller) -> Answer:
     """One run; without an id it gets one, without a place in a tree it gets that too."""
-    try:
+    with _counted(caller):
         brought = requests.of_run(read_body(request), is_update=False)
-    except Refusal as refusal:
-        raise errors.RunsRefused(str(refusal)) from None
     (said,) = brought.operations
     said.run.id = said.run.id or uuid7()
     status, value = _take(caller, brought)
@@ -43,24 +60,26 @@ def create_run(request: HttpRequest, caller: Caller) -> Answer:
 @keyed("PATCH", Permission.RUNS_INGEST)
 def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
     """An update; it may come before its run."""
-    try:
+    with _counted(caller):
         brought = requests.of_run(read_body(request), is_update=True, run_id=run_id)
-    except Refusal as refusal:
-        raise errors.RunsRefused(str(refusal)) from None
     return _take(caller, brought)
 
 
 @keyed("POST", Permission.RUNS_INGEST)
 def batch(request: HttpRequest, caller: Caller) -> Answer:
     """`{"post": [...], "patch": [...]}`."""
-    return _take(caller, requests.of_batch(read_body(request)))
+    with _counted(caller):
+        brought = requests.of_batch(read_body(request))
+    return _take(caller, brought)
 
 
 @keyed("POST", Permission.RUNS_INGEST)
 def multipart(request: HttpRequest, caller: Caller) -> Answer:
     """One part per piece of a run, in any order."""
-    boundary = boundary_of(request.headers.get("Content-Type", ""))
-    return _take(caller, requests.of_multipart(read_body(request), boundary))
+    with _counted(caller):
+        boundary = boundary_of(request.headers.get("Content-Type", ""))
+        brought = requests.of_multipart(read_body(request), boundary)
+    return _take(caller, brought)
 
 
 routes = [

@@ -6,6 +6,7 @@ transaction. What cannot be placed yet is held and placed when what it waits for
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -19,13 +20,16 @@ from apps.tracing import errors
 from apps.tracing.dotted_order import Place, place_below, place_root
 from apps.tracing.ingest import attachments, held
 from apps.tracing.ingest.counts import Count, Touched, append
+from apps.tracing.ingest.destinations import Destinations
 from apps.tracing.ingest.operations import MisplacedRun, Operation, read_operation
 from apps.tracing.ingest.requests import Refused, Request, Said
 from apps.tracing.ingest.wire import Refusal, moment
-from apps.tracing.models import DEFAULT_PROJECT, HeldOperation, Project
+from apps.tracing.models import HeldOperation, TraceTier
 from apps.tracing.pricing.costs import add_costs
 from apps.tracing.services.feedback import store_feedback
-from apps.tracing.services.projects import NAME_LENGTH, ensure_projects
+from apps.tracing.services.ledger import count_refusals
+from apps.tracing.services.projects import NAME_LENGTH
+from apps.tracing.services.retention import upgrade_traces
 from apps.tracing.store import partitions
 from apps.tracing.store.apart import set_apart
 from apps.tracing.store.locating import Located, locate
@@ -63,6 +67,8 @@ def take_in(workspace_id: UUID, request: Request) -> Outcome:
             refused.append(Refused(said.name, refusal))
     later = _stored(workspace_id, operations, request)
     refused += later
+    if refused:
+        count_refusals(workspace_id, Counter((one.project_id, one.why.reason) for one in refused))
     accepted = len(operations) + len(request.feedback) - len(later)
     if refused and not accepted:
         _raise(refused)
@@ -72,7 +78,7 @@ def take_in(workspace_id: UUID, request: Request) -> Outcome:
 def _read(workspace_id: UUID, said: Said) -> Operation:
     run = said.run
     if run.session_name is not None and len(run.session_name) > NAME_LENGTH:
-        raise Refusal(f"`session_name` may have {NAME_LENGTH} characters.")
+        raise Refusal(f"`session_name` may have {NAME_LENGTH} characters.", "bad_name")
     price = partial(add_costs, workspace_id)
     operation = read_operation(run, is_update=said.is_update, price=price)
     for file in said.files:
@@ -91,7 +97,7 @@ def _with_large_apart(workspace_id: UUID, operation: Operation) -> Operation:
 
 def _stored(workspace_id: UUID, operations: list[Operation], request: Request) -> list[Refused]:
     """Write in one transaction: in the hope that all is new, and where it is not, with care."""
-    projects = _Projects(workspace_id)
+    projects = Destinations(workspace_id)
     # Before the transaction: a project that nobody else sees yet would make others wait.
     projects.look_up(operations)
     placing = request.placing and request.placing(workspace_id, operations)
@@ -104,12 +110,16 @@ def _stored(workspace_id: UUID, operations: list[Operation], request: Request) -
                 batch.add(operations)
                 batch.write()
                 for one in store_feedback(workspace_id, request.feedback):
-                    batch.refuse(f"feedback.{one.given.id}", str(one.error))
+                    batch.refuse(f"feedback.{one.given.id}", str(one.error), _reason_of(one.error))
                 return batch.refused
         except (IntegrityError, OperationalError) as error:
             if not (hoping and was_in_vain(error)):
                 raise
     raise AssertionError
+
+
+def _reason_of(error: Exception) -> str:
+    return str(getattr(error, "code", None) or getattr(error, "reason", "invalid"))
 
 
 def _raise(refused: Sequence[Refused]) -> None:
@@ -123,7 +133,7 @@ def _raise(refused: Sequence[Refused]) -> None:
 @transaction.atomic
 def release(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
     """Place the operations that wait for these runs, which are there."""
-    batch = _Batch(workspace_id, _Projects(workspace_id))
+    batch = _Batch(workspace_id, Destinations(workspace_id))
     batch.add_released(run_ids)
     batch.write()
 
@@ -137,7 +147,7 @@ def adopt(orphan: HeldOperation) -> None:
     operation = _with_large_apart(orphan.workspace_id, operation)
     operation.run.parent_run_id = None
     orphan.delete()
-    projects = _Projects(orphan.workspace_id)
+    projects = Destinations(orphan.workspace_id)
     projects.look_up([operation])
     batch = _Batch(orphan.workspace_id, projects)
     batch.add([operation])
@@ -149,15 +159,17 @@ class _Batch:
     """The operations of one request on their way into the store."""
 
     workspace_id: UUID
-    projects: _Projects
+    projects: Destinations
     hoping: bool = False
     refused: list[Refused] = field(default_factory=list)
     writes: dict[Key, RunWrite] = field(default_factory=dict)
     written: set[Key] = field(default_factory=set)
+    lasting: set[UUID] = field(default_factory=set)
+    """The traces that are to be long-lived."""
     received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
-    def refuse(self, what: str, why: str) -> None:
-        self.refused.append(Refused(what, Refusal(why)))
+    def refuse(self, what: str, why: str, reason: str, project_id: UUID | None = None) -> None:
+        self.refused.append(Refused(what, Refusal(why, reason), project_id))
 
     def add(self, operations: Iterable[Operation]) -> None:
         """Place the operations and gather them by run; hold those that have no place yet."""
@@ -172,7 +184,7 @@ class _Batch:
                 continue
             project_id = projects.of(operation)
             if project_id is None:
-                self.refuse(str(operation.run_id), "No such project.")
+                self.refuse(str(operation.run_id), "No such project.", "no_project")
                 continue
             self._gather(operation, operation.place, project_id)
             here[operation.run_id] = Located(project_id, operation.place)
@@ -232,7 +244,8 @@ class _Batch:
     def _gather(self, operation: Operation, place: Place, project_id: UUID) -> None:
         if place.placed_at > partitions.latest_placement(self.received_at):
             when = f"{place.placed_at:%Y-%m-%d %H:%M}"
-            self.refuse(str(operation.run_id), f"The run starts in the future, at {when} UTC.")
+            why = f"The run starts in the future, at {when} UTC."
+            self.refuse(str(operation.run_id), why, "in_the_future", project_id)
             return
         fixed = {
             "workspace_id": self.workspace_id,
@@ -244,6 +257,8 @@ class _Batch:
             "dotted_order": place.dotted_order,
             "received_at": self.received_at,
         }
+        if operation.run.trace_tier == TraceTier.LONG:
+            self.lasting.add(place.trace_id)
         key = (operation.run_id, project_id, place.placed_at)
         write_ = self.writes.setdefault(key, RunWrite(fixed))
         content = operation.content
@@ -262,6 +277,8 @@ class _Batch:
             writes, self.writes = self.writes, {}
             fresh = write(list(writes.values()), hoping=self.hoping) - self.written
             self.written |= writes.keys()
+            lasting, self.lasting = self.lasting, set()
+            upgrade_traces(self.workspace_id, lasting)
             if self._append(writes, fresh):
                 self.add_released([run_id for run_id, _, _ in writes])
 
@@ -284,42 +301,3 @@ class _Batch:
             count.add(placed_at, is_fresh=key in fresh, is_root=is_root)
             touched.append(Touched(run_id, project_id, one.fixed["trace_id"], placed_at))
         return append(self.workspace_id, self.received_at, counts, touched)
-
-
-class _Projects:
-    """The projects that the operations of a request name."""
-
-    def __init__(self, workspace_id: UUID) -> None:
-        self.workspace_id = workspace_id
-        self.by_name: dict[str, UUID] = {}
-        self.by_id: set[UUID] = set()
-
-    def look_up(self, operations: Sequence[Operation]) -> None:
-        ids = {one.run.session_id for one in operations if one.run.session_id is not None}
-        names = {self._name(one) for one in operations if one.run.session_id is None}
-        names -= {None}
-        if ids:
-            rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=ids)
-            self.by_id |= set(rows.values_list("pk", flat=True))
-        if names:
-            self.by_name |= ensure_projects(self.workspace_id, [n for n in names if n is not None])
-
-    @staticmethod
-    def names_one(operation: Operation) -> bool:
-        return operation.run.session_id is not None or bool(operation.run.session_name)
-
-    def of(self, operation: Operation) -> UUID | None:
-        """The project's id; None when it is none of this workspace, or none is named at all."""
-        if operation.run.session_id is not None:
-            given = operation.run.session_id
-            return given if given in self.by_id else None
-        name = self._name(operation)
-        return None if name is None else self.by_name[name]
-
-    @staticmethod
-    def _name(operation: Operation) -> str | None:
-        """An update without a project belongs to its run's; a beginning goes to the default one."""
-        name = operation.run.session_name
-        if name:
-            return name.replace("\x00", "\ufffd")
-        return None if operation.is_update else DEFAULT_PROJECT

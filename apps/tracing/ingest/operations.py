@@ -52,7 +52,7 @@ def read_operation(
     `price` puts costs beside tokens whose cost the client does not tell.
     """
     if run.id is None:
-        raise Refusal("`id` is missing.")
+        raise Refusal("`id` is missing.", "no_id")
     if not is_update:
         if not run.name:
             raise Refusal("`name` is missing.")
@@ -60,11 +60,11 @@ def read_operation(
             raise Refusal("`run_type` is missing.")
     if run.run_type is not None and run.run_type not in RUN_TYPES:
         known = ", ".join(sorted(RUN_TYPES))
-        raise Refusal(f"`run_type` is {run.run_type!r:.60}, not one of {known}.")
+        raise Refusal(f"`run_type` is {run.run_type!r:.60}, not one of {known}.", "bad_run_type")
     try:
         content = _content(run, attachments or {}, price)
     except (RecursionError, orjson.JSONEncodeError):
-        raise Refusal("The run is nested too deeply.") from None
+        raise Refusal("The run is nested too deeply.", "too_deep") from None
     return Operation(is_update, run, run.id, _place(run), content)
 
 
@@ -79,7 +79,7 @@ def _place(run: WireRun) -> Place | None:
             parent_run_id=run.parent_run_id,
         )
     except Misplaced as error:
-        raise MisplacedRun(str(error)) from None
+        raise MisplacedRun(str(error), "misplaced") from None
 
 
 class MisplacedRun(Refusal):
@@ -143,7 +143,7 @@ def _payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec.Raw)
             text = repair(text)
             value = orjson.loads(text)
         except ValueError as error:
-            raise Refusal(f"`{payload}` is not JSON: {error}") from None
+            raise Refusal(f"`{payload}` is not JSON: {error}", "not_json") from None
     payloads[payload] = text
     return value
 

@@ -26,6 +26,7 @@ class Refused:
 
     what: str
     why: Refusal
+    project_id: UUID | None = None
 
     def as_json(self) -> dict[str, str]:
         return {"id": self.what, "detail": str(self.why)}
@@ -124,6 +125,8 @@ class _Pieces:
 
     main: bytes | None = None
     fields: dict[str, bytes] = field(default_factory=dict)
+    broken: Refusal | None = None
+    """What is wrong with one of them, and so with the run: it shall not lose a field silently."""
 
 
 def of_multipart(body: bytes, boundary: bytes) -> Request:
@@ -149,8 +152,6 @@ def _sort_in(
     pieces: dict[tuple[str, UUID], _Pieces],
     files: dict[UUID, list[File]],
 ) -> None:
-    if not part.is_whole:
-        raise Refusal(f"{len(part.content)} bytes came, {part.declared_length} were declared.")
     kind, _, rest = part.name.partition(".")
     identity, _, last = rest.partition(".")
     subject = ids.get(identity)
@@ -158,37 +159,48 @@ def _sort_in(
         try:
             subject = ids[identity] = UUID(identity)
         except ValueError:
-            raise Refusal("The part's name holds no id.") from None
+            raise Refusal("The part's name holds no id.", "bad_part") from None
     match kind:
         case "post" | "patch":
-            found = pieces.setdefault((kind, subject), _Pieces())
-            if not last:
+            found = pieces.get((kind, subject))
+            if found is None:
+                found = pieces[kind, subject] = _Pieces()
+            if not part.is_whole:
+                found.broken = _cut_off(part)
+            elif not last:
                 found.main = part.content
             elif last in PAYLOAD_FIELDS:
                 found.fields[last] = part.content
-            else:
-                raise Refusal(f"A run has no field {last[:60]!r}.")
+        case _ if not part.is_whole:
+            raise _cut_off(part)
         case "attachment":
             if not last:
-                raise Refusal("The attachment has no name.")
+                raise Refusal("The attachment has no name.", "bad_part")
             files.setdefault(subject, []).append(File(last, part.content_type, part.content))
         case "feedback":
             request.feedback.append(decode_feedback(part.content, feedback_id=subject))
         case _:
-            raise Refusal("This kind of part is not known.")
+            raise Refusal("This kind of part is not known.", "bad_part")
+
+
+def _cut_off(part: Part) -> Refusal:
+    came, declared = len(part.content), part.declared_length
+    return Refusal(f"Of `{part.name}` came {came} bytes, {declared} were declared.", "bad_length")
 
 
 def _assembled(pieces: dict[tuple[str, UUID], _Pieces], refused: list[Refused]) -> Iterable[Said]:
     for (kind, run_id), found in pieces.items():
         name = f"{kind}.{run_id}"
         try:
+            if found.broken is not None:
+                raise found.broken
             if found.main is None:
-                raise Refusal("Fields of the run came, but not the run itself.")
+                raise Refusal("Fields of the run came, but not the run itself.", "no_run")
             run = decode_run(found.main)
             if run.id is None:
                 run.id = run_id
             if run.id != run_id:
-                raise Refusal(f"The part holds a run of another id, {run.id}.")
+                raise Refusal(f"The part holds a run of another id, {run.id}.", "bad_part")
         except Refusal as refusal:
             refused.append(Refused(name, refusal))
             continue
@@ -206,7 +218,7 @@ def _hand_out(files: dict[UUID, list[File]], request: Request) -> None:
             owner.files += of_run
         elif str(run_id) in refused_runs:
             request.refused.append(
-                Refused(f"attachment.{run_id}", Refusal("The run of the attachment was refused."))
+                Refused(f"attachment.{run_id}", Refusal("The file's run was refused.", "no_run"))
             )
         else:
             request.operations.append(Said(True, WireRun(id=run_id), of_run))

@@ -17,6 +17,11 @@ NOTHING = msgspec.Raw(b"")
 class Refusal(Exception):
     """Why one run, feedback or attachment of a request is not stored."""
 
+    def __init__(self, detail: str, reason: str = "invalid") -> None:
+        """`reason` is a word that the ledger counts by."""
+        super().__init__(detail)
+        self.reason = reason
+
 
 class WireRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The fields of a run on the wire; null and absent mean the same."""
@@ -33,6 +38,9 @@ class WireRun(msgspec.Struct, kw_only=True, omit_defaults=True):
     end_time: str | float | None = None
     tags: list[Any] | None = None
     reference_example_id: UUID | None = None
+    address: str | None = None
+    """An agent's in an environment, instead of a project."""
+    trace_tier: str | None = None
     inputs: msgspec.Raw = NOTHING
     outputs: msgspec.Raw = NOTHING
     extra: msgspec.Raw = NOTHING
@@ -53,7 +61,7 @@ def decode_run(text: bytes | msgspec.Raw) -> WireRun:
     except msgspec.ValidationError as error:
         raise Refusal(_reason(error)) from None
     except RecursionError:
-        raise Refusal("The run is nested too deeply.") from None
+        raise Refusal("The run is nested too deeply.", "too_deep") from None
     except (msgspec.DecodeError, UnicodeDecodeError):
         pass
     try:
@@ -61,7 +69,7 @@ def decode_run(text: bytes | msgspec.Raw) -> WireRun:
     except msgspec.ValidationError as error:
         raise Refusal(_reason(error)) from None
     except ValueError as error:
-        raise Refusal(f"The run is not JSON: {error}") from None
+        raise Refusal(f"The run is not JSON: {error}", "not_json") from None
 
 
 def encode_run(run: WireRun) -> bytes:
@@ -82,4 +90,4 @@ def moment(value: str | float | None, field: str) -> datetime | None:
             return parsed.replace(tzinfo=UTC) if parsed.tzinfo is None else parsed.astimezone(UTC)
         return datetime.fromtimestamp(value / 1000, UTC)
     except (ValueError, OverflowError, OSError):
-        raise Refusal(f"`{field}` is no time: {value!r:.60}") from None
+        raise Refusal(f"`{field}` is no time: {value!r:.60}", "bad_time") from None

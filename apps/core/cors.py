@@ -1,0 +1,57 @@
+"""Scripts of other origins may call the APIs: with a key they hold, never with a visitor's cookie.
+
+A key is sent by the script itself, so any origin may be let in: an answer to `*` is one that a
+browser gives to no script whose request carried cookies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+
+_NOT_OURS = ("/agents/", "/admin/", "/static/")
+"""Agents say themselves who may call them."""
+_METHODS = "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"
+_HEADERS = (
+    "x-api-key, x-tenant-id, x-organization-id, authorization, content-type, content-encoding,"
+    " x-pre-compressed-size, x-post-compressed-size, langsmith-project, x-user-id, accept"
+)
+_SHOWN = "x-request-id, x-pagination-total, retry-after, content-location"
+_REMEMBERED_SECONDS = "86400"
+
+
+class CorsMiddleware:
+    """Answers preflights, and tells browsers which origins may read an answer."""
+
+    def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        origin = request.headers.get("Origin")
+        if origin is None or request.path_info.startswith(_NOT_OURS):
+            return self.get_response(request)
+        allowed = allowed_origin(origin)
+        is_preflight = (
+            request.method == "OPTIONS" and "Access-Control-Request-Method" in request.headers
+        )
+        response = HttpResponse(status=204) if is_preflight else self.get_response(request)
+        if allowed is None:
+            return response
+        response["Access-Control-Allow-Origin"] = allowed
+        response["Access-Control-Expose-Headers"] = _SHOWN
+        if allowed != "*":
+            response["Vary"] = f"{response['Vary']}, Origin" if "Vary" in response else "Origin"
+        if is_preflight:
+            response["Access-Control-Allow-Methods"] = _METHODS
+            response["Access-Control-Allow-Headers"] = _HEADERS
+            response["Access-Control-Max-Age"] = _REMEMBERED_SECONDS
+        return response
+
+
+def allowed_origin(origin: str) -> str | None:
+    """What to answer this origin; None when it may not read."""
+    if "*" in settings.CORS_ORIGINS:
+        return "*"
+    return origin if origin in settings.CORS_ORIGINS else None

@@ -1,0 +1,98 @@
+"""What agent servers and their licences ask: whether a key is good, and to leave their counts here.
+
+Nobody is billed by this server: counts are taken, looked at and let go.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.http import HttpRequest, HttpResponse
+from django.urls import path, re_path
+from django.views.decorators.csrf import csrf_exempt
+from drf_spectacular.utils import extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.api_keys.authentication import authenticate
+from apps.core import errors
+from apps.core.api import OpenAPIView
+from apps.core.json import dumps
+from apps.core.middleware import error_response
+
+
+@csrf_exempt
+def auth(request: HttpRequest) -> HttpResponse:
+    """Whether the key is good, and whose it is; for agent servers, and for proxies to ask first."""
+    try:
+        caller = authenticate(request.headers)
+    except errors.AppError as error:
+        return error_response(request, error)
+    if caller is None:
+        return error_response(request, errors.Unauthenticated())
+    config = {"org_id": caller.organization_id, "tenant_id": caller.workspace_id}
+    return HttpResponse(dumps({"org_config": config}), content_type="application/json")
+
+
+class PublicAuthView(OpenAPIView):
+    @extend_schema(responses=dict)
+    def get(self, request: Request) -> Response:
+        """How people sign in here."""
+        return Response({"auth_type": "password", "sign_in_url": f"{settings.BASE_URL}/sign-in"})
+
+
+class _TakingView(OpenAPIView):
+    def _object(self, request: Request) -> dict[str, Any]:
+        if not isinstance(request.data, dict):
+            raise errors.Invalid("The body must be an object.")
+        return request.data
+
+
+class LicenceView(_TakingView):
+    @extend_schema(request=dict, responses=dict)
+    def post(self, request: Request) -> Response:
+        """Every licence is as good as none: nothing here depends on one."""
+        self._object(request)
+        return Response({"token": ""})
+
+
+class TransactionsView(_TakingView):
+    @extend_schema(request=dict, responses=dict)
+    def post(self, request: Request) -> Response:
+        """Counts of traces, taken and let go."""
+        told = self._object(request).get("trace_transactions", [])
+        if not isinstance(told, list):
+            raise errors.Invalid("`trace_transactions` must be a list.")
+        return Response({"inserted_count": len(told)})
+
+
+class UsageView(_TakingView):
+    @extend_schema(request=dict, responses=dict)
+    def post(self, request: Request) -> Response:
+        """Usage, metrics or traces of a server, taken and let go."""
+        self._object(request)
+        return Response({})
+
+
+class MetadataView(_TakingView):
+    @extend_schema(request=dict, responses={204: None})
+    def post(self, request: Request) -> Response:
+        """What an agent server has done in the last minutes, taken and let go."""
+        told = self._object(request)
+        for name, kind in (("tags", dict), ("measures", dict), ("logs", list)):
+            if not isinstance(told.get(name, kind()), kind):
+                raise errors.Invalid(f"`{name}` is not of the right kind.")
+        return Response(status=204)
+
+
+routes = [
+    path("auth", auth, name="auth"),
+    path("auth/public", PublicAuthView.as_view(), name="auth-public"),
+    path("v1/beacon/verify", LicenceView.as_view(), name="beacon-verify"),
+    path("v1/beacon/ingest-traces", TransactionsView.as_view(), name="beacon-traces"),
+    path("v1/beacon/usage-snapshot", UsageView.as_view(), name="beacon-usage"),
+    path("v1/beacon/v1/metrics", UsageView.as_view(), name="beacon-metrics"),
+    path("v1/beacon/v1/traces", UsageView.as_view(), name="beacon-spans"),
+    re_path(r"^(?:(?:.+/)?v1/)?metadata/submit$", MetadataView.as_view(), name="metadata-submit"),
+]

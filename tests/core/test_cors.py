@@ -1,0 +1,49 @@
+"""Scripts of other origins and the APIs."""
+
+from __future__ import annotations
+
+import pytest
+
+ORIGIN = {"Origin": "https://app.example"}
+PREFLIGHT = ORIGIN | {
+    "Access-Control-Request-Method": "POST",
+    "Access-Control-Request-Headers": "x-api-key,content-type,content-encoding",
+}
+ASKED = {
+    *("x-api-key", "x-tenant-id", "x-organization-id", "authorization", "content-type"),
+    *("content-encoding", "x-pre-compressed-size", "x-post-compressed-size", "langsmith-project"),
+}
+
+
+@pytest.mark.parametrize("path", ["/runs/multipart", "/runs/batch", "/api/v1/sessions", "/info"])
+def test_a_preflight_is_answered_for_any_origin_and_without_cookies(client, db, path):
+    response = client.options(path, headers=PREFLIGHT)
+
+    assert response.status_code == 204
+    assert response["Access-Control-Allow-Origin"] == "*"
+    assert "PATCH" in response["Access-Control-Allow-Methods"]
+    allowed = response["Access-Control-Allow-Headers"].replace(" ", "").split(",")
+    assert set(allowed) >= ASKED
+    assert "Access-Control-Allow-Credentials" not in response
+
+
+def test_answers_and_failures_may_be_read(client, db):
+    for path, status in (("/info", 200), ("/sessions", 401)):
+        response = client.get(path, headers=ORIGIN)
+        assert response.status_code == status
+        assert response["Access-Control-Allow-Origin"] == "*"
+
+
+def test_without_an_origin_nothing_is_said(client, db):
+    assert "Access-Control-Allow-Origin" not in client.get("/info")
+
+
+def test_an_operator_chooses_the_origins(client, db, settings):
+    settings.CORS_ORIGINS = ("https://app.example",)
+
+    chosen = client.options("/runs/batch", headers=PREFLIGHT)
+    other = client.options("/runs/batch", headers=PREFLIGHT | {"Origin": "https://evil.example"})
+
+    assert chosen["Access-Control-Allow-Origin"] == "https://app.example"
+    assert chosen["Vary"] == "Origin"
+    assert "Access-Control-Allow-Origin" not in other
