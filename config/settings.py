@@ -314,5 +314,6 @@ ALLOW_LOCAL_WEBHOOKS = ENV.allow_local_webhooks
 TRACE_RETENTION_DAYS = ENV.trace_retention_days
 TRACE_RETENTION_SHORT_DAYS = ENV.trace_retention_short_days
 WEBHOOK_LOG_DAYS = ENV.webhook_log_days
+BODY_MEMORY_BYTES = ENV.body_memory_mb * 1_048_576
 MAX_BODY_BYTES = ENV.max_body_bytes
 LARGE_PAYLOAD_BYTES = ENV.large_payload_bytes

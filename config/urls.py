@@ -12,6 +12,7 @@ urlpatterns = [
     path("", include("apps.agent_server.api.urls")),
     path("", include("apps.exports.urls")),
     path("", include("apps.tracing.api.urls")),
+    path("", include("apps.monitoring.api.urls")),
     path("", include("apps.console.urls")),
     path("", include("apps.deployments.urls")),
     path("", include("apps.tracing.urls")),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import NamedTuple
 
 from apps.tracing.filters.fields import BY_NAME
@@ -30,12 +31,13 @@ class Kind(NamedTuple):
     model: str = ""
 
 
-_VALUES: dict[str, Callable[[Kind], str | bool | None]] = {
+_VALUES: dict[str, Callable[[Kind], str | bool | Decimal | None]] = {
     "name": lambda kind: kind.name,
     "run_type": lambda kind: kind.run_type,
     "status": lambda kind: kind.status,
     "model": lambda kind: kind.model or None,
     "is_root": lambda kind: kind.scope <= 0,
+    "execution_order": lambda kind: Decimal(max(kind.scope, 0) + 1),
     # Only whether there is one is known.
     "error": lambda kind: "error" if kind.status == "error" else None,
 }
@@ -75,6 +77,19 @@ def bounded(query: RunQuery) -> RunQuery:
         end = high if end is None or (high is not None and high < end) else end
     where = None if not rest else rest[0] if len(rest) == 1 else And(tuple(rest))
     return replace(query, started_from=begin, started_until=end, where=where)
+
+
+def scoped(query: RunQuery) -> RunQuery:
+    """The query with what its filter says of roots as its own word: tokens depend on that."""
+    if query.where is None or query.is_root is not None:
+        return query
+    parts = _conjuncts(query.where)
+    said = [is_root for part in parts if (is_root := _is_root(part)) is not None]
+    if not said or len(set(said)) > 1:
+        return query
+    rest = [part for part in parts if _is_root(part) is None]
+    where = None if not rest else rest[0] if len(rest) == 1 else And(tuple(rest))
+    return replace(query, is_root=said[0], where=where)
 
 
 def rolled(query: RunQuery, *, depth: int | None = None) -> Rolled | None:
@@ -157,6 +172,8 @@ def _is_known(part: Expression) -> bool:
         case Condition():
             if part.field.name == "error":
                 return part.comparison is Comparison.PRESENT
+            if part.field.name == "execution_order":  # of the deeper ones only that they are
+                return part.comparison is Comparison.EQUAL and part.value in {1, 2}
             return part.field.name in _VALUES
     return False
 

@@ -88,7 +88,7 @@ class Answer:
 
 def answer(store: RunStore, workspace_id: UUID, question: Question) -> Answer:
     """The figures of the runs that the query means, whatever was settled yet."""
-    question = replace(question, query=kinds.bounded(question.query))
+    question = replace(question, query=kinds.scoped(kinds.bounded(question.query)))
     rolled = kinds.rolled(question.query, depth=question.depth)
     group = question.group_by
     if rolled is not None and (group is None or group.attribute in _OF_KIND):
@@ -233,7 +233,7 @@ def _edges(question: Question) -> Sequence[datetime]:
     end = min(_utc(query.started_until) or LATEST, LATEST) + _TICK
     if question.edges is None:
         return [begin, end]
-    return question.edges
+    return [min(max(edge, begin), max(begin, end)) for edge in question.edges]
 
 
 def _utc(moment: datetime | None) -> datetime | None:

@@ -1,0 +1,272 @@
+"""Charts and sections of charts, read with their data."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.tenancy import get_or_404
+from apps.monitoring.api.serializers import (
+    ChartSerializer,
+    CloneSerializer,
+    FrameSerializer,
+    PreviewSerializer,
+    SectionListSerializer,
+    SectionSerializer,
+    frame_of,
+)
+from apps.monitoring.models import Chart, Section
+from apps.monitoring.services import dashboards
+from apps.monitoring.services.computing import Computer
+from apps.organizations.permissions import Permission
+from apps.tracing.api.serializers import query_params
+from apps.tracing.models import Project
+
+READ: dict[str, str] = {"POST": Permission.CHARTS_READ, "*": Permission.CHARTS_WRITE}
+
+
+def section_json(section: Section) -> dict[str, Any]:
+    return {
+        "id": section.pk,
+        "title": section.title,
+        "description": section.description,
+        "index": section.index,
+        "session_id": section.project_id,
+        "created_at": section.created_at,
+        "modified_at": section.modified_at,
+    }
+
+
+def chart_json(chart: Chart) -> dict[str, Any]:
+    return {
+        "id": chart.pk,
+        "title": chart.title,
+        "description": chart.description,
+        "chart_type": chart.chart_type,
+        "index": chart.index,
+        "section_id": chart.section_id,
+        "metadata": chart.metadata,
+        "common_filters": chart.common_filters,
+        "series": chart.series,
+    }
+
+
+def with_data(computer: Computer, chart: dict[str, Any]) -> dict[str, Any]:
+    data = computer.points(chart["chart_type"], chart["series"], chart["common_filters"])
+    return chart | {"data": data}
+
+
+class ChartsAPIView(WorkspaceAPIView):
+    def computer(self, data: Any) -> Computer:
+        return Computer(self.workspace_id, frame_of(data))
+
+    def sections(self) -> Any:
+        return Section.objects.for_workspace(self.workspace_id)
+
+    def section_with_data(self, computer: Computer, section: Section) -> dict[str, Any]:
+        charts = [with_data(computer, chart_json(chart)) for chart in section.charts.in_order()]
+        return section_json(section) | {"charts": charts, "sub_sections": []}
+
+
+class SectionsView(ChartsAPIView):
+    required_permission = {"GET": Permission.CHARTS_READ, "*": Permission.CHARTS_WRITE}
+
+    @extend_schema(parameters=[SectionListSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """The dashboards of the workspace, without their charts."""
+        asked = query_params(SectionListSerializer, request)
+        sections = self.sections()
+        if asked.get("title_contains"):
+            sections = sections.filter(title__icontains=asked["title_contains"])
+        if "ids" in asked:
+            sections = sections.filter(pk__in=asked["ids"])
+        total = sections.count()
+        if "sort_by" in asked:
+            sign = "-" if asked["sort_by_desc"] else ""
+            sections = sections.order_by(f"{sign}{asked['sort_by']}", "pk")
+        else:
+            sections = sections.in_order()
+        begin, end = asked["offset"], asked["offset"] + asked["limit"]
+        return Response(
+            [
+                section_json(section) | {"chart_count": section.chart_count}
+                for section in sections.with_counts()[begin:end]
+            ],
+            headers={"X-Pagination-Total": str(total)},
+        )
+
+    @extend_schema(request=SectionSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        fields = _valid(SectionSerializer(data=request.data))
+        section = dashboards.create_section(workspace_id=self.workspace_id, **fields)
+        return Response(section_json(section) | {"chart_count": 0})
+
+
+class SectionView(ChartsAPIView):
+    required_permission = READ
+
+    @extend_schema(request=FrameSerializer, responses=dict)
+    def post(self, request: ApiRequest, section_id: UUID) -> Response:
+        """The section with its charts and their data."""
+        section = get_or_404(self.sections(), pk=section_id)
+        return Response(self.section_with_data(self.computer(request.data), section))
+
+    @extend_schema(request=SectionSerializer, responses=dict)
+    def patch(self, request: ApiRequest, section_id: UUID) -> Response:
+        section = get_or_404(self.sections(), pk=section_id)
+        changes = _valid(SectionSerializer(data=request.data, partial=True))
+        return Response(section_json(dashboards.update_section(section=section, changes=changes)))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, section_id: UUID) -> Response:
+        get_or_404(self.sections(), pk=section_id).delete()
+        return Response(status=204)
+
+
+class CloneSectionView(ChartsAPIView):
+    required_permission = Permission.CHARTS_WRITE
+
+    @extend_schema(request=CloneSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """A copy of a section, or of the dashboard that a project has by itself."""
+        asked = _valid(CloneSerializer(data=request.data))
+        if asked.get("section_id") is not None:
+            section = get_or_404(self.sections(), pk=asked["section_id"])
+            return Response(section_json(dashboards.clone_section(section=section)))
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        project = get_or_404(projects, pk=asked["session_id"])
+        return Response(section_json(dashboards.clone_project_dashboard(project=project)))
+
+
+class ChartsView(ChartsAPIView):
+    required_permission = READ
+
+    @extend_schema(request=FrameSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """All sections with their charts and data."""
+        computer = self.computer(request.data)
+        sections = self.sections().in_order().prefetch_related("charts")[:100]
+        return Response(
+            {"sections": [self.section_with_data(computer, section) for section in sections]}
+        )
+
+
+class CreateChartView(ChartsAPIView):
+    required_permission = Permission.CHARTS_WRITE
+
+    @extend_schema(request=ChartSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        fields = _valid(ChartSerializer(data=request.data))
+        section_id = fields.pop("section_id", None)
+        chart = dashboards.create_chart(
+            workspace_id=self.workspace_id, section_id=section_id, **fields
+        )
+        return Response(chart_json(chart))
+
+
+class PreviewView(ChartsAPIView):
+    required_permission = Permission.CHARTS_READ
+
+    @extend_schema(request=PreviewSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """The data of a chart that is not kept."""
+        body = PreviewSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        chart = body.validated_data["chart"]
+        said: dict[str, Any] = request.data if isinstance(request.data, dict) else {}
+        computer = self.computer(said.get("bucket_info"))
+        series = [{"id": str(at), **one} for at, one in enumerate(chart["series"])]
+        points = computer.points(chart["chart_type"], series, chart.get("common_filters") or {})
+        return Response({"data": points})
+
+
+class ChartView(ChartsAPIView):
+    required_permission = READ
+
+    def chart(self, chart_id: UUID) -> Chart:
+        return get_or_404(Chart.objects.for_workspace(self.workspace_id), pk=chart_id)
+
+    @extend_schema(request=FrameSerializer, responses=dict)
+    def post(self, request: ApiRequest, chart_id: UUID) -> Response:
+        """The chart with its data."""
+        chart = self.chart(chart_id)
+        return Response(with_data(self.computer(request.data), chart_json(chart)))
+
+    @extend_schema(request=ChartSerializer, responses=dict)
+    def patch(self, request: ApiRequest, chart_id: UUID) -> Response:
+        chart = self.chart(chart_id)
+        changes = _valid(ChartSerializer(data=request.data, partial=True))
+        return Response(chart_json(dashboards.update_chart(chart=chart, changes=changes)))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, chart_id: UUID) -> Response:
+        self.chart(chart_id).delete()
+        return Response(status=204)
+
+
+class ProjectDashboardView(ChartsAPIView):
+    required_permission = READ
+
+    @extend_schema(request=FrameSerializer, responses=dict)
+    def post(self, request: ApiRequest, project_id: UUID) -> Response:
+        """The dashboard that every project has, with its data."""
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        project = get_or_404(projects, pk=project_id)
+        frame = frame_of(request.data)
+        grouped = Computer(self.workspace_id, frame)
+        sections = [
+            {
+                "id": section_id,
+                "title": title,
+                "index": at,
+                # Tools and run types have groups of their own.
+                "charts": [with_data(grouped, chart) for chart in charts],
+            }
+            for at, (section_id, title, charts) in enumerate(
+                dashboards.project_dashboard(project, frame.start, frame.end)
+            )
+        ]
+        return Response(
+            {
+                "id": project.pk,
+                "title": project.name,
+                "description": None,
+                "index": 0,
+                "session_id": project.pk,
+                "layout": None,
+                "charts": [],
+                "sub_sections": sections,
+            }
+        )
+
+
+def _valid(body: Any) -> dict[str, Any]:
+    """What was said; null is the same as absent, but for texts that may be empty."""
+    body.is_valid(raise_exception=True)
+    given: dict[str, Any] = body.validated_data
+    return {
+        name: value
+        for name, value in given.items()
+        if value is not None or name in {"description", "metadata"}
+    }
+
+
+routes = [
+    path("charts/section", SectionsView.as_view(), name="chart-sections"),
+    path("charts/section/clone", CloneSectionView.as_view(), name="chart-section-clone"),
+    path("charts/section/<uuid:section_id>", SectionView.as_view(), name="chart-section"),
+    path("charts", ChartsView.as_view(), name="charts"),
+    path("charts/create", CreateChartView.as_view(), name="chart-create"),
+    path("charts/preview", PreviewView.as_view(), name="chart-preview"),
+    path("charts/<uuid:chart_id>", ChartView.as_view(), name="chart"),
+    path(
+        "sessions/<uuid:project_id>/dashboard",
+        ProjectDashboardView.as_view(),
+        name="project-dashboard",
+    ),
+]

@@ -1,0 +1,5 @@
+"""The platform API's addresses of monitoring."""
+
+from apps.monitoring.api import charts
+
+urlpatterns = [*charts.routes]

@@ -1,0 +1,73 @@
+"""Dashboards: sections of charts over the runs of a workspace."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.monitoring.querysets import ChartQuerySet, SectionQuerySet
+
+
+class ChartType(models.TextChoices):
+    """How a chart is drawn; the values are the wire's."""
+
+    LINE = "line"
+    BAR = "bar"
+    TABLE = "table"
+    KPI = "kpi"
+    TOP = "top-k"
+    PIE = "pie"
+    TEXT = "text"
+
+    @property
+    def is_over_time(self) -> bool:
+        """Others show one value for the whole time."""
+        return self in {ChartType.LINE, ChartType.BAR}
+
+
+class Section(WorkspaceOwned):
+    """A dashboard."""
+
+    title = models.CharField(max_length=200)
+    description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
+    index = models.IntegerField(default=0)
+    project_id = models.UUIDField(null=True, blank=True)
+    """Whose prebuilt dashboard it was made from."""
+    modified_at = models.DateTimeField(auto_now=True)
+
+    objects = Rows(SectionQuerySet)
+    unscoped = SectionQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["workspace", "index", "created_at"], name="section_in_order")
+        ]
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Chart(WorkspaceOwned):
+    """One or more series of figures."""
+
+    section = models.ForeignKey(Section, models.CASCADE, related_name="charts")
+    title = models.CharField(max_length=200)
+    description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
+    chart_type = models.CharField(max_length=10, choices=ChartType, default=ChartType.LINE)
+    index = models.IntegerField(default=0)
+    metadata = models.JSONField(null=True, blank=True)
+    common_filters = models.JSONField(default=dict, blank=True)
+    series = models.JSONField(default=list)
+    """As the wire has them, checked."""
+    modified_at = models.DateTimeField(auto_now=True)
+
+    objects = Rows(ChartQuerySet)
+    unscoped = ChartQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [models.Index(fields=["workspace", "section"], name="chart_of_section")]
+
+    def __str__(self) -> str:
+        return self.title

@@ -1,0 +1,1 @@
+"""Making, changing, copying and computing dashboards."""
