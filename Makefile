@@ -13,7 +13,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-house test-kills test-chaos check format bench seed screenshots lock clean
+.PHONY: help up install install-dev test test-house test-kills test-chaos fuzz check format bench bench-queries seed screenshots lock clean
 
 help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -50,6 +50,9 @@ bench: install-dev ## Measure the platform and its installed peers in turn (BENC
 bench-crowd: install-dev ## 500 sleeping runs, 1,000 open streams, cold starts of a graph host
 	@$(BIN)/python -m tests.bench.crowd $(BENCH)
 
+bench-queries: install-dev ## Seed the running platform and time what people wait for (RUNS=5000000)
+	@$(BIN)/python -m tests.bench.queries --runs $(RUNS) --days $(DAYS) $(BENCH)
+
 RUNS ?= 1000000
 DAYS ?= 14
 seed: install ## Fill the first workspace of the running platform with traces (RUNS=1000000, DAYS=14)
@@ -64,6 +67,10 @@ test-kills: install-dev ## kill -9 of each process in the middle of a run
 SECONDS ?= 600
 test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEED=any word)
 	@$(BIN)/python -m tests.chaos $(SECONDS) $(SEED)
+
+EXAMPLES ?= 100
+fuzz: install-dev ## Ask every route that is described, EXAMPLES=100 times each, in odd ways
+	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/tracing/test_described_routes.py -q
 
 lock: | .venv/bin/python ## Lock what pyproject.toml asks for (UPGRADE=--upgrade for newer versions)
 	$(UV) pip compile $(LOCK) $(UPGRADE) pyproject.toml --group dev \
