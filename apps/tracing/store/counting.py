@@ -200,9 +200,9 @@ def _tellers(counting: Counting) -> tuple[list[str], list[Any]]:
     tellers = (
         "tellers AS (SELECT *, NOT coalesce(starts_with(lead(dotted_order)"
         f" OVER ({tree}), dotted_order || '.'), false) AS is_last FROM spoken"
-        " WHERE speaker IN ('', dotted_order))"
+        " WHERE CASE WHEN speaker = '' THEN true ELSE speaker = dotted_order END)"
     )
-    return [sources, spoken, tellers, f"usage AS ({usage})"], [
+    return [sources, spoken, tellers, f"usage AS MATERIALIZED ({usage})"], [
         counting.workspace_id,
         *([] if counting.since is None else [counting.since]),
     ]

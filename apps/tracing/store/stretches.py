@@ -42,4 +42,5 @@ def _quarter(column: str) -> str:
 # A run belongs to the quarter of its place; one that says it started in another is astray, is in
 # no rollup, and is looked up by an index of its own.
 ASTRAY = f"{_quarter('r.start_time')} <> {_quarter('r.placed_at')}"
-IN_PLACE = f"({_quarter('r.start_time')} = {_quarter('r.placed_at')}) IS NOT FALSE"
+# A CASE, because the planner takes an equation of expressions for true of hardly any row.
+IN_PLACE = f"CASE WHEN {ASTRAY} THEN false ELSE true END"
