@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect, resolve_url
 from django.utils.http import urlencode
 from django_htmx.http import HttpResponseClientRedirect
@@ -31,7 +32,7 @@ class PageRequest(HttpRequest):
     caller: Caller
 
 
-PageView = Callable[..., HttpResponse]
+PageView = Callable[..., HttpResponseBase]
 
 
 def workspace_page(permission: str) -> Callable[[PageView], PageView]:
@@ -43,7 +44,7 @@ def workspace_page(permission: str) -> Callable[[PageView], PageView]:
 
     def decorate(view: PageView) -> PageView:
         @wraps(view)
-        def page(request: PageRequest, workspace_id: UUID, **where: Any) -> HttpResponse:
+        def page(request: PageRequest, workspace_id: UUID, **where: Any) -> HttpResponseBase:
             if not _is_signed_in(request):
                 return to_sign_in(request)
             caller = caller_for(user=request.user, workspace_id=workspace_id)
