@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
 from apps.exports.models import BulkExport, Destination, ExportPart
+from apps.monitoring.models import Chart, Section
 from apps.organizations.models import Workspace
 from apps.tracing import store
 from apps.tracing.ingest import intake, requests
@@ -54,6 +55,7 @@ def plant(workspace: Workspace, word: str, secret: str) -> Values:
         **_feedback(workspace, project, root["id"], word, secret),
         **_beside(workspace, project, UUID(root["id"]), word, secret),
         **_exports(workspace, project, word, secret),
+        **_charts(workspace, project, word, secret),
     }
 
 
@@ -209,6 +211,22 @@ def _exports(workspace: Workspace, project: Project, word: str, secret: str) -> 
     )
     part.save()
     return {"destination_id": destination.pk, "export_id": export.pk, "part_id": part.pk}
+
+
+def _charts(workspace: Workspace, project: Project, word: str, secret: str) -> Values:
+    section = Section(workspace=workspace, title=word, description=secret, project_id=project.pk)
+    section.save()
+    chart = Chart(
+        workspace=workspace,
+        section=section,
+        title=word,
+        description=secret,
+        metadata={"a": secret},
+        common_filters={"filter": f'eq(name, "{secret}")'},
+        series=[{"name": secret, "metric": "run_count", "filters": {}}],
+    )
+    chart.save()
+    return {"section_id": section.pk, "chart_id": chart.pk}
 
 
 def tokens(workspace: Workspace) -> list[str]:

@@ -122,8 +122,9 @@ class TokenView(OpenAPIView):
         return Response(status=204)
 
     def _answered(self, token: UUID, body: bytes) -> Response:
+        row = services.valid_token(token)
         try:
-            services.redeem(token, decode_answer(body))
+            services.redeem(row, decode_answer(body))
         except Refusal as refusal:
             raise core_errors.Invalid(str(refusal)) from None
         return Response({"message": "Feedback received."})

@@ -82,17 +82,19 @@ def address_of(row: FeedbackToken) -> str:
     return f"{settings.BASE_URL}/feedback/tokens/{secrets.decrypt(row.token)}"
 
 
-def redeem(token: UUID, said: WireAnswer) -> Feedback:
-    """Give the feedback that the token is for; said again it takes the place of the first.
-
-    `NotFound` for an unknown token, `FeedbackTokenExpired` for one whose time is over.
-    """
+def valid_token(token: UUID) -> FeedbackToken:
+    """`FeedbackTokenUnknown` when there is none, `FeedbackTokenExpired` when its time is over."""
     tokens = FeedbackToken.objects.across_workspaces(reason="the token itself names the workspace")
     row = tokens.filter(token_hash=_hash(token)).first()
     if row is None:
         raise errors.FeedbackTokenUnknown
     if row.is_expired(timezone.now()):
         raise errors.FeedbackTokenExpired
+    return row
+
+
+def redeem(row: FeedbackToken, said: WireAnswer) -> Feedback:
+    """Give the feedback that the token is for; said again it takes the place of the first."""
     one = WireFeedback(
         id=row.pk,
         key=row.key,
