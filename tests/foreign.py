@@ -21,6 +21,7 @@ from tests.factories.agent_server import (
 )
 from tests.factories.deployments import LogLineFactory
 from tests.factories.exports import exported
+from tests.factories.monitoring import ChartFactory, SectionFactory
 from tests.factories.organizations import WorkspaceFactory
 from tests.planted import plant
 
@@ -55,7 +56,12 @@ class Foreign:
         LogLineFactory(revision=agent.active_revision, message="sentinel")
         planted = plant(self.workspace, "sentinel", "sentinel")
         part = exported(Project.unscoped.get(pk=planted["project_id"]), "sentinel")
+        chart = ChartFactory(
+            section=SectionFactory(workspace=self.workspace, title="sentinel"), title="sentinel"
+        )
         return {
+            "section_id": chart.section.pk,
+            "chart_id": chart.pk,
             "workspace_id": self.workspace.pk,
             "slug": agent.slug,
             "deployment_id": agent.pk,

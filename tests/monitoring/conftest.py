@@ -1,0 +1,3 @@
+from tests.tracing.conftest import api, api_of, objects, stranger, workspace
+
+__all__ = ["api", "api_of", "objects", "stranger", "workspace"]
