@@ -1,0 +1,208 @@
+"""OpenTelemetry's exporter and the `langsmith` SDK's against the running platform."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+
+import httpx
+import pytest
+from langsmith import Client, traceable
+from langsmith.run_helpers import tracing_context
+from opentelemetry import trace
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor
+
+from tests.live import Live
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+
+
+@pytest.fixture
+def project() -> str:
+    return f"otel {uuid.uuid4()}"
+
+
+@pytest.fixture
+def exporter(live: Live, project: str) -> OTLPSpanExporter:
+    return OTLPSpanExporter(
+        endpoint=f"{live.api_url}/otel/v1/traces",
+        headers={"x-api-key": live.api_key, "Langsmith-Project": project},
+        compression=Compression.Gzip,
+    )
+
+
+@pytest.fixture
+def reader(live: Live) -> Iterator[Client]:
+    client = Client(api_url=live.api_url, api_key=live.api_key)
+    yield client
+    client.cleanup()
+
+
+def tree(client: Client, project: str) -> list[tuple[str, str, int]]:
+    """Name, kind and depth of all runs, depth first."""
+    runs = sorted(client.list_runs(project_name=project), key=lambda run: run.dotted_order or "")
+    return [(run.name, run.run_type, (run.dotted_order or "").count(".")) for run in runs]
+
+
+def agent(tracer: trace.Tracer) -> None:
+    with tracer.start_as_current_span("agent", attributes={"openinference.span.kind": "AGENT"}):
+        with tracer.start_as_current_span("plan") as plan:
+            plan.set_attribute("traceloop.span.kind", "task")
+            with tracer.start_as_current_span("chat") as chat:
+                chat.set_attribute("gen_ai.operation.name", "chat")
+                chat.set_attribute("gen_ai.request.model", "gpt-4o")
+                chat.set_attribute("gen_ai.usage.input_tokens", 1000)
+                chat.set_attribute("gen_ai.usage.output_tokens", 100)
+                chat.set_attribute("gen_ai.prompt.0.role", "user")
+                chat.set_attribute("gen_ai.prompt.0.content", "why?")
+        with tracer.start_as_current_span("search") as tool:
+            tool.set_attribute("gen_ai.operation.name", "execute_tool")
+            tool.record_exception(ValueError("nothing found"))
+            tool.set_status(trace.StatusCode.ERROR, "nothing found")
+
+
+EXPECTED = [("agent", "chain", 0), ("plan", "chain", 1), ("chat", "llm", 2), ("search", "tool", 1)]
+
+
+def test_a_span_a_request_leaf_first(
+    exporter: OTLPSpanExporter, reader: Client, project: str
+) -> None:
+    provider = TracerProvider(resource=Resource({"service.name": "agent"}))
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+
+    agent(provider.get_tracer("app"))
+    provider.shutdown()
+
+    assert tree(reader, project) == EXPECTED
+    (root,) = reader.list_runs(project_name=project, is_root=True)
+    whole = reader.read_run(root.id, load_child_runs=True)
+    assert whole.child_runs is not None
+    assert [run.name for run in whole.child_runs] == ["plan", "search"]
+    assert (whole.total_tokens, str(whole.total_cost)) == (1100, "0.0035")
+    assert "nothing found" in (whole.child_runs[1].error or "")
+
+
+def test_all_spans_in_one_request(exporter: OTLPSpanExporter, reader: Client, project: str) -> None:
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+
+    agent(provider.get_tracer("app"))
+    assert provider.force_flush()
+    provider.shutdown()
+
+    assert tree(reader, project) == EXPECTED
+
+
+@traceable(run_type="llm", metadata={"ls_provider": "openai", "ls_model_name": "gpt-4o"})
+def ask_model(question: str) -> dict[str, object]:
+    usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11}
+    return {"answer": f"to {question}", "usage_metadata": usage}
+
+
+@traceable(run_type="chain", tags=["a", "b"])
+def research(question: str) -> str:
+    return str(ask_model(question)["answer"]) + str(ask_model(question)["answer"])
+
+
+@traceable(run_type="chain")
+def ask(question: str) -> str:
+    return research(question)
+
+
+def sdk(live: Live, exporter: OTLPSpanExporter, mode: str) -> tuple[Client, TracerProvider]:
+    provider = TracerProvider()
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    client = Client(
+        api_url=live.api_url,
+        api_key=live.api_key,
+        otel_tracer_provider=provider,
+        tracing_mode=mode,  # type: ignore[arg-type]
+    )
+    return client, provider
+
+
+SDK_TREE = [
+    *(("ask", "chain", 0), ("research", "chain", 1)),
+    *(("ask_model", "llm", 2), ("ask_model", "llm", 2)),
+]
+
+
+def test_the_sdk_by_opentelemetry_alone(
+    live: Live, exporter: OTLPSpanExporter, reader: Client, project: str
+) -> None:
+    client, provider = sdk(live, exporter, "otel")
+    with tracing_context(enabled=True, client=client, project_name=project):
+        ask("why?")
+    client.flush()
+    assert provider.force_flush()
+
+    assert tree(reader, project) == SDK_TREE
+    runs = list(reader.list_runs(project_name=project))
+    found = {run.name: run for run in runs}
+    assert found["research"].inputs == {"question": "why?"}
+    assert found["research"].tags == ["a", "b"]
+    assert found["ask_model"].outputs is not None
+    assert found["ask_model"].outputs["answer"] == "to why?"
+    assert found["ask"].total_tokens == 22
+    assert found["ask"].id == found["ask"].trace_id
+    client.cleanup()
+    provider.shutdown()
+
+
+def test_the_sdk_by_both_wires_gives_each_run_once(
+    live: Live, exporter: OTLPSpanExporter, reader: Client, project: str
+) -> None:
+    client, provider = sdk(live, exporter, "hybrid")
+    with tracing_context(enabled=True, client=client, project_name=project):
+        ask("why?")
+    client.flush()
+    ids = {run.id for run in reader.list_runs(project_name=project)}
+    assert provider.force_flush()
+
+    assert tree(reader, project) == SDK_TREE
+    assert {run.id for run in reader.list_runs(project_name=project)} == ids
+    assert len(ids) == 4
+    client.cleanup()
+    provider.shutdown()
+
+
+def test_json_with_ids_in_hexadecimal(live: Live, reader: Client, project: str) -> None:
+    trace_id, begin = uuid.uuid4().hex, "1767225600000000000"
+    body = {
+        "resourceSpans": [
+            {
+                "resource": {
+                    "attributes": [
+                        {"key": "langsmith.project.name", "value": {"stringValue": project}}
+                    ]
+                },
+                "scopeSpans": [
+                    {
+                        "spans": [
+                            {
+                                "traceId": trace_id,
+                                "spanId": "00000000000000aa",
+                                "name": "by hand",
+                                "kind": "SPAN_KIND_INTERNAL",
+                                "startTimeUnixNano": begin,
+                                "endTimeUnixNano": int(begin) + 10**9,
+                                "attributes": [{"key": "n", "value": {"intValue": "7"}}],
+                                "status": {"code": "STATUS_CODE_OK"},
+                            }
+                        ]
+                    }
+                ],
+            }
+        ]
+    }
+
+    answer = httpx.post(f"{live.url}/otel/v1/traces", json=body, headers=live.headers)
+
+    assert (answer.status_code, answer.json()) == (200, {})
+    run = reader.read_run(uuid.UUID(trace_id))
+    assert (run.name, run.status) == ("by hand", "success")
+    assert (run.extra or {})["metadata"]["n"] == 7
