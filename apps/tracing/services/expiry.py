@@ -87,6 +87,10 @@ def _drop(day: Day, cutoffs: list[Cutoffs]) -> None:
                 f"DELETE FROM {table} WHERE begins_at >= %s AND begins_at < %s",  # noqa: S608  (ours)
                 [day.begins_at or EARLIEST, day.ends_at],
             )
+        cursor.execute(
+            "DELETE FROM tracing_thread WHERE last_start >= %s AND last_start < %s",
+            [day.begins_at or EARLIEST, day.ends_at],
+        )
     partitions.empty(day)
 
 

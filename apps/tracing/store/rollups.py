@@ -116,18 +116,10 @@ def unsettled_quarters(workspace_id: UUID) -> set[Stretch]:
     return {(project_id, _quarter(placed_at)) for _, project_id, placed_at in keys}
 
 
-def forget_before(cutoff: datetime) -> None:
-    """Take away what is known of whole days that ended at the cutoff or before."""
-    until = Span.DAY.begin(cutoff)
-    with raw_cursor() as cursor:
-        cursor.execute("DELETE FROM tracing_rollupspan WHERE begins_at < %s", [until])
-        cursor.execute("DELETE FROM tracing_rollup WHERE begins_at < %s", [until])
-
-
 def forget_project(workspace_id: UUID, project_id: UUID) -> None:
     """Take away what is known of a project that is being removed."""
     with raw_cursor() as cursor:
-        for table in ("tracing_rollupspan", "tracing_rollup"):
+        for table in ("tracing_rollupspan", "tracing_rollup", "tracing_thread"):
             cursor.execute(
                 sql(f"DELETE FROM {table} WHERE workspace_id = %s AND project_id = %s"),
                 [workspace_id, project_id],

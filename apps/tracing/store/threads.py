@@ -125,11 +125,3 @@ def unsettled(workspace_id: UUID, project_ids: Sequence[UUID]) -> list[tuple[Any
             sql(_SUMMED), [[one[0] for one in found], [one[1] for one in found], workspace_id]
         )
         return cursor.fetchall()
-
-
-def forget_project(workspace_id: UUID, project_id: UUID) -> None:
-    with raw_cursor() as cursor:
-        cursor.execute(
-            "DELETE FROM tracing_thread WHERE workspace_id = %s AND project_id = %s",
-            [workspace_id, project_id],
-        )
