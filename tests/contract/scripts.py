@@ -28,25 +28,25 @@ class Outcome:
     error: str | None
 
 
-def checks() -> list[tuple[str, str]]:
+def checks(folder: Path = FOLDER) -> list[tuple[str, str]]:
     """Each file with each of its checks."""
     return [
         (path.name, name)
-        for path in sorted(FOLDER.glob("*.mjs"))
+        for path in sorted(folder.glob("*.mjs"))
         for name in _CHECK.findall(path.read_text())
     ]
 
 
-def missing() -> str | None:
+def missing(package: str = "@langchain/langgraph-sdk") -> str | None:
     """Why the checks can't run on this machine."""
     if shutil.which("node") is None:
         return "there is no Node"
-    if not (BASE_DIR / "node_modules/@langchain/langgraph-sdk").exists():
+    if not (BASE_DIR / "node_modules" / package).exists():
         return "`npm install` puts the client there"
     return None
 
 
-def run(name: str, **environment: str) -> dict[str, Outcome]:
+def run(name: str, *, folder: Path = FOLDER, **environment: str) -> dict[str, Outcome]:
     """What became of each check of that file."""
     node = shutil.which("node")
     assert node is not None
@@ -54,7 +54,7 @@ def run(name: str, **environment: str) -> dict[str, Outcome]:
         # The flag is for Node 20; later ones have a WebSocket without it.
         [
             *(node, "--experimental-websocket", "--no-warnings"),
-            *("--test-reporter", str(FOLDER / "reporter.mjs"), str(FOLDER / name)),
+            *("--test-reporter", str(FOLDER / "reporter.mjs"), str(folder / name)),
         ],
         env={**os.environ, **environment},
         cwd=BASE_DIR,

@@ -365,3 +365,41 @@ def test_views_are_saved_renamed_and_dropped(api, workspace, stranger, api_of):
     assert api_of(workspace, "read").patch(one, {"display_name": "x"}).status_code == 403
     assert api.delete(one).status_code == 204
     assert api.get(path).json() == []
+
+
+def test_projects_are_listed_in_the_second_protocol(api, workspace):
+    ProjectFactory(workspace=workspace, name="experiment", reference_dataset_id=uuid4())
+    ensure_addressed_project(workspace.pk, "support", "LOCAL")
+    ensure_default_project(workspace.pk)
+    seen, cursor, pages = [], None, 0
+
+    while pages == 0 or cursor:
+        query = {"page_size": 2} | ({"cursor": cursor} if cursor else {})
+        page = api.get("/v2/sessions", sort_by="NAME", sort_order="asc", **query).json()
+        seen += [(one["name"], one["type"]) for one in page["items"]]
+        cursor, pages = page["next_cursor"], pages + 1
+
+    assert seen == [
+        ("default", "PROJECT"),
+        ("experiment", "EXPERIMENT"),
+        ("support-local", "AGENT"),
+    ]
+    found = api.get("/v2/sessions", type=["AGENT", "EXPERIMENT"]).json()["items"]
+    assert {one["name"] for one in found} == {"experiment", "support-local"}
+    assert api.get("/v2/sessions", cursor="x").json()["error"].startswith("The cursor")
+
+
+def test_a_project_of_the_second_protocol_is_made_and_changed(api, workspace):
+    body = {"type": "PROJECT", "name": "one", "trace_tier": "SHORT_LIVED"}
+
+    made = api.post("/v2/sessions", body)
+    taken = api.post("/v2/sessions", body)
+    path = f"/v2/sessions/{made.json()['id']}"
+    changed = api.patch(path, {"description": "said", "trace_tier": "LONG_LIVED"}).json()
+
+    assert (made.status_code, made.json()["trace_tier"]) == (201, "SHORT_LIVED")
+    assert (taken.status_code, taken.headers["x-should-retry"]) == (409, "false")
+    assert (changed["description"], changed["trace_tier"]) == ("said", "LONG_LIVED")
+    assert api.get(path, include_stats="true").json()["run_count"] == 0
+    assert api.post("/v2/sessions", {"type": "EXPERIMENT"}).status_code == 422
+    assert api.patch(path, {"longlived_ttl_days": 3}).json()["code"] == "not_supported"

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 from uuid import UUID
+
+from django.db.models import Q
 
 from apps.tracing import filters, store
 from apps.tracing.api.asking import expression, moment
@@ -43,6 +45,8 @@ def matching(workspace_id: UUID, asked: dict[str, Any]) -> ProjectQuerySet:
         projects = projects.plain() if asked["reference_free"] else projects.experiments()
     if "reference_dataset" in asked:
         projects = projects.filter(reference_dataset_id__in=asked["reference_dataset"])
+    if asked.get("type"):
+        projects = projects.filter(_of_kinds(asked["type"]))
     if asked.get("dataset_version"):
         projects = projects.filter(extra__metadata__dataset_version=asked["dataset_version"])
     if isinstance(asked.get("metadata"), dict):
@@ -52,6 +56,16 @@ def matching(workspace_id: UUID, asked: dict[str, Any]) -> ProjectQuerySet:
         condition = on_metadata.as_q(wanted, metadata="extra__metadata", columns=_FILTERED)
         projects = projects.filter(condition)
     return projects
+
+
+def _of_kinds(kinds: Collection[str]) -> Q:
+    """Experiments have a dataset, agents' projects an address, the others neither."""
+    conditions = {
+        "EXPERIMENT": Q(reference_dataset_id__isnull=False),
+        "AGENT": Q(reference_dataset_id=None, agent_id__isnull=False),
+        "PROJECT": Q(reference_dataset_id=None, agent_id=None),
+    }
+    return Q(*(conditions[kind] for kind in kinds), _connector=Q.OR)
 
 
 def page(workspace_id: UUID, asked: dict[str, Any]) -> tuple[list[Project], int]:

@@ -72,7 +72,7 @@ class ProjectsView(WorkspaceAPIView):
     def post(self, request: ApiRequest) -> Response:
         body = CreateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        fields = {name: value for name, value in _fields(body).items() if value is not None}
+        fields = {name: value for name, value in fields_of(body).items() if value is not None}
         plan = {name: fields.pop(name) for name in PLAN if name in fields}
         project = services.create_project(
             workspace_id=self.workspace_id,
@@ -118,7 +118,7 @@ class ProjectView(WorkspaceAPIView):
         body = UpdateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         # Clients send null for what they do not change.
-        changes = {name: value for name, value in _fields(body).items() if value is not None}
+        changes = {name: value for name, value in fields_of(body).items() if value is not None}
         changed = services.update_project(project=project, changes=changes)
         return Response(projects_json(self.workspace_id, [changed])[0])
 
@@ -191,7 +191,8 @@ def projects_json(
     ]
 
 
-def _fields(body: Any) -> dict[str, Any]:
+def fields_of(body: Any) -> dict[str, Any]:
+    """What a checked body says, its times in UTC."""
     given: dict[str, Any] = dict(body.validated_data)
     return given | {n: as_utc(given[n]) for n in TIMES if given.get(n) is not None}
 

@@ -87,6 +87,7 @@ FIELDS: dict[str, Field] = {
     "COMPLETION_TOKEN_DETAILS": _details("completion_token_details"),
     "PROMPT_COST_DETAILS": _details("prompt_cost_details"),
     "COMPLETION_COST_DETAILS": _details("completion_cost_details"),
+    "PRICE_MODEL_ID": lambda run, _: run.row.price_model_id,
     "TAGS": lambda run, _: list(run.row.tags),
     "APP_PATH": lambda run, _: app_path(run.row),
     "ATTACHMENTS": lambda run, _: {one.name: signed_url(one) for one in run.row.attachments},
@@ -94,7 +95,7 @@ FIELDS: dict[str, Field] = {
     "SHARE_URL": lambda run, around: _share_url(run.row, around),
     "FEEDBACK_STATS": lambda run, around: around.feedback.get(run.row.id, {}),
 }
-NOT_KNOWN = ("PRICE_MODEL_ID", "THREAD_EVALUATION_TIME", "LAST_QUEUED_AT", "LS_USER_ID")
+NOT_KNOWN = ("THREAD_EVALUATION_TIME", "LAST_QUEUED_AT", "LS_USER_ID")
 """Fields that may be selected and that no run here has."""
 SELECTABLE = (*FIELDS, *NOT_KNOWN)
 _AROUND = {"SHARE_URL", "FEEDBACK_STATS", "REFERENCE_DATASET_ID"}
