@@ -39,6 +39,8 @@ class Field:
     """Of what the field is a part; None when it is the run's own."""
     is_searched: bool = field(default=False, repr=False)
     """Whether `search(field, "words")` is understood too."""
+    is_word: bool = field(default=False, repr=False)
+    """Whether its values are few words, all in lower case; a filter may write them in any."""
     is_json: bool = field(default=False, repr=False)
     """Whether its texts stand for JSON values; a number in an order then means the numbers."""
 
@@ -72,8 +74,10 @@ FIELDS: tuple[Field, ...] = (
     Field("reference_example_id", _I, "The dataset's example.", aliases=("reference_example",)),
     Field("reference_dataset_id", _I, "The dataset that the project is an experiment on."),
     Field("name", _T, "The run's name.", is_searched=True),
-    Field("run_type", _T, "chain, llm, tool, retriever, embedding, prompt or parser."),
-    Field("status", _T, "success, error or pending."),
+    Field(
+        "run_type", _T, "chain, llm, tool, retriever, embedding, prompt or parser.", is_word=True
+    ),
+    Field("status", _T, "success, error or pending.", is_word=True),
     Field("error", _T, "What went wrong; null when nothing did.", is_searched=True),
     Field("thread_id", _T, "The thread that the metadata names."),
     Field("dotted_order", _T, "The place in the trace, as it was sent."),

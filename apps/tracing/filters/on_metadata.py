@@ -25,6 +25,8 @@ def as_q(expression: nodes.Expression, *, metadata: str, columns: Mapping[str, s
     of filters that the model has, with their paths. A filter that names another is refused.
     """
     match expression:
+        case Condition(comparison=Comparison.SEARCH):
+            raise FilterError("Only runs are searched.")
         case And(parts):
             return Q(*(as_q(part, metadata=metadata, columns=columns) for part in parts))
         case Or(parts):
@@ -42,7 +44,7 @@ def as_q(expression: nodes.Expression, *, metadata: str, columns: Mapping[str, s
             return _holds(column, lambda sql, values: compared(expression, sql, *values))
     named = expression.field.name if isinstance(expression, Condition) else str(expression.items)
     known = ", ".join(["metadata", "metadata_key", "metadata_value", *columns])
-    raise FilterError(f"This list is not filtered by `{named or 'search'}`, but by {known}.")
+    raise FilterError(f"This list is not filtered by `{named}`, but by {known}.")
 
 
 def _some_pair(some: Some, sql: str, values: tuple[Any, ...]) -> Sql:
@@ -56,9 +58,7 @@ def _on_object(condition: Condition, sql: str, values: tuple[Any, ...]) -> Sql:
             return Sql(f"{sql} ? %s", (*values, key))
         case Comparison.CONTAINS, JsonObject(text):
             return Sql(f"{sql} @> %s::jsonb", (*values, text))
-        case Comparison.PRESENT, _:
-            return Sql(f"{sql} <> '{{}}'", values)
-    raise FilterError("Metadata is searched in lists of runs only.")
+    return Sql(f"{sql} <> '{{}}'", values)
 
 
 def _holds(path: str, make: _Make) -> Q:

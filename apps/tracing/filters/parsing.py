@@ -203,6 +203,8 @@ def _value(found: Field, comparison: Comparison, argument: Argument) -> Value:
     is_ordered = comparison not in {Comparison.EQUAL, Comparison.AMONG}
     if found.is_json and is_ordered and isinstance(literal, Number):
         return literals.number(literal)
+    if found.is_word:
+        return literals.text(literal).lower()
     return _READERS[found.kind](literal)
 
 

@@ -70,7 +70,6 @@ def test_a_complement_is_one_beside_other_conditions(projects):
     [
         ("gt(latency, 1)", "`latency`"),
         ("eq(feedback_key, 'k')", "`feedback`"),
-        ("search('words')", "`search`"),
     ],
 )
 def test_what_only_runs_have_is_refused(text, named):
@@ -79,3 +78,9 @@ def test_what_only_runs_have_is_refused(text, named):
 
     assert named in caught.value.detail
     assert "metadata, metadata_key, metadata_value, name, id" in caught.value.detail
+
+
+@pytest.mark.parametrize("text", ["search('a')", "search(name, 'a')", "search(metadata, 'a')"])
+def test_only_runs_are_searched(text):
+    with pytest.raises(FilterError, match="Only runs are searched"):
+        q(text)

@@ -66,6 +66,8 @@ def test_what_clients_and_their_documentation_send_is_understood(text):
         ('eq("name", "a")', condition("name", Comparison.EQUAL, "a")),
         ("eq(name, 5.0)", condition("name", Comparison.EQUAL, "5.0")),
         ("eq(name, TRUE)", condition("name", Comparison.EQUAL, "true")),
+        ("eq(run_type, 'LLM')", condition("run_type", Comparison.EQUAL, "llm")),
+        ("in(status, ['ERROR'])", condition("status", Comparison.AMONG, ("error",))),
         ("neq(name, 'a')", Not(condition("name", Comparison.EQUAL, "a"))),
         ("eq(error, Null)", Not(condition("error", Comparison.PRESENT))),
         ("neq(error, null)", condition("error", Comparison.PRESENT)),

@@ -6,13 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
-from uuid import UUID
 
 from apps.tracing.filters.nodes import Comparison, Condition, JsonObject, Values
 from apps.tracing.filters.reference import meets
 from apps.tracing.store.filtering.comparisons import compared
 from apps.tracing.store.filtering.fragments import (
     Bounds,
+    Over,
     Sql,
     at_most,
     both,
@@ -20,9 +20,7 @@ from apps.tracing.store.filtering.fragments import (
     exactly,
     neither,
 )
-
-SKEW = timedelta(days=1)
-"""What a client says its start is may differ from its dotted order, by less than this."""
+from apps.tracing.store.rows import SKEW
 
 _EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
 _LATEST = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
@@ -71,27 +69,27 @@ _CONTENT = {
 """Where there is something to search."""
 
 
-def on_column(workspace_id: UUID, condition: Condition, table: str) -> Bounds:
+def on_column(over: Over, condition: Condition) -> Bounds:
     name = condition.field.name
     if condition.comparison is Comparison.SEARCH:
-        return at_most(_CONTENT[name].format(t=table))
+        return at_most(_CONTENT[name].format(t=over.table))
     if name in _CASES:
-        return _of_cases(condition, table)
+        return _of_cases(over, condition)
     if name in _USAGE:
-        return _of_usage(workspace_id, condition, table)
+        return _of_usage(over, condition)
     special = _SPECIAL.get(name)
     if special is not None:
-        return special(workspace_id, condition, table)
-    found = compared(condition, _COLUMNS[name].format(t=table))
+        return special(over, condition)
+    found = compared(condition, _COLUMNS[name].format(t=over.table))
     if name == "start_time":
-        found = both([found, *_placed(condition.comparison, condition.value, table)])
+        found = both([found, *_placed(condition.comparison, condition.value, over.table)])
     return Bounds(found, found)
 
 
-def _of_cases(condition: Condition, table: str) -> Bounds:
+def _of_cases(over: Over, condition: Condition) -> Bounds:
     found = either(
         [
-            Sql(text.format(t=table))
+            Sql(text.format(t=over.table))
             for value, text in _CASES[condition.field.name].items()
             if meets(value, condition.comparison, condition.value)
         ]
@@ -99,14 +97,16 @@ def _of_cases(condition: Condition, table: str) -> Bounds:
     return Bounds(found, found)
 
 
-def _of_usage(workspace_id: UUID, condition: Condition, table: str) -> Bounds:
+def _of_usage(over: Over, condition: Condition) -> Bounds:
     """A model's call speaks for itself; what is above has its sum, once that is settled."""
     name = condition.field.name
-    settled = compared(condition, f"coalesce({table}.sum_{name}, {table}.{name})")
+    settled = compared(condition, f"coalesce({over.table}.sum_{name}, {over.table}.{name})")
+    if over.as_settled:
+        return Bounds(settled, settled)
     unsettled = Sql(
-        f"{table}.run_type IS DISTINCT FROM 'llm' AND {table}.trace_id IN"
+        f"{over.table}.run_type IS DISTINCT FROM 'llm' AND {over.table}.trace_id IN"
         " (SELECT unnest(trace_ids) FROM tracing_unsettled WHERE workspace_id = %s)",
-        (workspace_id,),
+        (over.workspace_id,),
     )
     return Bounds(either([settled, unsettled]), both([settled, neither(unsettled)]))
 
@@ -132,49 +132,49 @@ def _moved(time: datetime, by: timedelta) -> datetime:
         return _EARLIEST if by < timedelta(0) else _LATEST
 
 
-def _on_dataset(workspace_id: UUID, condition: Condition, table: str) -> Bounds:
+def _on_dataset(over: Over, condition: Condition) -> Bounds:
     found = compared(condition, "p.reference_dataset_id")
     return exactly(
-        f"{table}.project_id IN (SELECT p.id FROM tracing_project p"
+        f"{over.table}.project_id IN (SELECT p.id FROM tracing_project p"
         f" WHERE p.workspace_id = %s AND {found.text})",
-        workspace_id,
+        over.workspace_id,
         *found.values,
     )
 
 
-def _on_error(workspace_id: UUID, condition: Condition, table: str) -> Bounds:
-    text = f"{table}.error_preview IS NOT NULL"
+def _on_error(over: Over, condition: Condition) -> Bounds:
+    text = f"{over.table}.error_preview IS NOT NULL"
     return exactly(text) if condition.comparison is Comparison.PRESENT else at_most(text)
 
 
-def _on_payload(workspace_id: UUID, condition: Condition, table: str) -> Bounds:
-    return exactly(f"{table}.{condition.field.name}_preview IS NOT NULL")
+def _on_payload(over: Over, condition: Condition) -> Bounds:
+    return exactly(f"{over.table}.{condition.field.name}_preview IS NOT NULL")
 
 
-def _on_tags(workspace_id: UUID, condition: Condition, table: str) -> Bounds:
+def _on_tags(over: Over, condition: Condition) -> Bounds:
     match condition.comparison:
         case Comparison.PRESENT:
-            return exactly(f"cardinality({table}.tags) > 0")
+            return exactly(f"cardinality({over.table}.tags) > 0")
         case Comparison.EQUAL:
-            return exactly(f"%s = ANY({table}.tags)", condition.value)
+            return exactly(f"%s = ANY({over.table}.tags)", condition.value)
         case Comparison.AMONG if isinstance(condition.value, tuple):
-            return exactly(f"{table}.tags && %s::text[]", list(condition.value))
+            return exactly(f"{over.table}.tags && %s::text[]", list(condition.value))
     found = compared(condition, "tag")
     return exactly(
-        f"EXISTS (SELECT FROM unnest({table}.tags) tag WHERE {found.text})", *found.values
+        f"EXISTS (SELECT FROM unnest({over.table}.tags) tag WHERE {found.text})", *found.values
     )
 
 
-def _on_metadata(workspace_id: UUID, condition: Condition, table: str) -> Bounds:
+def _on_metadata(over: Over, condition: Condition) -> Bounds:
     match condition.comparison, condition.value:
         case Comparison.EXISTS, key:
-            return exactly(f"{table}.metadata ? %s", key)
+            return exactly(f"{over.table}.metadata ? %s", key)
         case Comparison.CONTAINS, JsonObject(text):
-            return exactly(f"{table}.metadata @> %s::jsonb", text)
-    return exactly(f"{table}.metadata <> '{{}}'")
+            return exactly(f"{over.table}.metadata @> %s::jsonb", text)
+    return exactly(f"{over.table}.metadata <> '{{}}'")
 
 
-_SPECIAL: dict[str, Callable[[UUID, Condition, str], Bounds]] = {
+_SPECIAL: dict[str, Callable[[Over, Condition], Bounds]] = {
     "reference_dataset_id": _on_dataset,
     "error": _on_error,
     "inputs": _on_payload,

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from apps.tracing.filters.nodes import And, Condition, Expression, Not, Or, Some
 from apps.tracing.store.filtering.columns import on_column
-from apps.tracing.store.filtering.fragments import Bounds, both, either, neither
+from apps.tracing.store.filtering.fragments import Bounds, Over, both, either, neither
 from apps.tracing.store.filtering.items import on_items
 from apps.tracing.store.filtering.terms import Terms, needed_terms
 
@@ -29,29 +29,37 @@ class Compiled:
 
 
 def compile_where(
-    workspace_id: UUID, expression: Expression, *, table: str = "tracing_run"
+    workspace_id: UUID,
+    expression: Expression,
+    *,
+    table: str = "tracing_run",
+    as_settled: bool = False,
 ) -> Compiled:
-    """The filter over the table, or over an alias of it."""
-    found = bounds(workspace_id, expression, table)
+    """The filter over the table, or over an alias of it.
+
+    With `as_settled`, tokens and costs are those that were settled last, as statistics have them;
+    without, a run whose trace has just changed is one to decide on.
+    """
+    found = bounds(Over(workspace_id, table, as_settled), expression)
     return Compiled(
         found.perhaps.text, found.perhaps.values, found.is_exact, needed_terms(expression)
     )
 
 
-def bounds(workspace_id: UUID, expression: Expression, table: str) -> Bounds:
+def bounds(over: Over, expression: Expression) -> Bounds:
     match expression:
         case And(parts):
-            found = [bounds(workspace_id, part, table) for part in parts]
+            found = [bounds(over, part) for part in parts]
             return Bounds(both([one.perhaps for one in found]), both([one.surely for one in found]))
         case Or(parts):
-            found = [bounds(workspace_id, part, table) for part in parts]
+            found = [bounds(over, part) for part in parts]
             return Bounds(
                 either([one.perhaps for one in found]), either([one.surely for one in found])
             )
         case Not(part):
-            inner = bounds(workspace_id, part, table)
+            inner = bounds(over, part)
             return Bounds(neither(inner.surely), neither(inner.perhaps))
         case Some():
-            return on_items(workspace_id, expression, table)
+            return on_items(over, expression)
         case Condition():
-            return on_column(workspace_id, expression, table)
+            return on_column(over, expression)

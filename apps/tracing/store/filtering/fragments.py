@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from uuid import UUID
 
 
 @dataclass(frozen=True, slots=True)
@@ -13,6 +14,17 @@ class Sql:
 
     text: str
     values: tuple[Any, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Over:
+    """What a filter is compiled for."""
+
+    workspace_id: UUID
+    table: str
+    """`tracing_run`, or an alias of it."""
+    as_settled: bool = False
+    """Whether sums count as they were settled last, so that SQL can decide on them."""
 
 
 TRUE, FALSE = Sql("true"), Sql("false")

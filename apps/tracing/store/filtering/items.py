@@ -6,12 +6,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
 from typing import Any
-from uuid import UUID
 
 from apps.tracing.filters.fields import BY_NAME, Items
 from apps.tracing.filters.nodes import Comparison, Condition, Some, Values
 from apps.tracing.store.filtering.comparisons import compared
-from apps.tracing.store.filtering.fragments import Bounds, Sql, at_most, both, neither
+from apps.tracing.store.filtering.fragments import Bounds, Over, Sql, at_most, both, neither
 
 _FEEDBACK = {
     "feedback_key": "f.key",
@@ -23,19 +22,19 @@ _FEEDBACK = {
 }
 
 
-def on_items(workspace_id: UUID, some: Some, table: str) -> Bounds:
+def on_items(over: Over, some: Some) -> Bounds:
     match some.items:
         case Items.INPUTS | Items.OUTPUTS:
             # Compressed, where SQL does not look.
-            return at_most(f"{table}.{some.items}_preview IS NOT NULL")
+            return at_most(f"{over.table}.{some.items}_preview IS NOT NULL")
         case Items.FEEDBACK:
-            found = _of_feedback(workspace_id, some, table)
+            found = _of_feedback(over, some)
         case Items.METADATA:
-            found = _of_one_key(some, table) or _of_any_key(some, table)
+            found = _of_one_key(some, over.table) or _of_any_key(some, over.table)
     return Bounds(found, found)
 
 
-def _of_feedback(workspace_id: UUID, some: Some, table: str) -> Sql:
+def _of_feedback(over: Over, some: Some) -> Sql:
     def met(condition: Condition) -> Sql:
         if condition.field.name == "feedback_score":
             condition = replace(condition, value=_as_floats(condition.value))
@@ -46,8 +45,8 @@ def _of_feedback(workspace_id: UUID, some: Some, table: str) -> Sql:
     where = _together(some, met)
     return Sql(
         "EXISTS (SELECT FROM tracing_feedback f WHERE f.workspace_id = %s"
-        f" AND f.run_id = {table}.id AND {where.text})",
-        (workspace_id, *where.values),
+        f" AND f.run_id = {over.table}.id AND {where.text})",
+        (over.workspace_id, *where.values),
     )
 
 

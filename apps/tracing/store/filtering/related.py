@@ -13,14 +13,19 @@ _SKEW = "interval '1 day'"
 
 
 def compile_where_root(
-    workspace_id: UUID, expression: Expression, *, table: str = "tracing_run"
+    workspace_id: UUID,
+    expression: Expression,
+    *,
+    table: str = "tracing_run",
+    as_settled: bool = False,
 ) -> Compiled:
     """The runs whose trace's root matches."""
     time = _ROOT_TIME.format(t=table)
     # By its whole key but for a time, so a root is one step in one index of a day or two.
+    inner = compile_where(workspace_id, expression, table="root", as_settled=as_settled)
     return _exists(
         workspace_id,
-        expression,
+        inner,
         "root",
         f"root.id = {table}.trace_id AND root.project_id = {table}.project_id"
         f" AND root.placed_at BETWEEN {time} - {_SKEW} AND {time} + {_SKEW}",
@@ -28,21 +33,25 @@ def compile_where_root(
 
 
 def compile_where_any(
-    workspace_id: UUID, expression: Expression, *, table: str = "tracing_run"
+    workspace_id: UUID,
+    expression: Expression,
+    *,
+    table: str = "tracing_run",
+    as_settled: bool = False,
 ) -> Compiled:
     """The runs whose trace has a run that matches."""
     # Nothing of a trace is placed before its root; a clock may be a little off.
+    inner = compile_where(workspace_id, expression, table="anyone", as_settled=as_settled)
     return _exists(
         workspace_id,
-        expression,
+        inner,
         "anyone",
         f"anyone.trace_id = {table}.trace_id AND anyone.project_id = {table}.project_id"
         f" AND anyone.placed_at >= {_ROOT_TIME.format(t=table)} - {_SKEW}",
     )
 
 
-def _exists(workspace_id: UUID, expression: Expression, table: str, related: str) -> Compiled:
-    inner = compile_where(workspace_id, expression, table=table)
+def _exists(workspace_id: UUID, inner: Compiled, table: str, related: str) -> Compiled:
     text = (
         f"EXISTS (SELECT FROM tracing_run {table} WHERE {table}.workspace_id = %s"
         f" AND {related} AND ({inner.sql}))"
