@@ -58,11 +58,17 @@ DAYS ?= 14
 seed: install ## Fill the first workspace of the running platform with traces (RUNS=1000000, DAYS=14)
 	@$(BIN)/python manage.py seed --runs $(RUNS) --days $(DAYS)
 
+bench-traces: install-dev ## Ingest beside the floor and the peers (BENCH_DIR=folder of its scripts)
+	@$(BIN)/python -m tests.bench.traces $(BENCH)
+
 screenshots: install-dev ## Take pictures of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots
 
 test-kills: install-dev ## kill -9 of each process in the middle of a run
 	@$(BIN)/python -m pytest tests/kills -s -m "house or house_long"
+
+test-kills-ingest: install-dev ## kill -9 of each process while runs come in, ten times each
+	@$(BIN)/python -m pytest tests/kills/test_ingest.py -s -m "house or house_long"
 
 SECONDS ?= 600
 test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEED=any word)

@@ -64,6 +64,12 @@ ALTER TABLE tracing_run
     DROP sum_total_cost;
 """
 
+EXAMPLES = """
+-- Runs of experiments, few among all: asked for by their example alone.
+CREATE INDEX tracing_run_example ON tracing_run (workspace_id, reference_example_id)
+    WHERE reference_example_id IS NOT NULL;
+"""
+
 EVERYTHING = """
 -- What was stored before there was a settler.
 INSERT INTO tracing_unsettled (workspace_id, run_ids, project_ids, trace_ids, placed_at)
@@ -128,6 +134,7 @@ class Migration(migrations.Migration):
         migrations.RunSQL(TERMS, "DROP TABLE tracing_runterms;"),
         migrations.RunPython(days_of_terms, migrations.RunPython.noop),
         migrations.RunSQL(SUMS, NO_SUMS),
+        migrations.RunSQL(EXAMPLES, "DROP INDEX tracing_run_example;"),
         migrations.RunSQL(EVERYTHING, migrations.RunSQL.noop),
         migrations.RunSQL(SPANS, NO_SPANS),
         migrations.RunSQL(PRICE_MODEL, NO_PRICE_MODEL),
