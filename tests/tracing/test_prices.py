@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.organizations.models import Workspace
@@ -338,6 +338,7 @@ def test_models_that_are_known(
     assert (found and found.name) == name
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     tokens=st.integers(0, 10**9),
     kinds=st.dictionaries(st.sampled_from(["cache_read", "audio", "other"]), st.integers(0, 10**9)),

@@ -1,4 +1,4 @@
-"""OpenTelemetry's spans come in here."""
+"""OpenTelemetry comes in here: spans, and the events of a coding agent."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from apps.core.json import loads
 from apps.organizations.permissions import Permission
 from apps.tracing.ingest.bodies import read_body
 from apps.tracing.ingest.intake import take_in
-from apps.tracing.otlp import answers, decoding
+from apps.tracing.otlp import answers, claude_code, decoding, logs
 from apps.tracing.otlp.requests import request_of
+from apps.tracing.otlp.spans import Decoded
 
 _PROJECT, _AGENT, _ENVIRONMENT = (
     "Langsmith-Project",
@@ -55,6 +56,19 @@ def export_traces(request: HttpRequest, caller: Caller) -> Answer:
     """An `ExportTraceServiceRequest`, in protobuf or in JSON."""
     encoding = decoding.encoding_of(request.headers.get("Content-Type", ""))
     decoded = decoding.decode(read_body(request), encoding)
+    return _stored(request, caller, decoded, encoding)
+
+
+@in_kind
+@keyed("POST", Permission.RUNS_INGEST)
+def export_claude_code(request: HttpRequest, caller: Caller) -> Answer:
+    """Claude Code's events: an `ExportLogsServiceRequest`, in JSON or in protobuf."""
+    encoding = decoding.encoding_of(request.headers.get("Content-Type", ""))
+    decoded = claude_code.spans(logs.decode(read_body(request), encoding))
+    return _stored(request, caller, decoded, encoding)
+
+
+def _stored(request: HttpRequest, caller: Caller, decoded: Decoded, encoding: str) -> Answer:
     brought = request_of(decoded, project=project_of(request))
     outcome = take_in(caller.workspace_id, brought) if brought.has_anything else None
     refused = outcome.refused if outcome else ()
@@ -70,4 +84,7 @@ def project_of(request: HttpRequest) -> str | None:
     return f"{agent}/{environment}" if agent and environment else agent
 
 
-routes = [path("otel/v1/traces", export_traces, name="otlp-traces")]
+routes = [
+    path("otel/v1/traces", export_traces, name="otlp-traces"),
+    path("otel/v1/claude_code", export_claude_code, name="otlp-claude-code"),
+]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -12,53 +12,55 @@ from apps.tracing.errors import BadBody
 from apps.tracing.json_repair import repair
 from apps.tracing.otlp.spans import Decoded, Event, Link, Origin, Span
 
+T = TypeVar("T")
 
-class _Struct(msgspec.Struct, rename="camel"):
+
+class Struct(msgspec.Struct, rename="camel"):
     pass
 
 
-class _Any(_Struct):
+class AnyValue(Struct):
     string_value: str | None = None
     bool_value: bool | None = None
     int_value: int | str | None = None
     double_value: float | str | None = None
     array_value: _Array | None = None
-    kvlist_value: _Pairs | None = None
+    kvlist_value: Pairs | None = None
     bytes_value: str | None = None
 
 
-class _Array(_Struct):
-    values: list[_Any] | None = None
+class _Array(Struct):
+    values: list[AnyValue] | None = None
 
 
-class _Pair(_Struct):
+class Pair(Struct):
     key: str = ""
-    value: _Any | None = None
+    value: AnyValue | None = None
 
 
-class _Pairs(_Struct):
-    values: list[_Pair] | None = None
+class Pairs(Struct):
+    values: list[Pair] | None = None
 
 
-class _Event(_Struct):
+class _Event(Struct):
     name: str = ""
     time_unix_nano: int | str = 0
-    attributes: list[_Pair] | None = None
+    attributes: list[Pair] | None = None
 
 
-class _Link(_Struct):
+class _Link(Struct):
     trace_id: str = ""
     span_id: str = ""
     trace_state: str | None = None
-    attributes: list[_Pair] | None = None
+    attributes: list[Pair] | None = None
 
 
-class _Status(_Struct):
+class _Status(Struct):
     code: int | str | None = None
     message: str | None = None
 
 
-class _Span(_Struct):
+class _Span(Struct):
     trace_id: str = ""
     span_id: str = ""
     parent_span_id: str | None = None
@@ -67,7 +69,7 @@ class _Span(_Struct):
     kind: int | str | None = None
     start_time_unix_nano: int | str | None = None
     end_time_unix_nano: int | str | None = None
-    attributes: list[_Pair] | None = None
+    attributes: list[Pair] | None = None
     events: list[_Event] | None = None
     links: list[_Link] | None = None
     status: _Status | None = None
@@ -76,29 +78,29 @@ class _Span(_Struct):
     dropped_links_count: int | str | None = None
 
 
-class _Scope(_Struct):
+class Scope(Struct):
     name: str | None = None
     version: str | None = None
-    attributes: list[_Pair] | None = None
+    attributes: list[Pair] | None = None
 
 
-class _ScopeSpans(_Struct):
-    scope: _Scope | None = None
+class _ScopeSpans(Struct):
+    scope: Scope | None = None
     spans: list[msgspec.Raw] | None = None
     schema_url: str | None = None
 
 
-class _Resource(_Struct):
-    attributes: list[_Pair] | None = None
+class Resource(Struct):
+    attributes: list[Pair] | None = None
 
 
-class _ResourceSpans(_Struct):
-    resource: _Resource | None = None
+class _ResourceSpans(Struct):
+    resource: Resource | None = None
     scope_spans: list[_ScopeSpans] | None = None
     schema_url: str | None = None
 
 
-class _Request(_Struct):
+class _Request(Struct):
     resource_spans: list[_ResourceSpans] | None = None
 
 
@@ -131,21 +133,22 @@ def decode(body: bytes) -> Decoded:
 
 def _envelope(body: bytes) -> _Request:
     try:
-        return _strict_or_repaired(body)
+        return strict_or_repaired(body, _requests)
     except (ValueError, RecursionError) as error:
         raise BadBody(f"The body is no OTLP in JSON: {error}") from None
 
 
-def _strict_or_repaired(body: bytes) -> _Request:
+def strict_or_repaired(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """What the decoder makes of the body, or of what strict JSON would be in its place."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
         body = repair(body)
-    return _requests.decode(body)
+    return decoder.decode(body)
 
 
 def _origin(resource_spans: _ResourceSpans, scope_spans: _ScopeSpans) -> Origin:
-    resource, scope = resource_spans.resource, scope_spans.scope or _Scope()
+    resource, scope = resource_spans.resource, scope_spans.scope or Scope()
     try:
         return Origin(
             attributes_of(resource.attributes if resource else None),
@@ -166,11 +169,11 @@ def _span(span: _Span, origin: Origin) -> Span:
         _id(span.span_id, _SPAN_ID),
         _id(span.parent_span_id or "", _SPAN_ID),
         span.name or "",
-        _number(span.start_time_unix_nano),
-        _number(span.end_time_unix_nano),
+        number(span.start_time_unix_nano),
+        number(span.end_time_unix_nano),
         attributes_of(span.attributes),
         [
-            Event(one.name, _number(one.time_unix_nano), attributes_of(one.attributes))
+            Event(one.name, number(one.time_unix_nano), attributes_of(one.attributes))
             for one in span.events or ()
         ],
         [
@@ -187,18 +190,18 @@ def _span(span: _Span, origin: Origin) -> Span:
         status.message or "",
         span.trace_state or "",
         (
-            _number(span.dropped_attributes_count),
-            _number(span.dropped_events_count),
-            _number(span.dropped_links_count),
+            number(span.dropped_attributes_count),
+            number(span.dropped_events_count),
+            number(span.dropped_links_count),
         ),
     )
 
 
-def attributes_of(pairs: list[_Pair] | None) -> dict[str, Any]:
+def attributes_of(pairs: list[Pair] | None) -> dict[str, Any]:
     return {pair.key: _value(pair.value) for pair in pairs or ()}
 
 
-def _value(value: _Any | None) -> Any:
+def _value(value: AnyValue | None) -> Any:
     if value is None:
         return None
     if value.string_value is not None:
@@ -206,7 +209,7 @@ def _value(value: _Any | None) -> Any:
     if value.bool_value is not None:
         return value.bool_value
     if value.int_value is not None:
-        return _number(value.int_value)
+        return number(value.int_value)
     if value.double_value is not None:
         return float(value.double_value)
     if value.array_value is not None:
@@ -230,7 +233,7 @@ def _id(text: str, length: int) -> bytes:
     return found
 
 
-def _number(value: int | str | None) -> int:
+def number(value: int | str | None) -> int:
     number = int(value or 0)
     if not -(2**63) <= number < 2**64:
         raise ValueError("a number needs more than 64 bits")
@@ -240,4 +243,4 @@ def _number(value: int | str | None) -> int:
 def _enum(value: int | str | None, names: dict[str, int]) -> int:
     if isinstance(value, str) and value in names:
         return names[value]
-    return _number(value)
+    return number(value)

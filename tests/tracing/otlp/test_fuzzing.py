@@ -40,9 +40,11 @@ RICH = export(
 )
 PROTOBUF_BODY, JSON_BODY = RICH.SerializeToString(), as_json(RICH)
 FEW = settings(
-    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
-MANY = settings(max_examples=300, deadline=None)
+MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 scalars = (
     st.none()

@@ -215,9 +215,7 @@ def deliveries(draw: st.DrawFn) -> tuple[list[tuple[int, int]], list[list[int]]]
 
 
 @pytest.mark.django_db
-@settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(delivery=deliveries())
 def test_any_split_and_order_gives_the_tree_of_all_at_once(
     delivery: tuple[list[tuple[int, int]], list[list[int]]],
