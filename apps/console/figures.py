@@ -71,7 +71,7 @@ def compact(value: int | None) -> str:
     return str(value)
 
 
-def money(value: Decimal | float | None) -> str:
+def money(value: Decimal | float | str | None) -> str:
     """Dollars with as many places as the amount needs: `$12.40`, `$0.042`, `$0.00031`."""
     if value is None:
         return NOTHING

@@ -36,6 +36,9 @@ SECTIONS = (
         Permission.DEPLOYMENTS_READ,
         ("deployment", "revision"),
     ),
+    Section(
+        "Dashboards", "chart-line", "dashboard-list", Permission.CHARTS_READ, ("dashboard", "chart")
+    ),
     Section("Settings", "settings", "setting-ledger", Permission.WORKSPACE_READ, ("setting",)),
 )
 

@@ -63,6 +63,7 @@ settings_pages = [
 PROJECTS = "o/<uuid:workspace_id>/projects"
 urlpatterns = [
     path(PROJECTS, projects.project_list, name="project-list"),
+    path(f"{PROJECTS}/delete", projects.projects_delete, name="projects-delete"),
     path("o/<uuid:workspace_id>/settings", include(settings_pages)),
     path(f"{PROJECTS}/p/<uuid:project_id>", include(project)),
     path("public/<uuid:token>/r", sharing.public_trace, name="public-trace"),

@@ -24,6 +24,7 @@ const ELEMENTS = {
   "relative-time": () => import("./elements/relative-time.js"),
   "row-keys": () => import("./elements/row-keys.js"),
   "run-table": () => import("./elements/run-table.js"),
+  "select-rows": () => import("./elements/select-rows.js"),
   "split-panels": () => import("./elements/split-panels.js"),
   "tab-set": () => import("./elements/tab-set.js"),
   "theme-toggle": () => import("./elements/theme-toggle.js"),

@@ -80,8 +80,17 @@ def _walk(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "projects", f"{base}/projects"
     if project := _first_row(page, f"{base}/projects"):
         yield "project", project
+        yield "runs", f"{project}?show=all"
+        yield "no-runs", f"{project}?q=nothing+of+the+kind"
+        yield "monitoring", f"{project}/monitoring?compare=1"
+        yield "threads", f"{project}/threads"
+        yield "project-settings", f"{project}/settings"
         if trace := _first_row(page, project):
             yield "trace", trace
+        if thread := _first_row(page, f"{project}/threads"):
+            yield "thread", thread
+    for name in ("ledger", "prices", "feedback", "retention"):
+        yield f"settings-{name}", f"{base}/settings/{name}"
     yield "deployments", f"{base}/deployments"
     yield "new-deployment", f"{base}/deployments/new"
     if deployment := _first_row(page, f"{base}/deployments"):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 import pytest
 from django.conf import settings
 
+from apps.tracing.services import sharing
 from tests.browser.test_journeys import nested
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
 from tests.factories.tracing import read
@@ -29,8 +32,16 @@ def addresses(visit):
     LogLineFactory(revision=failed, level="WARNING")
     RevisionFactory(deployment__workspace=visit.workspace, status="BUILDING")
     deployment = f"{base}/deployments/{failed.deployment_id}"
-    yield from (f"{base}/projects", project, f"{project}?show=llm")
+    yield from (f"{base}/projects", project, f"{project}?show=llm&columns=1")
+    yield from (f"{project}?filter=has(tags,'none')&q=x", f"{project}/settings")
     yield from (f"{project}/r/{root['id']}", f"{project}/r/{child['id']}")
+    yield f"{project}/compare?a={root['id']}&b={child['id']}"
+    yield from (f"{project}/monitoring?compare=1", f"{project}/threads")
+    yield f"{project}/thread?thread=t-1"
+    share = sharing.share_trace(visit.workspace.pk, UUID(root["id"]))
+    yield f"/public/{share.token}/r"
+    for name in ("ledger", "prices", "feedback", "retention"):
+        yield f"{base}/settings/{name}"
     yield from (f"{base}/deployments", f"{base}/deployments/new", deployment)
     yield from (f"{deployment}/environment", f"{deployment}/settings")
     yield f"{deployment}/revisions/{failed.pk}"

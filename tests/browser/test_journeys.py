@@ -107,7 +107,11 @@ def test_find_in_a_log_counts_and_walks(visit):
 
 
 def nested(workspace):
-    root = wire_run(name="desk", inputs={"messages": [{"role": "user", "content": "Where?"}]})
+    root = wire_run(
+        name="desk",
+        inputs={"messages": [{"role": "user", "content": "Where?"}]},
+        extra={"metadata": {"thread_id": "t-1"}},
+    )
     child = wire_run(root, name="find order", run_type="tool", error="Timeout: slow", outputs=None)
     leaf = wire_run(child, name="ask model", run_type="llm", outputs={"text": "It is **held**."})
     ingest(workspace, root, child, leaf)
@@ -176,7 +180,7 @@ def test_new_traces_announce_themselves(visit):
     expect(visit.page.locator("tr[data-row]")).to_have_count(1)
 
     stored_run(visit.workspace)
-    visit.page.get_by_role("link", name="1 new trace").click()
+    visit.page.get_by_role("link", name="1 new").click()
 
     expect(visit.page.locator("tr[data-row]")).to_have_count(2)
 

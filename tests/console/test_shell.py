@@ -114,7 +114,7 @@ def test_a_failure_of_the_server_shows_nothing_of_its_inside(page, workspace, mo
     def broken(*args, **kwargs):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("apps.tracing.pages.projects", broken)
+    monkeypatch.setattr("apps.tracing.pages.projects.listed", broken)
     page.raise_request_exception = False
 
     response = page.get(f"/o/{workspace.pk}/projects")

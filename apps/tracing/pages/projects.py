@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -13,24 +14,41 @@ from django.db.models import Q
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.tracing.models import Project
-from apps.tracing.services import feedback_stats
+from apps.tracing.pages.listing import chips
+from apps.tracing.services import statistics
 from apps.tracing.store import ProjectStats, runs
 
 PROJECTS_A_PAGE = 50
+DAYS = 7
+SELECTED = (
+    "run_count",
+    "error_rate",
+    "latency_p50",
+    "latency_p99",
+    "total_tokens",
+    "total_cost",
+    "feedback_stats",
+)
 
 
 @dataclass(frozen=True)
 class ProjectRow:
     project: Project
-    stats: ProjectStats
-    feedback: Mapping[str, Any] = field(default_factory=dict)
+    counts: ProjectStats
+    """Of all time, as the ledger has them."""
+    stats: Mapping[str, Any]
+    """Of the last seven days."""
+
+    @property
+    def feedback(self) -> list[tuple[str, str]]:
+        return chips(self.stats.get("feedback_stats") or {})
 
 
 def listed(
     workspace_id: UUID, *, text: str = "", after: str = ""
 ) -> tuple[list[ProjectRow], str | None]:
     """A page of projects, newest first, and the cursor of the next page."""
-    rows = Project.objects.for_workspace(workspace_id).plain().newest_first()
+    rows = Project.objects.for_workspace(workspace_id).present().plain().newest_first()
     if text:
         rows = rows.filter(name__icontains=text)
     if after:
@@ -39,12 +57,13 @@ def listed(
     found = list(rows[: PROJECTS_A_PAGE + 1])
     page = found[:PROJECTS_A_PAGE]
     ids = [row.pk for row in page]
-    stats = runs.project_stats(workspace_id, ids)
-    feedback = feedback_stats.of_projects(workspace_id, ids)
+    counts = runs.project_stats(workspace_id, ids)
+    since = datetime.now(UTC) - timedelta(days=DAYS)
+    stats = statistics.project_stats(workspace_id, ids, since=since, select=SELECTED)
     cursor = None
     if len(found) > PROJECTS_A_PAGE:
         cursor = f"{page[-1].start_time.isoformat()}~{page[-1].pk}"
-    return [ProjectRow(row, stats[row.pk], feedback.get(row.pk, {})) for row in page], cursor
+    return [ProjectRow(row, counts[row.pk], stats.get(row.pk, {})) for row in page], cursor
 
 
 def _cursor(text: str) -> tuple[datetime, UUID]:
@@ -57,4 +76,14 @@ def _cursor(text: str) -> tuple[datetime, UUID]:
 
 def project(workspace_id: UUID, project_id: UUID) -> Project:
     """One project; 404 when it is not here."""
-    return get_or_404(Project.objects.for_workspace(workspace_id), pk=project_id)
+    return get_or_404(Project.objects.for_workspace(workspace_id).present(), pk=project_id)
+
+
+def named(workspace_id: UUID, given: Sequence[str]) -> list[Project]:
+    """The workspace's projects that these ids name; nonsense and strangers' are passed over."""
+    ids = set()
+    for one in given[:PROJECTS_A_PAGE]:
+        with suppress(ValueError):
+            ids.add(UUID(one))
+    rows = Project.objects.for_workspace(workspace_id).present().plain().filter(pk__in=ids)
+    return list(rows.order_by("name"))

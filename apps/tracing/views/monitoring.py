@@ -23,6 +23,7 @@ def project_monitoring(request: PageRequest, project_id: UUID) -> HttpResponse:
     context = {
         "project": project,
         "tab": "monitoring",
+        "may_write": request.caller.may(Permission.CHARTS_WRITE),
         "chosen": chosen,
         "groups": monitoring.GROUPS.items(),
         "dashboard": monitoring.dashboard(project, chosen, address),

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from django.contrib import messages
 from django.http import HttpResponse
-from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_POST
 
 from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
+from apps.tracing import services
 from apps.tracing.pages import projects
 
 
@@ -18,5 +20,29 @@ def project_list(request: PageRequest) -> HttpResponse:
     rows, cursor = projects.listed(
         request.caller.workspace_id, text=text, after=request.GET.get("after", "")
     )
-    context = {"rows": rows, "next_cursor": cursor, "text": text}
+    context = {
+        "rows": rows,
+        "next_cursor": cursor,
+        "text": text,
+        "may_delete": request.caller.may(Permission.PROJECTS_DELETE),
+    }
     return render(request, "tracing/project_list.html", context)
+
+
+@require_POST
+@workspace_page(Permission.PROJECTS_DELETE)
+def projects_delete(request: PageRequest) -> HttpResponse:
+    """Projects selected in the list, gone when the word for how many is typed."""
+    found = projects.named(request.caller.workspace_id, request.POST.getlist("project"))
+    if not found:
+        messages.error(request, "Nothing was selected.")
+        return redirect("project-list", request.caller.workspace_id)
+    sure = found[0].name if len(found) == 1 else f"{len(found)} projects"
+    if request.POST.get("sure") != sure:
+        context = {"projects": found, "sure": sure, "is_wrong": "sure" in request.POST}
+        status = 422 if "sure" in request.POST else 200
+        return render(request, "tracing/projects_delete.html", context, status=status)
+    for project in found:
+        services.delete_project(project=project)
+    messages.success(request, f"{sure} deleted; traces are being removed.")
+    return redirect("project-list", request.caller.workspace_id)

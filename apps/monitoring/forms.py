@@ -1,0 +1,105 @@
+"""The forms of dashboards and charts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from apps.monitoring.models import Chart, ChartType
+from apps.monitoring.series import METRICS
+from apps.tracing import filters
+from apps.tracing.errors import FilterError
+from apps.tracing.models import Project
+from apps.tracing.store.stats import Attribute
+
+_GROUPS = [("", "Nothing"), *((one.value, one.value.replace("_", " ")) for one in Attribute)]
+
+
+class SectionForm(forms.Form):
+    title = forms.CharField(max_length=200, label="Name")
+    description = forms.CharField(max_length=2000, required=False, label="Description")
+
+
+class ChartForm(forms.Form):
+    title = forms.CharField(max_length=200, label="Title")
+    chart_type = forms.ChoiceField(
+        choices=[
+            (ChartType.LINE, "Lines"),
+            (ChartType.BAR, "Bars"),
+            (ChartType.KPI, "One number"),
+            (ChartType.TABLE, "Table"),
+        ],
+        label="Drawn as",
+    )
+    metrics = forms.MultipleChoiceField(
+        choices=[(one, one.replace("_", " ")) for one in METRICS],
+        label="What is shown",
+        help_text="Several of one unit become several lines.",
+        widget=forms.SelectMultiple(attrs={"size": 8}),
+    )
+    feedback_key = forms.CharField(max_length=1000, required=False, label="Feedback key")
+    filter = forms.CharField(
+        max_length=8000,
+        required=False,
+        label="Filter",
+        help_text="As in the list of runs: `eq(is_root, true)` leaves only traces.",
+        widget=forms.TextInput,
+    )
+    group_by = forms.ChoiceField(choices=_GROUPS, required=False, label="Group by")
+    path = forms.CharField(max_length=200, required=False, label="Key of metadata")
+
+    def __init__(self, *args: Any, projects: Sequence[Project], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [("", "All projects"), *((str(one.pk), one.name) for one in projects)]
+        self.fields["project"] = forms.ChoiceField(
+            choices=choices, required=False, label="Project"
+        )
+
+    @staticmethod
+    def of(chart: Chart) -> dict[str, Any]:
+        first = chart.series[0] if chart.series else {}
+        group = first.get("group_by") or {}
+        common = chart.common_filters or {}
+        return {
+            "title": chart.title,
+            "chart_type": chart.chart_type,
+            "metrics": [one["metric"] for one in chart.series if one.get("metric")],
+            "feedback_key": first.get("feedback_key") or "",
+            "project": str((common.get("session") or [""])[0]),
+            "filter": common.get("filter") or "",
+            "group_by": group.get("attribute") or "",
+            "path": group.get("path") or "",
+        }
+
+    def clean_filter(self) -> str:
+        text: str = self.cleaned_data["filter"].strip()
+        try:
+            if text:
+                filters.parse(text)
+        except FilterError as error:
+            raise forms.ValidationError(error.detail) from None
+        return text
+
+    @property
+    def fields_of_chart(self) -> dict[str, Any]:
+        said = self.cleaned_data
+        group = {"attribute": said["group_by"], "path": said["path"] or None, "max_groups": 5}
+        common = {"filter": said["filter"] or None}
+        if said["project"]:
+            common["session"] = [said["project"]]
+        return {
+            "title": said["title"],
+            "chart_type": said["chart_type"],
+            "common_filters": common,
+            "series": [
+                {
+                    "name": metric.replace("_", " "),
+                    "metric": metric,
+                    "feedback_key": said["feedback_key"] or None,
+                    "group_by": group if said["group_by"] else None,
+                }
+                for metric in said["metrics"]
+            ],
+        }

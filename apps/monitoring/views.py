@@ -1,0 +1,161 @@
+"""The pages of dashboards: made, shown, changed, copied."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.console.pages import PageRequest, workspace_page
+from apps.core.errors import AppError
+from apps.core.tenancy import get_or_404
+from apps.monitoring import pages
+from apps.monitoring.forms import ChartForm, SectionForm
+from apps.monitoring.models import Chart, Section
+from apps.monitoring.services import dashboards
+from apps.organizations.permissions import Permission
+from apps.tracing.models import Project
+from apps.tracing.pages import periods, projects
+
+MOST_PROJECTS = 500
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.CHARTS_READ)
+def dashboard_list(request: PageRequest) -> HttpResponse:
+    workspace_id = request.caller.workspace_id
+    form = SectionForm(request.POST or None)
+    if request.method == "POST":
+        request.caller.require(Permission.CHARTS_WRITE)
+        if form.is_valid():
+            made = dashboards.create_section(workspace_id=workspace_id, **form.cleaned_data)
+            return redirect("dashboard-detail", workspace_id, made.pk)
+    context = {
+        "rows": pages.sections(workspace_id),
+        "form": form,
+        "may_write": request.caller.may(Permission.CHARTS_WRITE),
+    }
+    status = 422 if form.errors else 200
+    return render(request, "monitoring/dashboard_list.html", context, status=status)
+
+
+@require_GET
+@workspace_page(Permission.CHARTS_READ)
+def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
+    section = _section(request, section_id)
+    period = periods.read(request.GET)
+    charts = list(section.charts.in_order())
+    context = {
+        "section": section,
+        "shown": pages.shown(section.workspace_id, charts, period),
+        "period": period,
+        "presets": [
+            (key, label, "?" if key == periods.USUAL else f"?range={key}")
+            for key, (label, _) in periods.PRESETS.items()
+        ],
+        "may_write": request.caller.may(Permission.CHARTS_WRITE),
+    }
+    return render(request, "monitoring/dashboard_detail.html", context)
+
+
+@require_POST
+@workspace_page(Permission.CHARTS_WRITE)
+def dashboard_change(request: PageRequest, section_id: UUID) -> HttpResponse:
+    """Rename, copy or delete."""
+    section = _section(request, section_id)
+    action = request.POST.get("action")
+    if action == "clone":
+        section = dashboards.clone_section(section=section)
+        messages.success(request, "Copied.")
+    elif action == "delete":
+        section.delete()
+        messages.success(request, f"{section.title} is deleted.")
+        return redirect("dashboard-list", section.workspace_id)
+    else:
+        form = SectionForm(request.POST)
+        if form.is_valid():
+            dashboards.update_section(section=section, changes=form.cleaned_data)
+            messages.success(request, "Saved.")
+    return redirect("dashboard-detail", section.workspace_id, section.pk)
+
+
+@require_POST
+@workspace_page(Permission.CHARTS_WRITE)
+def dashboard_of_project(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """The project's own dashboard as one that can be changed."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    section = dashboards.clone_project_dashboard(project=project)
+    return redirect("dashboard-detail", project.workspace_id, section.pk)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.CHARTS_WRITE)
+def chart_new(request: PageRequest, section_id: UUID) -> HttpResponse:
+    return _chart(request, _section(request, section_id), None)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.CHARTS_WRITE)
+def chart_edit(request: PageRequest, section_id: UUID, chart_id: UUID) -> HttpResponse:
+    section = _section(request, section_id)
+    return _chart(request, section, get_or_404(section.charts.all(), pk=chart_id))
+
+
+def _chart(request: PageRequest, section: Section, chart: Chart | None) -> HttpResponse:
+    """The form, with a preview of what it says; saved, changed or deleted by `action`."""
+    rows = Project.objects.for_workspace(section.workspace_id).present().plain().order_by("name")
+    form = ChartForm(
+        request.POST or None,
+        projects=list(rows[:MOST_PROJECTS]),
+        initial=ChartForm.of(chart) if chart else {"metrics": ["run_count"]},
+    )
+    action = request.POST.get("action", "")
+    if chart is not None and action == "delete":
+        chart.delete()
+        messages.success(request, f"{chart.title} is deleted.")
+        return redirect("dashboard-detail", section.workspace_id, section.pk)
+    preview = None
+    if form.is_bound and form.is_valid():
+        if action == "save" and _saved(form, section, chart):
+            return redirect("dashboard-detail", section.workspace_id, section.pk)
+        preview = _preview(section, form.fields_of_chart)
+    elif chart is not None and not form.is_bound:
+        preview = pages.shown(section.workspace_id, [chart], periods.read({}))[0]
+    context = {"section": section, "chart": chart, "form": form, "preview": preview}
+    status = 422 if form.errors else 200
+    return render(request, "monitoring/chart_form.html", context, status=status)
+
+
+def _saved(form: ChartForm, section: Section, chart: Chart | None) -> bool:
+    said = form.fields_of_chart
+    try:
+        if chart is None:
+            dashboards.create_chart(
+                workspace_id=section.workspace_id, section_id=section.pk, **said
+            )
+        else:
+            dashboards.update_chart(chart=chart, changes=said)
+    except AppError as error:
+        form.add_error(None, error.detail)
+        return False
+    return True
+
+
+def _preview(section: Section, said: dict[str, Any]) -> pages.Shown:
+    series = [{"id": str(at), **one} for at, one in enumerate(said["series"])]
+    series = [{k: v for k, v in one.items() if v is not None} for one in series]
+    common = {k: v for k, v in said["common_filters"].items() if v is not None}
+    chart = Chart(
+        workspace_id=section.workspace_id,
+        section=section,
+        **(said | {"series": series, "common_filters": common}),
+    )
+    return pages.shown(section.workspace_id, [chart], periods.read({}))[0]
+
+
+def _section(request: PageRequest, section_id: UUID) -> Section:
+    return get_or_404(Section.objects.for_workspace(request.caller.workspace_id), pk=section_id)

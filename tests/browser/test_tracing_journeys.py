@@ -1,0 +1,96 @@
+"""The list of runs and one run, as people work with them: mouse, keyboard, both."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from apps.tracing.models import Feedback
+from tests.browser.test_journeys import nested
+from tests.factories.tracing import read, stored_run
+
+
+def address(visit, run_id):
+    return f"{visit.base}/projects/p/{read(visit.workspace, run_id).row.project_id}"
+
+
+def test_a_facet_and_the_text_say_the_same(visit):
+    run_id = stored_run(visit.workspace, name="desk")
+    stored_run(visit.workspace, name="triage", error="Boom")
+    page = visit.goto(address(visit, run_id))
+    expect(page.locator("tr[data-row]")).to_have_count(2)
+
+    page.get_by_role("link", name="error 1").click()
+    expect(page.locator("tr[data-row]")).to_have_count(1)
+    expect(page.get_by_role("combobox", name="Filter")).to_have_value('eq(status, "error")')
+    page.get_by_role("link", name="Clear").click()
+    visit.awake()
+    field = page.get_by_role("combobox", name="Filter")
+    field.press_sequentially("nam")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    field.press_sequentially('"de')
+    expect(page.get_by_role("option", name="desk")).to_be_visible()
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Tab")
+    field.press_sequentially(")")
+    page.keyboard.press("Enter")
+
+    expect(page.locator("tr[data-row]")).to_have_count(1)
+    expect(page.locator(".row-link")).to_have_text("desk")
+
+
+def test_a_run_is_peeked_at_and_walked_without_leaving_the_list(visit):
+    run_id = stored_run(visit.workspace, name="first", outputs={"text": "one"})
+    stored_run(visit.workspace, name="second", outputs={"text": "two"})
+    page = visit.goto(address(visit, run_id))
+
+    page.get_by_role("link", name="second").click()
+    peek = page.get_by_label("The chosen run")
+    expect(peek).to_contain_text("two")
+    page.keyboard.press("j")
+    expect(peek).to_contain_text("one")
+    expect(page).to_have_url(re.compile(f"peek={run_id}"))
+    page.keyboard.press("x")
+    expect(page.get_by_text("1 selected")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(peek).to_be_hidden()
+    page.keyboard.press("Enter")
+
+    page.wait_for_url(f"**/r/{run_id}**")
+
+
+def test_feedback_is_given_from_the_keyboard(visit):
+    root, *_ = nested(visit.workspace)
+    page = visit.goto(f"{address(visit, root['id'])}/r/{root['id']}")
+    run = page.locator("#run")
+    run.get_by_role("tab", name="Feedback").click()
+
+    page.keyboard.press("c")
+    page.keyboard.type("Kind and short.")
+    run.get_by_label("Key").fill("tone")
+    run.get_by_role("button", name="Give feedback").click()
+
+    expect(run.locator(".said-one")).to_contain_text("Kind and short.")
+    assert Feedback.unscoped.get().key == "tone"
+
+
+def test_a_trace_is_shared_from_its_dialog_and_closed_again(visit, chromium, site):
+    root, *_ = nested(visit.workspace)
+    page = visit.goto(f"{address(visit, root['id'])}/r/{root['id']}")
+
+    page.get_by_role("link", name="Share").click()
+    page.get_by_role("button", name="Make a public link").click()
+    link = page.get_by_role("dialog").locator("pre").inner_text()
+    guest = chromium.new_context(base_url=site).new_page()
+    opened = guest.goto(link[link.index("/public/") :])
+    expect(guest.get_by_role("treeitem")).to_have_count(3)
+    guest.get_by_role("treeitem").nth(2).click()
+    expect(guest.locator("#run")).to_contain_text("held")
+    page.get_by_role("button", name="Stop sharing").click()
+    expect(page.get_by_role("button", name="Make a public link")).to_be_visible()
+
+    assert opened.status == 200
+    assert guest.reload().status == 404
+    guest.context.close()
