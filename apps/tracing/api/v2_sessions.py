@@ -168,7 +168,7 @@ def _shown(
 
 
 def _json(project: Project, first: dict[str, Any]) -> dict[str, Any]:
-    return first | {
+    second: dict[str, Any] = {
         "type": _kind(project),
         "trace_tier": next(name for name, tier in TIERS.items() if tier == project.trace_tier),
         **{
@@ -177,6 +177,7 @@ def _json(project: Project, first: dict[str, Any]) -> dict[str, Any]:
             if name in first
         },
     }
+    return first | second
 
 
 def _kind(project: Project) -> str:
