@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from apps.tracing.filters import Expression
 from apps.tracing.store.counting import STARTED, TYPE, Condition
-from apps.tracing.store.filtering import compile_where
+from apps.tracing.store.filtering import compile_where, compile_where_any, compile_where_root
 from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.rows import SKEW
 from apps.tracing.store.types import RunQuery, RunRow
@@ -77,24 +76,18 @@ def conditions_of(workspace_id: UUID, query: RunQuery) -> list[Condition]:
 
 
 def _filters(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]:
-    if query.where is not None:
-        yield _compiled(workspace_id, query.where, "r")
-    for where, which in ((query.where_root, "AND o.parent_run_id IS NULL"), (query.where_any, "")):
+    scopes = (
+        (query.where, compile_where),
+        (query.where_root, compile_where_root),
+        (query.where_any, compile_where_any),
+    )
+    for where, compile_ in scopes:
         if where is None:
             continue
-        text, values = _compiled(workspace_id, where, "o")
-        related = (
-            "EXISTS (SELECT FROM tracing_run o WHERE o.workspace_id = r.workspace_id"
-            f" AND o.trace_id = r.trace_id AND o.project_id = r.project_id {which} AND {text})"
-        )
-        yield related, values
-
-
-def _compiled(workspace_id: UUID, where: Expression, table: str) -> Condition:
-    compiled = compile_where(workspace_id, where, table=table)
-    if not compiled.is_exact:
-        raise Inexact
-    return f"({compiled.sql})", list(compiled.values)
+        compiled = compile_(workspace_id, where, table="r", as_settled=True)
+        if not compiled.is_exact:
+            raise Inexact
+        yield f"({compiled.sql})", list(compiled.values)
 
 
 def _plain(query: RunQuery) -> Iterator[Condition]:
