@@ -107,6 +107,8 @@ class Env(BaseSettings):
     webhook_log_days: int = Field(14, ge=1, le=3650)
 
     # Limits on input
+    body_memory_mb: int = Field(256, ge=32, le=65_536)
+    """Bodies that a web process holds at once; beyond that clients are asked to come again."""
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)
 
     @property

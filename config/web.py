@@ -1,13 +1,54 @@
 """The web process: uvicorn, set up for long streams behind a short stop."""
 
 import argparse
+import asyncio
 import socket
+from contextlib import suppress
 
 import uvicorn
 
 from config.env import env
 
 STOP_SECONDS = 5
+_TURN_SECONDS = 0.001
+_LONGEST_TURN_SECONDS = 0.002
+
+
+class SharingServer(uvicorn.Server):
+    """A server that leaves some connections to the other web processes of the same socket.
+
+    The one that wakes first would take all that come at once, and clients keep theirs for hours: so
+    after each, the more it has the longer it lets the others go first.
+    """
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        self._accepting = [asyncio.create_task(self._accept(one)) for one in sockets or []]
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        for task in self._accepting:
+            task.cancel()
+        await super().shutdown(sockets)
+
+    async def _accept(self, listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        listener.setblocking(False)
+        while True:
+            try:
+                connection, _ = await loop.sock_accept(listener)
+            except OSError:  # no descriptor is left, or the client is gone already
+                await asyncio.sleep(0.05)
+                continue
+            with suppress(OSError):
+                await loop.connect_accepted_socket(self._protocol, connection)
+            turn = _TURN_SECONDS * len(self.server_state.connections)
+            await asyncio.sleep(min(turn, _LONGEST_TURN_SECONDS))
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
+            config=self.config, server_state=self.server_state, app_state=self.lifespan.state
+        )
+        return protocol
 
 
 def main() -> None:
@@ -30,7 +71,8 @@ def main() -> None:
         timeout_keep_alive=75,
     )
     listeners = [socket.socket(fileno=options.fd)] if options.fd is not None else None
-    uvicorn.Server(config).run(sockets=listeners)
+    shares = listeners is not None and env().web_processes > 1
+    (SharingServer if shares else uvicorn.Server)(config).run(sockets=listeners)
 
 
 if __name__ == "__main__":

@@ -16,9 +16,10 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import FileResponse
 
-from apps.core import errors
+from apps.core import errors, room
 from apps.core.crossing import pool
 from apps.core.json import dumps
+from apps.core.room import Held
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -36,18 +37,20 @@ class WSGIBridge:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        try:
-            body = await read_body(scope, receive)
-        except errors.TooLarge as error:
-            await send_error(send, error)
-            return
-        except ConnectionError:
-            return
-        environ = build_environ(scope, body)
-        loop = asyncio.get_running_loop()
-        while again := await loop.run_in_executor(pool(), self._answer, environ, loop, send):
-            await again()
-            body.seek(0)
+        with room.bodies.holding() as held:
+            try:
+                body = await read_body(scope, receive, held)
+            except errors.AppError as error:
+                await send_error(send, error)
+                return
+            except ConnectionError:
+                return
+            environ = build_environ(scope, body)
+            environ[room.HELD] = held
+            loop = asyncio.get_running_loop()
+            while again := await loop.run_in_executor(pool(), self._answer, environ, loop, send):
+                await again()
+                body.seek(0)
 
     def _answer(
         self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send
@@ -106,8 +109,11 @@ async def _until_gone(send: Send, message: dict[str, Any]) -> None:
         return
 
 
-async def read_body(scope: Scope, receive: Receive) -> io.BytesIO:
-    """The request's body; `TooLarge` past the limit, `ConnectionError` when the client left."""
+async def read_body(scope: Scope, receive: Receive, held: Held | None = None) -> io.BytesIO:
+    """The request's body; `TooLarge` past the limit, `ConnectionError` when the client left.
+
+    `held` is told what is read, and what will be, and may say that there is no room for it.
+    """
     names = {name for name, _ in scope["headers"]}
     if b"content-length" not in names and b"transfer-encoding" not in names:
         return io.BytesIO()
@@ -115,6 +121,8 @@ async def read_body(scope: Scope, receive: Receive) -> io.BytesIO:
     declared = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
     if int(declared) > limit:
         raise errors.TooLarge(f"A request may have {limit} bytes.")
+    if held is not None:
+        held.add(int(declared))
     body = io.BytesIO()
     while True:
         message = await receive()
@@ -123,6 +131,8 @@ async def read_body(scope: Scope, receive: Receive) -> io.BytesIO:
         body.write(message.get("body", b""))
         if body.tell() > limit:
             raise errors.TooLarge(f"A request may have {limit} bytes.")
+        if held is not None and body.tell() > held.size:  # chunks do not tell how many will come
+            held.add(body.tell() - held.size)
         if not message.get("more_body"):
             body.seek(0)
             return body
@@ -173,13 +183,19 @@ def path_info(scope: Scope) -> str:
     return str(scope["path"]).encode().decode("latin-1")
 
 
+_AGAIN_LATER = {errors.RateLimited.status, errors.Unavailable.status}
+
+
 async def send_error(send: Send, error: errors.AppError) -> None:
     """An error in the one shape, from code that has no Django request."""
     await send(
         {
             "type": "http.response.start",
             "status": error.status,
-            "headers": [(b"content-type", b"application/json")],
+            "headers": [
+                (b"content-type", b"application/json"),
+                *((b"retry-after", b"1") for _ in [0] if error.status in _AGAIN_LATER),
+            ],
         }
     )
     await send({"type": "http.response.body", "body": dumps(error.as_json())})

@@ -4,6 +4,7 @@ import json
 import pytest
 from django.http import HttpResponse, StreamingHttpResponse
 
+from apps.core import room
 from apps.core.wsgi_bridge import WSGIBridge, build_environ, read_body
 
 # A Django answer that closes looks after its thread's connections, and the threads last.
@@ -128,3 +129,44 @@ def test_the_environment_holds_path_query_and_client():
     assert environ["PATH_INFO"] == "/caf\xc3\xa9"
     assert environ["QUERY_STRING"] == "a=%20b"
     assert environ["REMOTE_ADDR"] == "10.0.0.9"
+
+
+@pytest.fixture
+def small_room(settings):
+    settings.BODY_MEMORY_BYTES = 1000
+    with room.bodies.holding() as others:
+        others.add(700)
+        yield others
+    assert room.bodies.taken == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "chunks"),
+    [
+        ([("content-length", "400")], []),
+        ([("transfer-encoding", "chunked")], [body(b"x" * 200, more=True)] * 2),
+    ],
+)
+def test_a_body_there_is_no_room_for_is_asked_to_come_again(small_room, headers, chunks):
+    called = []
+
+    sent = call(lambda *_: called.append(1), scope(method="POST", headers=headers), *chunks)
+
+    assert sent[0]["status"] == 503
+    assert (b"retry-after", b"1") in sent[0]["headers"]
+    assert json.loads(sent[1]["body"])["code"] == "busy"
+    assert called == []
+    assert room.bodies.taken == small_room.size
+
+
+def test_what_a_request_held_is_given_back(small_room):
+    seen = []
+
+    def look(environ, start_response):
+        seen.append(room.bodies.taken)
+        return echo(environ, start_response)
+
+    sent = call(look, scope(method="POST", headers=[("content-length", "200")]), body(b"x" * 200))
+
+    assert (sent[0]["status"], seen) == (201, [900])
+    assert room.bodies.taken == 700

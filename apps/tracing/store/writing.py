@@ -153,7 +153,7 @@ def write(runs: Sequence[RunWrite], *, hoping: bool) -> set[Key]:
 
 _key_of = attrgetter("key")
 _HOPING: LiteralString = "SET LOCAL lock_timeout = '100ms'"
-_PATIENT: LiteralString = "SET LOCAL lock_timeout = '10s'"
+_PATIENT: LiteralString = "SET LOCAL lock_timeout = '5s'"
 
 
 def was_in_vain(error: Exception) -> bool:

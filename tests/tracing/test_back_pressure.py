@@ -1,0 +1,77 @@
+"""When the database cannot keep up: come again, before memory grows, and nothing is lost."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+
+import psycopg
+import pytest
+import zstandard
+from django.db import connection
+
+from apps.core import room
+from apps.tracing.ingest import bodies
+from apps.tracing.store import writing
+from tests.factories.tracing import MULTIPART, form, rows, wire_run
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def somebody_holds_the_table():
+    """Another connection has locked the runs, as a change of the table does."""
+    with psycopg.connect(**connection.get_connection_params()) as other:
+        other.execute("LOCK TABLE tracing_run IN ACCESS EXCLUSIVE MODE")
+        yield other
+
+
+def test_a_table_that_is_locked_asks_to_come_again(api, monkeypatch, somebody_holds_the_table):
+    monkeypatch.setattr(writing, "_PATIENT", "SET LOCAL lock_timeout = '200ms'")
+    run = wire_run()
+
+    refused = api.post("/runs/batch", {"post": [run]})
+    somebody_holds_the_table.rollback()
+    repeated = api.post("/runs/batch", {"post": [run]})
+
+    assert (refused.status_code, refused["Retry-After"]) == (503, "1")
+    assert repeated.status_code == 202
+    assert rows() == 1
+
+
+def test_a_body_that_grows_past_the_room_there_is_asks_to_come_again(settings, rf):
+    settings.BODY_MEMORY_BYTES = 3_000_000
+    packed = zstandard.ZstdCompressor().compress(bytes(5_000_000))
+    request = rf.post("/runs/multipart", packed, MULTIPART, headers={"Content-Encoding": "zstd"})
+
+    with room.bodies.holding() as held:
+        held.add(len(packed))
+        request.META[room.HELD] = held
+        with pytest.raises(room.Full):
+            bodies.read_body(request)
+        assert room.bodies.taken <= settings.BODY_MEMORY_BYTES
+
+    assert room.bodies.taken == 0
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "deflate"])
+def test_a_gzip_bomb_is_refused_piece_by_piece(api, settings, encoding):
+
+    settings.MAX_BODY_BYTES = 1_048_576
+    pack = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding]
+
+    response = api.multipart(pack(bytes(200_000_000)), **{"Content-Encoding": encoding})
+
+    assert response.status_code == 413
+    assert rows() == 0
+
+
+def test_a_body_of_many_pieces_is_read_whole(api):
+    run = wire_run(inputs={"text": "again " * 600_000})
+    body = form((f"post.{run['id']}", run))
+
+    packed = zstandard.ZstdCompressor().compress(body)
+    response = api.multipart(packed, **{"Content-Encoding": "zstd"})
+
+    assert response.status_code == 202
+    assert api.get(f"/runs/{run['id']}").json()["inputs"] == run["inputs"]
