@@ -40,20 +40,14 @@ class Plan:
     cells: list[Cell] = field(default_factory=list)
     quarters: set[tuple[UUID, datetime]] = field(default_factory=set)
 
-    def parts(self, project_ids: Sequence[UUID]) -> list[list[Condition]]:
+    def parts(self, workspace_id: UUID, project_ids: Sequence[UUID]) -> list[list[Condition]]:
         """The runs to be counted, as sets without a common member."""
-        first, last = self.edges[0], self.edges[-1]
         within: Condition = (
             f"{counting.STARTED} >= %s AND {counting.STARTED} < %s",
-            [first, last],
+            [self.edges[0], self.edges[-1]],
         )
-        astray: list[Condition] = [
-            ("r.project_id = ANY(%s)", [list(project_ids)]),
-            (ASTRAY, []),
-            ("r.start_time >= %s AND r.start_time < %s", [first, last]),
-            ("r.placed_at >= %s AND r.placed_at < %s", [first - SKEW, last + SKEW]),
-        ]
-        return [[*where, (IN_PLACE, []), within] for where in self._ranges()] + [astray]
+        parts = [[*where, (IN_PLACE, []), within] for where in self._ranges()]
+        return parts + _astray(workspace_id, project_ids, self.edges[0], self.edges[-1])
 
     def _ranges(self) -> list[list[Condition]]:
         ranges = list(_joined(self.quarters))
@@ -85,6 +79,33 @@ class Plan:
     def since(self) -> datetime:
         """Nothing that the runs to be counted depend on is placed before."""
         return min((begin for _, begin in self.quarters), default=self.edges[0]) - SKEW
+
+
+def _astray(
+    workspace_id: UUID, project_ids: Sequence[UUID], first: datetime, last: datetime
+) -> list[list[Condition]]:
+    """The runs that no quarter holds, by their ids: the planner would take them for very many."""
+    statement = (
+        "SELECT r.id, r.placed_at FROM tracing_run r WHERE r.workspace_id = %s"
+        f" AND r.project_id = ANY(%s) AND {ASTRAY} AND r.start_time >= %s AND r.start_time < %s"
+        " AND r.placed_at >= %s AND r.placed_at < %s"
+    )
+    values = [workspace_id, list(project_ids), first, last, first - SKEW, last + SKEW]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values, binary=True)
+        found = cursor.fetchall()
+    if not found:
+        return []
+    times = [placed_at for _, placed_at in found]
+    return [
+        [
+            ("r.project_id = ANY(%s)", [list(project_ids)]),
+            ("r.id = ANY(%s)", [[run_id for run_id, _ in found]]),
+            ("r.placed_at BETWEEN %s AND %s", [min(times), max(times)]),
+            (f"CASE WHEN {ASTRAY} THEN true ELSE false END", []),
+            ("r.start_time >= %s AND r.start_time < %s", [first, last]),
+        ]
+    ]
 
 
 def plan(

@@ -141,7 +141,7 @@ def _from_rollups(workspace_id: UUID, question: Question, rolled: Rolled) -> Ans
     exact = question.quantiles if not plan.cells else None
     others = replace(query, project_ids=None, started_from=None, started_until=None)
     conditions = [*conditions_of(workspace_id, others), *_at_depth(question.depth)]
-    parts = [[*part, *conditions] for part in plan.parts(project_ids)]
+    parts = [[*part, *conditions] for part in plan.parts(workspace_id, project_ids)]
     _count_into(found, workspace_id, question, parts, exact, plan.since)
     return _told(found, group)
 
