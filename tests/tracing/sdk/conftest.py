@@ -1,0 +1,74 @@
+"""What the public clients find on the running platform: a project with three traces."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from langsmith import Client, traceable
+from langsmith.run_helpers import get_current_run_tree, tracing_context
+
+from tests.live import Live
+
+
+@dataclass(frozen=True)
+class Population:
+    """Two turns of one conversation, and one of another."""
+
+    project: str
+    project_id: uuid.UUID
+    first: uuid.UUID
+    """With a tool that fails and a model's call of 11 tokens; feedback `helpful` 0.25."""
+    second: uuid.UUID
+    """Nothing below it; feedback `helpful` 0.75."""
+    other: uuid.UUID
+    """In the other conversation, with a rare word."""
+
+
+@pytest.fixture(scope="module")
+def client(live: Live) -> Iterator[Client]:
+    client = Client(api_url=live.api_url, api_key=live.api_key)
+    yield client
+    client.cleanup()
+
+
+@traceable(run_type="tool", name="look up")
+def look_up(question: str) -> str:
+    raise ValueError(f"cannot look up {question}")
+
+
+@traceable(run_type="llm", name="model", metadata={"ls_provider": "test", "ls_model_name": "m-1"})
+def model(question: str) -> dict[str, object]:
+    usage = {"input_tokens": 10, "output_tokens": 1, "total_tokens": 11, "total_cost": 0.5}
+    return {"answer": f"to {question}", "usage_metadata": usage}
+
+
+@traceable(name="agent")
+def agent(question: str, *, works: bool) -> uuid.UUID:
+    run = get_current_run_tree()
+    assert run is not None
+    if works:
+        try:
+            look_up(question)
+        except ValueError:
+            model(question)
+    return run.id
+
+
+@pytest.fixture(scope="module")
+def population(client: Client) -> Population:
+    project = f"sdk reading {uuid.uuid4()}"
+    client.create_project(project, metadata={"purpose": "reading"})
+    asked = [("why?", "t-1", True), ("and then?", "t-1", False), ("xylograph?", "t-2", False)]
+    ids = []
+    with tracing_context(enabled=True, client=client, project_name=project):
+        for question, thread, works in asked:
+            said = {"metadata": {"thread_id": thread, "n": len(ids)}, "tags": [f"turn-{len(ids)}"]}
+            ids.append(agent(question, works=works, langsmith_extra=said))
+    client.flush()
+    for run_id, score in zip(ids, (0.25, 0.75), strict=False):
+        client.create_feedback(run_id, "helpful", score=score, comment="said")
+    found = client.read_project(project_name=project)
+    return Population(project, found.id, *ids)
