@@ -315,7 +315,7 @@ class _Page:
 
     def _row(self, answer: Answer, group: str | None, value: Value) -> list[float | None]:
         found = [answer.by_bucket.get((at, group)) for at in range(len(self.edges) - 1)]
-        return [None if one is None else value(one) for one in found]
+        return [value(one or Figures()) for one in found]
 
     def _named(self, name: str, limit: str) -> str:
         parts = [limit, clauses.one_of("name", [name]) if name else ""]

@@ -124,6 +124,7 @@ class TimeChart extends HTMLElement {
       {
         width: this.#place.clientWidth || 300,
         height: this.#place.clientHeight || 150,
+        padding: [6, 8, 0, 0],
         legend: { show: false },
         tzDate: (/** @type {number} */ ts) => new Date(ts * 1000),
         cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false } },
