@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
@@ -19,14 +19,10 @@ from apps.tracing.ingest.operations import Operation
 from apps.tracing.otlp import ids
 from apps.tracing.settling import Touched, queue
 from apps.tracing.store import partitions, trees
-from apps.tracing.store.locating import locate
 from apps.tracing.store.trees import SEGMENT, Move, Tree, Waiting
 
 DEEPEST = 1000
 """Levels of a tree; what lies deeper stands below the root: dotted orders grow with each level."""
-_SAME_MOMENT = timedelta(milliseconds=1)
-_SLACK = timedelta(minutes=5)
-"""A run and its span are measured by one clock; its ancestors may have begun this much earlier."""
 
 Project = Callable[[Operation], UUID | None]
 
@@ -47,19 +43,16 @@ class Node:
     operation: Operation = field(init=False)
     """What writes it, when it has been read."""
 
-    @property
-    def trace(self) -> UUID:
-        return ids.trace_uuid(self.trace_id)
+    trace: UUID = field(init=False)
+    key: UUID = field(init=False)
+    """The run's id if it is not the root."""
+    parent_key: UUID | None = field(init=False, default=None)
 
-    @property
-    def key(self) -> UUID:
-        return ids.span_uuid(self.trace_id, self.span_id)
-
-    @property
-    def parent_key(self) -> UUID | None:
-        if not self.parent_span_id or self.parent_span_id == self.span_id:
-            return None
-        return ids.span_uuid(self.trace_id, self.parent_span_id)
+    def __post_init__(self) -> None:
+        self.trace = ids.trace_uuid(self.trace_id)
+        self.key = ids.span_uuid(self.trace_id, self.span_id)
+        if self.parent_span_id and self.parent_span_id != self.span_id:
+            self.parent_key = ids.span_uuid(self.trace_id, self.parent_span_id)
 
 
 @dataclass(slots=True)
@@ -80,7 +73,9 @@ def place(workspace_id: UUID, nodes: Sequence[Node], project_of: Project) -> Non
         grouped[node.trace].append(node)
     known = trees.open_trees(workspace_id, [_seen(some) for some in grouped.values()])
     groves = [_Grove(workspace_id, known[trace], some) for trace, some in grouped.items()]
-    _meet_runs(workspace_id, [one for one in groves if any(node.is_sdk for node in one.nodes)])
+    by_sdk = [one for one in groves if any(node.is_sdk for node in one.nodes)]
+    if by_sdk:
+        _meet_runs(workspace_id, by_sdk, project_of)
     _look_up(workspace_id, [one for one in groves if not one.tree.is_fresh])
     waiting: list[Waiting] = []
     for grove in groves:
@@ -143,6 +138,16 @@ class _Grove:
         parents = {node.parent_key for node in self.nodes if not node.is_root}
         return {one for one in parents if one is not None and one not in self.by_key}
 
+    def meet(self, node: Node, run_id: UUID, dotted_order: str, placed_at: datetime) -> None:
+        """The span is that run, and the run's root is the trace's."""
+        self.met[node.key] = run_id, placed_at
+        self.stored[node.key] = dotted_order
+        root_segment = dotted_order[:SEGMENT]
+        if self.tree.stand_in_at is None and self.tree.root_segment != root_segment:
+            self.tree.root_segment = root_segment
+            self.tree.root_run_id = UUID(root_segment[22:])
+            self.is_changed = True
+
     def settle(self, project_of: Project) -> list[Waiting]:
         """Place all spans, move what they set free, and say who waits."""
         self._root(project_of)
@@ -160,11 +165,10 @@ class _Grove:
         if root is not None:
             stood_in = tree.stand_in_at, tree.stand_in_project_id
             is_met = tree.root_segment is not None and tree.stand_in_at is None
-            segment_before = tree.root_segment
+            before = tree.root_segment, tree.root_run_id
             _take_root(tree, root)
             if is_met:  # the root's run came by another wire, and its place stands
-                tree.root_segment = segment_before
-                tree.root_run_id = self._old_root_id
+                tree.root_segment, tree.root_run_id = before
             tree.stand_in_at = tree.stand_in_project_id = None
             self.is_changed = True
             if stood_in[0] is not None:
@@ -287,35 +291,23 @@ def _look_up(workspace_id: UUID, groves: Sequence[_Grove]) -> None:
         grove.stored |= {key: found[key] for key in grove.wanted() & found.keys()}
 
 
-def _meet_runs(workspace_id: UUID, groves: Sequence[_Grove]) -> None:
+def _meet_runs(workspace_id: UUID, groves: Sequence[_Grove], project_of: Project) -> None:
     """Find the runs that an SDK sends by both wires: its spans have ids of their own.
 
-    The trace's id is the run's on both, and so are names and times.
+    Project, name and start are the same on both; the nearest in time goes first, each to one span.
     """
-    if not groves:
-        return
-    by_trace = {grove.tree.trace_id: grove for grove in groves}
-    first = min(grove.tree.first_at for grove in groves) - _SLACK
-    last = max(grove.tree.last_at for grove in groves) + _SLACK
-    roots = locate(workspace_id, list(by_trace))
-    for trace_id, root in roots.items():
-        tree = by_trace[trace_id].tree
-        if tree.stand_in_at is None and tree.root_segment != root.place.dotted_order:
-            tree.root_segment = root.place.dotted_order[:SEGMENT]
-            by_trace[trace_id].is_changed = True
-        first = min(first, root.place.placed_at)
-    for trace_id, run_id, dotted_order, placed_at, name, start in trees.runs_of_traces(
-        workspace_id, by_trace.keys(), first, last
-    ):
-        grove = by_trace[trace_id]
-        for node in grove.nodes:
-            if not node.is_sdk or node.key in grove.met:
-                continue
-            is_same = abs((start or placed_at) - node.start) < _SAME_MOMENT
-            if is_same and node.operation.run.name == name and run_id != node.key:
-                grove.met[node.key] = run_id, placed_at
-                grove.stored[node.key] = dotted_order
-                break
+    spans = {node.key: (grove, node) for grove in groves for node in grove.nodes if node.is_sdk}
+    wanted = [
+        (key, project_id, node.start, node.operation.run.name or "")
+        for key, (_, node) in spans.items()
+        if (project_id := project_of(node.operation)) is not None
+    ]
+    taken: set[UUID] = set()
+    for key, run_id, dotted_order, placed_at in trees.runs_of_moments(workspace_id, wanted):
+        grove, node = spans[key]
+        if run_id not in taken and key not in grove.met:
+            taken.add(run_id)
+            grove.meet(node, run_id, dotted_order, placed_at)
 
 
 def _look(node: Node) -> dict[str, Any]:

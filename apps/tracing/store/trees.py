@@ -135,17 +135,33 @@ def places(
         return dict(cursor)
 
 
-def runs_of_traces(
-    workspace_id: UUID, trace_ids: Collection[UUID], first_at: datetime, last_at: datetime
-) -> list[tuple[UUID, UUID, str, datetime, str | None, datetime | None]]:
-    """Trace, id, dotted order, place, name and start of the runs of traces."""
+SAME_MOMENT = timedelta(milliseconds=1)
+"""JavaScript counts in the digits below."""
+
+
+def runs_of_moments(
+    workspace_id: UUID, wanted: Sequence[tuple[UUID, UUID, datetime, str]]
+) -> list[tuple[UUID, UUID, str, datetime]]:
+    """Runs of a project, a start and a name, beside the keys of those who ask; the nearest first.
+
+    Rows are key, id, dotted order, place.
+    """
+    if not wanted:
+        return []
+    keys, projects, times, names = (list(column) for column in zip(*wanted, strict=True))
+    statement = (
+        "SELECT s.key, r.id, r.dotted_order, r.placed_at"
+        " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[])"
+        " AS s(key, project, at, name)"
+        " JOIN tracing_run r ON r.workspace_id = %s AND r.project_id = s.project"
+        " AND r.placed_at BETWEEN s.at - %s AND s.at + %s AND r.placed_at BETWEEN %s AND %s"
+        " AND r.name = s.name AND r.id <> s.key AND r.is_begun"
+        " ORDER BY abs(extract(epoch FROM coalesce(r.start_time, r.placed_at) - s.at)), r.id"
+    )
+    slack = SAME_MOMENT
+    values = [keys, projects, times, names, workspace_id, slack, slack]
     with raw_cursor() as cursor:
-        cursor.execute(
-            "SELECT trace_id, id, dotted_order, placed_at, name, start_time FROM tracing_run"
-            " WHERE workspace_id = %s AND trace_id = ANY(%s) AND placed_at BETWEEN %s AND %s"
-            " AND is_begun",
-            [workspace_id, list(trace_ids), first_at, last_at],
-        )
+        cursor.execute(sql(statement), [*values, min(times) - slack, max(times) + slack])
         return cursor.fetchall()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -21,7 +21,8 @@ from apps.tracing.otlp import ids, protobuf
 from apps.tracing.otlp.requests import request_of
 from apps.tracing.store import trees
 from tests.factories.organizations import WorkspaceFactory
-from tests.factories.spans import TRACE, export, span, span_id
+from tests.factories.spans import BEGIN, SECOND, TRACE, export, span, span_id
+from tests.factories.tracing import ingest, wire_run
 
 ROOT = UUID(bytes=TRACE)
 
@@ -239,19 +240,44 @@ def test_any_split_and_order_gives_the_tree_of_all_at_once(
 
 
 @pytest.mark.django_db
-def test_a_wide_and_deep_trace_comes_leaf_first_over_many_requests(workspace: Workspace) -> None:
+@pytest.mark.parametrize("size", [500, pytest.param(25_000, marks=pytest.mark.house_long)])
+def test_a_trace_comes_leaf_first_over_many_requests(workspace: Workspace, size: int) -> None:
     numbers = random.Random(1)
-    parents = {n: numbers.randrange(max(1, n - 40), n) if n > 1 else 0 for n in range(1, 1001)}
-    for begin in range(1000, 0, -100):
-        some = [
-            span(n, parents[n], at=n / 1000, name=str(n)) for n in range(begin, begin - 100, -1)
-        ]
+    parents = {n: numbers.randrange(1, n) if n > 1 else 0 for n in range(1, size + 1)}
+    for begin in range(size, 0, -100):
+        some = [span(n, parents[n], at=n / 1000, name="s") for n in range(begin, begin - 100, -1)]
         body = export(*some).SerializeToString()
         take_in(workspace.pk, request_of(protobuf.decode(body), project=None))
 
     found = shape(workspace)
-    assert len(found) == 1000
+    assert len(found) == size
     named = {n: ROOT if n == 1 else run_id(n) for n in parents} | {0: None}
-    assert {key: found[named[key]][0] for key in parents} == {
-        key: named[parent] for key, parent in parents.items()
-    }
+    assert {n: found[named[n]][0] for n in parents} == {n: named[p] for n, p in parents.items()}
+
+
+def test_a_run_that_came_by_the_sdks_own_wire_is_not_stored_again(
+    stored: Callable[..., Any], workspace: Workspace
+) -> None:
+    """The Python SDK's exporter gives its spans a trace and ids of their own."""
+    begin = datetime.fromtimestamp(BEGIN / SECOND, UTC)
+    root = wire_run(name="ask", start=begin, session_name="both")
+    calls = [
+        wire_run(root, name="ask_model", start=begin + timedelta(microseconds=at))
+        for at in (200, 500)
+    ]
+    ingest(workspace, root, *calls)
+    before = shape(workspace, UUID(root["trace_id"]))
+
+    # Leaf first, a request each; from floating point, so a part of a microsecond is missing.
+    for number, at in ((3, 500), (2, 200)):
+        start = BEGIN + at * 1000 - 150
+        stored(
+            span(number, 1, name="ask_model", start_time_unix_nano=start),
+            scope="langsmith",
+            project="both",
+        )
+    stored(span(1, name="ask"), scope="langsmith", project="both")
+
+    assert shape(workspace, UUID(root["trace_id"])) == before
+    assert len(before) == 3
+    assert shape(workspace) == {}
