@@ -1,0 +1,56 @@
+"""No page of runs reads a table from end to end: on a population large enough to be asked."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from django.db import connection
+
+from apps.tracing import store
+from apps.tracing.api.asking import run_query
+from apps.tracing.api.serializers import RunsQuerySerializer
+from apps.tracing.models import Feedback, IngestCount
+from apps.tracing.seeding.population import Seed
+from apps.tracing.services import ensure_project
+from apps.tracing.store import RunQuery
+from tests.bench.plans import recorded
+from tests.bench.queries import questions
+
+RUNS = 12_000
+_FEW = 1_000
+"""A table of so many rows may be read whole: that is a few pages."""
+
+
+def count(statement):
+    with connection.cursor() as cursor:
+        cursor.execute(statement)
+        return cursor.fetchone()[0]
+
+
+def test_a_seeded_workspace_is_settled_and_asked_by_indexes(workspace):
+    until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    seed = Seed(workspace.pk, RUNS, days=2, seed=3, until=until, largest=2_500)
+    made = seed.plant()
+
+    stored = count("SELECT count(*) FROM tracing_run")
+    counted = IngestCount.objects.for_workspace(workspace)
+    assert made == stored == sum(counted.values_list("runs", flat=True))
+    assert count("SELECT count(*) FROM tracing_runpayload") == stored
+    assert count("SELECT count(*) FROM tracing_runterms") == stored
+    assert count("SELECT count(*) FROM tracing_unsettled") == 0
+    assert Feedback.objects.for_workspace(workspace).count() > 0
+    project = ensure_project(workspace.pk, "seed")
+    largest = store.runs.query(
+        workspace.pk, RunQuery(project_ids=[project.pk], is_root=True), limit=1
+    )
+    asked = questions(str(project.pk), str(largest.runs[0].row.id))
+    for name, question in asked.items():
+        if question.path != "/runs/query":
+            continue
+        body = RunsQuerySerializer(data=question.ask(1))
+        body.is_valid(raise_exception=True)
+        query = run_query(workspace.pk, body.validated_data)
+        with recorded() as seen:
+            store.runs.query(workspace.pk, query, limit=50)
+        large = {table: rows for table, rows in seen.scanned().items() if rows > _FEW}
+        assert large == {}, name
