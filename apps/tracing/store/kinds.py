@@ -55,6 +55,17 @@ class Rolled:
     def keeps(self, kind: Kind) -> bool:
         return all(_holds(part, kind) for part in self.where)
 
+    @property
+    def equations(self) -> list[tuple[str, str]]:
+        """Columns that must have a value: so that other rows need not be read."""
+        return [
+            (part.field.name, str(part.value))
+            for part in self.where
+            if isinstance(part, Condition)
+            and part.comparison is Comparison.EQUAL
+            and part.field.name in {"name", "run_type", "status", "model"}
+        ]
+
     def by(self, attribute: str | None) -> Rolled:
         """The same with rows fine enough to be grouped."""
         needed = {"name": NAMES, "model": NAMES, "run_type": KINDS, "status": KINDS}

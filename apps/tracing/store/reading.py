@@ -221,6 +221,7 @@ def rows(
         " JOIN tracing_rollup t ON t.workspace_id = %s AND t.project_id = c.project_id"
         " AND t.span = c.span AND t.begins_at = c.begins_at"
         " WHERE t.cut = %s AND t.scope = ANY(%s)"
+        + "".join(f" AND t.{column} = %s" for column, _ in asked.equations)
     )
     values: list[Any] = [
         [cell.project_id for cell in cells],
@@ -229,6 +230,7 @@ def rows(
         workspace_id,
         asked.cut,
         list(asked.scopes),
+        *(value for _, value in asked.equations),
     ]
     kept: dict[Kind, bool] = {}
     with raw_cursor() as cursor:

@@ -215,7 +215,7 @@ questions = st.builds(
         st.builds(GroupBy, st.sampled_from([Attribute.NAME, Attribute.RUN_TYPE, Attribute.STATUS])),
     ),
     edges=st.sampled_from([None, [NOON + timedelta(hours=n * 3) for n in range(9)]]),
-    details=st.just(True),
+    details=st.booleans(),
 )
 
 
