@@ -46,7 +46,7 @@ def test_a_run_is_peeked_at_and_walked_without_leaving_the_list(visit):
     stored_run(visit.workspace, name="second", outputs={"text": "two"})
     page = visit.goto(address(visit, run_id))
 
-    page.get_by_role("link", name="second").click()
+    page.get_by_role("link", name="second", exact=True).click()
     peek = page.get_by_label("The chosen run")
     expect(peek).to_contain_text("two")
     page.keyboard.press("j")

@@ -251,7 +251,8 @@ class TraceTree extends HTMLElement {
     }
     const label = /** @type {HTMLElement} */ (row.querySelector(".tree-bar-label"));
     label.textContent = duration(run.took);
-    label.classList.toggle("is-before", to > 0.85);
+    label.classList.toggle("is-before", to > 0.85 && from >= 0.15);
+    label.classList.toggle("is-inside", to > 0.85 && from < 0.15);
     return row;
   }
 
