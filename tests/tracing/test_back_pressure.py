@@ -15,17 +15,18 @@ from apps.tracing.ingest import bodies
 from apps.tracing.store import writing
 from tests.factories.tracing import MULTIPART, form, rows, wire_run
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
 
 @pytest.fixture
-def somebody_holds_the_table():
+def somebody_holds_the_table(transactional_db):
     """Another connection has locked the runs, as a change of the table does."""
     with psycopg.connect(**connection.get_connection_params()) as other:
         other.execute("LOCK TABLE tracing_run IN ACCESS EXCLUSIVE MODE")
         yield other
+    with connection.cursor() as cursor:  # no model of Django's, so nobody else empties them
+        cursor.execute("TRUNCATE tracing_run, tracing_runpayload, tracing_unsettled")
 
 
+@pytest.mark.django_db(transaction=True)
 def test_a_table_that_is_locked_asks_to_come_again(api, monkeypatch, somebody_holds_the_table):
     monkeypatch.setattr(writing, "_PATIENT", "SET LOCAL lock_timeout = '200ms'")
     run = wire_run()

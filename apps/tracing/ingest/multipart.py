@@ -47,16 +47,21 @@ def boundary_of(content_type: str) -> bytes:
 
 def parts(body: bytes, boundary: bytes) -> Iterator[Part]:
     """The parts in their order; `BadBody` when the body is cut off or has no parts at all."""
-    pieces = (b"\r\n" + body).split(b"\r\n--" + boundary)
-    if len(pieces) == 1:
+    return map(part_of, pieces(body, boundary))
+
+
+def pieces(body: bytes, boundary: bytes) -> list[bytes]:
+    """The parts with their heads, as they stand between the boundaries."""
+    found = (b"\r\n" + body).split(b"\r\n--" + boundary)
+    if len(found) == 1:
         raise BadBody("The body does not contain its boundary.")
-    if not pieces[-1].startswith(b"--"):
+    if not found[-1].startswith(b"--"):
         raise BadBody("The body ends before its closing boundary.")
-    for piece in pieces[1:-1]:
-        yield _part(piece)
+    return found[1:-1]
 
 
-def _part(piece: bytes) -> Part:
+def part_of(piece: bytes) -> Part:
+    """The part that a piece holds; `BadBody` when it is none."""
     usual = _USUAL_HEAD.match(piece)
     if usual is None:
         return _unusual_part(piece)

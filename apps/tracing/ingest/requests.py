@@ -5,6 +5,7 @@ What is wrong with one run, one file or one feedback is noted beside it; the oth
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from uuid import UUID
@@ -14,7 +15,7 @@ import msgspec
 from apps.tracing.errors import BadBody
 from apps.tracing.ingest.attachments import File
 from apps.tracing.ingest.feedback import WireFeedback, decode_feedback
-from apps.tracing.ingest.multipart import Part, parts
+from apps.tracing.ingest.multipart import Part, part_of, pieces
 from apps.tracing.ingest.operations import Operation
 from apps.tracing.ingest.wire import PAYLOAD_FIELDS, Refusal, WireRun, decode_run
 from apps.tracing.json_repair import repair
@@ -129,58 +130,97 @@ class _Pieces:
     """What is wrong with one of them, and so with the run: it shall not lose a field silently."""
 
 
+_JSON_OF_RUN = re.compile(
+    rb'\r\nContent-Disposition: form-data; name="(post|patch)\.([0-9a-f-]{36})(?:\.([a-z]+))?"'
+    rb'(?:; filename="[^"\\\r\n]*")?\r\nContent-Type: application/json(?:; length=(\d{1,18}))?'
+    rb"(?:\r\nContent-Length: (\d{1,18}))?\r\n\r\n"
+)
+"""The head of nearly every part, in one look."""
+
+
 def of_multipart(body: bytes, boundary: bytes) -> Request:
     """Parts `post.<id>`, `patch.<id>`, their fields, attachments and feedback, in any order."""
     request = Request()
-    ids: dict[str, UUID] = {}
-    pieces: dict[tuple[str, UUID], _Pieces] = {}
-    files: dict[UUID, list[File]] = {}
-    for part in parts(body, boundary):
+    sorting = _Sorting(request)
+    for piece in pieces(body, boundary):
+        usual = _JSON_OF_RUN.match(piece)
+        if usual is not None and sorting.take_usual(usual, piece):
+            continue
+        part = part_of(piece)
         try:
-            _sort_in(part, request, ids, pieces, files)
+            sorting.take(part)
         except Refusal as refusal:
             request.refused.append(Refused(part.name, refusal))
-    request.operations = list(_assembled(pieces, request.refused))
-    _hand_out(files, request)
+    request.operations = list(_assembled(sorting.runs, request.refused))
+    _hand_out(sorting.files, request)
     return request
 
 
-def _sort_in(
-    part: Part,
-    request: Request,
-    ids: dict[str, UUID],
-    pieces: dict[tuple[str, UUID], _Pieces],
-    files: dict[UUID, list[File]],
-) -> None:
-    kind, _, rest = part.name.partition(".")
-    identity, _, last = rest.partition(".")
-    subject = ids.get(identity)
-    if subject is None:
-        try:
-            subject = ids[identity] = UUID(identity)
-        except ValueError:
-            raise Refusal("The part's name holds no id.", "bad_part") from None
-    match kind:
-        case "post" | "patch":
-            found = pieces.get((kind, subject))
-            if found is None:
-                found = pieces[kind, subject] = _Pieces()
-            if not part.is_whole:
-                found.broken = _cut_off(part)
-            elif not last:
-                found.main = part.content
-            elif last in PAYLOAD_FIELDS:
-                found.fields[last] = part.content
-        case _ if not part.is_whole:
-            raise _cut_off(part)
-        case "attachment":
-            if not last:
-                raise Refusal("The attachment has no name.", "bad_part")
-            files.setdefault(subject, []).append(File(last, part.content_type, part.content))
-        case "feedback":
-            request.feedback.append(decode_feedback(part.content, feedback_id=subject))
-        case _:
-            raise Refusal("This kind of part is not known.", "bad_part")
+@dataclass(slots=True)
+class _Sorting:
+    """The parts of a body, as they come."""
+
+    request: Request
+    ids: dict[str, UUID] = field(default_factory=dict)
+    runs: dict[tuple[str, UUID], _Pieces] = field(default_factory=dict)
+    files: dict[UUID, list[File]] = field(default_factory=dict)
+    _usual: dict[tuple[bytes, bytes], _Pieces] = field(default_factory=dict)
+
+    def take_usual(self, head: re.Match[bytes], piece: bytes) -> bool:
+        """Take JSON of a run; False when it needs a closer look."""
+        kind, identity, name, in_type, in_header = head.groups()
+        content = piece[head.end() :]
+        declared = in_type or in_header
+        if declared is not None and int(declared) != len(content):
+            return False
+        found = self._usual.get((kind, identity))
+        if found is None:
+            try:
+                subject = UUID(identity.decode())
+            except ValueError:
+                return False
+            found = self.runs.setdefault((kind.decode(), subject), _Pieces())
+            self._usual[kind, identity] = found
+        if name is None:
+            found.main = content
+        else:
+            found.fields[name.decode()] = content
+        return True
+
+    def take(self, part: Part) -> None:
+        """Take any part; `Refusal` says why not."""
+        kind, _, rest = part.name.partition(".")
+        identity, _, last = rest.partition(".")
+        subject = self._subject(identity)
+        match kind:
+            case "post" | "patch":
+                found = self.runs.setdefault((kind, subject), _Pieces())
+                if not part.is_whole:
+                    found.broken = _cut_off(part)
+                elif not last:
+                    found.main = part.content
+                else:
+                    found.fields[last] = part.content
+            case _ if not part.is_whole:
+                raise _cut_off(part)
+            case "attachment":
+                if not last:
+                    raise Refusal("The attachment has no name.", "bad_part")
+                file = File(last, part.content_type, part.content)
+                self.files.setdefault(subject, []).append(file)
+            case "feedback":
+                self.request.feedback.append(decode_feedback(part.content, feedback_id=subject))
+            case _:
+                raise Refusal("This kind of part is not known.", "bad_part")
+
+    def _subject(self, identity: str) -> UUID:
+        subject = self.ids.get(identity)
+        if subject is None:
+            try:
+                subject = self.ids[identity] = UUID(identity)
+            except ValueError:
+                raise Refusal("The part's name holds no id.", "bad_part") from None
+        return subject
 
 
 def _cut_off(part: Part) -> Refusal:
@@ -190,7 +230,6 @@ def _cut_off(part: Part) -> Refusal:
 
 def _assembled(pieces: dict[tuple[str, UUID], _Pieces], refused: list[Refused]) -> Iterable[Said]:
     for (kind, run_id), found in pieces.items():
-        name = f"{kind}.{run_id}"
         try:
             if found.broken is not None:
                 raise found.broken
@@ -202,10 +241,11 @@ def _assembled(pieces: dict[tuple[str, UUID], _Pieces], refused: list[Refused]) 
             if run.id != run_id:
                 raise Refusal(f"The part holds a run of another id, {run.id}.", "bad_part")
         except Refusal as refusal:
-            refused.append(Refused(name, refusal))
+            refused.append(Refused(f"{kind}.{run_id}", refusal))
             continue
-        for field_name, content in found.fields.items():
-            setattr(run, field_name, msgspec.Raw(content))
+        for name, content in found.fields.items():
+            if name in PAYLOAD_FIELDS:  # of others nobody knows what they mean
+                setattr(run, name, msgspec.Raw(content))
         yield Said(kind == "patch", run)
 
 

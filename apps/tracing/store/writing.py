@@ -131,11 +131,11 @@ def write(runs: Sequence[RunWrite], *, hoping: bool) -> set[Key]:
     if not runs:
         return set()
     runs = sorted(runs, key=_key_of)
-    partitions.ensure_covered(max(run.fixed["placed_at"] for run in runs))
     # Hoping: beginnings and updates are two orders, and a circle between two requests ends quickly.
     # Else: a table that somebody holds makes the client wait and send again, not all threads wait.
     with raw_cursor() as cursor:
         cursor.execute(_HOPING if hoping else _PATIENT)
+    partitions.ensure_covered(max(run.fixed["placed_at"] for run in runs))
     if not hoping:
         fresh = _upsert(runs, [run.begun or run.updated or Content() for run in runs])
         both = [run for run in runs if run.begun is not None and run.updated is not None]
