@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from apps.tracing.filters import all_of
 from apps.tracing.store.filtering import Compiled, compile_where
 from apps.tracing.store.locating import locate, probable_days
+from apps.tracing.store.related import related_conditions
 from apps.tracing.store.rows import SKEW
 from apps.tracing.store.types import RunQuery
 
@@ -31,7 +33,11 @@ class Asked:
 
 
 def ask(workspace_id: UUID, query: RunQuery) -> Asked:
-    conditions = list(_conditions(query))
+    if query.is_root and query.where_root is not None:
+        # Then the run is the root, and what finds runs finds it.
+        where_both = all_of([query.where, query.where_root])
+        query = replace(query, where=where_both, where_root=None)
+    conditions = [*_conditions(query), *related_conditions(workspace_id, query)]
     since = None if query.started_from is None else query.started_from - SKEW
     until = None if query.started_until is None else query.started_until + SKEW
     for condition, begin, end in _pointed(workspace_id, query):

@@ -12,7 +12,6 @@ from apps.tracing.filters.nodes import Expression
 from apps.tracing.filters.reference import matches
 from apps.tracing.store.filtering import Compiled, compile_where
 from apps.tracing.store.filtering.subjects import needs_of, subjects_of
-from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.rows import COLUMNS, SKEW, Stored, select
 from apps.tracing.store.summing import with_sums
 from apps.tracing.store.types import RunQuery, RunRow
@@ -29,22 +28,29 @@ class Decider:
 
     def __init__(self, workspace_id: UUID, query: RunQuery, where: Compiled | None) -> None:
         self.workspace_id = workspace_id
-        self.query = query
         self._open = query.where if where is not None and not where.is_exact else None
+        # What SQL has decided about roots and traces is not asked again.
+        self._open_root = self._undecided(query.where_root)
+        self._open_any = self._undecided(query.where_any)
         self.is_needed = any(
-            one is not None for one in (self._open, query.where_root, query.where_any)
+            one is not None for one in (self._open, self._open_root, self._open_any)
         )
+
+    def _undecided(self, where: Expression | None) -> Expression | None:
+        if where is None or compile_where(self.workspace_id, where).is_exact:
+            return None
+        return where
 
     def meant(self, rows: Sequence[Stored]) -> list[Stored]:
         """Those that the query means, in the order they came in."""
         kept = list(rows)
-        if kept and self.query.where_root is not None:
-            roots = self._with_such_root(kept, self.query.where_root)
+        if kept and self._open_root is not None:
+            roots = self._with_such_root(kept, self._open_root)
             kept = [one for one in kept if _trace(one[0]) in roots]
         if kept and self._open is not None:
             kept = [one for some in _parts(kept) for one in self._true(self._open, some)]
-        if kept and self.query.where_any is not None:
-            traces = self._with_such_run(kept, self.query.where_any)
+        if kept and self._open_any is not None:
+            traces = self._with_such_run(kept, self._open_any)
             kept = [one for one in kept if _trace(one[0]) in traces]
         return kept
 
@@ -65,37 +71,26 @@ class Decider:
         )
         values = [list({row.trace_id for row, _ in rows}), min(times) - SKEW, max(times) + SKEW]
         roots = select(statement, [self.workspace_id, *values, *compiled.values])
-        if not compiled.is_exact:
-            roots = [one for some in _parts(roots) for one in self._true(expression, some)]
-        return {_trace(row) for row, _ in roots}
+        return {_trace(row) for some in _parts(roots) for row, _ in self._true(expression, some)}
 
     def _with_such_run(self, rows: Sequence[Stored], expression: Expression) -> set[Trace]:
         compiled = compile_where(self.workspace_id, expression, table="r")
         # A trace has nothing before its root, and no end that would be known.
         since = min(root_placed_at(row.dotted_order) for row, _ in rows) - SKEW
         traces = list({row.trace_id for row, _ in rows})
-        where = (
-            "FROM tracing_run r WHERE r.workspace_id = %s AND r.trace_id = ANY(%s)"
-            f" AND r.placed_at >= %s AND ({compiled.sql})"
+        statement = (
+            f"SELECT {COLUMNS} FROM tracing_run r WHERE r.workspace_id = %s"
+            f" AND r.trace_id = ANY(%s) AND r.placed_at >= %s AND ({compiled.sql})"
         )
-        if compiled.is_exact:
-            values = [self.workspace_id, traces, since, *compiled.values]
-            return self._traces(f"SELECT DISTINCT r.project_id, r.trace_id {where}", values)
         found: set[Trace] = set()
         for begin in range(0, len(traces), _AT_ONCE // 4):
             some = traces[begin : begin + _AT_ONCE // 4]
             values = [self.workspace_id, some, since, *compiled.values]
-            perhaps = select(f"SELECT {COLUMNS} {where}", values)
+            perhaps = select(statement, values)
             for part in _parts(perhaps):
                 undecided = [one for one in part if _trace(one[0]) not in found]
                 found |= {_trace(row) for row, _ in self._true(expression, undecided)}
         return found
-
-    @staticmethod
-    def _traces(statement: str, values: Sequence[object]) -> set[Trace]:
-        with raw_cursor() as cursor:
-            cursor.execute(sql(statement), values, binary=True)
-            return {(row[0], row[1]) for row in cursor}
 
 
 def _trace(row: RunRow) -> Trace:

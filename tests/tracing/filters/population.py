@@ -60,7 +60,9 @@ def populate(workspace: Workspace, seed: int, *, runs: int = 24) -> list[UUID]:
 
 
 def _run(chance: random.Random, parent: dict[str, Any] | None) -> dict[str, Any]:
-    start = BEGIN + timedelta(seconds=chance.randint(0, 20), days=chance.randint(0, 2))
+    # A child may be a little before its parent, by another machine's clock, or some days after.
+    begin = datetime.fromisoformat(parent["start_time"]) if parent else BEGIN
+    start = begin + timedelta(seconds=chance.randint(-5, 20), days=chance.randint(0, 1))
     run_type = chance.choice(TYPES)
     metadata = {key: chance.choice(VALUES) for key in chance.sample(KEYS, chance.randint(0, 3))}
     if model := chance.choice(MODELS):
