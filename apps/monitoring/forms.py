@@ -53,9 +53,7 @@ class ChartForm(forms.Form):
     def __init__(self, *args: Any, projects: Sequence[Project], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         choices = [("", "All projects"), *((str(one.pk), one.name) for one in projects)]
-        self.fields["project"] = forms.ChoiceField(
-            choices=choices, required=False, label="Project"
-        )
+        self.fields["project"] = forms.ChoiceField(choices=choices, required=False, label="Project")
 
     @staticmethod
     def of(chart: Chart) -> dict[str, Any]:

@@ -242,6 +242,8 @@ def test_a_project_has_its_dashboard(api, workspace):
     assert values(parts["Traces"][0]["data"])[0] == 1
     tools = parts["Tools"][0]["data"]
     assert {point["group"] for point in tools} == {"search"}
+    assert values(parts["Tools"][1]["data"], "search")[0] == 1.0
+    assert values(parts["LLM Calls"][1]["data"])[0] == 1.0
     assert {point["group"] for point in parts["Run Types"][0]["data"]} == {"model", "search"}
     cloned = api.post("/charts/section/clone", {"session_id": str(project_of(workspace))}).json()
     assert cloned["session_id"] == str(project_of(workspace))

@@ -69,7 +69,9 @@ class ChartsAPIView(WorkspaceAPIView):
         return Section.objects.for_workspace(self.workspace_id)
 
     def section_with_data(self, computer: Computer, section: Section) -> dict[str, Any]:
-        charts = [with_data(computer, chart_json(chart)) for chart in section.charts.in_order()]
+        found = [chart_json(chart) for chart in section.charts.in_order()]
+        computer.prepare(found)
+        charts = [with_data(computer, chart) for chart in found]
         return section_json(section) | {"charts": charts, "sub_sections": []}
 
 
@@ -218,18 +220,18 @@ class ProjectDashboardView(ChartsAPIView):
         projects = Project.objects.for_workspace(self.workspace_id).present()
         project = get_or_404(projects, pk=project_id)
         frame = frame_of(request.data)
-        grouped = Computer(self.workspace_id, frame)
+        computer = Computer(self.workspace_id, frame)
+        parts = dashboards.project_dashboard(project, frame.start, frame.end)
+        computer.prepare([chart for _, _, charts in parts for chart in charts])
         sections = [
             {
                 "id": section_id,
                 "title": title,
                 "index": at,
                 # Tools and run types have groups of their own.
-                "charts": [with_data(grouped, chart) for chart in charts],
+                "charts": [with_data(computer, chart) for chart in charts],
             }
-            for at, (section_id, title, charts) in enumerate(
-                dashboards.project_dashboard(project, frame.start, frame.end)
-            )
+            for at, (section_id, title, charts) in enumerate(parts)
         ]
         return Response(
             {

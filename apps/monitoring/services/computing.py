@@ -67,6 +67,8 @@ class Computer:
     workspace_id: UUID
     frame: Frame
     _answers: dict[Any, Answer] = field(default_factory=dict)
+    _needed: dict[Any, set[Measure]] = field(default_factory=dict)
+    """What all charts that ask the same runs want to know of them."""
     _projects: list[UUID] | None = None
 
     @property
@@ -75,6 +77,16 @@ class Computer:
             projects = Project.objects.for_workspace(self.workspace_id).present()
             self._projects = list(projects.values_list("pk", flat=True))
         return self._projects
+
+    def prepare(self, charts: Sequence[Mapping[str, Any]]) -> None:
+        """Say which charts will be asked for, so that what they share is looked up once."""
+        for chart in charts:
+            scope = Scope(self.project_ids, chart["common_filters"])
+            self._need([series_of(one, scope, self.frame.group_by) for one in chart["series"]])
+
+    def _need(self, all_series: Sequence[Series]) -> None:
+        for key, measures in _measures(all_series).items():
+            self._needed.setdefault(key, set()).update(measures)
 
     def points(
         self, chart_type: str, said: Sequence[Mapping[str, Any]], common: Mapping[str, Any]
@@ -90,15 +102,11 @@ class Computer:
         edges = self.frame.edges(chart_type)
         if len(all_series) > MOST_SERIES or len(all_series) * len(edges) > MOST_POINTS:
             raise errors.Invalid("series: these are more points than a chart can show.")
-        measures = _measures(all_series)
-        return [
-            point for series in all_series for point in self._points_of_one(series, edges, measures)
-        ]
+        self._need(all_series)
+        return [point for series in all_series for point in self._points_of_one(series, edges)]
 
-    def _points_of_one(
-        self, series: Series, edges: list[datetime], measures: Mapping[Any, set[Measure]]
-    ) -> list[dict[str, Any]]:
-        values = self._values(series.part, series.group_by, edges, measures)
+    def _points_of_one(self, series: Series, edges: list[datetime]) -> list[dict[str, Any]]:
+        values = self._values(series.part, series.group_by, edges)
         nothing = 0 if _is_count(series.part) else None
         groups: list[str | None] = sorted({group for _, group in values}, key=str) or [None]
         return [
@@ -117,17 +125,16 @@ class Computer:
         part: Part,
         group_by: GroupBy | None,
         edges: list[datetime],
-        measures: Mapping[Any, set[Measure]],
     ) -> dict[Key, Any]:
         match part:
             case RunPart():
-                answer = self._answer(part, group_by, edges, measures)
+                answer = self._answer(part, group_by, edges)
                 return {key: part.value(figures) for key, figures in answer.by_bucket.items()}
             case FeedbackPart():
                 return self._feedback(part, edges)
             case RatioPart():
-                upper = self._values(part.numerator, group_by, edges, measures)
-                lower = self._values(part.denominator, group_by, edges, measures)
+                upper = self._values(part.numerator, group_by, edges)
+                lower = self._values(part.denominator, group_by, edges)
                 return {key: (upper.get(key) or 0) / below for key, below in lower.items() if below}
 
     def _answer(
@@ -135,11 +142,10 @@ class Computer:
         part: RunPart,
         group_by: GroupBy | None,
         edges: list[datetime],
-        measures: Mapping[Any, set[Measure]],
     ) -> Answer:
-        key = (*_key(part), group_by, tuple(edges))
+        wanted = self._needed[_key(part)]
+        key = (*_key(part), group_by, tuple(edges), frozenset(wanted))
         if key not in self._answers:
-            wanted = measures[_key(part)]
             self._answers[key] = store.runs.figures(
                 self.workspace_id,
                 Question(

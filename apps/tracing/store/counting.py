@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -26,6 +26,9 @@ from apps.tracing.store.figures import (
 )
 from apps.tracing.store.histograms import Histogram, sql_bin
 from apps.tracing.store.raw import raw_cursor, sql
+
+ABOVE = timedelta(days=3)
+"""What stands above a run is looked for so far before it: a trace seldom lasts longer."""
 
 Condition = tuple[str, list[Any]]
 """SQL over `tracing_run r`, and the values beside it."""

@@ -15,7 +15,6 @@ from apps.tracing.store.counting import Condition, Counting, Group
 from apps.tracing.store.figures import ALL_MEASURES, Figures
 from apps.tracing.store.kinds import bounded
 from apps.tracing.store.raw import raw_cursor, sql
-from apps.tracing.store.rows import SKEW
 from apps.tracing.store.selecting import selection
 from apps.tracing.store.types import RunQuery
 
@@ -185,7 +184,7 @@ def _told(
         of_traces=True,
         quantiles=(0.5, 0.99),
         details=True,
-        since=None if first is None else first - SKEW,
+        since=None if first is None else first - counting.ABOVE,
     )
     figures = dict(counting.count(asked))
     found = [

@@ -30,7 +30,6 @@ NAMES_KEPT = {Span.QUARTER: 200, Span.HOUR: 400, Span.DAY: 800}
 QUIET = timedelta(seconds=5)
 """A span that is still being written to would be dirty again at once."""
 _AT_ONCE = 200
-_SLACK = timedelta(days=1)
 
 _DIMENSIONS = ("cut", "scope", "run_type", "status", "name", "model")
 _COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
@@ -182,7 +181,7 @@ def _counted(stretch: Stretch) -> Iterator[tuple[Kind, Figures]]:
             groups=[Group(expression) for expression in (scope, *groups)],
             of_traces=of_traces,
             details=True,
-            since=begin - _SLACK,
+            since=begin - counting.ABOVE,
         )
         for values, figures in counting.count(asked):
             yield Kind(NAMES, *values), figures

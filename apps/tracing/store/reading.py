@@ -78,7 +78,7 @@ class Plan:
     @property
     def since(self) -> datetime:
         """Nothing that the runs to be counted depend on is placed before."""
-        return min((begin for _, begin in self.quarters), default=self.edges[0]) - SKEW
+        return min((begin for _, begin in self.quarters), default=self.edges[0]) - counting.ABOVE
 
 
 def _astray(

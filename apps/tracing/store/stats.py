@@ -157,7 +157,7 @@ def _from_runs(store: RunStore, workspace_id: UUID, question: Question) -> Answe
     chosen = selection(store, workspace_id, query)
     found: dict[tuple[int, str | None], Figures] = defaultdict(Figures)
     first = chosen.counted_since or query.started_from
-    since = None if first is None else max(first, EARLIEST) - reading.SKEW
+    since = None if first is None else max(first, EARLIEST) - counting.ABOVE
     parts = [[*chosen.conditions, *_at_depth(question.depth)]]
     _count_into(found, workspace_id, question, parts, question.quantiles, since)
     return _told(found, question.group_by, chosen.counted_since)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 
 _ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
-EARLIEST = datetime(1, 1, 3, tzinfo=UTC)
+EARLIEST = datetime(1, 1, 5, tzinfo=UTC)
 LATEST = datetime(9999, 12, 29, tzinfo=UTC)
 """Bounds that leave room to reckon around them."""
 
