@@ -16,7 +16,7 @@ from uuid import UUID
 
 from apps.core.json import loads
 from apps.tracing.settling import Touched, queue
-from apps.tracing.store import partitions
+from apps.tracing.store import partitions, trees
 from apps.tracing.store.apart import paths_in
 from apps.tracing.store.raw import raw_cursor, sql
 
@@ -82,6 +82,7 @@ def _remove(workspace_id: UUID, which: str, values: Sequence[Any]) -> list[Remov
         ]
     if removed:
         apart = _delete(workspace_id, removed)
+        trees.forget(workspace_id, {run.trace_id for run in removed if run.is_root})
         removed = [replace(run, files=[*run.files, *apart.get(run.key, [])]) for run in removed]
         queue.append(
             workspace_id,

@@ -292,6 +292,21 @@ def close_quiet(quiet_for: timedelta) -> list[tuple[UUID, UUID, UUID, UUID, date
         return cursor.execute(statement, [quiet_for]).fetchall()
 
 
+def forget(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
+    """Know nothing of these traces, whose runs were removed, unless spans of them come just now."""
+    if not trace_ids:
+        return
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "WITH gone AS (DELETE FROM tracing_otlptrace WHERE (workspace_id, trace_id) IN"
+            " (SELECT workspace_id, trace_id FROM tracing_otlptrace WHERE workspace_id = %s"
+            " AND trace_id = ANY(%s) FOR UPDATE SKIP LOCKED) RETURNING workspace_id, trace_id)"
+            " DELETE FROM tracing_otlporphan o USING gone"
+            " WHERE o.workspace_id = gone.workspace_id AND o.trace_id = gone.trace_id",
+            [workspace_id, list(trace_ids)],
+        )
+
+
 def forget_old() -> int:
     """Drop what is known of traces for which nothing came in `KEPT_FOR`."""
     with raw_cursor() as cursor:

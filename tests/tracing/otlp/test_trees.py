@@ -19,7 +19,7 @@ from apps.tracing.ingest.intake import take_in
 from apps.tracing.models import Project
 from apps.tracing.otlp import ids, protobuf
 from apps.tracing.otlp.requests import request_of
-from apps.tracing.store import trees
+from apps.tracing.store import removal, trees
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.spans import BEGIN, SECOND, TRACE, export, span, span_id
 from tests.factories.tracing import ingest, wire_run
@@ -281,3 +281,16 @@ def test_a_run_that_came_by_the_sdks_own_wire_is_not_stored_again(
     assert shape(workspace, UUID(root["trace_id"])) == before
     assert len(before) == 3
     assert shape(workspace) == {}
+
+
+def test_a_trace_that_was_deleted_begins_anew(
+    stored: Callable[..., Any], workspace: Workspace
+) -> None:
+    stored(span(1, name="root"), span(2, 9, at=1), project="gone")
+    project = Project.objects.for_workspace(workspace).get(name="gone")
+
+    removed = removal.remove_of_traces(workspace.pk, project.pk, [ROOT])
+    stored(span(3, 1, at=2, name="late"), project="gone")
+
+    assert len(removed) == 2
+    assert nested(workspace) == ["late", "  late"]
