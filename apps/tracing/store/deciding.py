@@ -12,6 +12,7 @@ from apps.tracing.filters.nodes import Expression
 from apps.tracing.filters.reference import matches
 from apps.tracing.store.filtering import Compiled, compile_where
 from apps.tracing.store.filtering.subjects import needs_of, subjects_of
+from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.rows import COLUMNS, SKEW, Stored, select
 from apps.tracing.store.summing import with_sums
 from apps.tracing.store.types import RunQuery, RunRow
@@ -31,7 +32,7 @@ class Decider:
         self._open = query.where if where is not None and not where.is_exact else None
         # What SQL has decided about roots and traces is not asked again.
         self._open_root = self._undecided(query.where_root)
-        self._open_any = self._undecided(query.where_any)
+        self._open_any = query.where_any
         self.is_needed = any(
             one is not None for one in (self._open, self._open_root, self._open_any)
         )
@@ -78,10 +79,19 @@ class Decider:
         # A trace has nothing before its root, and no end that would be known.
         since = min(root_placed_at(row.dotted_order) for row, _ in rows) - SKEW
         traces = list({row.trace_id for row, _ in rows})
-        statement = (
-            f"SELECT {COLUMNS} FROM tracing_run r WHERE r.workspace_id = %s"
-            f" AND r.trace_id = ANY(%s) AND r.placed_at >= %s AND ({compiled.sql})"
+        where = (
+            "FROM tracing_run r WHERE r.workspace_id = %s AND r.trace_id = ANY(%s)"
+            f" AND r.placed_at >= %s AND ({compiled.sql})"
         )
+        if compiled.is_exact:
+            with raw_cursor() as cursor:
+                cursor.execute(
+                    sql(f"SELECT DISTINCT r.project_id, r.trace_id {where}"),
+                    [self.workspace_id, traces, since, *compiled.values],
+                    binary=True,
+                )
+                return {(row[0], row[1]) for row in cursor}
+        statement = f"SELECT {COLUMNS} {where}"
         found: set[Trace] = set()
         for begin in range(0, len(traces), _AT_ONCE // 4):
             some = traces[begin : begin + _AT_ONCE // 4]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import nullcontext
 from uuid import UUID
 
 from apps.tracing.errors import QueryTooSlow
@@ -55,7 +54,7 @@ def _found(asked: Asked, walk: Walk, wanted: int) -> tuple[list[Stored], Stored 
     found: list[Stored] = []
     last: Stored | None = None
     try:
-        with patience(PATIENCE) if _may_be_slow(asked) else nullcontext():
+        with patience(PATIENCE):
             for rows in _ways(asked, walk, decider, wanted):
                 found += decider.meant(rows)
                 if len(found) >= wanted:
@@ -69,11 +68,6 @@ def _found(asked: Asked, walk: Walk, wanted: int) -> tuple[list[Stored], Stored 
             return found, last
         raise
     return found, None
-
-
-def _may_be_slow(asked: Asked) -> bool:
-    query = asked.query
-    return any(one is not None for one in (query.where, query.where_root, query.where_any))
 
 
 def _ways(asked: Asked, walk: Walk, decider: Decider, wanted: int) -> Iterator[Sequence[Stored]]:

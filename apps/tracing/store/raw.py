@@ -22,9 +22,16 @@ def raw_cursor() -> Iterator[psycopg.Cursor[Any]]:
 
 @contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """No statement in the block takes longer than that: `QueryTooSlow`."""
+    """For what somebody waits for: no statement in the block takes longer (`QueryTooSlow`).
+
+    Nor does one have helpers, which take longer to start than a page takes.
+    """
     with raw_cursor() as cursor:
-        cursor.execute("SELECT set_config('statement_timeout', %s, false)", [f"{seconds:.0f}s"])
+        cursor.execute(
+            "SELECT set_config('statement_timeout', %s, false),"
+            " set_config('max_parallel_workers_per_gather', '0', false)",
+            [f"{seconds:.0f}s"],
+        )
     try:
         yield
     except OperationalError as error:
@@ -35,6 +42,7 @@ def patience(seconds: float) -> Iterator[None]:
         # In a transaction that just failed nothing can be said, and its end takes it back.
         with suppress(InternalError), raw_cursor() as cursor:
             cursor.execute("RESET statement_timeout")
+            cursor.execute("RESET max_parallel_workers_per_gather")
 
 
 def sql(text: str) -> LiteralString:

@@ -30,10 +30,12 @@ def related_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Conditio
         if where is None:
             continue
         compiled = compile_(workspace_id, where, table="r")
-        yield compiled.sql, compiled.values
         traces = _few_traces(workspace_id, where, query.project_ids)
         if traces is not None:
             yield "r.trace_id = ANY(%s)", [traces]
+        # Asked run by run it looks into each day of a trace; of many runs `Decider` asks at once.
+        if traces is not None or where is query.where_root:
+            yield compiled.sql, compiled.values
 
 
 def _few_traces(
