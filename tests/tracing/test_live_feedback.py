@@ -1,0 +1,319 @@
+"""Feedback and sharing by the public `langsmith` client against the running platform."""
+
+from __future__ import annotations
+
+import asyncio
+import datetime as dt
+import json
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+from urllib.request import Request, urlopen
+
+import pytest
+from langsmith import AsyncClient, Client
+from langsmith.schemas import FeedbackSourceType
+from langsmith.utils import LangSmithConflictError, LangSmithError, LangSmithNotFoundError
+
+from tests.live import Live
+
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::UserWarning")
+T = TypeVar("T")
+
+
+@pytest.fixture(scope="module")
+def client(live: Live) -> Iterator[Client]:
+    client = Client(api_url=live.api_url, api_key=live.api_key)
+    yield client
+    client.cleanup()
+
+
+@pytest.fixture
+def project(client: Client) -> str:
+    return client.create_project(f"feedback {uuid.uuid4()}").name
+
+
+@pytest.fixture
+def run_id(client: Client, project: str) -> uuid.UUID:
+    """A finished run that is stored."""
+    run_id = uuid.uuid4()
+    client.create_run(
+        "asked", {"q": "why?"}, "chain", id=run_id, project_name=project, outputs={"a": "so"}
+    )
+    client.update_run(run_id, end_time=dt.datetime.now(dt.UTC))
+    client.flush()
+    until(lambda: list(client.list_runs(run_ids=[run_id], project_name=project)))
+    return run_id
+
+
+def until(look: Callable[[], T]) -> T:
+    """What is found, as soon as anything is."""
+    deadline = time.monotonic() + 30
+    while not (found := look()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return found
+
+
+def project_id(client: Client, name: str) -> uuid.UUID:
+    return client.read_project(project_name=name).id
+
+
+def test_feedback_is_given_read_changed_and_deleted(client, run_id):
+    source_run = uuid.uuid4()
+    given = client.create_feedback(
+        run_id,
+        "correct",
+        score=True,
+        value="yes",
+        comment="well",
+        correction={"a": 1},
+        source_info={"by": "me"},
+        feedback_source_type=FeedbackSourceType.MODEL,
+        source_run_id=source_run,
+        extra={"more": [1]},
+    )
+
+    read = client.read_feedback(given.id)
+    client.update_feedback(given.id, score=0.123456, comment=None)
+    changed = client.read_feedback(given.id)
+
+    assert (read.key, read.score, read.value, read.comment) == ("correct", 1.0, "yes", "well")
+    assert (read.correction, read.extra) == ({"a": 1}, {"more": [1]})
+    assert (read.run_id, read.trace_id) == (run_id, run_id)
+    assert read.feedback_source.type == "model"
+    assert read.feedback_source.metadata == {"by": "me", "__run": {"run_id": str(source_run)}}
+    assert (changed.score, changed.value, changed.comment) == (0.1235, "yes", "well")
+    assert changed.modified_at > read.modified_at
+    client.delete_feedback(given.id)
+    with pytest.raises(LangSmithNotFoundError):
+        client.read_feedback(given.id)
+
+
+def test_feedback_in_the_background_comes_with_its_trace(client, run_id):
+    given = client.create_feedback(run_id, "later", score=0.5, trace_id=run_id)
+    client.flush()
+
+    (found,) = until(lambda: list(client.list_feedback(run_ids=[run_id], feedback_key=["later"])))
+
+    assert (found.id, found.score, found.trace_id) == (given.id, 0.5, run_id)
+    # Its project follows when somebody has looked for its run.
+    assert until(lambda: client.read_feedback(given.id).session_id)
+
+
+def test_feedback_before_its_run_is_found_with_it(client, project):
+    run_id = uuid.uuid4()
+    given = client.create_feedback(run_id, "early", score=1)
+    assert client.read_feedback(given.id).session_id is None
+
+    client.create_run("late", {}, "chain", id=run_id, project_name=project)
+    client.flush()
+
+    found = until(lambda: client.read_feedback(given.id).session_id)
+    assert found == project_id(client, project)
+
+
+def test_lists_are_filtered(client, run_id):
+    for number in range(3):
+        client.create_feedback(run_id, f"k{number}", score=number)
+    client.create_feedback(run_id, "m", score=1, feedback_source_type=FeedbackSourceType.MODEL)
+
+    def keys(**query: Any) -> list[str]:
+        return [one.key for one in client.list_feedback(run_ids=[run_id], **query)]
+
+    assert keys() == ["m", "k2", "k1", "k0"]
+    assert keys(feedback_key=["k0", "k2"]) == ["k2", "k0"]
+    assert keys(feedback_source_type=[FeedbackSourceType.MODEL]) == ["m"]
+    assert keys(limit=2) == ["m", "k2"]
+
+
+def test_sums_of_feedback_are_with_the_run_and_with_the_project(client, project, run_id):
+    for score in (0, 1):
+        client.create_feedback(run_id, "s", score=score)
+    session_id = project_id(client, project)
+    client.create_feedback(None, "total", score=0.75, project_id=session_id)
+
+    (run,) = client.list_runs(project_name=project, is_root=True)
+    (on_project,) = [
+        one for one in _listed(client, session=str(session_id)) if one["run_id"] is None
+    ]
+
+    assert run.feedback_stats["s"]["n"] == 2
+    assert run.feedback_stats["s"]["avg"] == 0.5
+    assert (on_project["key"], on_project["score"]) == ("total", 0.75)
+    filtered = client.list_runs(
+        project_name=project, filter='and(eq(feedback_key, "s"), eq(feedback_score, 1))'
+    )
+    assert [one.id for one in filtered] == [run_id]
+
+
+def _listed(client: Client, **params: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = client.request_with_retries(
+        "GET", "/feedback", params=params
+    ).json()
+    return found
+
+
+def test_a_browser_gives_feedback_by_a_token(client, run_id):
+    token = client.create_presigned_feedback_token(run_id, "liked")
+    others = client.create_presigned_feedback_tokens(
+        run_id, ["a", "b"], expiration=dt.timedelta(days=1, hours=1)
+    )
+
+    client.create_feedback_from_token(
+        token.url, score=1, value="up", comment="!", metadata={"p": 1}
+    )
+    said = json.dumps({"score": 0.5}).encode()
+    request = Request(others[0].url, said, {"Content-Type": "application/json"})
+    with urlopen(request) as response:
+        assert response.status == 200
+
+    found = {one.key: one for one in client.list_feedback(run_ids=[run_id])}
+    assert (found["liked"].score, found["liked"].value, found["liked"].id) == (1.0, "up", token.id)
+    assert found["liked"].feedback_source.metadata == {"p": 1}
+    assert found["a"].score == 0.5
+    listed = list(client.list_presigned_feedback_tokens(run_id))
+    assert {one.id for one in listed} == {token.id, *(one.id for one in others)}
+
+
+def test_configs_are_made_listed_changed_and_deleted(client):
+    key = f"stars {uuid.uuid4()}"
+    stars = {"type": "continuous", "min": 0.0, "max": 5.0}
+
+    made = client.create_feedback_config(key, feedback_config=stars)
+    assert client.create_feedback_config(key, feedback_config=stars).modified_at
+    with pytest.raises(LangSmithError, match="already exists"):
+        client.create_feedback_config(key, feedback_config={"type": "freeform"})
+    changed = client.update_feedback_config(key, is_lower_score_better=True)
+    (listed,) = client.list_feedback_configs(feedback_key=[key])
+
+    assert made.feedback_config["max"] == 5.0
+    assert changed.is_lower_score_better is True
+    assert (listed.feedback_key, listed.is_lower_score_better) == (key, True)
+    client.delete_feedback_config(key)
+    assert list(client.list_feedback_configs(feedback_key=[key])) == []
+
+
+def test_categories_are_added_and_taken_away(client, run_id):
+    key = f"mood {uuid.uuid4()}"
+    mood = {"type": "categorical", "categories": [{"value": n, "label": f"l{n}"} for n in (0, 1)]}
+    client.create_feedback_config(key, feedback_config=mood)
+
+    added = client.add_feedback_categories(key, [{"value": 2, "label": "l2"}])
+    given = client.create_feedback(run_id, key, value="l2")
+
+    assert len(added.feedback_config["categories"]) == 3
+    assert client.read_feedback(given.id).score == 2.0
+    removed = client.remove_feedback_categories(key, [0])
+    assert [one["label"] for one in removed.feedback_config["categories"]] == ["l1", "l2"]
+
+
+def test_a_contradicting_config_is_an_error_that_says_so(client, run_id):
+    key = f"k {uuid.uuid4()}"
+    client.create_feedback(run_id, key, score=1, feedback_config={"type": "continuous"})
+
+    with pytest.raises(LangSmithError, match="contradicts"):
+        client.create_feedback(
+            run_id, key, score=1, feedback_config={"type": "continuous", "max": 1.0}
+        )
+
+
+def test_formulas_are_computed(client, project, run_id):
+    formula = client.request_with_retries(
+        "POST",
+        "/feedback/formulas",
+        json={
+            "session_id": str(project_id(client, project)),
+            "feedback_key": "total",
+            "aggregation_type": "avg",
+            "formula_parts": [
+                {"part_type": "weighted_key", "key": "a", "weight": 3},
+                {"part_type": "weighted_key", "key": "b", "weight": 1},
+            ],
+        },
+    ).json()
+
+    client.create_feedback(run_id, "a", score=1)
+    client.create_feedback(run_id, "b", score=0)
+
+    (total,) = client.list_feedback(run_ids=[run_id], feedback_key=["total"])
+    assert total.score == 0.75
+    client.request_with_retries("DELETE", f"/feedback/formulas/{formula['id']}")
+    assert list(client.list_feedback(run_ids=[run_id], feedback_key=["total"])) == []
+
+
+def test_a_run_is_shared_read_and_closed(client, project, run_id):
+    child_id = uuid.uuid4()
+    client.create_run(
+        "child",
+        {},
+        "tool",
+        id=child_id,
+        project_name=project,
+        parent_run_id=run_id,
+    )
+    client.flush()
+    until(lambda: list(client.list_runs(run_ids=[child_id], project_name=project)))
+    assert client.run_is_shared(run_id) is False
+
+    link = client.share_run(run_id)
+    token = link.rsplit("/", 2)[1]
+
+    assert client.share_run(run_id) == link == client.read_run_shared_link(run_id)
+    assert client.read_shared_run(token).id == run_id
+    assert client.read_shared_run(link, run_id=child_id).parent_run_id == run_id
+    assert {run.id for run in client.list_shared_runs(token)} == {run_id, child_id}
+    assert [run.id for run in client.list_shared_runs(token, run_ids=[str(child_id)])] == [child_id]
+    client.unshare_run(run_id)
+    client.unshare_run(run_id)
+    assert client.run_is_shared(run_id) is False
+    with pytest.raises(LangSmithNotFoundError):
+        client.read_shared_run(token)
+
+
+def test_a_chosen_link_is_kept_and_is_no_other_runs(client, run_id, project):
+    other = uuid.uuid4()
+    client.create_run("other", {}, "chain", id=other, project_name=project)
+    client.flush()
+    until(lambda: list(client.list_runs(run_ids=[other], project_name=project)))
+    chosen = uuid.uuid4()
+
+    link = client.share_run(run_id, share_id=str(chosen))
+
+    assert link.endswith(f"/public/{chosen}/r")
+    with pytest.raises(LangSmithConflictError):
+        client.share_run(other, share_id=str(chosen))
+
+
+def test_the_second_protocol_shares_and_anybody_reads(client, live, project, run_id):
+    async def use() -> None:
+        session_id = str(project_id(client, project))
+        share = client.runs.share
+        made = await share.create(str(run_id), session_id=session_id, trace_id=str(run_id))
+        token = made.share_token
+        assert token is not None
+        page = await client.public.runs.query(token, selects=["NAME", "STATUS"])
+        assert [(run.id, run.name) for run in page.items or []] == [(str(run_id), "asked")]
+        one = await client.public.runs.retrieve(
+            str(run_id),
+            share_token=token,
+            selects=["NAME", "INPUTS"],
+            start_time=dt.datetime.now(dt.UTC),
+        )
+        assert (one.id, one.inputs) == (str(run_id), {"q": "why?"})
+        await share.delete(str(run_id), session_id=session_id)
+        await share.delete(str(run_id), session_id=session_id)
+
+    asyncio.run(use())
+
+
+def test_the_asynchronous_client_gives_feedback_too(live, run_id):
+    async def use() -> None:
+        async with AsyncClient(api_url=live.api_url, api_key=live.api_key) as client:
+            given = await client.create_feedback(run_id, "async", score=1)
+            assert (await client.read_feedback(given.id)).score == 1.0
+            found = [one.key async for one in client.list_feedback(run_ids=[run_id])]
+            assert found == ["async"]
+
+    asyncio.run(use())
