@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -60,6 +61,9 @@ def frame_of(period: Period) -> Frame:
 def shown(workspace_id: UUID, charts: Sequence[Chart], period: Period) -> list[Shown]:
     """The charts with their figures; those that ask the same are computed once."""
     computer = Computer(workspace_id, frame_of(period))
+    for chart in charts:
+        with suppress(AppError):  # which its own place on the page tells
+            computer.prepare([{"common_filters": chart.common_filters, "series": chart.series}])
     return [one_shown(computer, chart) for chart in charts]
 
 
