@@ -86,9 +86,7 @@ class MisplacedRun(Refusal):
     """The dotted order contradicts the ids; alone in a request it answers 400, not 422."""
 
 
-def _content(
-    run: WireRun, attachments: dict[str, Attachment], price: Price | None
-) -> Content:
+def _content(run: WireRun, attachments: dict[str, Attachment], price: Price | None) -> Content:
     payloads: dict[Payload, bytes] = {}
     inputs = _payload(payloads, Payload.INPUTS, run.inputs)
     outputs = _payload(payloads, Payload.OUTPUTS, run.outputs)
