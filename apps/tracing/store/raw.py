@@ -41,8 +41,7 @@ def patience(seconds: float) -> Iterator[None]:
     finally:
         # In a transaction that just failed nothing can be said, and its end takes it back.
         with suppress(InternalError), raw_cursor() as cursor:
-            cursor.execute("RESET statement_timeout")
-            cursor.execute("RESET max_parallel_workers_per_gather")
+            cursor.execute("RESET statement_timeout; RESET max_parallel_workers_per_gather")
 
 
 def sql(text: str) -> LiteralString:
