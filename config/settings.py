@@ -289,6 +289,7 @@ LOGGING = {
         "django.request": {"level": "ERROR"},
         "django.server": {"level": "WARNING"},
         "uvicorn.access": {"level": "WARNING"},
+        "httpx": {"level": "WARNING"},
     },
 }
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ from pytest_django import DjangoDbBlocker
 from tests import live as live_platform
 from tests import services
 from tests.live import Live
+
+LINES_OF_LOG = 25
 
 
 @pytest.fixture(scope="session")
@@ -32,6 +34,20 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
             "SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
         )
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """What the live platform said lately stands beside a failure on it."""
+    report = yield
+    found = getattr(item, "funcargs", {}).get("live")
+    if report.failed and found is not None:
+        for log in sorted((found.installation.data_dir / "logs").glob("*.log")):
+            lines = log.read_text(errors="replace").splitlines()[-LINES_OF_LOG:]
+            report.sections.append((f"the platform's {log.name}", "\n".join(lines)))
+    return report
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

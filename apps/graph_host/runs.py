@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import inspect
+import traceback
 from collections.abc import AsyncIterator
 from typing import Any, cast
 from uuid import UUID
@@ -328,7 +330,20 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _failed(error: BaseException) -> dict[str, Any]:
-    return {"status": "error", "error": {"error": type(error).__name__, "message": str(error)}}
+    told = {"error": type(error).__name__, "message": str(error)}
+    _let_go(error)
+    return {"status": "error", "error": told}
+
+
+def _let_go(error: BaseException) -> None:
+    """Free what the failed code held: in a cycle with its error it could starve the next run."""
+    chain: list[BaseException] = [error]
+    for one in chain:
+        traceback.clear_frames(one.__traceback__)
+        causes = (one.__cause__, one.__context__)
+        chain += [cause for cause in causes if cause is not None and cause not in chain]
+    if isinstance(error, MemoryError):
+        gc.collect()
 
 
 _ACCEPTED: dict[type, frozenset[str]] = {}

@@ -15,6 +15,7 @@ pytestmark = [
     pytest.mark.xdist_group("chaos"),
     # The client's way to say that it was cut off and comes back, and what it leaves open then.
     pytest.mark.filterwarnings("ignore:Request failed, attempting reconnect"),
+    pytest.mark.filterwarnings("ignore:Reconnecting without a Last-Event-ID"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 

@@ -435,7 +435,7 @@ def test_a_run_under_way_stops_before_it_is_deleted(client, thread):
     given = {"notes": ["slow"], "sleep": 20, "slow": "write"}
     run = client.runs.create(thread, "pace", input=given)["run_id"]
     for part in client.runs.join_stream(thread, run, stream_mode="values"):
-        if part.data["notes"][-1] == "plan":
+        if part.event == "values" and part.data["notes"][-1] == "plan":
             break
 
     client.runs.delete(thread, run)

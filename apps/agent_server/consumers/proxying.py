@@ -7,6 +7,7 @@ page of ours, so it is shut into a sandbox of the browser's, and its cookies sta
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -28,6 +29,8 @@ from apps.core.middleware import as_app_error
 from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 from apps.organizations.permissions import Permission
+
+log = logging.getLogger(__name__)
 
 Header = tuple[bytes, bytes]
 MOST_AT_ONCE = 200
@@ -213,7 +216,7 @@ class _Proxy:
             if kind == "too large":
                 raise errors.TooLarge(f"A request may have {settings.MAX_BODY_BYTES} bytes.")
             if kind == "over":
-                await self._over()
+                await self._over(value)
                 return
             size = _size(value)
             await self._pass_on(value)
@@ -242,10 +245,13 @@ class _Proxy:
             raise BrokenOff
         await self._send(message)
 
-    async def _over(self) -> None:
+    async def _over(self, reason: str | None) -> None:
         """The agent's code says no more: well, if it had said everything."""
         if self._is_finished:
             return
+        log.warning(
+            "An own route of %s ended before its answer: %s", self._place.route.slug, reason
+        )
         if not self._is_http:
             await self._send({"type": "websocket.close", "code": 1011})
         elif not self._is_started:

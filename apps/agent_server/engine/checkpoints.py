@@ -1,4 +1,4 @@
-"""Reading checkpoints, and deeds on whole threads."""
+"""Reading checkpoints."""
 
 from __future__ import annotations
 

@@ -270,68 +270,6 @@ SELECT %b, %b, %b, 'deploy', level, message, clock_timestamp()
 FROM unnest(%b::text[], %b::text[]) AS line(level, message)
 """
 
-# Deeds on the checkpoints of whole threads; each is a list of statements for one transaction.
-
-DELETE_THREADS = [
-    "DELETE FROM agent_server_checkpointwrite WHERE thread_id = ANY(%s::uuid[])",
-    "DELETE FROM agent_server_checkpointblob WHERE thread_id = ANY(%s::uuid[])",
-    "DELETE FROM agent_server_checkpoint WHERE thread_id = ANY(%s::uuid[])",
-]
-
-FORGET_THREADS = [
-    "DELETE FROM agent_server_agentrun WHERE thread_id = ANY(%s::uuid[])",
-    "DELETE FROM agent_server_thread WHERE id = ANY(%s::uuid[])",
-]
-
-# Parameters: target, source.
-COPY_THREAD = [
-    """
-    INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
-    SELECT %s::uuid, namespace, channel, version, kind, blob
-    FROM agent_server_checkpointblob WHERE thread_id = %s::uuid
-    ON CONFLICT DO NOTHING
-    """,
-    """
-    INSERT INTO agent_server_checkpoint (
-        thread_id, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
-        blob_versions, created_at
-    )
-    SELECT %s::uuid, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
-           blob_versions, created_at
-    FROM agent_server_checkpoint WHERE thread_id = %s::uuid
-    ON CONFLICT DO NOTHING
-    """,
-    """
-    INSERT INTO agent_server_checkpointwrite (
-        thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
-    )
-    SELECT %s::uuid, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
-    FROM agent_server_checkpointwrite WHERE thread_id = %s::uuid
-    ON CONFLICT DO NOTHING
-    """,
-]
-
-# Parameters: threads, runs.
-DELETE_FOR_RUNS = """
-DELETE FROM agent_server_checkpoint
-WHERE thread_id = ANY(%s::uuid[])
-  AND (run_id = ANY(%s::uuid[]) OR metadata ->> 'run_id' = ANY(%s::text[]))
-"""
-
-# All but the newest checkpoint of each namespace. A head that is rebuilt from the writes of its
-# ancestors (a delta channel's counters tell) keeps them.
-KEEP_LATEST = """
-DELETE FROM agent_server_checkpoint c
-USING (
-    SELECT DISTINCT ON (thread_id, namespace) thread_id, namespace, checkpoint_id, metadata
-    FROM agent_server_checkpoint WHERE thread_id = ANY(%s::uuid[])
-    ORDER BY thread_id, namespace, checkpoint_id DESC
-) head
-WHERE c.thread_id = head.thread_id AND c.namespace = head.namespace
-  AND c.checkpoint_id <> head.checkpoint_id
-  AND NOT head.metadata ? 'counters_since_delta_snapshot'
-"""
-
 # What no checkpoint of these threads refers to any more.
 COLLECT_GARBAGE = [
     """

@@ -12,7 +12,6 @@ import pytest
 from langgraph.checkpoint.conformance.initializer import checkpointer_test
 from langgraph.checkpoint.conformance.validate import validate
 
-from apps.agent_server.engine import deeds
 from apps.agent_server.engine.checkpoints import CheckpointReader
 from apps.agent_server.engine.database import Database
 from apps.agent_server.engine.entries import Claimed
@@ -22,6 +21,7 @@ from apps.agent_server.models import AgentRun
 from apps.graph_host.door import Desk
 from apps.graph_host.saver import SocketSaver
 from apps.graph_host.wire import Link
+from tests.agent_server.engine import deeds
 from tests.agent_server.engine.rows import make_revision, make_run, make_thread
 
 THREADS = 150
