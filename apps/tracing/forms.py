@@ -18,7 +18,7 @@ class ProjectForm(forms.Form):
     trace_tier = forms.ChoiceField(
         choices=[(TraceTier.LONG, "Long-lived"), (TraceTier.SHORT, "Short-lived")],
         label="Traces are kept",
-        help_text="Lowering it concerns traces that come from then on; raising it all that are there.",
+        help_text="Lowering it concerns traces that come from then on; raising it, all of them.",
     )
 
     @classmethod

@@ -1,4 +1,4 @@
-from django.urls import include, path, register_converter
+from django.urls import URLPattern, URLResolver, include, path, register_converter
 from django.urls.converters import StringConverter
 
 from apps.tracing.views import (
@@ -35,7 +35,7 @@ run = [
     path("/<payload:payload>.json", traces.trace_payload, name="trace-payload"),
     path("/attachments/<int:number>", traces.trace_attachment, name="trace-attachment"),
 ]
-project = [
+project: list[URLPattern | URLResolver] = [
     path("", listing.project_detail, name="project-detail"),
     path("/strip", beside.project_strip, name="project-strip"),
     path("/facets", beside.project_facets, name="project-facets"),

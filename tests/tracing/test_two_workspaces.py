@@ -27,7 +27,7 @@ from tests.factories.api_keys import key_for
 from tests.factories.organizations import UserFactory, WorkspaceMembershipFactory
 from tests.factories.tracing import ingest, wire_run
 from tests.foreign import PARAMETER
-from tests.planted import Values, plant, tokens
+from tests.planted import Values, plant
 
 WORD, ABSENT, SECRET = "planted-word", "missing-word", "unspeakable"
 APPS = ("apps.tracing", "apps.monitoring", "apps.exports")

@@ -7,7 +7,7 @@ most two open-ended repeats, each of a single character or class.
 from __future__ import annotations
 
 import re
-from re import _constants, _parser  # type: ignore[attr-defined]
+from re import _constants, _parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Any
 
 MOST_REPEATS = 2
