@@ -27,7 +27,11 @@ METHODS = ["get", "post", "put", "patch", "delete"]
 HIDDEN = {404, 405}
 SHUT = {302, 401, 403, 404, 405}
 # What an ingest-only key is for.
-INGEST = {"/runs", "/runs/batch", "/runs/multipart", "/runs/<uuid:run_id>", "/otel/v1/traces"}
+INGEST = {
+    "/runs", "/runs/batch", "/runs/multipart", "/runs/<uuid:run_id>",
+    "/otel/v1/traces", "/otel/v1/claude_code",
+    "/auth",  # any key may ask whether it is good, and whose it is
+}  # fmt: skip
 
 # Open to everybody, and why that is meant.
 OPEN = {
@@ -40,6 +44,12 @@ OPEN = {
     "/openapi.json": "the same for everybody: it shows no row",
     "/public/schemas/v1/message.json": "the same for everybody: it shows no row",
     "/public/schemas/v1/tooldef.json": "the same for everybody: it shows no row",
+    "/auth/public": "how to sign in: it shows no row",
+    "/v1/beacon/verify": "agent servers elsewhere call it; nothing is kept",
+    "/v1/beacon/ingest-traces": "agent servers elsewhere call it; nothing is kept",
+    "/v1/beacon/usage-snapshot": "agent servers elsewhere call it; nothing is kept",
+    "/v1/beacon/v1/metrics": "agent servers elsewhere call it; nothing is kept",
+    "/v1/beacon/v1/traces": "agent servers elsewhere call it; nothing is kept",
     "/agents/<slug:slug>": "for load balancers",
     "/agents/<slug:slug>/ok": "for load balancers",
     "/agents/<slug:slug>/docs": "the same for every agent: it shows no row",

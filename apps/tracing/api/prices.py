@@ -111,14 +111,13 @@ class PriceView(WorkspaceAPIView):
 
     @extend_schema(request=PriceSerializer, responses=dict)
     def put(self, request: ApiRequest, price_id: UUID) -> Response:
-        price = prices.replace_price(
-            workspace_id=self.workspace_id, price_id=price_id, **_fields(request)
-        )
+        found = prices.find_price(self.workspace_id, price_id)
+        price = prices.replace_price(price=found, **_fields(request))
         return Response(price_json(price))
 
     @extend_schema(responses=None)
     def delete(self, request: ApiRequest, price_id: UUID) -> Response:
-        prices.delete_price(workspace_id=self.workspace_id, price_id=price_id)
+        prices.delete_price(price=prices.find_price(self.workspace_id, price_id))
         return Response({"message": "deleted"})
 
 

@@ -33,22 +33,22 @@ def create_price(*, workspace_id: UUID, **fields: Any) -> ModelPrice:
     return price
 
 
-def replace_price(*, workspace_id: UUID, price_id: UUID, **fields: Any) -> ModelPrice:
+def replace_price(*, price: ModelPrice, **fields: Any) -> ModelPrice:
     """Another content for an entry, for runs that come from now on."""
-    price = _own(workspace_id, price_id)
     for name, value in fields.items():
         setattr(price, name, value)
     price.save()
-    _changed(workspace_id)
+    _changed(price.workspace_id)
     return price
 
 
-def delete_price(*, workspace_id: UUID, price_id: UUID) -> None:
-    _own(workspace_id, price_id).delete()
-    _changed(workspace_id)
+def delete_price(*, price: ModelPrice) -> None:
+    price.delete()
+    _changed(price.workspace_id)
 
 
-def _own(workspace_id: UUID, price_id: UUID) -> ModelPrice:
+def find_price(workspace_id: UUID, price_id: UUID) -> ModelPrice:
+    """The workspace's own entry; `BuiltInPrice` for one that is not anybody's to change."""
     if any(one.id == price_id for one in entries.built_in()):
         raise errors.BuiltInPrice
     return get_or_404(ModelPrice.objects.for_workspace(workspace_id), pk=price_id)

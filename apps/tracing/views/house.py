@@ -67,9 +67,7 @@ def setting_prices(request: PageRequest) -> HttpResponse:
         if edited is None:
             prices.create_price(workspace_id=workspace_id, **form.fields_of_price)
         else:
-            prices.replace_price(
-                workspace_id=workspace_id, price_id=edited.pk, **form.fields_of_price
-            )
+            prices.replace_price(price=edited, **form.fields_of_price)
 
     if request.method == "POST" and _saved(request, Permission.WORKSPACE_MANAGE, form, save):
         messages.success(request, f"The price of {form.cleaned_data['name']} is saved.")
@@ -92,7 +90,7 @@ def setting_prices(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_MANAGE)
 def setting_price_delete(request: PageRequest, price_id: UUID) -> HttpResponse:
-    prices.delete_price(workspace_id=request.caller.workspace_id, price_id=price_id)
+    prices.delete_price(price=prices.find_price(request.caller.workspace_id, price_id))
     messages.success(request, "The price is deleted. Costs that were counted stay.")
     return redirect("setting-prices", request.caller.workspace_id)
 
