@@ -11,8 +11,8 @@ from collections.abc import Callable
 from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 
-_NOT_OURS = ("/agents/", "/admin/", "/static/")
-"""Agents say themselves who may call them."""
+_NOT_OURS = ("/agents/", "/admin/", "/static/", "/feedback/tokens/")
+"""Agents say themselves who may call them, and a feedback's token is for every page."""
 _METHODS = "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"
 _HEADERS = (
     "x-api-key, x-tenant-id, x-organization-id, authorization, content-type, content-encoding,"

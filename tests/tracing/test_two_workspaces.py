@@ -211,6 +211,7 @@ def asked(client: Client, question: Question, names: dict[str, str]) -> Any:
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|\+00:00)?")
+_NAME = re.compile(r"project-[0-9a-f]{8}")  # what a project is called that nobody named
 _TOKEN = re.compile(r'(csrfmiddlewaretoken|nonce|csrf)[^>]{0,40}?["\'][A-Za-z0-9+/=_-]{16,}["\']')
 
 
@@ -218,7 +219,7 @@ def plain(response: Any, names: dict[str, str]) -> tuple[int, str]:
     """Status and text without what differs between any two requests."""
     text = b"".join(response) if response.streaming else response.content
     found: str = text.decode("utf-8", "replace").replace(names["word"], "WORD")
-    for pattern in (_UUID, _TIME, _TOKEN):
+    for pattern in (_UUID, _TIME, _NAME, _TOKEN):
         found = pattern.sub("*", found)
     return response.status_code, found
 
