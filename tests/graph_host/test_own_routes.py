@@ -100,6 +100,8 @@ def answer(host, key):
     status, body = None, b""
     while True:
         kind, at, _, *rest = host.next("web", "over")
+        if at < key:  # an earlier exchange may still have something to say
+            continue
         assert at == key
         if kind == "over":
             return status, body, rest[0]

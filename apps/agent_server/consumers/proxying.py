@@ -216,7 +216,7 @@ class _Proxy:
             if kind == "too large":
                 raise errors.TooLarge(f"A request may have {settings.MAX_BODY_BYTES} bytes.")
             if kind == "over":
-                await self._over(value)
+                await self._over()
                 return
             size = _size(value)
             await self._pass_on(value)
@@ -245,13 +245,12 @@ class _Proxy:
             raise BrokenOff
         await self._send(message)
 
-    async def _over(self, reason: str | None) -> None:
+    async def _over(self) -> None:
         """The agent's code says no more: well, if it had said everything."""
         if self._is_finished:
             return
-        log.warning(
-            "An own route of %s ended before its answer: %s", self._place.route.slug, reason
-        )
+        # Not why: that may be the agent's own words, and they are its author's to read.
+        log.warning("An own route of %s ended before its answer.", self._place.route.slug)
         if not self._is_http:
             await self._send({"type": "websocket.close", "code": 1011})
         elif not self._is_started:

@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from datetime import timedelta
@@ -20,6 +21,7 @@ from psycopg import OperationalError
 
 from apps.agent_server import sweeping
 from apps.agent_server.engine.entries import Ending, Put, Stale, Token, Writes
+from apps.agent_server.engine.session import RunSession
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
 from tests.agent_server.engine.rows import make_run, make_thread
 
@@ -163,14 +165,19 @@ def test_an_agent_that_ends_its_process_is_given_up_after_three_attempts(
 
 
 def test_a_worker_that_is_asked_to_leave_gives_its_run_back_between_steps(
-    engines, steps, file, listen
+    engines, steps, file, listen, monkeypatch
 ):
+    asked, drain = threading.Event(), RunSession.drain
+    monkeypatch.setattr(RunSession, "drain", lambda session: (drain(session), asked.set()))
     first = engines("worker@one")
     execute(first, steps.thread)
     await_that(lambda: "three 1" in lines(file))
 
+    leaving = first.submit(first.engine.drain(10))
+    assert asked.wait(10)
+    await_that(lambda: not any(host.link._waiting for host in first.engine.hosts.hosts))
     Path(f"{file}.go").touch()
-    first.stop(10)
+    leaving.result()
     steps.refresh_from_db()
     assert (steps.status, steps.lease_owner) == ("pending", "")
     second = engines("worker@two")
