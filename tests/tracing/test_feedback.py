@@ -22,7 +22,12 @@ from tests.factories.tracing import (
     wire_run,
 )
 
-PATHS = ["/feedback", f"/feedback/{uuid4()}", "/feedback/tokens", "/feedback-configs"]
+PATHS = [
+    "/feedback",
+    "/feedback/00000000-0000-4000-8000-000000000000",
+    "/feedback/tokens",
+    "/feedback-configs",
+]
 
 
 @pytest.mark.parametrize("path", PATHS)

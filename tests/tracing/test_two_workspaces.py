@@ -330,7 +330,5 @@ def test_what_is_anothers_is_as_what_is_not_there(planted_in, outsider, surface,
     )
 
     record_property("questions", f"{len(counts)} routes, {counts.total()} questions")
-    print(*found, sep="\n")  # noqa: T201
-    print(f"{surface}: {len(counts)} routes, {counts.total()} questions")  # noqa: T201
     assert found == []
     assert snapshot(workspace) == before
