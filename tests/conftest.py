@@ -27,7 +27,15 @@ def live() -> Live:
 
 @pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -> Iterator[None]:
-    """As pytest-django has it; at the end the sessions of lasting threads are ended first."""
+    """As pytest-django has it; at the end the sessions of lasting threads are ended first.
+
+    Tests that commit empty every table afterwards, and the audit log lets nobody else do that.
+    """
+    way = "slipway.audit=truncate"
+    options = connection.settings_dict["OPTIONS"]
+    options["options"] = f"{options.get('options', '')} -c {way}".strip()
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(f"SET {way}")
     yield
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(

@@ -13,6 +13,7 @@ from rest_framework.request import Request
 from apps.api_keys import services
 from apps.core import errors
 from apps.core.access import Caller
+from apps.core.origin import recognised
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 
@@ -25,12 +26,18 @@ def authenticate(headers: Mapping[str, str], user: User | None = None) -> Caller
     """
     workspace_id = _workspace_id(headers.get("X-Tenant-Id"))
     if secret := key_in(headers):
-        return services.caller_of(secret=secret, workspace_id=workspace_id)
+        return _noted(services.caller_of(secret=secret, workspace_id=workspace_id))
     if user is None or workspace_id is None:
         return None
     caller = caller_for(user=user, workspace_id=workspace_id)
     if caller is None:
         raise errors.NotFound("No such workspace.")
+    return _noted(caller)
+
+
+def _noted(caller: Caller) -> Caller:
+    """The audit log and the logs say on whose behalf things are done."""
+    recognised(caller)
     return caller
 
 

@@ -16,6 +16,7 @@ from django.http import HttpRequest, parse_cookie
 from django.urls import URLPattern
 
 from apps.core.crossing import in_thread
+from apps.core.origin import Origin, begin
 from apps.core.routing import Routes
 
 Scope = dict[str, Any]
@@ -48,6 +49,7 @@ class Front:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send, self.on_startup)
             return
+        begin(Origin((scope.get("client") or (None,))[0]))
         scope = with_agent_path(scope)
         if scope["type"] == "websocket":
             await self.websocket(scope, receive, send)

@@ -17,6 +17,7 @@ from django.shortcuts import render
 from apps.core import errors
 from apps.core.ids import uuid7
 from apps.core.json import dumps
+from apps.core.origin import Origin, begin
 from apps.core.paths import canonical
 
 log = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class RequestIdMiddleware:
         request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
         structlog.contextvars.clear_contextvars()
         structlog.contextvars.bind_contextvars(request_id=request_id)
+        begin(Origin(request.META.get("REMOTE_ADDR") or None, request_id, request=request))
         response = self.get_response(request)
         response.headers["X-Request-ID"] = request_id
         return response

@@ -1,0 +1,152 @@
+"""What is recorded: every deed's name, and the fields of each kind of target that may be seen."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Action(StrEnum):
+    """A deed as `kind.what_happened`; these names are API."""
+
+    ORGANIZATION_CREATED = "organization.created"
+    ORGANIZATION_UPDATED = "organization.updated"
+    ORGANIZATION_DELETED = "organization.deleted"
+    OWNERSHIP_TRANSFERRED = "organization.ownership_transferred"
+    WORKSPACE_CREATED = "workspace.created"
+    WORKSPACE_UPDATED = "workspace.updated"
+    WORKSPACE_DELETED = "workspace.deleted"
+
+    MEMBER_INVITED = "member.invited"
+    INVITATION_ACCEPTED = "member.invitation_accepted"
+    INVITATION_REVOKED = "member.invitation_revoked"
+    MEMBER_ADDED = "member.added"
+    MEMBER_ROLE_CHANGED = "member.role_changed"
+    MEMBER_REMOVED = "member.removed"
+    MEMBER_LEFT = "member.left"
+    ROLE_CREATED = "role.created"
+    ROLE_UPDATED = "role.updated"
+    ROLE_DELETED = "role.deleted"
+
+    USER_SIGNED_UP = "user.signed_up"
+    USER_SIGNED_IN = "user.signed_in"
+    USER_SIGNED_OUT = "user.signed_out"
+    USER_UPDATED = "user.updated"
+    USER_PASSWORD_CHANGED = "user.password_changed"  # noqa: S105
+    USER_EMAIL_CHANGED = "user.email_changed"
+    USER_SECOND_FACTOR_ADDED = "user.second_factor_added"
+    USER_SECOND_FACTOR_REMOVED = "user.second_factor_removed"
+    USER_SESSION_REVOKED = "user.session_revoked"
+    USER_DEACTIVATED = "user.deactivated"
+
+    KEY_CREATED = "key.created"
+    KEY_UPDATED = "key.updated"
+    KEY_ROTATED = "key.rotated"
+    KEY_REVOKED = "key.revoked"
+    SECRET_SET = "secret.set"  # noqa: S105
+    SECRET_DELETED = "secret.deleted"  # noqa: S105
+    TAG_CREATED = "tag.created"
+    TAG_UPDATED = "tag.updated"
+    TAG_DELETED = "tag.deleted"
+
+    RATE_LIMIT_CHANGED = "rate_limit.changed"
+    USAGE_LIMIT_SET = "usage_limit.set"
+    USAGE_LIMIT_DELETED = "usage_limit.deleted"
+    RETENTION_CHANGED = "retention.changed"
+    PRICE_CHANGED = "price.changed"
+
+    PROJECT_DELETED = "project.deleted"
+    TRACES_DELETED = "traces.deleted"
+    RUN_SHARED = "run.shared"
+    RUN_UNSHARED = "run.unshared"
+    EXPORT_CREATED = "export.created"
+    EXPORT_DESTINATION_CREATED = "export_destination.created"
+    EXPORT_DESTINATION_UPDATED = "export_destination.updated"
+
+    DEPLOYMENT_CREATED = "deployment.created"
+    DEPLOYMENT_UPDATED = "deployment.updated"
+    DEPLOYMENT_DELETED = "deployment.deleted"
+    DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"
+    DEPLOYMENT_SECRETS_CHANGED = "deployment.secrets_changed"
+    REVISION_CREATED = "revision.created"
+    REVISION_INTERRUPTED = "revision.interrupted"
+
+    IMPERSONATION_STARTED = "impersonation.started"
+    IMPERSONATION_ENDED = "impersonation.ended"
+    SWITCH_CHANGED = "switch.changed"
+    ADMIN_CHANGED = "admin.changed"
+    AUDIT_EXPORTED = "audit.exported"
+    AUDIT_FORGOTTEN = "audit.forgotten"
+
+
+# A value that is not named here never enters the log, so a field that is added to a model cannot
+# leak by itself. Of secrets there are names only.
+FIELDS: dict[str, frozenset[str]] = {
+    "organization": frozenset(
+        {"name", "display_name", "is_personal", "public_sharing_disabled", "owner", "plan"}
+    ),
+    "workspace": frozenset({"name", "display_name", "handle", "is_personal"}),
+    "member": frozenset(
+        {"email", "role", "workspace_role", "workspaces", "expires_at", "organization_role"}
+    ),
+    "role": frozenset({"name", "display_name", "description", "permissions", "access_scope"}),
+    "user": frozenset({"email", "name", "is_active", "is_staff", "is_superuser", "method"}),
+    "session": frozenset({"ip", "user_agent", "created_at", "last_seen_at"}),
+    "key": frozenset(
+        {
+            "name",
+            "description",
+            "short_key",
+            "prefix",
+            "kind",
+            "scopes",
+            "workspaces",
+            "read_only",
+            "expires_at",
+            "overlap_until",
+            "owner",
+        }
+    ),
+    "secret": frozenset({"names"}),
+    "tag": frozenset({"key", "value", "description", "resource_type", "resource_id"}),
+    "rate_limit": frozenset({"row", "category", "factor", "reason"}),
+    "usage_limit": frozenset({"limit_type", "limit_value"}),
+    "retention": frozenset(
+        {
+            "default_trace_tier",
+            "trace_tier",
+            "longlived_ttl_seconds",
+            "shortlived_ttl_seconds",
+            "apply_to_all_projects",
+        }
+    ),
+    "price": frozenset(
+        {"name", "match_pattern", "prompt_cost", "completion_cost", "provider", "start_time"}
+    ),
+    "project": frozenset({"name", "description", "trace_tier"}),
+    "traces": frozenset({"count", "trace_ids", "session_id", "filter"}),
+    "run": frozenset({"trace_id"}),
+    "export": frozenset({"session_id", "start_time", "end_time", "interval_hours", "destination"}),
+    "export_destination": frozenset(
+        {"display_name", "bucket_name", "prefix", "region", "endpoint_url"}
+    ),
+    "deployment": frozenset(
+        {
+            "name",
+            "slug",
+            "source",
+            "repo_url",
+            "repo_ref",
+            "config_path",
+            "deployment_type",
+            "build_on_push",
+            "names",
+            "revision",
+            "status",
+            "project",
+        }
+    ),
+    "revision": frozenset({"number", "commit_sha", "repo_ref", "source", "status", "names"}),
+    "switch": frozenset({"on"}),
+    "admin": frozenset({"model", "fields"}),
+    "audit": frozenset({"before", "count", "format", "start_time", "end_time", "filters"}),
+}

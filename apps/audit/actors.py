@@ -1,0 +1,66 @@
+"""On whose behalf something is done, in words that last."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import UUID
+
+from celery import current_task
+from django.contrib.auth import get_user_model
+
+from apps.audit.models import ActorKind
+from apps.core.origin import Origin
+
+_labels: dict[ActorKind, Callable[[UUID], str | None]] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    kind: ActorKind
+    label: str
+    id: UUID | None = None
+
+
+def describe(kind: ActorKind, label: Callable[[UUID], str | None]) -> None:
+    """Apps above this one say how their actors are called."""
+    _labels[kind] = label
+
+
+def actor_of(origin: Origin | None) -> Actor:
+    """Who is behind that origin; without one it is a task, or the operator at the command line."""
+    if origin is None:
+        return _nobody()
+    if origin.operator:
+        return Actor(ActorKind.OPERATOR, origin.operator, origin.user_id)
+    if origin.key_id is not None:
+        return Actor(ActorKind.KEY, _label(ActorKind.KEY, origin.key_id), origin.key_id)
+    if origin.user_id is not None:
+        return Actor(ActorKind.USER, _label(ActorKind.USER, origin.user_id), origin.user_id)
+    user = getattr(origin.request, "user", None)
+    if user is not None and user.is_authenticated:
+        # Who works in the admin site does so as an operator.
+        in_admin = origin.request is not None and origin.request.path_info.startswith("/admin/")
+        kind = ActorKind.OPERATOR if in_admin else ActorKind.USER
+        return Actor(kind, user.email, user.pk)
+    return Actor(ActorKind.SYSTEM, "nobody signed in")
+
+
+def _label(kind: ActorKind, actor_id: UUID) -> str:
+    find = _labels.get(kind, _email if kind is ActorKind.USER else None)
+    return (find and find(actor_id)) or str(actor_id)
+
+
+def _email(user_id: UUID) -> str | None:
+    people = get_user_model()._default_manager.filter(pk=user_id)  # noqa: SLF001
+    return people.values_list("email", flat=True).first()
+
+
+def _nobody() -> Actor:
+    if current_task:
+        return Actor(ActorKind.SYSTEM, current_task.name)
+    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])
+    return Actor(ActorKind.OPERATOR, f"{getpass.getuser()} by {command}")

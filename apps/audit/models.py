@@ -1,0 +1,70 @@
+"""The audit log: rows that are written once. PostgreSQL itself refuses to change them."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import F
+from django.utils import timezone
+
+from apps.audit.querysets import EntryQuerySet
+from apps.core.ids import uuid7
+
+
+class ActorKind(models.TextChoices):
+    USER = "user"
+    KEY = "key"
+    OPERATOR = "operator"
+    SYSTEM = "system"
+
+
+class Entry(models.Model):
+    """Who did what to which thing, when and from where.
+
+    It outlives what it tells of: nothing here is a foreign key. Names are those of that moment.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    at = models.DateTimeField(default=timezone.now, editable=False)
+    organization_id = models.UUIDField(null=True, editable=False)
+    """Empty for what operators do to the installation itself."""
+    workspace_id = models.UUIDField(null=True, editable=False)
+    action = models.CharField(max_length=64, editable=False)
+
+    target_kind = models.CharField(max_length=32, editable=False)
+    target_id = models.CharField(max_length=64, blank=True, editable=False)
+    target_name = models.CharField(max_length=200, blank=True, editable=False)
+
+    actor_kind = models.CharField(max_length=10, choices=ActorKind, editable=False)
+    actor_id = models.UUIDField(null=True, editable=False)
+    actor_label = models.CharField(max_length=254, editable=False)
+    """An address, a key's name and visible beginning, a command, a task."""
+    impersonator_id = models.UUIDField(null=True, editable=False)
+    """The operator who was signed in as the actor."""
+    impersonator_label = models.CharField(max_length=254, blank=True, editable=False)
+
+    ip = models.GenericIPAddressField(null=True, editable=False)
+    request_id = models.CharField(max_length=64, blank=True, editable=False)
+    before = models.JSONField(null=True, editable=False)
+    after = models.JSONField(null=True, editable=False)
+
+    objects = EntryQuerySet.as_manager()
+
+    class Meta:
+        verbose_name_plural = "audit log"
+        indexes = [
+            models.Index("organization_id", F("at").desc(), F("id").desc(), name="audit_by_time"),
+            models.Index(
+                "organization_id", "action", F("at").desc(), F("id").desc(), name="audit_by_action"
+            ),
+            models.Index(
+                "organization_id",
+                "actor_id",
+                F("at").desc(),
+                F("id").desc(),
+                name="audit_by_actor",
+            ),
+            models.Index(F("at").desc(), F("id").desc(), name="audit_of_all"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.actor_label} {self.action} {self.target_name}".strip()

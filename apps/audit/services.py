@@ -1,0 +1,120 @@
+"""Recording what is done."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from django.apps import apps
+
+from apps.audit.actions import FIELDS, Action
+from apps.audit.actors import actor_of
+from apps.audit.models import Entry
+from apps.core import origin as origins
+from apps.core.json import dumps, loads, storable
+
+IMPERSONATOR = "impersonator"
+"""Where a session says which operator it belongs to."""
+_LONGEST_TEXT = 500
+_LONGEST_LIST = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What was changed; `kind` is one of `actions.FIELDS`."""
+
+    kind: str
+    id: object = ""
+    name: str = ""
+
+
+def record(
+    action: Action,
+    target: Target,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+    organization_id: UUID | None = None,
+    workspace_id: UUID | None = None,
+) -> Entry:
+    """Write down the deed, in the transaction of the deed, so that both happen or neither.
+
+    Who and from where are known from the origin of the work. Of `before` and `after` only fields
+    that `actions.FIELDS` lists for the target's kind are kept, and of those only what differs where
+    both are given. Without an organization it is the workspace's, or else that of who asks.
+    """
+    origin = origins.current()
+    actor = actor_of(origin)
+    if organization_id is None and workspace_id is not None:
+        organization_id = _organization_of(workspace_id, origin)
+    kept_before, kept_after = _differing(_kept(target.kind, before), _kept(target.kind, after))
+    impersonator = _impersonator(origin)
+    return Entry.objects.create(
+        organization_id=organization_id,
+        workspace_id=workspace_id,
+        action=action,
+        target_kind=target.kind,
+        target_id=str(target.id)[:64],
+        target_name=target.name.replace("\0", "\ufffd")[:200],
+        actor_kind=actor.kind,
+        actor_id=actor.id,
+        actor_label=actor.label[:254],
+        impersonator_id=impersonator.get("id"),
+        impersonator_label=impersonator.get("email", ""),
+        ip=origin.ip if origin is not None else None,
+        request_id=origin.request_id if origin is not None else "",
+        before=kept_before,
+        after=kept_after,
+    )
+
+
+def _organization_of(workspace_id: UUID, origin: origins.Origin | None) -> UUID | None:
+    caller = origin.caller if origin is not None else None
+    if caller is not None and caller.workspace_id == workspace_id:
+        return caller.organization_id
+    workspaces = apps.get_model("organizations", "Workspace")._base_manager  # noqa: SLF001
+    of_it = workspaces.filter(pk=workspace_id).values_list("organization_id", flat=True)
+    found: UUID | None = of_it.first()
+    return found
+
+
+def _impersonator(origin: origins.Origin | None) -> Mapping[str, str]:
+    session = getattr(origin.request, "session", None) if origin is not None else None
+    found: Mapping[str, str] = (session.get(IMPERSONATOR) if session is not None else None) or {}
+    return found
+
+
+def _kept(kind: str, values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """What may be seen of these, as plain JSON of a bounded size."""
+    allowed = FIELDS[kind]
+    if values is None:
+        return None
+    kept = {name: _short(value) for name, value in values.items() if name in allowed}
+    plain: dict[str, Any] = loads(storable(dumps(kept)))
+    return plain
+
+
+def _short(value: object) -> object:
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
+    if isinstance(value, list | tuple | set | frozenset):
+        members = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
+        shown = [_short(member) for member in members[:_LONGEST_LIST]]
+        return shown if len(members) <= _LONGEST_LIST else [*shown, f"… {len(members)} in all"]
+    if isinstance(value, Mapping):
+        return {str(name): _short(member) for name, member in value.items()}
+    return value
+
+
+def _differing(
+    before: dict[str, Any] | None, after: dict[str, Any] | None
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    if before is None or after is None:
+        return before, after
+    changed = {name for name in {*before, *after} if before.get(name) != after.get(name)}
+    return (
+        {name: value for name, value in before.items() if name in changed},
+        {name: value for name, value in after.items() if name in changed},
+    )
