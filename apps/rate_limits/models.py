@@ -1,0 +1,44 @@
+"""What operators have changed about the limits of one organization."""
+
+from __future__ import annotations
+
+from django.core.validators import MaxValueValidator, MinValueValidator
+from django.db import models
+from django.db.models import Q
+
+from apps.core.ids import uuid7
+from apps.organizations.models import Organization
+
+LEAST_FACTOR, MOST_FACTOR = 0.001, 1_000_000.0
+
+
+class LimitFactor(models.Model):
+    """An organization's limits of one category, or of all, times a number.
+
+    The one for a category goes before the one for all. Rows that count by address are nobody's, so
+    no factor moves them.
+    """
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="limit_factors")
+    category = models.CharField(
+        max_length=40,
+        blank=True,
+        help_text="Empty: every row that has no factor of its own.",
+    )
+    factor = models.FloatField(
+        validators=[MinValueValidator(LEAST_FACTOR), MaxValueValidator(MOST_FACTOR)]
+    )
+    updated_at = models.DateTimeField(auto_now=True)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["organization", "category"], name="limit_factor_once"),
+            models.CheckConstraint(
+                condition=Q(factor__gte=LEAST_FACTOR) & Q(factor__lte=MOST_FACTOR),
+                name="limit_factor_in_range",
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.organization}: {self.category or 'all rows'} times {self.factor:g}"

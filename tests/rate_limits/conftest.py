@@ -1,0 +1,31 @@
+"""Limits are on, with the factor of nobody known and nothing counted yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import redis
+from django.conf import settings as django_settings
+
+from apps.api_keys.services import forget_all
+from apps.rate_limits import factors
+
+
+def forget_counts(url: str) -> None:
+    client = redis.Redis.from_url(url)
+    for pattern in ("rl:*", "limits:*"):
+        if keys := list(client.scan_iter(pattern, count=1000)):
+            client.delete(*keys)
+    client.close()
+
+
+@pytest.fixture
+def limits(settings) -> Iterator[None]:
+    """The table is in force in this process."""
+    settings.RATE_LIMIT_FACTOR = 1.0
+    factors.forget()
+    forget_all()
+    forget_counts(django_settings.REDIS_URL)
+    yield
+    factors.forget()

@@ -1,0 +1,226 @@
+"""Requests to the platform API are counted and refused; what is outside the table is neither."""
+
+from __future__ import annotations
+
+import time
+from uuid import uuid4
+
+import pytest
+import time_machine
+from django.http import HttpResponse
+from django.test import AsyncClient, override_settings
+from django.urls import path
+
+from apps.core.json import loads
+from tests.factories.api_keys import key_for, row_of
+from tests.factories.organizations import UserFactory, WorkspaceFactory, WorkspaceMembershipFactory
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
+
+NOON = 1_800_000_000.0
+HEADERS = ("X-RateLimit-Limit", "X-RateLimit-Remaining", "X-RateLimit-Category")
+
+
+@pytest.fixture
+def clock():
+    with time_machine.travel(NOON, tick=False) as travelling:
+        yield travelling
+
+
+def told(response) -> tuple[str, ...]:
+    return tuple(response.headers[name] for name in HEADERS)
+
+
+def test_an_allowed_answer_says_what_is_left(client, clock):
+    key = key_for(WorkspaceFactory())
+
+    first = client.get("/sessions", headers={"X-Api-Key": key})
+    second = client.get("/api/v1/sessions/", headers={"X-Api-Key": key})
+
+    assert first.status_code == second.status_code == 200
+    assert told(first) == ("1000", "999", "Default (API key)")
+    assert told(second) == ("1000", "998", "Default (API key)")
+    assert NOON < int(first.headers["X-RateLimit-Reset"]) <= NOON + 10
+    assert "Retry-After" not in first.headers
+
+
+def test_a_refusal_has_the_error_shape_and_says_when_to_come_back(client, clock):
+    headers = {"X-Api-Key": key_for(WorkspaceFactory())}
+
+    assert client.post("/runs/stats", headers=headers).status_code != 429
+    refused = client.post("/runs/stats", headers=headers)
+
+    wait = int(refused.headers["Retry-After"])
+    assert refused.status_code == 429
+    assert loads(refused.content) == {
+        "detail": f"Stats: at most 1 requests in 10 seconds. Send again in {wait} seconds.",
+        "code": "rate_limited",
+        "errors": [],
+    }
+    assert told(refused) == ("1", "0", "Stats")
+    assert int(refused.headers["X-RateLimit-Reset"]) == NOON + wait
+
+    clock.shift(wait - 1)
+    assert client.post("/runs/stats", headers=headers).status_code == 429
+    clock.shift(1)
+    assert client.post("/runs/stats", headers=headers).status_code != 429
+
+
+def test_newer_routes_also_say_it_under_error(client, clock):
+    headers = {"X-Api-Key": key_for(WorkspaceFactory())}
+    for _ in range(15):
+        client.post("/v2/runs/query", headers=headers)
+
+    refused = client.post("/v2/runs/query", headers=headers)
+
+    assert refused.status_code == 429
+    assert loads(refused.content)["error"].startswith("Run query (API): at most 15 requests")
+
+
+def test_another_region_has_its_own_limit(client, clock, settings):
+    settings.REGION = "eu"
+    headers = {"X-Api-Key": key_for(WorkspaceFactory())}
+
+    assert told(client.post("/runs/stats", headers=headers)) == ("20", "19", "Stats")
+
+
+def test_keys_count_separately_and_their_other_rows_are_untouched(client, clock):
+    one, other = (key_for(WorkspaceFactory()) for _ in range(2))
+    for _ in range(2):
+        client.post("/runs/stats", headers={"X-Api-Key": one})
+
+    assert told(client.post("/runs/stats", headers={"X-Api-Key": other}))[1] == "0"
+    assert client.post("/runs/query", headers={"X-Api-Key": one}).status_code != 429
+
+
+def test_what_does_not_authenticate_counts_on_the_address(client, clock):
+    good = key_for(WorkspaceFactory())
+    revoked = key_for(WorkspaceFactory())
+    row = row_of(revoked)
+    row.revoked_at = row.created_at
+    row.save()
+    for number in range(97):
+        assert client.get("/sessions", headers={"X-Api-Key": f"guess-{number}"}).status_code == 401
+    assert client.get("/sessions", headers={"X-Api-Key": revoked}).status_code == 401
+    assert client.get("/sessions", headers={"X-User-Id": str(uuid4())}).status_code == 401
+    last = client.get("/sessions")
+
+    assert told(last) == ("100", "0", "Public (catch-all)")
+    for headers in (
+        {"X-Api-Key": "another"},
+        {"X-User-Id": "x"},
+        {"Authorization": "Bearer x"},
+        {},
+    ):
+        assert client.get("/runs/query", headers=headers).status_code == 429
+    assert client.get("/sessions", headers={"X-Api-Key": good}).status_code == 200
+    assert client.get("/sessions", REMOTE_ADDR="203.0.113.9").status_code == 401
+    assert client.get("/info").status_code == 200
+
+
+def test_a_person_counts_with_their_address(client, clock):
+    membership = WorkspaceMembershipFactory(role="editor")
+    client.force_login(membership.user)
+    headers = {"X-Tenant-Id": str(membership.workspace.pk)}
+
+    first = client.get("/sessions", headers=headers)
+    named = client.get("/sessions", headers=headers | {"X-User-Id": str(membership.user.pk)})
+    elsewhere = client.get("/sessions", headers=headers, REMOTE_ADDR="203.0.113.9")
+    pretending = client.get("/sessions", headers=headers | {"X-User-Id": str(UserFactory().pk)})
+
+    assert told(first) == ("1000", "999", "Default (User)")
+    assert told(named) == ("1000", "998", "Default (User)")
+    assert told(elsewhere) == ("1000", "999", "Default (User)")
+    assert told(pretending)[2] == "Public (catch-all)"
+
+
+def test_a_network_of_ipv6_is_one_address(client, clock):
+    first = client.get("/sessions", REMOTE_ADDR="2001:db8:1:2::1")
+    neighbour = client.get("/sessions", REMOTE_ADDR="2001:db8:1:2:ffff::2")
+    other = client.get("/sessions", REMOTE_ADDR="2001:db8:1:3::1")
+    mapped = client.get("/sessions", REMOTE_ADDR="::ffff:192.0.2.7")
+    plain = client.get("/sessions", REMOTE_ADDR="192.0.2.7")
+
+    left = [told(response)[1] for response in (first, neighbour, other, mapped, plain)]
+    assert left == ["99", "98", "99", "99", "98"]
+
+
+def test_preflights_are_counted_and_scripts_may_read_refusals(client, clock):
+    asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
+    headers = {"X-Api-Key": key_for(WorkspaceFactory()), "Origin": "https://app.example"}
+
+    preflight = client.options("/runs/stats", headers=asks)
+    allowed, refused = (client.post("/runs/stats", headers=headers) for _ in range(2))
+
+    assert preflight.status_code == 204
+    assert told(preflight) == ("2000", "1999", "High throughput")
+    assert preflight["Access-Control-Allow-Methods"].startswith("GET, POST")
+    for response in (allowed, refused):
+        assert response["Access-Control-Allow-Origin"] == "*"
+        assert "x-ratelimit-remaining" in response["Access-Control-Expose-Headers"]
+    assert refused.status_code == 429
+
+
+@pytest.mark.parametrize(
+    "address", ["/", "/sign-in", "/healthz", "/ok", "/info/health", "/admin/login/", "/o/x"]
+)
+def test_what_is_outside_is_not_counted(client, clock, address):
+    response = client.get(address)
+
+    assert "X-RateLimit-Limit" not in response.headers
+
+
+def test_unknown_addresses_of_the_api_count_too(client, clock):
+    response = client.get("/api/v1/no/such/thing")
+
+    assert response.status_code == 404
+    assert told(response) == ("100", "99", "Public (catch-all)")
+
+
+def test_a_refused_request_is_not_parsed(client, clock, monkeypatch):
+    headers = {"X-Api-Key": key_for(WorkspaceFactory())}
+    client.post("/runs/stats", headers=headers)
+    monkeypatch.setattr("apps.core.rest.JSONParser.parse", None)  # calling it would fail
+
+    refused = client.post("/runs/stats", "{", content_type="application/json", headers=headers)
+
+    assert refused.status_code == 429
+
+
+def test_with_a_factor_of_nought_there_are_no_limits(client, clock, settings):
+    settings.RATE_LIMIT_FACTOR = 0.0
+    headers = {"X-Api-Key": key_for(WorkspaceFactory())}
+
+    found = [client.post("/runs/stats", headers=headers) for _ in range(3)]
+
+    assert all(response.status_code != 429 for response in found)
+    assert "X-RateLimit-Limit" not in found[-1].headers
+
+
+async def _async_view(request):
+    return HttpResponse(b"async")
+
+
+urlpatterns = [path("an-async-view", _async_view)]
+
+
+@override_settings(ROOT_URLCONF="tests.rate_limits.test_middleware")
+async def test_async_views_are_counted(clock):
+    client = AsyncClient()
+
+    first = await client.get("/an-async-view")
+    second = await client.get("/api/v1/an-async-view/")
+
+    assert first.content == second.content == b"async"
+    assert [told(response)[1] for response in (first, second)] == ["99", "98"]
+
+
+def test_real_time_moves_the_interval_on(client):
+    """One row by the real clock: the stats of ten seconds, in the US."""
+    headers = {"X-Api-Key": key_for(WorkspaceFactory())}
+    client.post("/runs/stats", headers=headers)
+    refused = client.post("/runs/stats", headers=headers)
+
+    assert refused.status_code == 429
+    reset = int(refused.headers["X-RateLimit-Reset"])
+    assert 0 < reset - time.time() <= 10
