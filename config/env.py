@@ -65,6 +65,11 @@ class Env(BaseSettings):
     encryption_keys: SecretStr | None = None
     """Comma-separated Fernet keys: the first encrypts, all decrypt."""
 
+    # Mail
+    email_url: SecretStr | None = None
+    """`smtp://user:password@host:587` (STARTTLS) or `smtps://...`; without it no mail is sent."""
+    email_from: str = "Slipway <slipway@localhost>"
+
     debug: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool = False

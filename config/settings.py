@@ -139,6 +139,10 @@ CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_TIMEZONE = "UTC"
 # Sweepers: work is a row, and these find the rows whose message was lost.
 CELERY_BEAT_SCHEDULE = {
+    "organizations.mail_invitations": {
+        "task": "organizations.mail_invitations",
+        "schedule": 60.0,
+    },
     "tracing.make_partitions": {"task": "tracing.make_partitions", "schedule": 3600.0},
     "tracing.settle": {
         "task": "tracing.settle",
@@ -197,6 +201,17 @@ USE_I18N = False
 
 # SDKs send both forms of a path and some drop the body at a redirect.
 APPEND_SLASH = False
+
+_MAIL = urlsplit(ENV.email_url.get_secret_value() if ENV.email_url else "")
+EMAIL_HOST = _MAIL.hostname or ""
+EMAIL_PORT = _MAIL.port or (465 if _MAIL.scheme == "smtps" else 587)
+EMAIL_HOST_USER = unquote(_MAIL.username or "")
+EMAIL_HOST_PASSWORD = unquote(_MAIL.password or "")
+EMAIL_USE_SSL = _MAIL.scheme == "smtps"
+# Without a user there is nothing to protect, and servers of one machine speak no TLS.
+EMAIL_USE_TLS = _MAIL.scheme == "smtp" and _MAIL.username is not None
+EMAIL_TIMEOUT = 20
+DEFAULT_FROM_EMAIL = ENV.email_from
 
 STATIC_URL = "/static/"
 STATIC_ROOT = DATA_DIR / "static"

@@ -10,6 +10,8 @@ urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("apps.core.urls")),
     path("", include("apps.agent_server.api.urls")),
+    path("", include("apps.organizations.api.urls")),
+    path("", include("apps.api_keys.api.urls")),
     path("", include("apps.exports.urls")),
     path("", include("apps.tracing.api.urls")),
     path("", include("apps.monitoring.api.urls")),

@@ -22,7 +22,7 @@ from tests.factories.agent_server import (
 from tests.factories.deployments import LogLineFactory
 from tests.factories.exports import exported
 from tests.factories.monitoring import ChartFactory, SectionFactory
-from tests.factories.organizations import WorkspaceFactory
+from tests.factories.organizations import WorkspaceFactory, people_of
 from tests.planted import plant
 
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
@@ -60,6 +60,7 @@ class Foreign:
             section=SectionFactory(workspace=self.workspace, title="sentinel"), title="sentinel"
         )
         return {
+            **people_of(self.workspace, "sentinel"),
             "section_id": chart.section.pk,
             "chart_id": chart.pk,
             "workspace_id": self.workspace.pk,

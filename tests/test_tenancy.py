@@ -14,10 +14,16 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from apps.api_keys.services import issue_key
 from apps.organizations.models import Workspace
 from config.asgi import application
 from tests.factories.api_keys import key_for
-from tests.factories.organizations import UserFactory, WorkspaceMembershipFactory
+from tests.factories.organizations import (
+    MembershipFactory,
+    UserFactory,
+    WorkspaceFactory,
+    WorkspaceMembershipFactory,
+)
 from tests.foreign import PARAMETER, Foreign
 
 pytestmark = pytest.mark.django_db
@@ -88,7 +94,16 @@ def foreign() -> Foreign:
 
 @pytest.fixture
 def outsider() -> Workspace:
-    return WorkspaceMembershipFactory(role="admin").workspace
+    """A workspace of somebody who may do everything, there and in their organization."""
+    workspace = WorkspaceFactory()
+    owner = MembershipFactory(organization=workspace.organization, role="owner").user
+    return WorkspaceMembershipFactory(workspace=workspace, user=owner, role="admin").workspace
+
+
+def everywhere(workspace: Workspace) -> dict[str, str]:
+    """A key for the whole organization, in that workspace."""
+    _, secret = issue_key(organization=workspace.organization, name="test", scopes=["admin"])
+    return {"X-Api-Key": secret, "X-Tenant-Id": str(workspace.pk)}
 
 
 def walk(
@@ -135,7 +150,7 @@ def test_an_outsider_with_a_key_finds_nothing(client, foreign, outsider):
     # A bare update of an unknown run is kept for the run, in the caller's own workspace.
     wanted.remove("/runs/<uuid:run_id>")
 
-    found = walk(foreign, client, HIDDEN, wanted, **{"X-Api-Key": key_for(outsider)})
+    found = walk(foreign, client, HIDDEN, wanted, **everywhere(outsider))
 
     assert found == []
 

@@ -1,34 +1,73 @@
-"""API keys: only a hash is stored; the key itself is shown once."""
+"""API keys: only hashes are stored; the key itself is shown once."""
 
 from __future__ import annotations
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
+from django.db.models import Q
 from django.utils import timezone
 
+from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.core.ids import uuid7
 from apps.organizations.models import Organization, User, Workspace
 
 
+class Kind(models.TextChoices):
+    SERVICE = "service"
+    """The organization's: it stays when its maker goes."""
+    PERSONAL = "personal"
+    """Acts as its person: it may what its scopes and the person's role of the moment both allow."""
+
+
 class ApiKey(models.Model):
-    """A key of an organization: for one workspace, or for all when `workspace` is empty."""
+    """A key of an organization, for all of its workspaces, some, or those of a person."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="api_keys")
-    workspace = models.ForeignKey(
-        Workspace, models.CASCADE, null=True, blank=True, related_name="api_keys"
+    kind = models.CharField(max_length=10, choices=Kind, default=Kind.SERVICE, editable=False)
+    person = models.ForeignKey(
+        User, models.CASCADE, null=True, editable=False, related_name="personal_keys"
     )
-    name = models.CharField(max_length=100)
+    """Whom a personal key acts as."""
+    workspace = models.ForeignKey(
+        Workspace, models.SET_NULL, null=True, blank=True, related_name="api_keys"
+    )
+    """What a request means that names no workspace."""
+    is_organization_wide = models.BooleanField(default=False, editable=False)
+    """Of a service key: it reaches every workspace, those to come included."""
+    workspaces = models.ManyToManyField(Workspace, related_name="+", blank=True)
+    """Of a service key that is not: what it reaches, and nothing when they are all gone."""
+    name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, editable=False)
     """The visible beginning of the key."""
     digest = models.BinaryField(max_length=32, unique=True, editable=False)
     """SHA-256 of the key, which has 256 random bits, so that no slow hash is needed."""
+    previous_prefix = models.CharField(max_length=16, blank=True, editable=False)
+    previous_digest = models.BinaryField(max_length=32, unique=True, null=True, editable=False)
+    """Of the key before the last rotation."""
+    previous_until = models.DateTimeField(null=True, editable=False)
+    previous_used_at = models.DateTimeField(null=True, editable=False)
     scopes = ArrayField(models.CharField(max_length=20))
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
+    rotated_at = models.DateTimeField(null=True, editable=False)
     last_used_at = models.DateTimeField(null=True, blank=True, editable=False)
     expires_at = models.DateTimeField(null=True, blank=True)
     revoked_at = models.DateTimeField(null=True, blank=True)
+
+    objects = ApiKeyQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.CheckConstraint(
+                condition=Q(kind=Kind.PERSONAL, person__isnull=False, is_organization_wide=False)
+                | Q(kind=Kind.SERVICE, person=None),
+                name="api_key_of_person_or_service",
+            )
+        ]
+        indexes = [
+            models.Index(fields=["organization", "kind", "-created_at"], name="api_key_list")
+        ]
 
     def __str__(self) -> str:
         return f"{self.name} ({self.prefix}…)"
@@ -37,3 +76,16 @@ class ApiKey(models.Model):
     def is_live(self) -> bool:
         expired = self.expires_at is not None and self.expires_at <= timezone.now()
         return self.revoked_at is None and not expired
+
+    @property
+    def is_expired(self) -> bool:
+        return self.revoked_at is None and not self.is_live
+
+    @property
+    def is_read_only(self) -> bool:
+        return self.scopes == ["read"]
+
+    @property
+    def is_rotating(self) -> bool:
+        """Whether the key before the last rotation still works."""
+        return self.previous_until is not None and self.previous_until > timezone.now()

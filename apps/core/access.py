@@ -1,4 +1,4 @@
-"""Who is asking: the answer every surface (DRF, consumers, Agent Server) works with."""
+"""Who is asking: the answers that every surface (DRF, consumers, Agent Server) works with."""
 
 from __future__ import annotations
 
@@ -17,11 +17,54 @@ class Caller:
     permissions: frozenset[str]
     key_id: UUID | None = None
     user_id: UUID | None = None
+    """The person, or who made the key."""
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
     def require(self, permission: str) -> None:
         """Refuse with 403 unless the caller has the permission."""
-        if permission not in self.permissions:
-            raise errors.Forbidden(f"This needs the permission {permission}.")
+        _require(self.permissions, permission)
+
+
+@dataclass(frozen=True, slots=True)
+class OrganizationCaller:
+    """An authenticated key or user, with what it may do with an organization itself."""
+
+    organization_id: UUID
+    permissions: frozenset[str]
+    key_id: UUID | None = None
+    user_id: UUID | None = None
+    """The person, also behind a personal key; None for a key that is nobody's."""
+    workspace_ids: frozenset[UUID] | None = None
+    """What a key reaches; None where the key says nothing narrower."""
+
+    def may(self, permission: str) -> bool:
+        return permission in self.permissions
+
+    def require(self, permission: str) -> None:
+        """Refuse with 403 unless the caller has the permission."""
+        _require(self.permissions, permission)
+
+
+@dataclass(frozen=True, slots=True)
+class PersonCaller:
+    """A person, by a session or by a personal key, in no place in particular."""
+
+    user_id: UUID
+    permissions: frozenset[str]
+    key_id: UUID | None = None
+    organization_id: UUID | None = None
+    """A key's, which speaks for its person in one organization only."""
+
+    def may(self, permission: str) -> bool:
+        return permission in self.permissions
+
+    def require(self, permission: str) -> None:
+        """Refuse with 403 unless the caller has the permission."""
+        _require(self.permissions, permission)
+
+
+def _require(permissions: frozenset[str], permission: str) -> None:
+    if permission not in permissions:
+        raise errors.Forbidden(f"This needs the permission {permission}.")

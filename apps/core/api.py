@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.core import errors
-from apps.core.access import Caller
+from apps.core.access import Caller, OrganizationCaller, PersonCaller
 from apps.core.middleware import as_app_error, error_headers, error_json
 
 log = logging.getLogger(__name__)
@@ -26,27 +26,40 @@ class ApiRequest(Request):
     auth: Caller
 
 
+class OrganizationRequest(Request):
+    """The same on a route about an organization itself."""
+
+    auth: OrganizationCaller
+
+
+class PersonRequest(Request):
+    """The same on a route about what is a person's own."""
+
+    auth: PersonCaller
+
+
 class HasPermission(BasePermission):
     """The caller is known and has the view's `required_permission` for this method."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        caller = request.auth
-        if not isinstance(caller, Caller):
+        caller, known = request.auth, cast("CallerAPIView", view)
+        if not isinstance(caller, known.caller_type):
             raise errors.Unauthenticated
-        caller.require(cast("WorkspaceAPIView", view).permission_for(request.method or "GET"))
+        caller.require(known.permission_for(request.method or "GET"))
         return True
 
 
-class WorkspaceAPIView(APIView):
-    """A view inside one workspace.
+class CallerAPIView(APIView):
+    """A view for somebody who is known.
 
     `required_permission` names the permission, or maps methods to permissions when reading needs
-    less than writing: `{"GET": ..., "*": ...}`.
+    less than writing: `{"GET": ..., "*": ...}`. `caller_type` says which answer to the question who
+    is asking the view works with; the authentication class finds that one.
     """
 
     required_permission: ClassVar[str | dict[str, str]]
     permission_classes = (HasPermission,)
-    request: ApiRequest
+    caller_type: ClassVar[type[Caller | OrganizationCaller | PersonCaller]]
 
     def permission_for(self, method: str) -> str:
         required = self.required_permission
@@ -54,9 +67,36 @@ class WorkspaceAPIView(APIView):
             return required
         return required.get(method) or required["*"]
 
+
+class WorkspaceAPIView(CallerAPIView):
+    """A view inside one workspace."""
+
+    caller_type = Caller
+    is_workspace_in_path: ClassVar[bool] = False
+    """Whether `workspace_id` of the address chooses the workspace, and no header does."""
+    request: ApiRequest
+
     @property
     def workspace_id(self) -> UUID:
         return self.request.auth.workspace_id
+
+
+class OrganizationAPIView(CallerAPIView):
+    """A view of an organization itself: that of the key, or the one that a person chooses."""
+
+    caller_type = OrganizationCaller
+    request: OrganizationRequest
+
+    @property
+    def organization_id(self) -> UUID:
+        return self.request.auth.organization_id
+
+
+class PersonAPIView(CallerAPIView):
+    """A view of what is a person's own, whichever organization it is in."""
+
+    caller_type = PersonCaller
+    request: PersonRequest
 
 
 class OpenAPIView(APIView):

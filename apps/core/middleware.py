@@ -97,7 +97,7 @@ def as_app_error(exception: BaseException) -> errors.AppError | None:
 def error_json(path: str, error: errors.AppError) -> dict[str, Any]:
     """The one error shape; clients of the newer routes read the sentence from `error`."""
     newer = path.startswith(("/v2/", "/v1/platform/"))
-    return error.as_json() | ({"error": error.detail} if newer else {})
+    return ({"error": error.detail} if newer else {}) | error.as_json()
 
 
 def error_headers(error: errors.AppError) -> dict[str, str]:

@@ -1,3 +1,5 @@
+from uuid import UUID
+
 from django.apps import AppConfig
 
 
@@ -8,3 +10,14 @@ class DeploymentsConfig(AppConfig):
         # Checks register themselves. Services send tasks and tasks call services: loaded here, by
         # one door, they are whole whichever of them is asked for first.
         from apps.deployments import checks, tasks  # noqa: F401, PLC0415
+        from apps.deployments.models import Deployment  # noqa: PLC0415
+        from apps.deployments.querysets import DeploymentQuerySet  # noqa: PLC0415
+        from apps.deployments.services import lifecycle  # noqa: PLC0415
+        from apps.organizations import hooks, resources  # noqa: PLC0415
+        from apps.organizations.models import ResourceType  # noqa: PLC0415
+
+        def deployments(workspace_id: UUID) -> DeploymentQuerySet:
+            return Deployment.objects.for_workspace(workspace_id).present()
+
+        resources.describe(ResourceType.DEPLOYMENT, deployments)
+        hooks.workspace_deleted.connect(lifecycle.delete_all)

@@ -1,11 +1,24 @@
-"""Named permissions, and the sets of them that make a role."""
+"""Named permissions, and the sets of them that make a role.
+
+A word belongs to one level: what may be done in a workspace, or with an organization itself.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 
+class Level(StrEnum):
+    """Where a role holds."""
+
+    ORGANIZATION = "organization"
+    WORKSPACE = "workspace"
+
+
 class Permission(StrEnum):
+    """What may be done in a workspace."""
+
     RUNS_READ = "runs:read"
     RUNS_INGEST = "runs:ingest"
     RUNS_DELETE = "runs:delete"
@@ -24,6 +37,42 @@ class Permission(StrEnum):
     AGENTS_RUN = "agents:run"
     WORKSPACE_READ = "workspace:read"
     WORKSPACE_MANAGE = "workspace:manage"
+    WORKSPACE_DELETE = "workspace:delete"
+    MEMBERS_READ = "members:read"
+    MEMBERS_MANAGE = "members:manage"
+    KEYS_READ = "keys:read"
+    KEYS_MANAGE = "keys:manage"
+    SECRETS_READ = "secrets:read"
+    SECRETS_WRITE = "secrets:write"
+    TAGS_READ = "tags:read"
+    TAGS_WRITE = "tags:write"
+
+
+class OrganizationPermission(StrEnum):
+    """What may be done with an organization itself."""
+
+    ORGANIZATION_READ = "organization:read"
+    ORGANIZATION_MANAGE = "organization:manage"
+    PEOPLE_READ = "people:read"
+    PEOPLE_MANAGE = "people:manage"
+    OWNERS_MANAGE = "owners:manage"
+    ROLES_MANAGE = "roles:manage"
+    WORKSPACES_CREATE = "workspaces:create"
+    WORKSPACES_ADMINISTER = "workspaces:administer"
+    SERVICE_KEYS_MANAGE = "service-keys:manage"
+    PERSONAL_KEYS_CREATE = "personal-keys:create"
+    AUDIT_READ = "audit:read"
+    USAGE_READ = "usage:read"
+    LIMITS_MANAGE = "limits:manage"
+    BILLING_READ = "billing:read"
+    BILLING_MANAGE = "billing:manage"
+
+
+class PersonPermission(StrEnum):
+    """What a person may do with what is theirs alone, whichever organization it is in."""
+
+    ME_READ = "me:read"
+    ME_WRITE = "me:write"
 
 
 _EVERYTHING = frozenset(Permission)
@@ -36,6 +85,8 @@ _READ = frozenset(
         Permission.DEPLOYMENTS_READ,
         Permission.AGENTS_READ,
         Permission.WORKSPACE_READ,
+        Permission.MEMBERS_READ,
+        Permission.TAGS_READ,
     }
 )
 _EDIT = _READ | {
@@ -48,6 +99,9 @@ _EDIT = _READ | {
     Permission.PROJECTS_DELETE,
     Permission.DEPLOYMENTS_WRITE,
     Permission.AGENTS_RUN,
+    Permission.SECRETS_READ,
+    Permission.SECRETS_WRITE,
+    Permission.TAGS_WRITE,
 }
 
 WORKSPACE_ROLES: dict[str, frozenset[Permission]] = {
@@ -65,21 +119,110 @@ WORKSPACE_ROLES: dict[str, frozenset[Permission]] = {
     ),
 }
 
-ORGANIZATION_ROLES: tuple[str, ...] = ("owner", "admin", "member", "viewer")
+_ORGANIZATION_EVERYTHING = frozenset(OrganizationPermission)
+_ORGANIZATION_READ = frozenset(
+    {OrganizationPermission.ORGANIZATION_READ, OrganizationPermission.PEOPLE_READ}
+)
+_OWNERS_ALONE = frozenset(
+    {OrganizationPermission.OWNERS_MANAGE, OrganizationPermission.BILLING_MANAGE}
+)
+
+ORGANIZATION_ROLES: dict[str, frozenset[OrganizationPermission]] = {
+    "owner": _ORGANIZATION_EVERYTHING,
+    "admin": _ORGANIZATION_EVERYTHING - _OWNERS_ALONE,
+    "member": _ORGANIZATION_READ
+    | {OrganizationPermission.USAGE_READ, OrganizationPermission.PERSONAL_KEYS_CREATE},
+    "viewer": _ORGANIZATION_READ,
+}
 # Owners and admins of an organization administer each of its workspaces.
 ORGANIZATION_ADMINS = frozenset({"owner", "admin"})
 
 SCOPES: dict[str, frozenset[Permission]] = {
     "read": _READ,
-    "write": frozenset(_EDIT - {Permission.DEPLOYMENTS_WRITE}),
+    "write": frozenset(_EDIT - {Permission.DEPLOYMENTS_WRITE, Permission.SECRETS_WRITE}),
     "ingest": frozenset({Permission.RUNS_INGEST}),
     "deploy": frozenset(
         {Permission.DEPLOYMENTS_READ, Permission.DEPLOYMENTS_WRITE, Permission.WORKSPACE_READ}
     ),
     "admin": _EVERYTHING,
 }
+# What the scopes of a key for a whole organization grant on the organization itself. A key is
+# nobody's owner.
+_ORGANIZATION_SCOPES: dict[str, frozenset[OrganizationPermission]] = {
+    "read": _ORGANIZATION_READ | {OrganizationPermission.USAGE_READ},
+    "write": _ORGANIZATION_READ | {OrganizationPermission.USAGE_READ},
+    "deploy": frozenset({OrganizationPermission.ORGANIZATION_READ}),
+    "admin": _ORGANIZATION_EVERYTHING - _OWNERS_ALONE,
+}
+_PERSON_SCOPES: dict[str, frozenset[PersonPermission]] = {
+    "read": frozenset({PersonPermission.ME_READ}),
+    "write": frozenset({PersonPermission.ME_READ}),
+    "admin": frozenset(PersonPermission),
+}
 
 
-def of_scopes(scopes: list[str]) -> frozenset[str]:
+def of_scopes(scopes: Iterable[str]) -> frozenset[str]:
     """All permissions that the scopes of a key grant; an unknown scope grants nothing."""
     return frozenset(str(p) for scope in scopes for p in SCOPES.get(scope, ()))
+
+
+def of_scopes_on_organization(scopes: Iterable[str]) -> frozenset[str]:
+    """The same, on the organization itself."""
+    return frozenset(str(p) for scope in scopes for p in _ORGANIZATION_SCOPES.get(scope, ()))
+
+
+def of_scopes_on_person(scopes: Iterable[str]) -> frozenset[str]:
+    """What a personal key may do with what is its person's alone."""
+    return frozenset(str(p) for scope in scopes for p in _PERSON_SCOPES.get(scope, ()))
+
+
+DESCRIPTIONS: dict[str, str] = {
+    Permission.RUNS_READ: "See runs, traces and threads",
+    Permission.RUNS_INGEST: "Send runs",
+    Permission.RUNS_DELETE: "Delete traces",
+    Permission.RUNS_SHARE: "Open traces to everybody by a link",
+    Permission.FEEDBACK_READ: "See feedback",
+    Permission.FEEDBACK_WRITE: "Give and delete feedback, describe its keys",
+    Permission.CHARTS_READ: "See dashboards",
+    Permission.CHARTS_WRITE: "Make and change dashboards",
+    Permission.EXPORTS_MANAGE: "Export runs in bulk",
+    Permission.PROJECTS_READ: "See projects",
+    Permission.PROJECTS_WRITE: "Make and change projects",
+    Permission.PROJECTS_DELETE: "Delete projects",
+    Permission.DEPLOYMENTS_READ: "See deployments, their builds and logs",
+    Permission.DEPLOYMENTS_WRITE: "Deploy, roll back and delete",
+    Permission.AGENTS_READ: "Read threads and state of agents",
+    Permission.AGENTS_RUN: "Run agents",
+    Permission.WORKSPACE_READ: "Enter the workspace, see its settings",
+    Permission.WORKSPACE_MANAGE: "Change settings of the workspace",
+    Permission.WORKSPACE_DELETE: "Delete the workspace",
+    Permission.MEMBERS_READ: "See who is in the workspace",
+    Permission.MEMBERS_MANAGE: "Add and remove people, change their roles here",
+    Permission.KEYS_READ: "See service keys of the workspace",
+    Permission.KEYS_MANAGE: "Make, rotate and revoke service keys",
+    Permission.SECRETS_READ: "See the names of secrets",
+    Permission.SECRETS_WRITE: "Set and delete secrets",
+    Permission.TAGS_READ: "See tags",
+    Permission.TAGS_WRITE: "Make tags and put them on things",
+    OrganizationPermission.ORGANIZATION_READ: "See the organization and its roles",
+    OrganizationPermission.ORGANIZATION_MANAGE: "Change name and rules of the organization",
+    OrganizationPermission.PEOPLE_READ: "See who is in the organization",
+    OrganizationPermission.PEOPLE_MANAGE: "Invite and remove people, change their roles",
+    OrganizationPermission.OWNERS_MANAGE: "Make and unmake owners",
+    OrganizationPermission.ROLES_MANAGE: "Make, change and delete roles",
+    OrganizationPermission.WORKSPACES_CREATE: "Make workspaces",
+    OrganizationPermission.WORKSPACES_ADMINISTER: "Be an admin of every workspace",
+    OrganizationPermission.SERVICE_KEYS_MANAGE: "Make and revoke keys for the whole organization",
+    OrganizationPermission.PERSONAL_KEYS_CREATE: "Make personal keys",
+    OrganizationPermission.AUDIT_READ: "Read and export the audit log",
+    OrganizationPermission.USAGE_READ: "See usage and limits",
+    OrganizationPermission.LIMITS_MANAGE: "Set usage limits",
+    OrganizationPermission.BILLING_READ: "See billing",
+    OrganizationPermission.BILLING_MANAGE: "Change billing",
+}
+
+
+def words_of(level: Level) -> tuple[str, ...]:
+    """Every permission that a role of that level may hold, in the order to show them."""
+    words: type[StrEnum] = Permission if level == Level.WORKSPACE else OrganizationPermission
+    return tuple(str(word) for word in words)

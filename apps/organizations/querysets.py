@@ -1,21 +1,78 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.db import models
 from django.db.models import Q
+from django.utils import timezone
 
-from apps.organizations.permissions import ORGANIZATION_ADMINS
+from apps.organizations.permissions import ORGANIZATION_ADMINS, OrganizationPermission
 
 if TYPE_CHECKING:
-    from apps.organizations.models import User, Workspace  # noqa: F401
+    from apps.organizations.models import (  # noqa: F401
+        Invitation,
+        Tagging,
+        TagKey,
+        TagValue,
+        User,
+        Workspace,
+        WorkspaceSecret,
+    )
+
+ADMINISTER = str(OrganizationPermission.WORKSPACES_ADMINISTER)
 
 
 class WorkspaceQuerySet(models.QuerySet["Workspace"]):
+    def present(self) -> WorkspaceQuerySet:
+        """Those that are not deleted."""
+        return self.filter(deleted_at=None)
+
     def open_to(self, user: User) -> WorkspaceQuerySet:
-        """The workspaces that the person may enter: as a member, or as the organization's admin."""
-        administers = Q(
-            organization__memberships__user=user,
-            organization__memberships__role__in=ORGANIZATION_ADMINS,
+        """The workspaces that the person may enter: as a member, or as one who administers all."""
+        memberships = user.memberships.all()
+        administers = Q(role__in=ORGANIZATION_ADMINS) | Q(
+            custom_role__permissions__contains=[ADMINISTER]
         )
-        return self.filter(administers | Q(memberships__user=user)).distinct()
+        everywhere = memberships.filter(administers).values("organization_id")
+        invited = user.workspace_memberships.values("workspace_id")
+        return self.present().filter(
+            Q(organization_id__in=everywhere)
+            | Q(pk__in=invited, organization_id__in=memberships.values("organization_id"))
+        )
+
+
+class InvitationQuerySet(models.QuerySet["Invitation"]):
+    def waiting(self) -> InvitationQuerySet:
+        """Neither taken up nor refused nor revoked, though perhaps too old."""
+        return self.filter(claimed_at=None, declined_at=None, revoked_at=None)
+
+    def open(self) -> InvitationQuerySet:
+        return self.waiting().filter(expires_at__gt=timezone.now())
+
+    def unsent(self) -> InvitationQuerySet:
+        """Those whose mail has still to go out."""
+        return self.open().filter(mailed_at=None).exclude(email="")
+
+    def to_address(self, email: str) -> InvitationQuerySet:
+        return self.filter(email=email.strip().lower())
+
+    def to_workspace(self, workspace_id: UUID) -> InvitationQuerySet:
+        return self.filter(workspaces__workspace_id=workspace_id)
+
+
+class TagKeyQuerySet(models.QuerySet["TagKey"]):
+    pass
+
+
+class TagValueQuerySet(models.QuerySet["TagValue"]):
+    pass
+
+
+class TaggingQuerySet(models.QuerySet["Tagging"]):
+    def on(self, resource_type: str, resource_ids: list[UUID]) -> TaggingQuerySet:
+        return self.filter(resource_type=resource_type, resource_id__in=resource_ids)
+
+
+class SecretQuerySet(models.QuerySet["WorkspaceSecret"]):
+    pass

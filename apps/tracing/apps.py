@@ -1,5 +1,28 @@
+from uuid import UUID
+
 from django.apps import AppConfig
 
 
 class TracingConfig(AppConfig):
     name = "apps.tracing"
+
+    def ready(self) -> None:
+        from apps.organizations import hooks, resources  # noqa: PLC0415
+        from apps.organizations.models import ResourceType  # noqa: PLC0415
+        from apps.tracing.models import Project  # noqa: PLC0415
+        from apps.tracing.querysets import ProjectQuerySet  # noqa: PLC0415
+        from apps.tracing.services import places  # noqa: PLC0415
+
+        def projects(workspace_id: UUID) -> ProjectQuerySet:
+            present = Project.objects.for_workspace(workspace_id).present()
+            return present.filter(reference_dataset_id=None)
+
+        def experiments(workspace_id: UUID) -> ProjectQuerySet:
+            present = Project.objects.for_workspace(workspace_id).present()
+            return present.exclude(reference_dataset_id=None)
+
+        resources.describe(ResourceType.PROJECT, projects)
+        resources.describe(ResourceType.EXPERIMENT, experiments)
+        hooks.workspace_made.connect(places.furnish)
+        hooks.workspace_deleted.connect(places.clear)
+        hooks.shares_closed.connect(places.close_shares)

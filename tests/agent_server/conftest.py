@@ -31,7 +31,7 @@ def nothing_cached() -> Iterator[None]:
     yield
     routes.forget()
     assistants._met.clear()
-    api_keys._known.clear()
+    api_keys.forget_all()
 
 
 @pytest.fixture

@@ -1,15 +1,35 @@
 from __future__ import annotations
 
+from typing import Any
+
 import factory
 from factory.django import DjangoModelFactory
 
+from apps.api_keys.services import issue_key
 from apps.organizations.models import (
     Membership,
     Organization,
+    Role,
+    Tagging,
+    TagKey,
+    TagValue,
     User,
     Workspace,
     WorkspaceMembership,
 )
+from apps.organizations.permissions import Level
+from apps.organizations.roles import system_role
+from apps.organizations.services import invitations, secrets
+
+
+class RoleFactory(DjangoModelFactory[Role]):
+    class Meta:
+        model = Role
+
+    organization = factory.SubFactory("tests.factories.organizations.OrganizationFactory")
+    level = Level.WORKSPACE
+    display_name = factory.Sequence(lambda n: f"Role {n}")
+    permissions = factory.LazyFunction(lambda: ["workspace:read"])
 
 
 class OrganizationFactory(DjangoModelFactory[Organization]):
@@ -45,9 +65,52 @@ class MembershipFactory(DjangoModelFactory[Membership]):
 
 
 class WorkspaceMembershipFactory(DjangoModelFactory[WorkspaceMembership]):
+    """Whoever is in a workspace is in its organization too."""
+
     class Meta:
         model = WorkspaceMembership
 
     workspace = factory.SubFactory(WorkspaceFactory)
     user = factory.SubFactory(UserFactory)
     role = "editor"
+
+    @classmethod
+    def _create(
+        cls, model_class: type[WorkspaceMembership], *args: Any, **kwargs: Any
+    ) -> WorkspaceMembership:
+        Membership.objects.get_or_create(
+            organization=kwargs["workspace"].organization,
+            user=kwargs["user"],
+            defaults={"role": "member"},
+        )
+        return super()._create(model_class, *args, **kwargs)
+
+
+def people_of(workspace: Workspace, mark: str) -> dict[str, object]:
+    """A row of every kind that people and places know, each with the mark; by route parameter."""
+    organization = workspace.organization
+    person = WorkspaceMembershipFactory(
+        workspace=workspace, user__email=f"{mark}@example.com", user__name=mark
+    )
+    invitation = invitations.invite(
+        organization_id=organization.pk,
+        role=system_role(Level.ORGANIZATION, "member"),
+        email=f"{mark}-invited@example.com",
+    )
+    key, _ = issue_key(organization=organization, workspace=workspace, name=mark, scopes=["read"])
+    secrets.set_secrets(workspace_id=workspace.pk, values={mark: mark})
+    tag_key = TagKey.unscoped.create(workspace=workspace, key=mark)
+    value = TagValue.unscoped.create(workspace=workspace, tag_key=tag_key, value=mark)
+    tagging = Tagging.unscoped.create(
+        workspace=workspace, tag_value=value, resource_type="project", resource_id=workspace.pk
+    )
+    return {
+        "role_id": RoleFactory(organization=organization, display_name=mark).pk,
+        "identity_id": person.pk,
+        "membership_id": Membership.objects.get(organization=organization, user=person.user).pk,
+        "invitation_id": invitation.pk,
+        "key_id": key.pk,
+        "tag_key_id": tag_key.pk,
+        "tag_value_id": value.pk,
+        "tagging_id": tagging.pk,
+    }

@@ -18,8 +18,9 @@ from apps.agent_server.admission.visit import Visit, known_users
 from apps.agent_server.errors import NoSuchAgent
 from apps.agent_server.scope import Action, Resource, Scope, told_of
 from apps.api_keys.authentication import key_in
-from apps.api_keys.services import caller_of
+from apps.api_keys.services import caller_of, holder_of
 from apps.core import errors
+from apps.core import origin as origins
 from apps.core.access import Caller
 from apps.deployments import routes
 from apps.deployments.langgraph_json.sections import HeaderRules
@@ -27,6 +28,7 @@ from apps.deployments.routes import Route
 from apps.deployments.serving import STUDIO_USER
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
+from apps.rate_limits.checking import check_stranger
 
 B = TypeVar("B")
 
@@ -147,8 +149,24 @@ def admit(
     """Let the caller in or raise: no key 401, an agent of strangers 404, too weak a key 403.
 
     `member` finds the person of a browser session; it is asked only where no key is sent. `visit`
-    is the request as an agent with authentication of its own is told of it.
+    is the request as an agent with authentication of its own is told of it. Who brings no key or a
+    wrong one counts on the catch-all limit of their address: 429 when that is used up.
     """
+    try:
+        return _admit(slug, permission, headers, member, visit)
+    except errors.Unauthenticated:
+        origin = origins.current()
+        check_stranger((origin and origin.ip) or "")
+        raise
+
+
+def _admit(
+    slug: str,
+    permission: str,
+    headers: Mapping[str, str],
+    member: Callable[[], User | None],
+    visit: Callable[[], Visit],
+) -> Admission:
     if headers.get(loopback.HEADER):
         return Admission(loopback.route_of(headers[loopback.HEADER], slug), headers, None)
     has_own = (known := routes.find(slug)) is not None and known.serving.auth is not None
@@ -167,15 +185,16 @@ def _of_platform(
     route: Route | None, secret: str | None, person: User | None
 ) -> tuple[Caller, Route]:
     """Somebody who may see where the agent is deployed."""
-    caller = caller_of(secret=secret) if secret else None
+    holder = holder_of(secret=secret) if secret else None
     if route is None:
         raise NoSuchAgent
-    if person is not None:
-        caller = caller_for(user=person, workspace_id=route.workspace_id)
-    if caller is None or caller.organization_id != route.organization_id:
+    if secret and holder is not None:
+        if holder.organization_id != route.organization_id:
+            raise NoSuchAgent
+        return caller_of(secret=secret, workspace_id=route.workspace_id), route
+    caller = caller_for(user=person, workspace_id=route.workspace_id) if person else None
+    if caller is None:
         raise NoSuchAgent
-    if secret and caller.workspace_id != route.workspace_id:
-        caller = caller_of(secret=secret, workspace_id=route.workspace_id)
     return caller, route
 
 

@@ -150,6 +150,13 @@ def delete_deployments(*, workspace_id: UUID, deployment_ids: Collection[UUID]) 
         tasks.send(tasks.erase_deployment, row.pk)
 
 
+def delete_all(workspace: Workspace) -> None:
+    """The workspace is deleted: no agent of it answers any more."""
+    present = Deployment.objects.for_workspace(workspace).present()
+    ids = list(present.values_list("pk", flat=True))
+    delete_deployments(workspace_id=workspace.pk, deployment_ids=ids)
+
+
 def erase_deployment(deployment_id: UUID) -> None:
     """Remove what a deleted deployment left on disk and in the database. Safe to repeat."""
     deployments = Deployment.objects.across_workspaces(reason="a message names it by its id")

@@ -15,7 +15,9 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api_keys.authentication import authenticate
+from apps.api_keys.authentication import authenticate, key_in
+from apps.api_keys.errors import NeedsWorkspace
+from apps.api_keys.services import holder_of
 from apps.core import errors
 from apps.core.api import OpenAPIView
 from apps.core.json import dumps
@@ -27,11 +29,13 @@ def auth(request: HttpRequest) -> HttpResponse:
     """Whether the key is good, and whose it is; for agent servers, and for proxies to ask first."""
     try:
         caller = authenticate(request.headers)
+        if caller is None:
+            raise errors.Unauthenticated
+        config = {"org_id": caller.organization_id, "tenant_id": caller.workspace_id}
+    except NeedsWorkspace:
+        config = {"org_id": holder_of(secret=key_in(request.headers) or "").organization_id}
     except errors.AppError as error:
         return error_response(request, error)
-    if caller is None:
-        return error_response(request, errors.Unauthenticated())
-    config = {"org_id": caller.organization_id, "tenant_id": caller.workspace_id}
     return HttpResponse(dumps({"org_config": config}), content_type="application/json")
 
 

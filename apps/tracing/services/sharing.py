@@ -7,7 +7,11 @@ from dataclasses import dataclass, replace
 from uuid import UUID, uuid4
 
 from django.db import IntegrityError, transaction
+from django.db.models import QuerySet
 
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.organizations.models import Workspace
 from apps.tracing import errors, filters, store
 from apps.tracing.filters import Expression
 from apps.tracing.models import Feedback, Share
@@ -20,9 +24,13 @@ MOST_RUNS_SHOWN = 1000
 def is_sharing_allowed(workspace_id: UUID) -> bool:
     """Whether the workspace's organization lets its traces be opened to everybody.
 
-    The one place that decides, for making links and for following them.
+    The one place that decides, for making links and for following them. What is deleted is closed.
     """
-    return True
+    return (
+        Workspace.objects.present()
+        .filter(pk=workspace_id, organization__public_sharing_disabled=False)
+        .exists()
+    )
 
 
 def share_trace(
@@ -61,6 +69,7 @@ def _opened(share: Share) -> Share:
     try:
         with transaction.atomic():
             share.save(force_insert=True)
+            _record(Action.RUN_SHARED, share)
     except IntegrityError:
         there = Share.objects.for_workspace(share.workspace_id).filter(
             project_id=share.project_id, trace_id=share.trace_id, thread_key=share.thread_key
@@ -89,14 +98,30 @@ def unshare_trace(workspace_id: UUID, run_id: UUID, *, project_id: UUID | None =
     run = store.runs.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
     if run is None:
         raise errors.RunNotFound
-    Share.objects.for_workspace(workspace_id).filter(
-        project_id=run.row.project_id, trace_id=run.row.trace_id
-    ).delete()
+    shares = Share.objects.for_workspace(workspace_id)
+    _close(shares.filter(project_id=run.row.project_id, trace_id=run.row.trace_id))
 
 
 def unshare_tokens(workspace_id: UUID, tokens: Collection[UUID]) -> None:
     """Close these links; those of others, and unknown ones, are passed over."""
-    Share.objects.for_workspace(workspace_id).filter(token__in=tokens).delete()
+    _close(Share.objects.for_workspace(workspace_id).filter(token__in=tokens))
+
+
+@transaction.atomic
+def _close(shares: QuerySet[Share]) -> None:
+    for share in shares.select_for_update():
+        _record(Action.RUN_UNSHARED, share)
+        share.delete()
+
+
+def _record(action: Action, share: Share) -> None:
+    """The link itself is not written down: who reads the log could open it."""
+    record(
+        action,
+        Target("run", share.run_id or "", share.thread_key or ""),
+        after={"trace_id": share.trace_id},
+        workspace_id=share.workspace_id,
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,191 @@
+"""Who holds a key, and what it may do at this moment.
+
+What was looked up is kept for 0.8 seconds, so that a revoked key, a removed member and a changed
+role are felt by every process within a second, without a message that could be lost. Each answer
+is read from the database as a whole: none is put together of answers that have an age themselves.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.contrib.postgres.expressions import ArraySubquery
+from django.db.models import OuterRef, Q
+from django.utils import timezone
+
+from apps.api_keys.errors import NeedsWorkspace
+from apps.api_keys.models import ApiKey, Kind
+from apps.api_keys.services.secrets import digest
+from apps.core import errors
+from apps.core.access import Caller, OrganizationCaller, PersonCaller
+from apps.core.fresh import Fresh
+from apps.organizations.models import Workspace
+from apps.organizations.permissions import (
+    OrganizationPermission,
+    of_scopes,
+    of_scopes_on_organization,
+    of_scopes_on_person,
+)
+from apps.organizations.services import caller_for, organization_caller_for
+
+CACHE_SECONDS = 0.8
+_LAST_USED_STEP = timedelta(minutes=1)
+_OUT_OF_REACH = "This key does not reach that workspace."
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What a good key is, wherever it is used."""
+
+    key_id: UUID
+    organization_id: UUID
+    person_id: UUID | None
+
+
+_callers: Fresh[tuple[bytes, UUID | None], Caller] = Fresh(CACHE_SECONDS)
+_organization_callers: Fresh[bytes, OrganizationCaller] = Fresh(CACHE_SECONDS)
+_holders: Fresh[bytes, Holder] = Fresh(CACHE_SECONDS)
+
+
+def caller_of(*, secret: str, workspace_id: UUID | None = None) -> Caller:
+    """Who holds the key, in the workspace asked for or else the key's own.
+
+    Raises `Unauthenticated` for an unknown, revoked or expired key, `Forbidden` for a workspace
+    outside its reach, `NeedsWorkspace` when it is for several and none is named. Look-ups are by
+    hash, so timing says nothing about other keys.
+    """
+    return _callers.get((digest(secret), workspace_id), _look_up_caller)
+
+
+def organization_caller_of(*, secret: str) -> OrganizationCaller:
+    """What the key may do with its organization itself."""
+    return _organization_callers.get(digest(secret), _look_up_organization_caller)
+
+
+def holder_of(*, secret: str) -> Holder:
+    """Whose key it is, for what needs no permission; `Unauthenticated` when it is nobody's."""
+    return _holders.get(digest(secret), _look_up_holder)
+
+
+def person_caller_of(*, secret: str) -> PersonCaller:
+    """The person behind a personal key; other keys have nothing of their own."""
+    key = _find(digest(secret))
+    if key.person_id is None:
+        raise errors.NotFound("This is a person's own: use a personal key.")
+    return PersonCaller(
+        user_id=key.person_id,
+        permissions=of_scopes_on_person(key.scopes),
+        key_id=key.pk,
+        organization_id=key.organization_id,
+    )
+
+
+def forget_all() -> None:
+    """For tests: what was looked up is not known any more."""
+    for known in (_callers, _organization_callers, _holders):
+        known.clear()
+
+
+def _look_up_caller(asked: tuple[bytes, UUID | None]) -> Caller:
+    hashed, workspace_id = asked
+    key = _find(hashed)
+    if workspace_id is None:
+        workspace_id = _meant(key)
+    if key.person is not None:
+        caller = caller_for(user=key.person, workspace_id=workspace_id)
+        if caller is None or caller.organization_id != key.organization_id:
+            raise errors.Forbidden(_OUT_OF_REACH)
+        allowed = caller.permissions & of_scopes(key.scopes)
+        return replace(caller, permissions=allowed, key_id=key.pk)
+    if not _reaches(key, workspace_id):
+        raise errors.Forbidden(_OUT_OF_REACH)
+    return Caller(
+        organization_id=key.organization_id,
+        workspace_id=workspace_id,
+        permissions=of_scopes(key.scopes),
+        key_id=key.pk,
+        user_id=key.created_by_id,
+    )
+
+
+def _look_up_organization_caller(hashed: bytes) -> OrganizationCaller:
+    key = _find(hashed)
+    permissions = of_scopes_on_organization(key.scopes)
+    if key.person is not None:
+        person = organization_caller_for(user=key.person, organization_id=key.organization_id)
+        if person is None:
+            raise errors.Unauthenticated("The key's person has left the organization.")
+        return replace(person, permissions=permissions & person.permissions, key_id=key.pk)
+    if key.is_organization_wide:
+        return OrganizationCaller(key.organization_id, permissions, key_id=key.pk)
+    return OrganizationCaller(
+        key.organization_id,
+        permissions & {str(OrganizationPermission.ORGANIZATION_READ)},
+        key_id=key.pk,
+        workspace_ids=frozenset(key.reach),
+    )
+
+
+def _look_up_holder(hashed: bytes) -> Holder:
+    key = _find(hashed)
+    return Holder(key.pk, key.organization_id, key.person_id)
+
+
+def _find(hashed: bytes) -> ApiKey:
+    """The live key of that hash, with `reach`: the workspaces chosen for it that are present."""
+    now = timezone.now()
+    through = ApiKey.workspaces.through.objects
+    chosen = through.filter(apikey_id=OuterRef("pk"), workspace__deleted_at=None)
+    rows = ApiKey.objects.live().select_related("person", "organization")
+    rows = rows.annotate(reach=ArraySubquery(chosen.values("workspace_id")))
+    before_rotation = Q(previous_digest=hashed, previous_until__gt=now)
+    key = rows.filter(Q(digest=hashed) | before_rotation).first()
+    if key is None or not _is_same(key, hashed):
+        raise errors.Unauthenticated("Invalid API key.")
+    if key.person is not None:
+        if not key.person.is_active:
+            raise errors.Unauthenticated("Invalid API key.")
+        if key.organization.personal_keys_disabled:
+            raise errors.Unauthenticated("The organization allows no personal keys any more.")
+    _note_use(key, hashed, now)
+    return key
+
+
+def _is_same(key: ApiKey, hashed: bytes) -> bool:
+    """Compared once more, in a time that does not tell how much of it agrees."""
+    current = hmac.compare_digest(bytes(key.digest), hashed)
+    before = hmac.compare_digest(bytes(key.previous_digest or b""), hashed)
+    return current | before
+
+
+def _note_use(key: ApiKey, hashed: bytes, now: datetime) -> None:
+    """When each of the two secrets was last used, to the minute."""
+    is_current = bytes(key.digest) == hashed
+    field = "last_used_at" if is_current else "previous_used_at"
+    last = key.last_used_at if is_current else key.previous_used_at
+    if last is None or last < now - _LAST_USED_STEP:
+        stale = Q(**{field: None}) | Q(**{f"{field}__lt": now - _LAST_USED_STEP})
+        ApiKey.objects.filter(stale, pk=key.pk).update(**{field: now})
+
+
+def _meant(key: ApiKey) -> UUID:
+    """The workspace that a request means which names none."""
+    if key.kind == Kind.PERSONAL and key.workspace_id is not None:
+        return key.workspace_id
+    if key.kind == Kind.SERVICE and not key.is_organization_wide:
+        if len(key.reach) == 1:
+            only: UUID = key.reach[0]
+            return only
+        if not key.reach:
+            raise errors.Unauthenticated("The key's workspaces are deleted.")
+    raise NeedsWorkspace
+
+
+def _reaches(key: ApiKey, workspace_id: UUID) -> bool:
+    if not key.is_organization_wide:
+        return workspace_id in key.reach
+    present = Workspace.objects.present()
+    return present.filter(pk=workspace_id, organization_id=key.organization_id).exists()

@@ -1,0 +1,206 @@
+"""Organizations, their rules and their roles."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core import errors
+from apps.core.api import (
+    OrganizationAPIView,
+    OrganizationRequest,
+    PersonAPIView,
+    PersonRequest,
+)
+from apps.core.tenancy import get_or_404
+from apps.organizations.api.asking import checked, paged
+from apps.organizations.api.rendering import organization_json, role_json
+from apps.organizations.errors import SystemRoleFixed
+from apps.organizations.models import Organization, Role, User
+from apps.organizations.permissions import (
+    DESCRIPTIONS,
+    Level,
+    OrganizationPermission,
+    PersonPermission,
+    words_of,
+)
+from apps.organizations.roles import SYSTEM_ROLES
+from apps.organizations.services import create_organization, organizations, roles
+
+
+class NewOrganizationSerializer(serializers.Serializer[Any]):
+    display_name = serializers.CharField(max_length=100)
+    is_personal = serializers.BooleanField(default=False)
+
+
+class OrganizationChangesSerializer(serializers.Serializer[Any]):
+    """What is not given stays. A rule that is not listed here is not known."""
+
+    display_name = serializers.CharField(max_length=100, required=False)
+    public_sharing_disabled = serializers.BooleanField(required=False)
+    pat_creation_disabled = serializers.BooleanField(required=False)
+    max_key_days = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=36_500
+    )
+    unshare_all = serializers.BooleanField(default=False)
+
+
+_FIELDS = {
+    "display_name": "name",
+    "public_sharing_disabled": "public_sharing_disabled",
+    "pat_creation_disabled": "personal_keys_disabled",
+    "max_key_days": "longest_key_days",
+}
+
+
+class OrganizationsView(PersonAPIView):
+    required_permission = {"GET": PersonPermission.ME_READ, "*": PersonPermission.ME_WRITE}
+
+    @extend_schema(responses=dict)
+    def get(self, request: PersonRequest) -> Response:
+        """The organizations that the person belongs to; by a key, the key's alone."""
+        rows = Organization.objects.filter(memberships__user_id=request.auth.user_id)
+        if request.auth.organization_id is not None:
+            rows = rows.filter(pk=request.auth.organization_id)
+        return paged(request, rows.order_by("name"), organization_json)
+
+    @extend_schema(request=NewOrganizationSerializer, responses=dict)
+    def post(self, request: PersonRequest) -> Response:
+        """A new one, which the person owns."""
+        if request.auth.key_id is not None:
+            raise errors.Forbidden("A key is for one organization and makes no other.")
+        body = checked(NewOrganizationSerializer, request.data)
+        founding = create_organization(
+            name=body["display_name"],
+            owner=User.objects.get(pk=request.auth.user_id),
+            is_personal=body["is_personal"],
+        )
+        return Response(organization_json(founding.organization))
+
+
+class OrganizationView(OrganizationAPIView):
+    required_permission = {
+        "GET": OrganizationPermission.ORGANIZATION_READ,
+        "*": OrganizationPermission.ORGANIZATION_MANAGE,
+    }
+
+    @extend_schema(responses=dict)
+    def get(self, request: OrganizationRequest) -> Response:
+        return Response(self._json(Organization.objects.get(pk=self.organization_id)))
+
+    @extend_schema(request=OrganizationChangesSerializer, responses=dict)
+    def patch(self, request: OrganizationRequest) -> Response:
+        body = checked(OrganizationChangesSerializer, request.data)
+        unshare_all = body.pop("unshare_all")
+        changed = organizations.update_organization(
+            organization_id=self.organization_id,
+            changes={_FIELDS[name]: value for name, value in body.items()},
+            unshare_all=unshare_all,
+        )
+        return Response(self._json(changed))
+
+    def _json(self, organization: Organization) -> dict[str, Any]:
+        return organization_json(organization) | {
+            "permissions": sorted(self.request.auth.permissions)
+        }
+
+
+class PermissionsView(OrganizationAPIView):
+    required_permission = OrganizationPermission.ORGANIZATION_READ
+
+    @extend_schema(responses=dict)
+    def get(self, request: OrganizationRequest) -> Response:
+        """The words that roles are made of."""
+        return Response(
+            [
+                {"name": word, "description": DESCRIPTIONS[word], "access_scope": str(level)}
+                for level in Level
+                for word in words_of(level)
+            ]
+        )
+
+
+class RoleSerializer(serializers.Serializer[Any]):
+    display_name = serializers.CharField(max_length=60)
+    description = serializers.CharField(max_length=200, default="", allow_blank=True)
+    permissions = serializers.ListField(child=serializers.CharField(max_length=40), max_length=200)
+    access_scope = serializers.ChoiceField(
+        choices=[str(level) for level in Level], default=str(Level.WORKSPACE)
+    )
+
+
+class RoleChangesSerializer(serializers.Serializer[Any]):
+    display_name = serializers.CharField(max_length=60, required=False)
+    description = serializers.CharField(max_length=200, required=False, allow_blank=True)
+    permissions = serializers.ListField(
+        child=serializers.CharField(max_length=40), max_length=200, required=False
+    )
+
+
+class RolesView(OrganizationAPIView):
+    required_permission = {
+        "GET": OrganizationPermission.ORGANIZATION_READ,
+        "*": OrganizationPermission.ROLES_MANAGE,
+    }
+
+    @extend_schema(responses=dict)
+    def get(self, request: OrganizationRequest) -> Response:
+        """The system's roles and the organization's own."""
+        return Response([role_json(role) for role in roles.roles_of(self.organization_id)])
+
+    @extend_schema(request=RoleSerializer, responses=dict)
+    def post(self, request: OrganizationRequest) -> Response:
+        body = checked(RoleSerializer, request.data)
+        made = roles.create_role(
+            organization_id=self.organization_id,
+            level=Level(body["access_scope"]),
+            display_name=body["display_name"],
+            description=body["description"],
+            permissions=body["permissions"],
+            by=request.auth,
+        )
+        return Response(role_json(made))
+
+
+class RoleView(OrganizationAPIView):
+    required_permission = OrganizationPermission.ROLES_MANAGE
+
+    @extend_schema(request=RoleChangesSerializer, responses=dict)
+    def patch(self, request: OrganizationRequest, role_id: UUID) -> Response:
+        role = self._role(role_id)
+        changes = checked(RoleChangesSerializer, request.data)
+        return Response(role_json(roles.update_role(role=role, changes=changes, by=request.auth)))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: OrganizationRequest, role_id: UUID) -> Response:
+        roles.delete_role(role=self._role(role_id))
+        return Response(status=204)
+
+    def _role(self, role_id: UUID) -> Role:
+        if any(role.id == role_id for role in SYSTEM_ROLES):
+            raise SystemRoleFixed
+        return get_or_404(Role.objects.filter(organization_id=self.organization_id), pk=role_id)
+
+
+class PersonView(PersonAPIView):
+    required_permission = PersonPermission.ME_READ
+
+    @extend_schema(responses=dict)
+    def get(self, request: PersonRequest) -> Response:
+        return Response({"ls_user_id": request.auth.user_id})
+
+
+routes = [
+    path("orgs", OrganizationsView.as_view(), name="organizations"),
+    path("orgs/current", OrganizationView.as_view(), name="organization"),
+    path("orgs/current/info", OrganizationView.as_view(), name="organization-info"),
+    path("orgs/permissions", PermissionsView.as_view(), name="permissions"),
+    path("orgs/current/roles", RolesView.as_view(), name="roles"),
+    path("orgs/current/roles/<uuid:role_id>", RoleView.as_view(), name="role"),
+    path("me/ls_user_id", PersonView.as_view(), name="me"),
+]

@@ -1,0 +1,227 @@
+"""Tags of the workspace at hand."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.tenancy import get_or_404
+from apps.organizations import resources
+from apps.organizations.api.asking import asked, checked, paged
+from apps.organizations.api.rendering import tag_key_json, tag_value_json, tagging_json
+from apps.organizations.models import ResourceType, Tagging, TagKey, TagValue
+from apps.organizations.permissions import Permission
+from apps.organizations.services import tags
+
+
+class KeySerializer(serializers.Serializer[Any]):
+    key = serializers.CharField(max_length=100)
+    description = serializers.CharField(
+        max_length=500, required=False, allow_blank=True, allow_null=True
+    )
+
+
+class ValueSerializer(serializers.Serializer[Any]):
+    value = serializers.CharField(max_length=100)
+    description = serializers.CharField(
+        max_length=500, required=False, allow_blank=True, allow_null=True
+    )
+
+
+class TaggingSerializer(serializers.Serializer[Any]):
+    tag_value_id = serializers.UUIDField()
+    resource_type = serializers.ChoiceField(choices=ResourceType.choices)
+    resource_id = serializers.UUIDField()
+
+
+class ResourceSerializer(serializers.Serializer[Any]):
+    resource_type = serializers.ChoiceField(choices=ResourceType.choices)
+    resource_id = serializers.UUIDField()
+
+
+class ResourcesSerializer(serializers.Serializer[Any]):
+    resource_type = serializers.ChoiceField(choices=ResourceType.choices)
+    resource_ids = serializers.ListField(child=serializers.UUIDField(), max_length=100)
+
+
+class TagsBase(WorkspaceAPIView):
+    required_permission = {"GET": Permission.TAGS_READ, "*": Permission.TAGS_WRITE}
+
+    def key(self, tag_key_id: UUID) -> TagKey:
+        return get_or_404(TagKey.objects.for_workspace(self.workspace_id), pk=tag_key_id)
+
+    def value(self, tag_key_id: UUID, tag_value_id: UUID) -> TagValue:
+        rows = TagValue.objects.for_workspace(self.workspace_id).select_related("tag_key")
+        return get_or_404(rows, pk=tag_value_id, tag_key_id=tag_key_id)
+
+    def changes(self, kind: type[serializers.Serializer[Any]]) -> dict[str, Any]:
+        body = kind(data=self.request.data, partial=True)
+        body.is_valid(raise_exception=True)
+        return {name: value for name, value in body.validated_data.items() if value is not None}
+
+
+class KeysView(TagsBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        rows = TagKey.objects.for_workspace(self.workspace_id).order_by("key")
+        return paged(request, rows, tag_key_json)
+
+    @extend_schema(request=KeySerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        body = checked(KeySerializer, request.data)
+        made = tags.create_key(
+            workspace_id=self.workspace_id,
+            key=body["key"],
+            description=body.get("description") or "",
+        )
+        return Response(tag_key_json(made))
+
+
+class KeyView(TagsBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, tag_key_id: UUID) -> Response:
+        return Response(tag_key_json(self.key(tag_key_id)))
+
+    @extend_schema(request=KeySerializer, responses=dict)
+    def patch(self, request: ApiRequest, tag_key_id: UUID) -> Response:
+        row = self.key(tag_key_id)
+        return Response(tag_key_json(tags.update_key(row=row, changes=self.changes(KeySerializer))))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, tag_key_id: UUID) -> Response:
+        tags.delete_key(row=self.key(tag_key_id))
+        return Response(status=204)
+
+
+class ValuesView(TagsBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, tag_key_id: UUID) -> Response:
+        rows = TagValue.objects.for_workspace(self.workspace_id)
+        return paged(
+            request, rows.filter(tag_key=self.key(tag_key_id)).order_by("value"), tag_value_json
+        )
+
+    @extend_schema(request=ValueSerializer, responses=dict)
+    def post(self, request: ApiRequest, tag_key_id: UUID) -> Response:
+        key = self.key(tag_key_id)
+        body = checked(ValueSerializer, request.data)
+        made = tags.create_value(
+            key=key, value=body["value"], description=body.get("description") or ""
+        )
+        return Response(tag_value_json(made))
+
+
+class ValueView(TagsBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, tag_key_id: UUID, tag_value_id: UUID) -> Response:
+        return Response(tag_value_json(self.value(tag_key_id, tag_value_id)))
+
+    @extend_schema(request=ValueSerializer, responses=dict)
+    def patch(self, request: ApiRequest, tag_key_id: UUID, tag_value_id: UUID) -> Response:
+        row = self.value(tag_key_id, tag_value_id)
+        changed = tags.update_value(row=row, changes=self.changes(ValueSerializer))
+        return Response(tag_value_json(changed))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, tag_key_id: UUID, tag_value_id: UUID) -> Response:
+        tags.delete_value(row=self.value(tag_key_id, tag_value_id))
+        return Response(status=204)
+
+
+class TaggingsView(TagsBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """Which things carry a value: `tag_value_id`."""
+        rows = Tagging.objects.for_workspace(self.workspace_id).order_by("-created_at", "-pk")
+        asked_for = serializers.UUIDField()
+        if value := asked(request).get("tag_value_id"):
+            rows = rows.filter(tag_value_id=asked_for.run_validation(value))
+        return paged(request, rows, tagging_json)
+
+    @extend_schema(request=TaggingSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        body = checked(TaggingSerializer, request.data)
+        rows = TagValue.objects.for_workspace(self.workspace_id)
+        made = tags.tag(
+            value=get_or_404(rows, pk=body["tag_value_id"]),
+            resource_type=body["resource_type"],
+            resource_id=body["resource_id"],
+        )
+        return Response(tagging_json(made))
+
+
+class TaggingView(TagsBase):
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, tagging_id: UUID) -> Response:
+        rows = Tagging.objects.for_workspace(self.workspace_id)
+        tags.untag(tagging=get_or_404(rows, pk=tagging_id))
+        return Response(status=204)
+
+
+class TagsView(TagsBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """All keys with their values."""
+        values: dict[UUID, list[TagValue]] = defaultdict(list)
+        for value in TagValue.objects.for_workspace(self.workspace_id).order_by("value"):
+            values[value.tag_key_id].append(value)
+        rows = TagKey.objects.for_workspace(self.workspace_id).order_by("key")
+        return Response([tag_key_json(key, values[key.pk]) for key in rows])
+
+
+class ResourceTagsView(TagsBase):
+    @extend_schema(parameters=[ResourceSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """The tags on one thing."""
+        query = checked(ResourceSerializer, asked(request))
+        return Response(self.on(query["resource_type"], [query["resource_id"]]))
+
+    def on(self, resource_type: str, resource_ids: list[UUID]) -> list[dict[str, Any]]:
+        named = resources.names(resource_type, self.workspace_id, resource_ids)
+        return [
+            tag_key_json(one.tag_value.tag_key)
+            | {
+                "tagging_id": one.pk,
+                "resource_id": one.resource_id,
+                "resource_name": named[one.resource_id],
+                "value": tag_value_json(one.tag_value),
+            }
+            for one in tags.tags_on(self.workspace_id, resource_type, resource_ids)
+            if one.resource_id in named
+        ]
+
+
+class ResourcesTagsView(ResourceTagsView):
+    required_permission = Permission.TAGS_READ
+    http_method_names = ["post", "options"]
+
+    @extend_schema(request=ResourcesSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """The tags on many things of a kind, by the thing's id."""
+        body = checked(ResourcesSerializer, request.data)
+        found: dict[str, list[dict[str, Any]]] = {str(one): [] for one in body["resource_ids"]}
+        for tag in self.on(body["resource_type"], body["resource_ids"]):
+            found[str(tag["resource_id"])].append(tag)
+        return Response(found)
+
+
+_HERE = "workspaces/current"
+_KEY = f"{_HERE}/tag-keys/<uuid:tag_key_id>"
+routes = [
+    path(f"{_HERE}/tag-keys", KeysView.as_view(), name="tag-keys"),
+    path(_KEY, KeyView.as_view(), name="tag-key"),
+    path(f"{_KEY}/tag-values", ValuesView.as_view(), name="tag-values"),
+    path(f"{_KEY}/tag-values/<uuid:tag_value_id>", ValueView.as_view(), name="tag-value"),
+    path(f"{_HERE}/taggings", TaggingsView.as_view(), name="taggings"),
+    path(f"{_HERE}/taggings/<uuid:tagging_id>", TaggingView.as_view(), name="tagging"),
+    path(f"{_HERE}/tags", TagsView.as_view(), name="tags"),
+    path(f"{_HERE}/tags/resource", ResourceTagsView.as_view(), name="tags-of-resource"),
+    path(f"{_HERE}/tags/resources", ResourcesTagsView.as_view(), name="tags-of-resources"),
+]

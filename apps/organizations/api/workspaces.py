@@ -1,0 +1,196 @@
+"""Workspaces: those that the caller may enter, one of them, and what the hub calls settings."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import (
+    ApiRequest,
+    OrganizationAPIView,
+    OrganizationRequest,
+    WorkspaceAPIView,
+)
+from apps.organizations import resources
+from apps.organizations.api.asking import asked, checked
+from apps.organizations.api.rendering import workspace_json
+from apps.organizations.models import ResourceType, Tagging, Workspace
+from apps.organizations.permissions import OrganizationPermission, Permission
+from apps.organizations.queries import workspaces_of
+from apps.organizations.services import workspaces
+
+# The wire's names of the counts.
+_COUNTS = {
+    "dataset_count": ResourceType.DATASET,
+    "tracer_session_count": ResourceType.PROJECT,
+    "repo_count": ResourceType.PROMPT,
+    "annotation_queue_count": ResourceType.QUEUE,
+    "deployment_count": ResourceType.DEPLOYMENT,
+    "experiment_count": ResourceType.EXPERIMENT,
+    "dashboards_count": ResourceType.DASHBOARD,
+}
+
+
+class NewWorkspaceSerializer(serializers.Serializer[Any]):
+    id = serializers.UUIDField(required=False, allow_null=True)
+    display_name = serializers.CharField(max_length=100)
+    tenant_handle = serializers.CharField(
+        max_length=40, required=False, allow_null=True, allow_blank=True
+    )
+
+
+class WorkspaceChangesSerializer(serializers.Serializer[Any]):
+    display_name = serializers.CharField(max_length=100, required=False)
+    tenant_handle = serializers.CharField(
+        max_length=40, required=False, allow_null=True, allow_blank=True
+    )
+
+
+class HandleSerializer(serializers.Serializer[Any]):
+    tenant_handle = serializers.CharField(max_length=40)
+
+
+class WhichSerializer(serializers.Serializer[Any]):
+    include_deleted = serializers.BooleanField(default=False)
+
+
+class StatsSerializer(serializers.Serializer[Any]):
+    tag_value_id = serializers.ListField(child=serializers.UUIDField(), default=list, max_length=50)
+
+
+class WorkspacesView(OrganizationAPIView):
+    required_permission = {
+        "GET": OrganizationPermission.ORGANIZATION_READ,
+        "*": OrganizationPermission.WORKSPACES_CREATE,
+    }
+
+    @extend_schema(parameters=[WhichSerializer], responses=dict)
+    def get(self, request: OrganizationRequest) -> Response:
+        """The workspaces of the organization that the caller may enter, by name."""
+        which = checked(WhichSerializer, asked(request))
+        found = workspaces_of(request.auth, deleted_too=which["include_deleted"])
+        return Response(
+            [
+                workspace_json(one.workspace, role=one.role, permissions=one.permissions)
+                for one in found
+            ]
+        )
+
+    @extend_schema(request=NewWorkspaceSerializer, responses=dict)
+    def post(self, request: OrganizationRequest) -> Response:
+        body = checked(NewWorkspaceSerializer, request.data)
+        made = workspaces.create_workspace(
+            organization_id=self.organization_id,
+            name=body["display_name"],
+            handle=body.get("tenant_handle"),
+            workspace_id=body.get("id"),
+            by=request.auth,
+        )
+        return Response(workspace_json(made))
+
+
+class WorkspaceView(WorkspaceAPIView):
+    is_workspace_in_path = True
+    required_permission = {
+        "GET": Permission.WORKSPACE_READ,
+        "DELETE": Permission.WORKSPACE_DELETE,
+        "*": Permission.WORKSPACE_MANAGE,
+    }
+
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, workspace_id: UUID) -> Response:
+        return Response(self._json(Workspace.objects.get(pk=workspace_id)))
+
+    @extend_schema(request=WorkspaceChangesSerializer, responses=dict)
+    def patch(self, request: ApiRequest, workspace_id: UUID) -> Response:
+        body = checked(WorkspaceChangesSerializer, request.data)
+        names = {"display_name": "name", "tenant_handle": "handle"}
+        changed = workspaces.update_workspace(
+            workspace=Workspace.objects.get(pk=workspace_id),
+            changes={names[name]: value for name, value in body.items()},
+        )
+        return Response(self._json(changed))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, workspace_id: UUID) -> Response:
+        """Nobody enters any more; what is in it goes soon after."""
+        workspaces.delete_workspace(workspace=Workspace.objects.get(pk=workspace_id))
+        return Response(status=204)
+
+    def _json(self, workspace: Workspace) -> dict[str, Any]:
+        return workspace_json(workspace, permissions=self.request.auth.permissions)
+
+
+class StatsView(WorkspaceAPIView):
+    required_permission = Permission.WORKSPACE_READ
+
+    @extend_schema(parameters=[StatsSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """How many things of each kind there are, or of those that carry all the tags asked for."""
+        tags = checked(
+            StatsSerializer, {"tag_value_id": request.query_params.getlist("tag_value_id")}
+        )["tag_value_id"]
+        return Response(
+            {
+                "tenant_id": self.workspace_id,
+                **{name: self._count(kind, tags) for name, kind in _COUNTS.items()},
+            }
+        )
+
+    def _count(self, kind: ResourceType, tags: list[UUID]) -> int:
+        rows = resources.rows(kind, self.workspace_id)
+        if rows is None:
+            return 0
+        for tag in tags:
+            tagged = Tagging.objects.for_workspace(self.workspace_id)
+            tagged = tagged.filter(resource_type=kind, tag_value_id=tag)
+            rows = rows.filter(pk__in=tagged.values("resource_id"))
+        return rows.count()
+
+
+class SettingsView(WorkspaceAPIView):
+    """What clients ask to learn the workspace's id and its handle."""
+
+    required_permission = Permission.WORKSPACE_READ
+
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        return Response(settings_json(Workspace.objects.get(pk=self.workspace_id)))
+
+
+class HandleView(WorkspaceAPIView):
+    required_permission = Permission.WORKSPACE_MANAGE
+
+    @extend_schema(request=HandleSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        body = checked(HandleSerializer, request.data)
+        changed = workspaces.update_workspace(
+            workspace=Workspace.objects.get(pk=self.workspace_id),
+            changes={"handle": body["tenant_handle"]},
+        )
+        return Response(settings_json(changed))
+
+
+def settings_json(workspace: Workspace) -> dict[str, Any]:
+    return {
+        "id": workspace.pk,
+        "display_name": workspace.name,
+        "created_at": workspace.created_at,
+        "tenant_handle": workspace.handle,
+    }
+
+
+routes = [
+    path("workspaces/current/stats", StatsView.as_view(), name="workspace-stats"),
+    path("workspaces", WorkspacesView.as_view(), name="workspaces"),
+    path("tenants", WorkspacesView.as_view(), name="tenants"),
+    path("workspaces/<uuid:workspace_id>", WorkspaceView.as_view(), name="workspace"),
+    path("tenants/<uuid:workspace_id>", WorkspaceView.as_view(), name="tenant"),
+    path("settings", SettingsView.as_view(), name="settings"),
+    path("settings/handle", HandleView.as_view(), name="settings-handle"),
+]

@@ -1,0 +1,30 @@
+"""Organizations, their workspaces, and the people in them."""
+
+from apps.organizations.models.invitations import Invitation, InvitationWorkspace
+from apps.organizations.models.people import Membership, WorkspaceMembership
+from apps.organizations.models.places import NextNumber, Organization, Workspace
+from apps.organizations.models.roles import ROLE_FIELDS, HoldsRole, Role, role_fields
+from apps.organizations.models.secrets import WorkspaceSecret
+from apps.organizations.models.tags import ResourceType, Tagging, TagKey, TagValue
+from apps.organizations.models.users import User, UserManager
+
+__all__ = [
+    "ROLE_FIELDS",
+    "HoldsRole",
+    "Invitation",
+    "InvitationWorkspace",
+    "Membership",
+    "NextNumber",
+    "Organization",
+    "ResourceType",
+    "Role",
+    "TagKey",
+    "TagValue",
+    "Tagging",
+    "User",
+    "UserManager",
+    "Workspace",
+    "WorkspaceMembership",
+    "WorkspaceSecret",
+    "role_fields",
+]

@@ -1,0 +1,69 @@
+"""Organizations and their workspaces."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from apps.core.ids import uuid7
+from apps.organizations.querysets import WorkspaceQuerySet
+
+
+class NextNumber(models.Func):
+    """The next value of the sequence that 0001_initial makes."""
+
+    template = "nextval('organizations_number')"
+    arity = 0
+    output_field = models.BigIntegerField()
+
+
+class Organization(models.Model):
+    """A customer: people, workspaces, and what they are billed for."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    number = models.BigIntegerField(unique=True, editable=False, db_default=NextNumber())
+    """Small and lasting; the sandbox derives the organization's user id from it."""
+    name = models.CharField(max_length=100, unique=True)
+    is_personal = models.BooleanField(default=False)
+    """Made for one person, at sign-up; nothing else about it differs."""
+    public_sharing_disabled = models.BooleanField(default=False)
+    """No trace can be opened to everybody, and links that were given out open nothing."""
+    personal_keys_disabled = models.BooleanField(default=False)
+    """Nobody can make a personal key, and those that were made are refused."""
+    longest_key_days = models.PositiveIntegerField(null=True, blank=True)
+    """Keys that are made from now on expire at the latest after so many days."""
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Workspace(models.Model):
+    """The unit of tenancy: every tenant row belongs to exactly one."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="workspaces")
+    name = models.CharField(max_length=100)
+    handle = models.CharField(max_length=40, null=True, blank=True, unique=True)
+    """The name that others see before what it publishes; on the wire `tenant_handle`."""
+    created_at = models.DateTimeField(auto_now_add=True)
+    deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
+    """Since then nobody can enter, and what was in it is being removed."""
+
+    objects = WorkspaceQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "name"],
+                condition=Q(deleted_at=None),
+                name="workspace_name_once",
+            )
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.organization.name} / {self.name}"
+
+    @property
+    def is_deleted(self) -> bool:
+        return self.deleted_at is not None

@@ -1,0 +1,85 @@
+"""Roles that an organization makes itself, and what holds a role."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+from uuid import UUID
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import Q
+
+from apps.core.ids import uuid7
+from apps.organizations.models.places import Organization
+from apps.organizations.permissions import Level
+from apps.organizations.roles import SystemRole, system_role
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+
+class Role(models.Model):
+    """A set of permissions with a name, beside those that every organization has."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="roles")
+    level = models.CharField(max_length=20, choices=[(str(one), str(one)) for one in Level])
+    display_name = models.CharField(max_length=60)
+    description = models.CharField(max_length=200, blank=True)
+    permissions = ArrayField(models.CharField(max_length=40))
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    name = "CUSTOM"
+    is_system = False
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "level", "display_name"], name="role_name_once"
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.display_name
+
+
+def one_role(name: str) -> models.CheckConstraint:
+    """Either a system role by its name, or a custom one."""
+    return models.CheckConstraint(
+        condition=Q(role="", custom_role__isnull=False) | (~Q(role="") & Q(custom_role=None)),
+        name=name,
+    )
+
+
+class HoldsRole(models.Model):
+    """What has a role: by its name when it is the system's, else by its row."""
+
+    level: ClassVar[Level]
+    role = models.CharField(max_length=20, blank=True)
+    # A role that is held cannot go; services give its holders another one first.
+    custom_role = models.ForeignKey(Role, models.PROTECT, null=True, blank=True, related_name="+")
+
+    if TYPE_CHECKING:
+        custom_role_id: UUID | None
+
+    class Meta:
+        abstract = True
+
+    @property
+    def held_role(self) -> SystemRole | Role:
+        return self.custom_role or system_role(self.level, self.role)
+
+    def hold(self, role: SystemRole | Role) -> None:
+        """Take on the role; not saved."""
+        for name, value in role_fields(role).items():
+            setattr(self, name, value)
+
+
+def role_fields(role: SystemRole | Role) -> dict[str, Any]:
+    """The role as the columns of `HoldsRole`."""
+    if isinstance(role, SystemRole):
+        return {"role": role.key, "custom_role": None}
+    return {"role": "", "custom_role": role}
+
+
+ROLE_FIELDS: Sequence[str] = ("role", "custom_role")

@@ -1,0 +1,30 @@
+"""Secrets of a workspace: what its evaluators and playground sign in to others with."""
+
+from __future__ import annotations
+
+from django.db import models
+
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.organizations.models.users import User
+from apps.organizations.querysets import SecretQuerySet
+
+
+class WorkspaceSecret(WorkspaceOwned):
+    """A name and an encrypted value that is never shown again."""
+
+    key = models.CharField(max_length=200)
+    value = models.BinaryField(editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+    updated_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
+
+    encrypted_fields = ("value",)
+
+    objects = Rows(SecretQuerySet)
+    unscoped = SecretQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [models.UniqueConstraint(fields=["workspace", "key"], name="secret_key_once")]
+
+    def __str__(self) -> str:
+        return self.key

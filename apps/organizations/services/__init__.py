@@ -1,0 +1,18 @@
+"""Making organizations, workspaces and people; finding and changing what a person may do."""
+
+from apps.organizations.services.founding import (
+    FIRST_WORKSPACE,
+    Founding,
+    create_organization,
+    found,
+)
+from apps.organizations.services.standing import caller_for, organization_caller_for
+
+__all__ = [
+    "FIRST_WORKSPACE",
+    "Founding",
+    "caller_for",
+    "create_organization",
+    "found",
+    "organization_caller_for",
+]

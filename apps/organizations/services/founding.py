@@ -1,0 +1,99 @@
+"""Making organizations and their first workspaces."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from django.db import IntegrityError, transaction
+from django.utils import timezone
+
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.organizations.errors import OrganizationNameTaken
+from apps.organizations.models import Membership, Organization, User, Workspace
+from apps.organizations.services.workspaces import make_workspace
+
+FIRST_WORKSPACE = "Default"
+
+
+@dataclass(frozen=True)
+class Founding:
+    """What `found` made or came upon."""
+
+    organization: Organization
+    workspace: Workspace
+    owner: User
+
+
+@transaction.atomic
+def found(*, organization_name: str, email: str, password: str | None = None) -> Founding:
+    """Create or find the organization, its first workspace and its owner. Safe to repeat.
+
+    For operators: a password given here is set, also on a person who exists already, and the
+    address is taken as proved.
+    """
+    organization, is_new = Organization.objects.get_or_create(name=organization_name)
+    # Locked so that two foundings of the same name do not both add the first workspace.
+    organization = Organization.objects.select_for_update().get(pk=organization.pk)
+    workspace = organization.workspaces.present().order_by("created_at").first()
+    if workspace is None:
+        workspace = make_workspace(organization=organization, name=FIRST_WORKSPACE)
+
+    owner = User.objects.filter(email=email.strip().lower()).first()
+    if owner is None:
+        owner = User.objects.create_user(email, password, email_verified_at=timezone.now())
+    elif password:
+        owner.set_password(password)
+        owner.save(update_fields=["password"])
+    Membership.objects.get_or_create(
+        organization=organization, user=owner, defaults={"role": "owner"}
+    )
+    if is_new:
+        _record(organization, owner)
+    return Founding(organization, workspace, owner)
+
+
+@transaction.atomic
+def create_organization(
+    *, name: str, owner: User, is_personal: bool = False, organization_id: UUID | None = None
+) -> Founding:
+    """A new organization of the person's, with its first workspace; a taken name is refused."""
+    organization = Organization(name=name, is_personal=is_personal)
+    if organization_id is not None:
+        organization.pk = organization_id
+    try:
+        with transaction.atomic():
+            organization.save(force_insert=True)
+    except IntegrityError:
+        raise OrganizationNameTaken from None
+    workspace = make_workspace(organization=organization, name=FIRST_WORKSPACE)
+    Membership.objects.create(organization=organization, user=owner, role="owner")
+    _record(organization, owner)
+    return Founding(organization, workspace, owner)
+
+
+def create_personal_organization(*, owner: User) -> Founding:
+    """The organization of somebody who signed up without an invitation; its name is free."""
+    name = f"Organization of {owner.display_name}"[:90]
+    for number in range(1, 1000):
+        try:
+            return create_organization(
+                name=name if number == 1 else f"{name} {number}", owner=owner, is_personal=True
+            )
+        except OrganizationNameTaken:
+            continue
+    raise OrganizationNameTaken
+
+
+def _record(organization: Organization, owner: User) -> None:
+    record(
+        Action.ORGANIZATION_CREATED,
+        Target("organization", organization.pk, organization.name),
+        after={
+            "name": organization.name,
+            "owner": owner.email,
+            "is_personal": organization.is_personal,
+        },
+        organization_id=organization.pk,
+    )

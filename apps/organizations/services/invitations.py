@@ -1,0 +1,241 @@
+"""Inviting people: to their address, or by a link for whoever has it."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import secrets
+from collections.abc import Mapping
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import F
+from django.utils import timezone
+
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.core import errors as core_errors
+from apps.core.access import OrganizationCaller
+from apps.organizations import tasks
+from apps.organizations.errors import (
+    AddressNotVerified,
+    AlreadyMember,
+    BeyondOwnRights,
+    InvitationForAnother,
+    InvitationOver,
+)
+from apps.organizations.models import (
+    Invitation,
+    InvitationWorkspace,
+    Membership,
+    Organization,
+    User,
+    Workspace,
+    WorkspaceMembership,
+    role_fields,
+)
+from apps.organizations.permissions import OrganizationPermission
+from apps.organizations.services.grants import AnyRole, check_grant, check_words
+from apps.organizations.services.standing import permissions_in
+
+LIFE = timedelta(days=7)
+
+
+@transaction.atomic
+def invite(
+    *,
+    organization_id: UUID,
+    role: AnyRole,
+    email: str = "",
+    full_name: str = "",
+    workspaces: Mapping[UUID, AnyRole] | None = None,
+    by: OrganizationCaller | None = None,
+    life: timedelta = LIFE,
+) -> Invitation:
+    """A place for the person of that address, who gets a mail; without one, a link for anybody.
+
+    A second invitation to an address replaces the first. Who is in already is refused, and so is a
+    role, here or in a workspace, that holds more than the caller may. A link makes nobody an
+    administrator.
+    """
+    email = email.strip().lower()
+    wanted = dict(workspaces or {})
+    check_grant(by, role)
+    if not email and OrganizationPermission.PEOPLE_MANAGE in role.permissions:
+        raise BeyondOwnRights("A link that anybody may follow cannot make an administrator.")
+    present = Workspace.objects.present().filter(organization_id=organization_id, pk__in=wanted)
+    if present.count() != len(wanted):
+        raise core_errors.NotFound("There is no such workspace in the organization.")
+    for workspace_id, held in wanted.items():
+        if by is not None:
+            check_words(permissions_in(by, workspace_id), held.permissions)
+    members = Membership.objects.filter(organization_id=organization_id)
+    if email and members.filter(user__email=email).exists():
+        raise AlreadyMember
+    # One at a time, so that two invitations to one address do not both wait.
+    Organization.objects.select_for_update(no_key=True).get(pk=organization_id)
+    if email:
+        waiting = Invitation.objects.waiting().filter(organization_id=organization_id)
+        waiting.to_address(email).update(revoked_at=timezone.now())
+
+    nonce = secrets.token_bytes(16)
+    invitation = Invitation(
+        organization_id=organization_id,
+        email=email,
+        full_name=full_name,
+        nonce=nonce,
+        invited_by_id=by.user_id if by is not None else None,
+        expires_at=timezone.now() + life,
+        **role_fields(role),
+    )
+    invitation.digest = _digest(token_of(invitation))
+    invitation.save(force_insert=True)
+    InvitationWorkspace.objects.bulk_create(
+        InvitationWorkspace(invitation=invitation, workspace_id=workspace_id, **role_fields(held))
+        for workspace_id, held in wanted.items()
+    )
+    record(
+        Action.MEMBER_INVITED,
+        _target(invitation),
+        after={
+            "email": email,
+            "role": role.display_name,
+            "workspaces": [str(one) for one in wanted],
+            "expires_at": invitation.expires_at,
+        },
+        organization_id=organization_id,
+    )
+    if email:
+        # A periodic task finds the row too, should the message be lost.
+        transaction.on_commit(tasks.mail_invitations.delay, robust=True)
+    return invitation
+
+
+def token_of(invitation: Invitation) -> str:
+    """What the link holds.
+
+    Made from the row and the installation's secret key, so that a link can be shown again to those
+    who may invite, while the database alone gives nobody a way in.
+    """
+    key = settings.SECRET_KEY.encode()
+    said = b"invitation:" + invitation.pk.bytes + bytes(invitation.nonce)
+    raw = hmac.digest(key, said, "sha256")
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def link_of(invitation: Invitation) -> str:
+    return f"{settings.BASE_URL}/invitations/{token_of(invitation)}"
+
+
+def by_token(token: str) -> Invitation:
+    """The open invitation of a link; `NotFound` for none, `InvitationOver` for one that was."""
+    rows = Invitation.objects.select_related("organization", "custom_role", "invited_by")
+    invitation = rows.filter(digest=_digest(token)).first()
+    if invitation is None:
+        raise core_errors.NotFound("There is no such invitation.")
+    if not invitation.is_open:
+        raise InvitationOver
+    return invitation
+
+
+def waiting_for(user: User) -> list[Invitation]:
+    """Invitations to the person's proved address."""
+    if user.email_verified_at is None:
+        return []
+    rows = (
+        Invitation.objects.open()
+        .to_address(user.email)
+        .select_related("organization", "custom_role", "invited_by")
+    )
+    return list(rows.prefetch_related("workspaces__workspace", "workspaces__custom_role"))
+
+
+def accept_link(*, token: str, user: User) -> Membership:
+    """Take up the invitation that a link names; a link for one address is for its person alone."""
+    invitation = by_token(token)
+    if invitation.email and invitation.email != user.email:
+        raise InvitationForAnother
+    return _accept(invitation, user)
+
+
+def accept(*, invitation: Invitation, user: User) -> Membership:
+    """Take up an invitation to the person's own address, which they have proved to be theirs."""
+    if not invitation.email or invitation.email != user.email:
+        raise core_errors.NotFound
+    if user.email_verified_at is None:
+        raise AddressNotVerified
+    return _accept(invitation, user)
+
+
+@transaction.atomic
+def decline(*, invitation: Invitation, user: User) -> None:
+    """Refuse an invitation to the person's own address; safe to repeat."""
+    if not invitation.email or invitation.email != user.email:
+        raise core_errors.NotFound
+    Invitation.objects.waiting().filter(pk=invitation.pk).update(declined_at=timezone.now())
+
+
+@transaction.atomic
+def revoke(*, invitation: Invitation, by: OrganizationCaller | None = None) -> None:
+    """Take the invitation back; safe to repeat."""
+    check_grant(by, invitation.held_role)
+    waiting = Invitation.objects.waiting().filter(pk=invitation.pk)
+    if waiting.update(revoked_at=timezone.now()):
+        record(
+            Action.INVITATION_REVOKED,
+            _target(invitation),
+            before={"email": invitation.email, "role": invitation.held_role.display_name},
+            organization_id=invitation.organization_id,
+        )
+
+
+@transaction.atomic
+def _accept(invitation: Invitation, user: User) -> Membership:
+    Organization.objects.select_for_update(no_key=True).get(pk=invitation.organization_id)
+    rows = Invitation.objects.open().select_related("custom_role")
+    row = rows.filter(pk=invitation.pk).first()
+    if row is None or not user.is_active:
+        raise InvitationOver
+    membership, is_new = Membership.objects.get_or_create(
+        organization_id=row.organization_id, user=user, defaults=role_fields(row.held_role)
+    )
+    if not is_new and row.is_link and not _adds_places(row, user):
+        raise AlreadyMember
+    places = row.workspaces.filter(workspace__deleted_at=None).select_related("custom_role")
+    WorkspaceMembership.objects.bulk_create(
+        [
+            WorkspaceMembership(
+                workspace_id=place.workspace_id, user=user, **role_fields(place.held_role)
+            )
+            for place in places
+        ],
+        ignore_conflicts=True,
+    )
+    changes = {"claims": F("claims") + 1}
+    Invitation.objects.filter(pk=row.pk).update(
+        **changes, **({} if row.is_link else {"claimed_at": timezone.now()})
+    )
+    record(
+        Action.INVITATION_ACCEPTED,
+        _target(row),
+        after={"email": user.email, "role": membership.held_role.display_name},
+        organization_id=row.organization_id,
+    )
+    return membership
+
+
+def _adds_places(invitation: Invitation, user: User) -> bool:
+    own = user.workspace_memberships.values("workspace_id")
+    places = invitation.workspaces.filter(workspace__deleted_at=None)
+    return places.exclude(workspace_id__in=own).exists()
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).digest()
+
+
+def _target(invitation: Invitation) -> Target:
+    return Target("member", invitation.pk, invitation.email or "a link")

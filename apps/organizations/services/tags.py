@@ -1,0 +1,137 @@
+"""Tags: keys, their values, and the things that they are put on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import IntegrityError, models, transaction
+
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.core import errors as core_errors
+from apps.organizations import resources
+from apps.organizations.errors import TagTaken
+from apps.organizations.models import Tagging, TagKey, TagValue
+
+MOST_KEYS = 100
+MOST_VALUES = 1000
+
+
+@transaction.atomic
+def create_key(*, workspace_id: UUID, key: str, description: str = "") -> TagKey:
+    row = TagKey(workspace_id=workspace_id, key=key, description=description)
+    _saved(row)
+    _bounded(TagKey.objects.for_workspace(workspace_id), MOST_KEYS, "keys")
+    _record(Action.TAG_CREATED, row.workspace_id, row.pk, key, after={"key": key})
+    return row
+
+
+@transaction.atomic
+def update_key(*, row: TagKey, changes: Mapping[str, Any]) -> TagKey:
+    before = {"key": row.key, "description": row.description}
+    for name, value in changes.items():
+        setattr(row, name, value)
+    _saved(row)
+    after = {"key": row.key, "description": row.description}
+    _record(Action.TAG_UPDATED, row.workspace_id, row.pk, row.key, before=before, after=after)
+    return row
+
+
+@transaction.atomic
+def delete_key(*, row: TagKey) -> None:
+    """Take the key, its values, and them off all things."""
+    _record(Action.TAG_DELETED, row.workspace_id, row.pk, row.key, before={"key": row.key})
+    row.delete()
+
+
+@transaction.atomic
+def create_value(*, key: TagKey, value: str, description: str = "") -> TagValue:
+    row = TagValue(workspace_id=key.workspace_id, tag_key=key, value=value, description=description)
+    _saved(row)
+    _bounded(
+        TagValue.objects.for_workspace(key.workspace_id).filter(tag_key=key), MOST_VALUES, "values"
+    )
+    after = {"key": key.key, "value": value}
+    _record(Action.TAG_CREATED, row.workspace_id, row.pk, f"{key.key}: {value}", after=after)
+    return row
+
+
+@transaction.atomic
+def update_value(*, row: TagValue, changes: Mapping[str, Any]) -> TagValue:
+    before = {"value": row.value, "description": row.description}
+    for name, value in changes.items():
+        setattr(row, name, value)
+    _saved(row)
+    after = {"value": row.value, "description": row.description}
+    _record(Action.TAG_UPDATED, row.workspace_id, row.pk, row.value, before=before, after=after)
+    return row
+
+
+@transaction.atomic
+def delete_value(*, row: TagValue) -> None:
+    _record(Action.TAG_DELETED, row.workspace_id, row.pk, row.value, before={"value": row.value})
+    row.delete()
+
+
+@transaction.atomic
+def tag(*, value: TagValue, resource_type: str, resource_id: UUID) -> Tagging:
+    """Put the value on a thing of the same workspace; what is there already is returned.
+
+    A thing has one value of a key: an earlier one gives way.
+    """
+    workspace_id = value.workspace_id
+    if not resources.names(resource_type, workspace_id, [resource_id]):
+        raise core_errors.NotFound(f"There is no such {resource_type} in this workspace.")
+    here = Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id])
+    here.filter(tag_value__tag_key_id=value.tag_key_id).exclude(tag_value=value).delete()
+    row = Tagging(
+        workspace_id=workspace_id,
+        tag_value=value,
+        resource_type=resource_type,
+        resource_id=resource_id,
+    )
+    here.bulk_create([row], ignore_conflicts=True)
+    return here.get(tag_value=value)
+
+
+def untag(*, tagging: Tagging) -> None:
+    tagging.delete()
+
+
+def tags_on(
+    workspace_id: UUID, resource_type: str, resource_ids: Collection[UUID]
+) -> list[Tagging]:
+    """What is on these things, by key and value."""
+    rows = Tagging.objects.for_workspace(workspace_id).on(resource_type, list(resource_ids))
+    rows = rows.select_related("tag_value__tag_key")
+    return list(rows.order_by("resource_id", "tag_value__tag_key__key", "tag_value__value"))
+
+
+def _saved(row: models.Model) -> None:
+    try:
+        with transaction.atomic():
+            row.save()
+    except IntegrityError:
+        raise TagTaken from None
+
+
+def _bounded(rows: models.QuerySet[Any], most: int, what: str) -> None:
+    if rows.count() > most:
+        raise core_errors.Invalid(f"There can be at most {most} {what}.")
+
+
+def _record(
+    action: Action,
+    workspace_id: UUID,
+    target_id: UUID,
+    name: str,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    record(
+        action, Target("tag", target_id, name), before=before, after=after,
+        workspace_id=workspace_id,
+    )  # fmt: skip
