@@ -6,6 +6,7 @@ Each field is described in docs/settings.md; a test fails when one is missing th
 from __future__ import annotations
 
 import contextlib
+import ipaddress
 import os
 import secrets
 from functools import cached_property, lru_cache
@@ -42,12 +43,18 @@ class Env(BaseSettings):
     allowed_hosts: str = "*"
     cors_origins: str = "*"
     """Origins whose scripts may call the APIs, with keys of their own and never with cookies."""
+    region: Literal["us", "eu"] = "us"
+    """Decides limits and the announced addresses (config/regions.py)."""
+    trusted_proxies: str = ""
+    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
     agent_domain: str | None = None
     """A wildcard domain: `<slug>.<agent_domain>` is then the address of a deployment."""
 
     # Data services; absent means the embedded ones in `data_dir`
     database_url: str | None = None
     redis_url: str | None = None
+    billing_database_url: str | None = None
+    """Outside the US: the US database, with the role that may touch billing's tables alone."""
 
     # Object storage; without a bucket, files in `data_dir/objects`
     object_storage_bucket: str | None = None
@@ -70,9 +77,26 @@ class Env(BaseSettings):
     """`smtp://user:password@host:587` (STARTTLS) or `smtps://...`; without it no mail is sent."""
     email_from: str = "Slipway <slipway@localhost>"
 
+    # Who may come in
+    sign_up: bool = False
+    """Whether anybody may make an account; whoever was invited always may."""
+    oidc_name: str = "Single sign-on"
+    oidc_server_url: str | None = None
+    """The issuer of an OpenID Connect provider; its people may sign in."""
+    oidc_client_id: str | None = None
+    oidc_client_secret: SecretStr | None = None
+
     debug: bool = False
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool = False
+
+    # What operators see
+    metrics_token: SecretStr | None = None
+    """What `/metrics` is opened with; without one it is made and kept like the other secrets."""
+    metrics_loopback: bool = False
+    """Whether `/metrics` is open to this machine itself, without the token."""
+    sentry_dsn: SecretStr | None = None
+    sentry_environment: str = "production"
 
     # Size of the processes
     web_processes: int = Field(1, ge=1, le=64)
@@ -111,7 +135,9 @@ class Env(BaseSettings):
     trace_retention_short_days: int = Field(14, ge=0, le=36_500)
     webhook_log_days: int = Field(14, ge=1, le=3650)
 
-    # Limits on input
+    # Limits
+    rate_limit_factor: float = Field(1.0, ge=0, le=1_000_000)
+    """What every limit of the table is multiplied by; 0 turns them off."""
     body_memory_mb: int = Field(256, ge=32, le=65_536)
     """Bodies that a web process holds at once; beyond that clients are asked to come again."""
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)
@@ -156,6 +182,28 @@ class Env(BaseSettings):
         database = dict(parse_qsl(parts.query)).get("db", "0")
         return f"redis+socket://{parts.path}?virtual_host={database}"
 
+    @cached_property
+    def proxies(self) -> list[str]:
+        """Those that are trusted; a word that is no address or network stops the start."""
+        words = _split(self.trusted_proxies)
+        return [str(ipaddress.ip_network(word, strict=False)) for word in words]
+
+    @property
+    def oidc_apps(self) -> list[dict[str, object]]:
+        """The identity provider, as django-allauth wants it."""
+        if self.oidc_server_url is None or self.oidc_client_id is None:
+            return []
+        secret = self.oidc_client_secret
+        return [
+            {
+                "provider_id": "oidc",
+                "name": self.oidc_name,
+                "client_id": self.oidc_client_id,
+                "secret": secret.get_secret_value() if secret else "",
+                "settings": {"server_url": self.oidc_server_url},
+            }
+        ]
+
     @property
     def origins(self) -> tuple[str, ...]:
         return _split(self.cors_origins)
@@ -169,6 +217,12 @@ class Env(BaseSettings):
         if self.secret_key is not None:
             return self.secret_key.get_secret_value()
         return self._kept("secret_key", secrets.token_urlsafe(64))
+
+    @cached_property
+    def metrics_token_text(self) -> str:
+        if self.metrics_token is not None:
+            return self.metrics_token.get_secret_value()
+        return self._kept("metrics_token", secrets.token_urlsafe(32))
 
     @cached_property
     def fernet_keys(self) -> tuple[str, ...]:

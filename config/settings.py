@@ -41,15 +41,28 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "csp",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.usersessions",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
     "apps.core",
+    "apps.audit",
+    "apps.switches",
     "apps.organizations",
     "apps.api_keys",
+    "apps.usage",
+    "apps.rate_limits",
+    "apps.billing",
     "apps.tracing",
     "apps.monitoring",
     "apps.exports",
     "apps.deployments",
     "apps.agent_server",
+    "apps.accounts",
     "apps.console",
+    "apps.operators",
 ]
 
 MIDDLEWARE = [
@@ -64,7 +77,10 @@ MIDDLEWARE = [
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "apps.rate_limits.middleware.RateLimitMiddleware",
+    "apps.core.cors.PreflightMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "csp.middleware.CSPMiddleware",
@@ -92,7 +108,7 @@ TEMPLATES = [
 ]
 
 
-def _database(url: str) -> dict[str, object]:
+def _database(url: str, **more: str) -> dict[str, object]:
     """Django's connection settings for a `postgresql://` URL (a socket folder goes in `host=`)."""
     parts = urlsplit(url)
     options = dict(parse_qsl(parts.query))
@@ -106,18 +122,24 @@ def _database(url: str) -> dict[str, object]:
         # Requests run on a few lasting threads, each with its own connection;
         # apps.core.connections closes one whose server went away.
         "CONN_MAX_AGE": None,
-        "OPTIONS": {"application_name": "slipway", **options},
+        "OPTIONS": {"application_name": "slipway", **more, **options},
         "TEST": {"NAME": f"test_{parts.path.lstrip('/') or 'slipway'}"},
     }
 
 
 DATABASES = {"default": _database(ENV.postgres_url)}
+if ENV.billing_database_url:
+    # Billing is a nicety of another continent: nobody waits long for it.
+    DATABASES["billing"] = _database(ENV.billing_database_url, connect_timeout="3")
+DATABASE_ROUTERS = ["apps.billing.router.BillingRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_address
 CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}
+    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL},
+    "rate_limits": {"BACKEND": "apps.rate_limits.cache.CountingCache", "LOCATION": REDIS_URL},
 }
+RATELIMIT_USE_CACHE = "rate_limits"
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",
@@ -170,6 +192,8 @@ CELERY_BEAT_SCHEDULE = {
     },
     "tracing.go_on_deleting": {"task": "tracing.go_on_deleting", "schedule": 60.0},
     "tracing.expire": {"task": "tracing.expire", "schedule": 10_800.0},
+    "billing.open_accounts": {"task": "billing.open_accounts", "schedule": 60.0},
+    "usage.set_days": {"task": "usage.set_days", "schedule": 60.0, "options": {"expires": 55}},
     "exports.spawn": {"task": "exports.spawn", "schedule": 60.0},
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
@@ -193,6 +217,33 @@ PASSWORD_HASHERS = [
 ]
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
+
+# Sign-up, proofs of addresses, second factors, identity providers: apps/accounts.
+SIGN_UP = ENV.sign_up
+ACCOUNT_ADAPTER = "apps.accounts.adapters.AccountAdapter"
+ACCOUNT_USER_MODEL_USERNAME_FIELD = None
+ACCOUNT_LOGIN_METHODS = {"email"}
+ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
+ACCOUNT_SIGNUP_FORM_CLASS = "apps.accounts.forms.SignUpExtras"
+# Without mail nobody could prove an address.
+ACCOUNT_EMAIL_VERIFICATION = "mandatory" if ENV.email_url else "none"
+ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
+ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
+ACCOUNT_LOGIN_ON_EMAIL_CONFIRMATION = True
+ACCOUNT_MAX_EMAIL_ADDRESSES = 5
+ACCOUNT_DEFAULT_HTTP_PROTOCOL = "https" if BASE_URL.startswith("https://") else "http"
+ACCOUNT_SESSION_REMEMBER = True
+MFA_ADAPTER = "apps.accounts.adapters.MFAAdapter"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
+MFA_TOTP_ISSUER = "Slipway"
+MFA_TOTP_TOLERANCE = 1
+# Where no mail is sent no address can be proved.
+MFA_ALLOW_UNVERIFIED_EMAIL = ENV.email_url is None
+SOCIALACCOUNT_ADAPTER = "apps.accounts.adapters.SocialAdapter"
+SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
+SOCIALACCOUNT_EMAIL_AUTHENTICATION_AUTO_CONNECT = True
+SOCIALACCOUNT_STORE_TOKENS = False
+SOCIALACCOUNT_PROVIDERS = {"openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": ENV.oidc_apps}}
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -251,13 +302,23 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SESSION_COOKIE_NAME = "slipway_session"
-SESSION_COOKIE_SAMESITE = "Lax"
+# Not `Strict`: whoever follows a link from a mail would seem signed out, and a sign-in by OIDC
+# comes back from elsewhere. What changes anything is a POST, which needs our own page's token.
+SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
+SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_NAME = "slipway_csrf"
 CSRF_FAILURE_VIEW = "apps.core.middleware.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
 if BASE_URL.startswith("https://"):
     CSRF_TRUSTED_ORIGINS = [BASE_URL]
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
+    SECURE_HSTS_SECONDS = 31_536_000
+    # The prefix has browsers hold the cookie to this host, this path and https.
+    SESSION_COOKIE_NAME = "__Host-slipway_session"
+    CSRF_COOKIE_NAME = "__Host-slipway_csrf"
+# Agents on this machine speak http to it, so the proxy in front is what redirects (W008). What
+# holds for the other hosts of the domain is not ours to say (W005, W021).
+SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W008", "security.W021"]
 
 CONTENT_SECURITY_POLICY = {
     "DIRECTIVES": {
@@ -309,7 +370,13 @@ LOGGING = {
 }
 
 # What the apps read; each is described in docs/settings.md.
+METRICS_TOKEN = ENV.metrics_token_text
+METRICS_LOOPBACK = ENV.metrics_loopback
+SENTRY_DSN = ENV.sentry_dsn.get_secret_value() if ENV.sentry_dsn else ""
+SENTRY_ENVIRONMENT = ENV.sentry_environment
 ENCRYPTION_KEYS = ENV.fernet_keys
+REGION = ENV.region
+RATE_LIMIT_FACTOR = ENV.rate_limit_factor
 AGENT_DOMAIN = ENV.agent_domain
 WEB_THREADS = ENV.web_threads
 AGENT_RUNS_PER_WORKER = ENV.agent_runs_per_worker

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from django.contrib.auth import login, logout
+from django.contrib.auth import logout
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -13,6 +13,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
+from apps.accounts import signing_in
+from apps.accounts.context import entrance
 from apps.console import attempts, palette
 from apps.console.context import LAST_WORKSPACE
 from apps.console.forms import SignInForm
@@ -53,14 +55,14 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _sign_in_page(request, form, after, status=429)
     if not form.is_valid() or form.user is None:
         return _sign_in_page(request, form, after, status=422)
-    login(request, form.user)
-    return redirect(after)
+    return signing_in.enter(request, form.user, after)
 
 
 def _sign_in_page(
     request: HttpRequest, form: SignInForm, after: str, *, status: int
 ) -> HttpResponse:
-    context = {"form": form, "next": after if after != reverse("home") else ""}
+    shown = after if after != reverse("home") else ""
+    context = entrance(request) | {"form": form, "next": shown}
     return render(request, "console/sign_in.html", context, status=status)
 
 

@@ -1,0 +1,77 @@
+"""What django-allauth asks us: who may sign up, where people go, how its secrets are kept."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from allauth.account.adapter import DefaultAccountAdapter
+from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.mfa.adapter import DefaultMFAAdapter
+from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
+from django.conf import settings
+from django.http import HttpRequest
+from django.shortcuts import render
+
+from apps.accounts import invited
+from apps.accounts.addresses import self_made
+from apps.core import secrets
+from apps.organizations.models import User
+
+
+class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types
+    def is_open_for_signup(self, request: HttpRequest) -> bool:
+        """Whoever was invited may; everybody may where the operator lets them."""
+        return settings.SIGN_UP or invited.invitation_of(request) is not None
+
+    def new_user(self, request: HttpRequest) -> User:
+        return self_made(User())
+
+    def save_user(
+        self,
+        request: HttpRequest,
+        user: User,
+        form: Any,
+        commit: bool = True,  # noqa: FBT001, FBT002 -- allauth's signature
+    ) -> User:
+        user.name = form.cleaned_data.get("name", "")
+        saved: User = super().save_user(request, user, form, commit)
+        return saved
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """The address that the middleware found to be the client's, proxies considered."""
+        return str(request.META["REMOTE_ADDR"] or "0.0.0.0")  # noqa: S104 -- a socket has none
+
+    def add_message(self, *args: Any, **kwargs: Any) -> None:
+        """A page says itself what was done; nobody needs to be told that they signed in."""
+        template = kwargs.get("message_template") or (args[2] if len(args) > 2 else "")
+        if template not in {"account/messages/logged_in.txt", "account/messages/logged_out.txt"}:
+            super().add_message(*args, **kwargs)
+
+
+class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
+    def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
+        """The operator configured this identity provider, so its people may come."""
+        return True
+
+    def new_user(self, request: HttpRequest, sociallogin: Any) -> User:
+        return self_made(User())
+
+    def populate_user(self, request: HttpRequest, sociallogin: Any, data: dict[str, Any]) -> User:
+        user: User = super().populate_user(request, sociallogin, data)
+        parts = [data.get("first_name"), data.get("last_name")]
+        user.name = (data.get("name") or " ".join(filter(None, parts)))[:150]
+        return user
+
+    def on_authentication_error(self, request: HttpRequest, provider: Any, **_: Any) -> None:
+        """What the provider refused is said on our page, without its words."""
+        raise ImmediateHttpResponse(
+            render(request, "socialaccount/authentication_error.html", status=403)
+        )
+
+
+class MFAAdapter(DefaultMFAAdapter):  # type: ignore[misc]
+    def encrypt(self, text: str) -> str:
+        return secrets.encrypt(text).decode()
+
+    def decrypt(self, encrypted_text: str) -> str:
+        return secrets.decrypt(encrypted_text.encode())

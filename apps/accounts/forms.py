@@ -1,0 +1,52 @@
+from __future__ import annotations
+
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+
+from apps.accounts import invited
+from apps.organizations import services
+from apps.organizations.errors import OrganizationNameTaken
+from apps.organizations.models import Organization, User
+
+
+class SignUpExtras(forms.Form):
+    """What is asked for beside address and password; allauth's forms inherit it."""
+
+    name = forms.CharField(
+        max_length=150,
+        required=False,
+        label="Your name",
+        widget=forms.TextInput(attrs={"autocomplete": "name"}),
+    )
+    organization = forms.CharField(
+        max_length=100,
+        required=False,
+        label="Organization",
+        help_text="The name of your team. Empty: one for yourself.",
+        widget=forms.TextInput(attrs={"autocomplete": "organization"}),
+    )
+
+    field_order = ("email", "name", "organization", "password1")
+
+    def clean_organization(self) -> str:
+        name: str = self.cleaned_data["organization"].strip()
+        if name and Organization.objects.filter(name=name).exists():
+            raise forms.ValidationError(
+                "There is an organization of this name. Ask its administrators for an invitation."
+            )
+        return name
+
+    def signup(self, request: HttpRequest, user: User) -> None:
+        """Give the new person a place, unless an invitation will."""
+        if invited.invitation_of(request) is not None:
+            return
+        name: Any = self.cleaned_data.get("organization")
+        if name:
+            try:
+                services.create_organization(name=name, owner=user)
+            except OrganizationNameTaken:  # taken since the form was checked
+                name = ""
+        if not name:
+            services.founding.create_personal_organization(owner=user)

@@ -1,0 +1,49 @@
+"""How allauth's views become pages of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from http import HTTPStatus
+from typing import Any
+
+from django.contrib.auth.views import redirect_to_login
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
+from django.template.response import TemplateResponse
+from django.views.decorators.cache import never_cache
+
+from apps.accounts import context
+
+View = Callable[..., HttpResponseBase]
+
+
+def entrance(view: View) -> View:
+    """A page for anybody; a form that was refused is 422."""
+
+    @wraps(view)
+    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        return _completed(request, view(request, *args, **kwargs))
+
+    return never_cache(page)
+
+
+def own(view: View) -> View:
+    """A page about the person who is signed in; others go to the sign-in page and come back."""
+
+    @wraps(view)
+    def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        if not request.user.is_authenticated:
+            return redirect_to_login(request.get_full_path())
+        return _completed(request, view(request, *args, **kwargs))
+
+    return never_cache(page)
+
+
+def _completed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+    if isinstance(response, TemplateResponse):
+        shown = response.context_data = (response.context_data or {}) | context.entrance(request)
+        refused = request.method == "POST" and getattr(shown.get("form"), "errors", None)
+        if refused and response.status_code == HTTPStatus.OK:
+            response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
+    return response

@@ -1,0 +1,142 @@
+"""Signing in by an OpenID Connect provider, which is somebody else's server."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from django.test import Client
+
+from apps.organizations.models import User
+from tests.accounts.conftest import is_in, person
+
+pytestmark = pytest.mark.django_db
+
+
+class Provider(BaseHTTPRequestHandler):
+    """Knows one person, and lets in whoever brings the code `right`."""
+
+    claims: dict[str, object]
+
+    def do_GET(self) -> None:
+        base = f"http://{self.headers['Host']}"
+        if self.path == "/.well-known/openid-configuration":
+            self.answer(
+                {
+                    "issuer": base,
+                    "authorization_endpoint": f"{base}/authorize",
+                    "token_endpoint": f"{base}/token",
+                    "userinfo_endpoint": f"{base}/userinfo",
+                    "jwks_uri": f"{base}/keys",
+                }
+            )
+        elif self.headers["Authorization"] == "Bearer access":
+            self.answer(self.claims)
+        else:
+            self.answer({}, 401)
+
+    def do_POST(self) -> None:
+        form = parse_qs(self.rfile.read(int(self.headers["Content-Length"])).decode())
+        if form["code"] == ["right"] and "code_verifier" in form:
+            self.answer({"access_token": "access", "token_type": "Bearer"})
+        else:
+            self.answer({"error": "invalid_grant"}, 400)
+
+    def answer(self, value: object, status: int = 200) -> None:
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """The test's own output is enough."""
+
+
+@pytest.fixture
+def provider(settings) -> Iterator[type[Provider]]:
+    Provider.claims = {
+        "sub": "1",
+        "email": "ada@example.com",
+        "email_verified": True,
+        "name": "Ada",
+    }
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_port}"
+    app = {
+        "provider_id": "oidc",
+        "name": "Our company",
+        "client_id": "slipway",
+        "secret": "s",
+        "settings": {"server_url": url},
+    }
+    settings.SOCIALACCOUNT_PROVIDERS = {
+        "openid_connect": {"OAUTH_PKCE_ENABLED": True, "APPS": [app]}
+    }
+    yield Provider
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def come_back(client: Client, code: str = "right"):
+    """Go to the provider, and return from it with a code."""
+    there = urlsplit(client.post("/account/oidc/oidc")["Location"])
+    [state] = parse_qs(there.query)["state"]
+    return client.get("/account/oidc/oidc/callback", {"code": code, "state": state})
+
+
+def test_the_sign_in_page_offers_it(client, provider):
+    assert b"Our company" in client.get("/sign-in").content
+
+
+def test_a_stranger_of_the_provider_gets_an_account_with_a_proved_address(client, provider):
+    come_back(client)
+
+    user = User.objects.get(email="ada@example.com")
+    assert (user.name, user.email_verified_at is not None) == ("Ada", True)
+    assert is_in(client)
+
+
+def test_who_has_an_account_of_that_proved_address_is_that_person(client, provider):
+    ada = person("ada@example.com")
+
+    come_back(client)
+
+    assert client.session["_auth_user_id"] == str(ada.pk)
+    assert User.objects.count() == 1
+
+
+def test_an_address_that_the_provider_did_not_prove_takes_over_nobody(client, provider):
+    person("ada@example.com")
+    provider.claims = provider.claims | {"email_verified": False}
+
+    come_back(client)
+
+    assert not is_in(client)
+
+
+def test_a_wrong_code_lets_nobody_in(client, provider):
+    response = come_back(client, "wrong")
+
+    assert response.status_code == 403
+    assert b"That did not work" in response.content
+    assert not is_in(client)
+
+
+def test_an_answer_to_a_question_that_was_not_asked_lets_nobody_in(client, provider):
+    response = client.get("/account/oidc/oidc/callback", {"code": "right", "state": "made up"})
+
+    assert response.status_code == 403
+    assert not is_in(client)
+
+
+def test_an_unknown_provider_is_not_there(client, db):
+    assert client.post("/account/oidc/other").status_code == 404

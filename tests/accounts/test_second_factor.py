@@ -1,0 +1,86 @@
+"""Codes of an authenticator app."""
+
+import pytest
+from allauth.mfa.models import Authenticator
+from allauth.mfa.totp.internal.auth import (
+    format_hotp_value,
+    hotp_value,
+    yield_hotp_counters_from_time,
+)
+from django.test import Client
+
+from apps.core import secrets
+from tests.accounts.conftest import PASSWORD, is_in, person, sign_in
+
+pytestmark = pytest.mark.django_db
+
+
+def code_of(secret: str) -> str:
+    return format_hotp_value(hotp_value(secret, next(iter(yield_hotp_counters_from_time()))))
+
+
+@pytest.fixture
+def ada():
+    return person("ada@example.com")
+
+
+@pytest.fixture
+def secret(client, ada):
+    """The shared secret of a second factor that was turned on."""
+    sign_in(client, ada.email)
+    page = client.get("/account/second-factor/on")
+    client.post(page["Location"], {"password": PASSWORD})
+    page = client.get("/account/second-factor/on")
+    secret = page.context["form"].secret
+    response = client.post("/account/second-factor/on", {"code": code_of(secret)})
+    assert response["Location"] == "/account/recovery-codes"
+    return secret
+
+
+def test_a_password_alone_is_not_enough_any_more(ada, secret):
+    fresh = Client()
+
+    response = sign_in(fresh, ada.email)
+
+    assert response["Location"].startswith("/account/second-factor/code")
+    assert not is_in(fresh)
+    wrong = fresh.post("/account/second-factor/code", {"code": "000000"})
+    assert wrong.status_code == 422
+    assert not is_in(fresh)
+
+
+def test_a_code_of_the_app_lets_in_and_leads_on(ada, secret, mailoutbox):
+    fresh = Client()
+    sign_in(fresh, ada.email, next="/account/sessions")
+    Authenticator.objects.get(user=ada, type="totp")
+
+    response = fresh.post("/account/second-factor/code", {"code": code_of(secret)})
+
+    assert is_in(fresh)
+    assert response["Location"] == "/account/sessions"
+
+
+def test_a_recovery_code_lets_in_once(client, ada, secret):
+    codes = client.get("/account/recovery-codes").context["unused_codes"]
+    first, second = Client(), Client()
+    for one in (first, second):
+        sign_in(one, ada.email)
+        one.post("/account/second-factor/code", {"code": codes[0]})
+
+    assert (is_in(first), is_in(second)) == (True, False)
+
+
+def test_what_is_stored_is_encrypted(ada, secret):
+    row = Authenticator.objects.get(user=ada, type="totp")
+
+    assert secret not in str(row.data)
+    assert secrets.decrypt(row.data["secret"].encode()) == secret
+
+
+def test_turning_it_off_is_enough_for_the_password_again(client, ada, secret):
+    client.post("/account/second-factor/off")
+    fresh = Client()
+
+    sign_in(fresh, ada.email)
+
+    assert is_in(fresh)

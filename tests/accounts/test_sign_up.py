@@ -1,0 +1,87 @@
+"""Coming in for the first time."""
+
+import pytest
+from django.test import Client
+
+from apps.organizations.models import Membership, Organization, User
+from tests.accounts.conftest import is_in, link_in, person, sign_in, sign_up
+from tests.factories.organizations import UserFactory
+
+pytestmark = pytest.mark.django_db
+
+
+def test_the_door_is_closed_unless_the_operator_opens_it(client):
+    page = client.get("/sign-up")
+    response = sign_up(client)
+
+    assert b"Sign-up is closed" in page.content
+    assert b"Sign-up is closed" in response.content
+    assert not User.objects.filter(email="ada@example.com").exists()
+
+
+@pytest.mark.usefixtures("open_door")
+class TestOpen:
+    def test_a_new_person_proves_the_address_and_owns_an_organization(self, client, mailoutbox):
+        response = sign_up(client, name="Ada", organization="Engines")
+
+        assert response["Location"] == "/account/verify"
+        assert not is_in(client)
+        [mail] = mailoutbox
+        assert mail.to == ["ada@example.com"]
+        client.post(link_in(mail))
+        user = User.objects.get(email="ada@example.com")
+        assert (user.name, user.email_verified_at is not None) == ("Ada", True)
+        assert is_in(client)
+        membership = Membership.objects.get(user=user)
+        assert (membership.organization.name, membership.role) == ("Engines", "owner")
+
+    def test_until_then_the_right_password_leads_to_the_mail(self, client, mailoutbox):
+        sign_up(client)
+
+        response = sign_in(Client(), "ada@example.com")
+
+        assert response["Location"] == "/account/verify"
+
+    def test_without_a_name_the_organization_is_personal(self, client):
+        sign_up(client)
+
+        membership = Membership.objects.get(user__email="ada@example.com")
+        assert membership.organization.is_personal is True
+
+    def test_the_name_of_a_known_organization_gives_no_way_into_it(self, client):
+        UserFactory()
+        Organization.objects.create(name="Engines")
+
+        response = sign_up(client, organization="Engines")
+
+        assert response.status_code == 422
+        assert b"There is an organization of this name" in response.content
+        assert not User.objects.filter(email="ada@example.com").exists()
+
+    def test_who_has_an_account_is_told_by_mail_alone(self, client, mailoutbox):
+        person("ada@example.com")
+
+        response = sign_up(client)
+
+        assert response["Location"] == "/account/verify"
+        [mail] = mailoutbox
+        assert "has an account already" in mail.body
+        assert User.objects.filter(email="ada@example.com").count() == 1
+
+    @pytest.mark.parametrize("password", ["short", "password123"])
+    def test_a_weak_password_is_refused(self, client, password):
+        response = sign_up(client, password1=password)
+
+        assert response.status_code == 422
+        assert not User.objects.exists()
+
+    def test_without_mail_nobody_has_to_prove_anything(self, client, settings, mailoutbox):
+        settings.EMAIL_HOST = ""
+        settings.ACCOUNT_EMAIL_VERIFICATION = "none"
+
+        response = sign_up(client)
+
+        assert response["Location"] == "/"
+        assert is_in(client)
+        assert mailoutbox == []
+        assert User.objects.get().email_verified_at is None
