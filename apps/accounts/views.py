@@ -24,7 +24,7 @@ class ProfileForm(forms.ModelForm[User]):
 @require_http_methods(["GET", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
     """The person's name, and the way to everything else about their account."""
-    form = ProfileForm(request.POST or None, instance=request.user)
+    form = ProfileForm(request.POST or None, instance=User.objects.get(pk=request.user.pk))
     if request.method == "POST" and form.is_valid():
         form.save()
         messages.success(request, "Saved.")
