@@ -80,6 +80,7 @@ MIDDLEWARE = [
     "apps.rate_limits.middleware.RateLimitMiddleware",
     "apps.core.cors.PreflightMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
+    "apps.operators.middleware.ImpersonationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",

@@ -61,6 +61,7 @@ def _failure(error: errors.AppError) -> HttpResponse:
     )
     if error.status == errors.Unavailable.status:
         response["Retry-After"] = "1"
+    response.headers.update(error.headers)
     return response
 
 

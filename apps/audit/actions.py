@@ -78,6 +78,20 @@ class Action(StrEnum):
     AUDIT_FORGOTTEN = "audit.forgotten"
 
 
+# What an operator who acts as a person for an hour may not do: it would go on after it.
+OUTLASTING = frozenset(
+    {
+        Action.KEY_CREATED,
+        Action.KEY_ROTATED,
+        Action.USER_PASSWORD_CHANGED,
+        Action.USER_EMAIL_CHANGED,
+        Action.USER_SECOND_FACTOR_ADDED,
+        Action.USER_SECOND_FACTOR_REMOVED,
+        Action.OWNERSHIP_TRANSFERRED,
+        Action.ORGANIZATION_DELETED,
+    }
+)
+
 # A value that is not named here never enters the log, so a field that is added to a model cannot
 # leak by itself. Of secrets there are names only.
 FIELDS: dict[str, frozenset[str]] = {

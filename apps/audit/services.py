@@ -9,9 +9,10 @@ from uuid import UUID
 
 from django.apps import apps
 
-from apps.audit.actions import FIELDS, Action
+from apps.audit.actions import FIELDS, OUTLASTING, Action
 from apps.audit.actors import actor_of
 from apps.audit.models import Entry
+from apps.core import errors
 from apps.core import origin as origins
 from apps.core.json import dumps, loads, storable
 
@@ -41,16 +42,20 @@ def record(
 ) -> Entry:
     """Write down the deed, in the transaction of the deed, so that both happen or neither.
 
+    An operator who acts as a person is refused what is `OUTLASTING`, and with it the deed.
+
     Who and from where are known from the origin of the work. Of `before` and `after` only fields
     that `actions.FIELDS` lists for the target's kind are kept, and of those only what differs where
     both are given. Without an organization it is the workspace's, or else that of who asks.
     """
     origin = origins.current()
     actor = actor_of(origin)
+    impersonator = _impersonator(origin)
+    if impersonator and action in OUTLASTING:
+        raise errors.Forbidden("Whoever acts as a person may not do what outlasts that.")
     if organization_id is None and workspace_id is not None:
         organization_id = _organization_of(workspace_id, origin)
     kept_before, kept_after = _differing(_kept(target.kind, before), _kept(target.kind, after))
-    impersonator = _impersonator(origin)
     return Entry.objects.create(
         organization_id=organization_id,
         workspace_id=workspace_id,

@@ -6,6 +6,7 @@ class CoreConfig(AppConfig):
     name = "apps.core"
 
     def ready(self) -> None:
-        from apps.core import checks, connections  # noqa: F401, PLC0415  (needs the loaded apps)
+        from apps.core import checks, connections, reporting  # noqa: F401, PLC0415  (loaded apps)
 
         request_started.connect(connections.close_dead, dispatch_uid="close-dead-connections")
+        reporting.start()

@@ -5,7 +5,7 @@ Every failure on every JSON route leaves as `{"detail": str, "code": str, "error
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 
@@ -15,6 +15,8 @@ class AppError(Exception):
     status: ClassVar[int] = 500
     code: ClassVar[str] = "error"
     detail: str = "Something went wrong."
+    headers: Mapping[str, str] = {}
+    """What else the answer says, such as when to come again."""
 
     def __init__(self, detail: str | None = None, errors: Sequence[dict[str, Any]] = ()) -> None:
         self.detail = detail or self.detail

@@ -81,7 +81,21 @@ ingested_bytes = _counter("ingested_bytes", "Bytes of accepted run operations.",
 refused_ingest = _counter("ingest_refused", "Requests with runs that were turned away.", "reason")
 agent_runs = _counter("agent_runs_ended", "Runs of agents that came to an end.", "status")
 tasks = _histogram("task_seconds", "Time that a task took.", "task", "outcome")
-errors = _counter("server_errors", "Answers with a 5xx.", "route", "status")
+
+NO_ROUTE = "none"
+_METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
+_children: dict[tuple[str, str, int], Histogram] = {}
+
+
+def answered(method: str, route: str, status: int, seconds: float) -> None:
+    """A request was answered; `route` is the pattern, so that ids are in no label."""
+    key = method, route, status
+    child = _children.get(key)
+    if child is None:
+        # A method is what a client likes it to be.
+        known = method if method in _METHODS else "other"
+        child = _children[known, route, status] = requests.labels(known, route, str(status))
+    child.observe(seconds)
 
 
 class _Summed(Collector):

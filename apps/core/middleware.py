@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import logging
 import re
+import time
 from collections.abc import Callable
 from typing import Any
 
-import structlog
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 
-from apps.core import errors
+from apps.core import errors, metrics
 from apps.core.ids import uuid7
 from apps.core.json import dumps
-from apps.core.origin import Origin, begin
+from apps.core.origin import Origin, begin, end
 from apps.core.paths import canonical
 
 log = logging.getLogger(__name__)
 Handler = Callable[[HttpRequest], HttpResponse]
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
+_NOT_NEEDED = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
 
 class RequestIdMiddleware:
@@ -34,11 +35,18 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
-        structlog.contextvars.clear_contextvars()
-        structlog.contextvars.bind_contextvars(request_id=request_id)
         begin(Origin(request.META.get("REMOTE_ADDR") or None, request_id, request=request))
-        response = self.get_response(request)
+        began = time.perf_counter()
+        try:
+            response = self.get_response(request)
+        finally:
+            end()
+        route = request.resolver_match.route if request.resolver_match else metrics.NO_ROUTE
+        metrics.answered(
+            request.method or "", route, response.status_code, time.perf_counter() - began
+        )
         response.headers["X-Request-ID"] = request_id
+        response.headers["Permissions-Policy"] = _NOT_NEEDED
         return response
 
 
@@ -102,7 +110,8 @@ def error_json(path: str, error: errors.AppError) -> dict[str, Any]:
 
 def error_headers(error: errors.AppError) -> dict[str, str]:
     """Some clients send again on 409, where it never helps."""
-    return {"x-should-retry": "false"} if error.status == errors.Conflict.status else {}
+    again = {"x-should-retry": "false"} if error.status == errors.Conflict.status else {}
+    return {**again, **error.headers}
 
 
 def error_response(request: HttpRequest, error: errors.AppError) -> HttpResponse:

@@ -50,6 +50,11 @@ def begin(origin: Origin) -> None:
     _current.set(origin)
 
 
+def end() -> None:
+    """Nothing more comes from there: a thread that lasts would keep the request's body."""
+    _current.set(None)
+
+
 @contextmanager
 def acting(origin: Origin) -> Iterator[Origin]:
     """The same for a block of code."""

@@ -9,9 +9,12 @@ from typing import Any
 from django.db import transaction
 from django.utils import timezone
 
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
 from apps.exports import errors, tasks
 from apps.exports.models import BulkExport, Destination, ExportPart, Status
 from apps.exports.writers import NotWritten, try_out
+from apps.organizations.models import Workspace
 
 MOST_DAYS = 3700
 
@@ -22,7 +25,9 @@ def create_destination(
     """Keep the destination once a test file could be written there; else `DestinationRefused`."""
     destination.set_credentials(credentials)
     _try(destination)
-    destination.save(force_insert=True)
+    with transaction.atomic():
+        destination.save(force_insert=True)
+        _record(Action.EXPORT_DESTINATION_CREATED, destination)
     return destination
 
 
@@ -35,8 +40,19 @@ def update_destination(
     if credentials is not None:
         destination.set_credentials(credentials)
         _try(destination)
-    destination.save()
+    with transaction.atomic():
+        destination.save()
+        _record(Action.EXPORT_DESTINATION_UPDATED, destination)
     return destination
+
+
+def _record(action: Action, destination: Destination) -> None:
+    record(
+        action,
+        Target("export_destination", destination.pk, destination.name),
+        after={"display_name": destination.name, **destination.config},
+        workspace_id=destination.workspace_id,
+    )
 
 
 def _try(destination: Destination) -> None:
@@ -53,6 +69,17 @@ def create_export(*, export: BulkExport) -> BulkExport:
         export.next_window_at = export.start_time
         export.status = Status.RUNNING
     export.save(force_insert=True)
+    record(
+        Action.EXPORT_CREATED,
+        Target("export", export.pk, export.destination.name),
+        after={
+            "session_id": export.project_id,
+            "start_time": export.start_time,
+            "end_time": export.end_time,
+            "interval_hours": export.interval_hours,
+        },
+        workspace_id=export.workspace_id,
+    )
     if export.end_time is not None:
         _cut(export, export.end_time)
     transaction.on_commit(tasks.go_on.delay, robust=True)
@@ -89,6 +116,13 @@ def cancel(*, export: BulkExport) -> BulkExport:
         status=Status.CANCELLED, finished_at=now, busy_until=None, updated_at=now
     )
     return export
+
+
+def cancel_all(workspace: Workspace) -> None:
+    """The workspace is deleted: nothing more is exported from it."""
+    exports = BulkExport.objects.for_workspace(workspace).filter(finished_at=None)
+    for export in exports.order_by("pk"):
+        cancel(export=export)
 
 
 def end(export: BulkExport, status: Status, now: datetime) -> None:

@@ -11,13 +11,13 @@ import contextlib
 import io
 import logging
 import re
+import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping
 from typing import Any, ClassVar, ParamSpec, TypeVar
 from urllib.parse import parse_qs
 from uuid import UUID
 
-import structlog
 from django.conf import settings
 from django.contrib.auth import get_user
 from django.core.handlers.wsgi import WSGIRequest
@@ -30,11 +30,12 @@ from apps.agent_server.errors import InvalidId
 from apps.agent_server.web import query, traffic
 from apps.agent_server.web.cors import ASGI_HEADERS
 from apps.api_keys.authentication import enforce_csrf
-from apps.core import errors
+from apps.core import errors, metrics
 from apps.core.crossing import in_thread, on_loop
 from apps.core.ids import uuid7
 from apps.core.json import dumps
 from apps.core.middleware import as_app_error
+from apps.core.origin import Origin, begin
 from apps.core.wsgi_bridge import Receive, Scope, Send, build_environ, read_body
 from apps.organizations.models import User
 
@@ -80,6 +81,7 @@ class Exchange:
         self._receive = receive
         self._send = send
         self._body: bytes | None = None
+        self._began = time.perf_counter()
         self._visit: Visit | None = None
         given = self.headers.get("x-request-id", "")
         self.request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
@@ -152,6 +154,13 @@ class Exchange:
     async def start(self, *headers: Header, status: int = 200) -> None:
         self.is_started = True
         traffic.seen(self.kwargs["slug"], status)
+        route = self.scope["url_route"].get("route")
+        metrics.answered(
+            self.scope["method"],
+            metrics.NO_ROUTE if route is None else str(route.pattern),
+            status,
+            time.perf_counter() - self._began,
+        )
         request_id = self.request_id_header
         await self._send(
             {
@@ -228,7 +237,8 @@ class Consumer(ABC):
         return application
 
     async def __call__(self, exchange: Exchange) -> None:
-        structlog.contextvars.bind_contextvars(request_id=exchange.request_id)
+        client = exchange.scope.get("client")
+        begin(Origin(client[0] if client else None, exchange.request_id))
         try:
             while True:
                 try:
@@ -246,7 +256,8 @@ class Consumer(ABC):
             if exchange.is_started:
                 # The status is out: an answer that breaks off says that it is not whole.
                 raise
-            await exchange.respond(dumps(error.as_json()), status=error.status)
+            told = [(n.lower().encode(), v.encode()) for n, v in error.headers.items()]
+            await exchange.respond(dumps(error.as_json()), *told, status=error.status)
 
     @abstractmethod
     async def handle(self, exchange: Exchange) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -12,6 +13,8 @@ from apps.agent_server.engine.entries import Claimed, Release, Stale, Undoing, U
 from apps.agent_server.engine.hosts import HostFailed, RevisionRef
 from apps.agent_server.engine.outcomes import Outcome, ending, see
 from apps.agent_server.engine.quarantine import company_after
+from apps.core import metrics
+from apps.usage import meter
 
 if TYPE_CHECKING:
     from apps.agent_server.engine.engine import Engine
@@ -61,6 +64,9 @@ class Attempts:
             return
         finally:
             self.under_way.discard(claimed.run_id)
+        seconds = time.monotonic() - claimed.claimed_at
+        meter.add(claimed.workspace_id, agent_runs=1, agent_seconds=seconds)
+        metrics.agent_runs.labels(outcome.ending.status).inc()
         self._engine.voice.release(last)
 
     async def _look(self, claimed: Claimed, outcome: Outcome) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -50,6 +51,7 @@ class Claimed:
     """It was to stop when its last attempt was lost."""
     losses: int = 0
     company: int = 0
+    claimed_at: float = field(default_factory=time.monotonic)
 
     @property
     def token(self) -> Token:

@@ -7,7 +7,6 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-import structlog
 from django.db import transaction
 from django.db.models import F, TextField
 from django.db.models.functions import Cast
@@ -26,6 +25,7 @@ from apps.agent_server.services import (
     webhooks,
 )
 from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus
+from apps.core import origin
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.json import dumps, loads, storable
@@ -128,7 +128,7 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
     assistants.ensure_system(scope.route)
     config = body.config.model_dump(exclude_none=True)
     configurable = {**config.pop("configurable", {}), **(body.context or {})}
-    if request_id := structlog.contextvars.get_contextvars().get("request_id"):
+    if request_id := _request_id():
         configurable["langgraph_request_id"] = request_id
     kwargs = body.kwargs
     if body.webhook is not None:
@@ -147,6 +147,11 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
         "kwargs": _json(kwargs),
         "delay": body.after_seconds,
     }
+
+
+def _request_id() -> str:
+    found = origin.current()
+    return found.request_id if found is not None else ""
 
 
 def _json(value: Any) -> str:

@@ -66,6 +66,12 @@ def replace_variables(*, deployment: Deployment, variables: Mapping[str, str]) -
     )
 
 
+def names_of(deployment: Deployment) -> list[str]:
+    """The names of the deployment's variables, for those who may not see values."""
+    rows = EnvironmentVariable.objects.for_workspace(deployment.workspace_id)
+    return sorted(rows.filter(deployment=deployment).values_list("name", flat=True))
+
+
 def sealed(deployment: Deployment) -> bytes:
     """The deployment's variables as one encrypted whole, for a revision to keep."""
     rows = EnvironmentVariable.objects.for_workspace(deployment.workspace_id)

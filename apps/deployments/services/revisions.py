@@ -5,9 +5,10 @@ from __future__ import annotations
 from django.db import transaction
 from django.db.models import Max
 
+from apps.audit.actions import Action
 from apps.deployments import errors, tasks
 from apps.deployments.models import Deployment, Revision, StatusChange
-from apps.deployments.services import environment, progress
+from apps.deployments.services import environment, progress, recording
 from apps.deployments.statuses import RevisionStatus
 from apps.organizations.models import User
 
@@ -34,6 +35,7 @@ def create_revision(*, deployment: Deployment, created_by: User | None = None) -
     StatusChange.unscoped.create(
         workspace_id=revision.workspace_id, revision=revision, status=revision.status
     )
+    recording.record_revision(Action.REVISION_CREATED, deployment, revision)
     progress.advance(revision.pk, to=RevisionStatus.QUEUED)
     progress.promote(deployment.pk)
     revision.refresh_from_db()
@@ -47,13 +49,14 @@ def redeploy(*, revision: Revision) -> Revision:
     Refuses one that was never built; does nothing to one that is on its way already.
     """
     deployments = Deployment.objects.for_workspace(revision.workspace_id)
-    deployments.present().select_for_update(no_key=True).get(pk=revision.deployment_id)
+    deployment = deployments.present().select_for_update(no_key=True).get(pk=revision.deployment_id)
     revisions = Revision.objects.for_workspace(revision.workspace_id)
     revision = revisions.select_for_update(no_key=True).get(pk=revision.pk)
     if not revision.is_built:
         raise errors.NotBuilt
     if not revision.is_final:
         return revision
+    recording.record_revision(Action.DEPLOYMENT_ROLLED_BACK, deployment, revision)
     revision = progress.advance(
         revision.pk,
         to=RevisionStatus.AWAITING_DEPLOY,
@@ -73,11 +76,12 @@ def interrupt_revision(*, revision: Revision) -> Revision:
     Refuses one that is over. What was built before it goes on serving.
     """
     deployments = Deployment.objects.for_workspace(revision.workspace_id)
-    deployments.select_for_update(no_key=True).get(pk=revision.deployment_id)
+    deployment = deployments.select_for_update(no_key=True).get(pk=revision.deployment_id)
     revisions = Revision.objects.for_workspace(revision.workspace_id)
     revision = revisions.select_for_update(no_key=True).get(pk=revision.pk)
     if revision.is_final:
         raise errors.AlreadyOver
+    recording.record_revision(Action.REVISION_INTERRUPTED, deployment, revision)
     revision = progress.advance(
         revision.pk, to=RevisionStatus.INTERRUPTED, detail="Stopped by a person."
     )

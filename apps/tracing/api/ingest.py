@@ -18,7 +18,7 @@ from apps.organizations.permissions import Permission
 from apps.tracing import errors
 from apps.tracing.api.runs import RunView
 from apps.tracing.ingest import requests
-from apps.tracing.ingest.bodies import read_body
+from apps.tracing.ingest.bodies import read_body, size_of
 from apps.tracing.ingest.intake import take_in
 from apps.tracing.ingest.multipart import boundary_of
 from apps.tracing.ingest.requests import Request
@@ -28,8 +28,9 @@ from apps.tracing.services.ledger import count_refusals
 ACCEPTED = 202
 
 
-def _take(caller: Caller, request: Request) -> Answer:
-    return ACCEPTED, take_in(caller.workspace_id, request).as_json()
+def _take(caller: Caller, brought: Request, request: HttpRequest) -> Answer:
+    brought.size = size_of(request)
+    return ACCEPTED, take_in(caller.workspace_id, brought).as_json()
 
 
 @contextmanager
@@ -53,7 +54,7 @@ def create_run(request: HttpRequest, caller: Caller) -> Answer:
         brought = requests.of_run(read_body(request), is_update=False)
     (said,) = brought.operations
     said.run.id = said.run.id or uuid7()
-    status, value = _take(caller, brought)
+    status, value = _take(caller, brought, request)
     return status, {**value, "id": said.run.id}
 
 
@@ -62,7 +63,7 @@ def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
     """An update; it may come before its run."""
     with _counted(caller):
         brought = requests.of_run(read_body(request), is_update=True, run_id=run_id)
-    return _take(caller, brought)
+    return _take(caller, brought, request)
 
 
 @keyed("POST", Permission.RUNS_INGEST)
@@ -70,7 +71,7 @@ def batch(request: HttpRequest, caller: Caller) -> Answer:
     """`{"post": [...], "patch": [...]}`."""
     with _counted(caller):
         brought = requests.of_batch(read_body(request))
-    return _take(caller, brought)
+    return _take(caller, brought, request)
 
 
 @keyed("POST", Permission.RUNS_INGEST)
@@ -79,7 +80,7 @@ def multipart(request: HttpRequest, caller: Caller) -> Answer:
     with _counted(caller):
         boundary = boundary_of(request.headers.get("Content-Type", ""))
         brought = requests.of_multipart(read_body(request), boundary)
-    return _take(caller, brought)
+    return _take(caller, brought, request)
 
 
 routes = [

@@ -14,7 +14,7 @@ from apps.core import errors
 from apps.core.access import Caller
 from apps.core.json import loads
 from apps.organizations.permissions import Permission
-from apps.tracing.ingest.bodies import read_body
+from apps.tracing.ingest.bodies import read_body, size_of
 from apps.tracing.ingest.intake import take_in
 from apps.tracing.otlp import answers, claude_code, decoding, logs
 from apps.tracing.otlp.requests import request_of
@@ -70,6 +70,7 @@ def export_claude_code(request: HttpRequest, caller: Caller) -> Answer:
 
 def _stored(request: HttpRequest, caller: Caller, decoded: Decoded, encoding: str) -> Answer:
     brought = request_of(decoded, project=project_of(request))
+    brought.size = size_of(request)
     outcome = take_in(caller.workspace_id, brought) if brought.has_anything else None
     refused = outcome.refused if outcome else ()
     return 200, HttpResponse(answers.success(encoding, refused), content_type=encoding)

@@ -19,8 +19,23 @@ _GZIP_OR_ZLIB = 47
 _CHUNK = 1_048_576
 
 
+_SIZE = "slipway.unpacked_bytes"
+
+
+def size_of(request: HttpRequest) -> int:
+    """How large the body was that `read_body` has unpacked."""
+    found: int = request.META.get(_SIZE, 0)
+    return found
+
+
 def read_body(request: HttpRequest) -> bytes:
     """The decompressed body; `TooLarge` past the limit, `BadBody` when it cannot be unpacked."""
+    body = _unpacked(request)
+    request.META[_SIZE] = len(body)
+    return body
+
+
+def _unpacked(request: HttpRequest) -> bytes:
     body = request.body
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     match encoding:

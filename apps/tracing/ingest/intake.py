@@ -34,6 +34,8 @@ from apps.tracing.store import partitions
 from apps.tracing.store.apart import set_apart
 from apps.tracing.store.locating import Located, locate
 from apps.tracing.store.writing import Key, RunWrite, was_in_vain, write
+from apps.usage import caps, meter
+from apps.usage.errors import UsageLimitExceeded
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,10 @@ def take_in(workspace_id: UUID, request: Request) -> Outcome:
     """Store what the request brings; durable on return, safe to repeat.
 
     What is refused stands in the outcome with its reason. When nothing at all could be stored it
-    raises: `DottedOrderRefused` when ids and dotted orders contradict, else `RunsRefused`.
+    raises: `DottedOrderRefused` when ids and dotted orders contradict, else `RunsRefused`. Past a
+    cap of its usage a workspace may finish runs and begin none: `UsageLimitExceeded`.
     """
+    _check_caps(workspace_id, request)
     refused = list(request.refused)
     operations: list[Operation] = []
     for said in request.operations:
@@ -70,9 +74,21 @@ def take_in(workspace_id: UUID, request: Request) -> Outcome:
     if refused:
         count_refusals(workspace_id, Counter((one.project_id, one.why.reason) for one in refused))
     accepted = len(operations) + len(request.feedback) - len(later)
+    meter.add(workspace_id, size=request.size)
     if refused and not accepted:
         _raise(refused)
     return Outcome(accepted, refused)
+
+
+def _check_caps(workspace_id: UUID, request: Request) -> None:
+    new = sum(not said.is_update for said in request.operations)
+    if not new:
+        return
+    try:
+        caps.check(workspace_id)
+    except UsageLimitExceeded as error:
+        count_refusals(workspace_id, Counter({(None, error.code): new}))
+        raise
 
 
 def _read(workspace_id: UUID, said: Said) -> Operation:

@@ -61,6 +61,8 @@ class Request:
     refused: list[Refused] = field(default_factory=list)
     placing: Callable[[UUID, Sequence[Operation]], Placing] | None = None
     """For wires whose runs do not say their places: what will place those that were read."""
+    size: int = 0
+    """Of the body, unpacked."""
 
     @property
     def has_anything(self) -> bool:

@@ -15,6 +15,8 @@ from django.core.files.storage import default_storage
 from django.db import transaction
 from django.utils import timezone
 
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
 from apps.core.json import dumps_text
 from apps.tracing import filters, store, tasks
 from apps.tracing.models import (
@@ -57,6 +59,17 @@ def delete_traces(
             metadata=None if metadata is None else dict(metadata),
         )
         deletion.save(force_insert=True)
+        record(
+            Action.TRACES_DELETED,
+            Target("traces", deletion.pk, project.name),
+            # Metadata are words of the traces themselves, so only their names are kept.
+            after={
+                "session_id": project.pk,
+                "trace_ids": deletion.trace_ids,
+                "filter": sorted(metadata or ()),
+            },
+            workspace_id=project.workspace_id,
+        )
     if not work_off(deletion.pk, batches=AT_ONCE):
         tasks.delete_traces.delay(str(deletion.pk))
     deletion.refresh_from_db()

@@ -9,6 +9,8 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
 from apps.core.ids import uuid7
 from apps.organizations.models import Workspace
 from apps.tracing import errors, tasks
@@ -131,6 +133,12 @@ def delete_project(*, project: Project) -> None:
     """Hide the project and free its name; its runs, files and feedback are removed soon after."""
     Project.objects.for_workspace(project.workspace_id).filter(pk=project.pk).update(
         deleted_at=timezone.now()
+    )
+    record(
+        Action.PROJECT_DELETED,
+        Target("project", project.pk, project.name),
+        before={"name": project.name, "trace_tier": project.trace_tier},
+        workspace_id=project.workspace_id,
     )
     # A sweeper finds the project too, should the message be lost.
     transaction.on_commit(tasks.remove_deleted_projects.delay, robust=True)

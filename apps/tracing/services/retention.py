@@ -16,6 +16,8 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
 from apps.organizations.models import Organization, Workspace
 from apps.tracing.models import KeptTrace, Project, Retention, TraceTier
 from apps.tracing.store import RunRow
@@ -77,6 +79,16 @@ def set_lives(
 
     With `all_projects`, those that are there take the default tier too.
     """
+    said = Retention.objects.filter(organization_id=organization_id, workspace_id=workspace_id)
+    before = said.values(*changes).first() if changes else None
+    record(
+        Action.RETENTION_CHANGED,
+        Target("retention", workspace_id or organization_id),
+        before=before or dict.fromkeys(changes),
+        after={**changes, "apply_to_all_projects": all_projects or None},
+        organization_id=organization_id,
+        workspace_id=workspace_id,
+    )
     # None is the organization's own row, which the stubs do not take for a value.
     Retention.objects.update_or_create(  # type: ignore[misc]
         organization_id=organization_id, workspace_id=workspace_id, defaults=changes

@@ -1,0 +1,120 @@
+"""The audit log for people: search, and take away as a file."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from django import forms
+from django.http import HttpResponse, QueryDict, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.shortcuts import render
+from django.views.decorators.http import require_GET, require_POST
+
+from apps.audit.actions import Action
+from apps.audit.exporting import FORMATS, lines
+from apps.audit.search import Search, page
+from apps.audit.services import Target, record
+from apps.console.pages import PageRequest, workspace_page
+from apps.core import errors
+from apps.core.access import OrganizationCaller
+from apps.organizations.permissions import OrganizationPermission, Permission
+from apps.organizations.services import organization_caller_for
+
+KINDS = sorted({str(action).partition(".")[0] for action in Action})
+
+
+class SearchForm(forms.Form):
+    action = forms.ChoiceField(
+        required=False,
+        label="What",
+        choices=[
+            ("", "Everything"),
+            *((kind, f"{kind.replace('_', ' ')}: all") for kind in KINDS),
+            *((str(action), str(action)) for action in sorted(Action)),
+        ],
+    )
+    actor = forms.CharField(required=False, label="Who", max_length=254)
+    target = forms.CharField(required=False, label="On what", max_length=200)
+    begin = forms.DateField(
+        required=False, label="From", widget=forms.DateInput(attrs={"type": "date"})
+    )
+    end = forms.DateField(
+        required=False, label="Until", widget=forms.DateInput(attrs={"type": "date"})
+    )
+
+    def search(self, organization: OrganizationCaller) -> Search:
+        """What the form asks for; a field that makes no sense narrows nothing."""
+        self.is_valid()
+        said = self.cleaned_data
+        begin, end = said.get("begin"), said.get("end")
+        return Search(
+            organization_id=organization.organization_id,
+            action=said.get("action", ""),
+            actor=said.get("actor", ""),
+            target=said.get("target", ""),
+            begin=begin and datetime.combine(begin, datetime.min.time(), UTC),
+            end=end and datetime.combine(end + timedelta(days=1), datetime.min.time(), UTC),
+        )
+
+
+@require_GET
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_audit(request: PageRequest) -> HttpResponse:
+    """What was done in the whole organization, newest first."""
+    organization = _reader(request)
+    form = SearchForm(request.GET)
+    search = form.search(organization)
+    entries, cursor = page(search, cursor=request.GET.get("cursor") or None)
+    context = {
+        "tab": "audit",
+        "form": form,
+        "entries": entries,
+        "next_cursor": cursor,
+        "is_first": not request.GET.get("cursor"),
+        "formats": list(FORMATS),
+        "asked": _asked(request.GET),
+    }
+    return render(request, "audit/log.html", context)
+
+
+@require_POST
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_audit_export(request: PageRequest) -> HttpResponseBase:
+    """What the search finds, as a file; that it was taken is in the log too."""
+    organization = _reader(request)
+    kind = request.POST.get("format", "")
+    if kind not in FORMATS:
+        raise errors.Invalid(f"A format is one of {', '.join(FORMATS)}.")
+    search = SearchForm(request.POST).search(organization)
+    record(
+        Action.AUDIT_EXPORTED,
+        Target("audit"),
+        after={
+            "format": kind,
+            "start_time": search.begin,
+            "end_time": search.end,
+            "filters": search.filters,
+        },
+        organization_id=organization.organization_id,
+    )
+    name = f"audit-log-{datetime.now(UTC):%Y-%m-%d}.{kind}"
+    return StreamingHttpResponse(
+        lines(search, kind),
+        content_type=FORMATS[kind],
+        headers={"Content-Disposition": f'attachment; filename="{name}"'},
+    )
+
+
+def _reader(request: PageRequest) -> OrganizationCaller:
+    """Who may read the whole organization's log: a right in it, whatever the workspace."""
+    caller = organization_caller_for(
+        user=request.user, organization_id=request.caller.organization_id
+    )
+    if caller is None:
+        raise errors.NotFound
+    caller.require(OrganizationPermission.AUDIT_READ)
+    return caller
+
+
+def _asked(query: QueryDict) -> dict[str, str]:
+    return {name: query.get(name, "") for name in SearchForm.base_fields if query.get(name)}

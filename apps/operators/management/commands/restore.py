@@ -1,0 +1,75 @@
+"""`manage.py restore FILE`: what a backup holds takes the place of what is there."""
+
+from __future__ import annotations
+
+import tarfile
+from argparse import ArgumentParser
+from pathlib import Path
+from typing import Any
+
+from django.core.management.base import BaseCommand, CommandError
+from django.db import connection
+
+from apps.operators.backup import archive
+from apps.operators.backup.archive import NotABackup
+from apps.operators.backup.programs import ProgramFailed
+
+
+class Command(BaseCommand):
+    help = "Put a backup in the place of this installation's database and objects."
+    # It is there to be used on a database that is in no order.
+    requires_system_checks: list[str] = []
+    requires_migrations_checks = False
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("file", type=Path)
+        parser.add_argument(
+            "--yes", action="store_true", help="what is in the database now may be lost"
+        )
+
+    def handle(self, *, file: Path, yes: bool, **_: Any) -> None:
+        file = file.resolve()
+        if not file.is_file():
+            raise CommandError(f"There is no file {file}.")
+        self._check(yes=yes)
+        try:
+            report = archive.read(file)
+        except (ProgramFailed, NotABackup, tarfile.TarError) as error:
+            raise CommandError(str(error)) from None
+        if report.differences:
+            raise CommandError(
+                "What came back is not what went in:\n" + "\n".join(report.differences)
+            )
+        self.stdout.write(
+            f"{report.rows} rows of {report.tables} tables and {report.objects} objects are back,"
+            " each table as it was. Run `manage.py migrate` before you start a newer version."
+        )
+        if not report.same_keys:
+            self.stderr.write(
+                "The backup was made with other encryption keys: put them in ENCRYPTION_KEYS, or"
+                " the secrets in it cannot be read."
+            )
+
+    def _check(self, *, yes: bool) -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
+                " AND pid <> pg_backend_pid() AND application_name = 'slipway'"
+            )
+            (others,) = cursor.fetchone() or (0,)
+            cursor.execute("SELECT to_regclass('organizations_organization') IS NOT NULL")
+            (has_tables,) = cursor.fetchone() or (False,)
+            rows = 0
+            if has_tables:
+                cursor.execute("SELECT count(*) FROM organizations_organization")
+                (rows,) = cursor.fetchone() or (0,)
+        if others:
+            raise CommandError(
+                f"The platform is running ({others} connections). Stop it, and start its database"
+                " alone: python -m config.supervisor --services-only"
+            )
+        if rows and not yes:
+            raise CommandError(
+                f"This database has {rows} organizations, which would be lost. If that is meant,"
+                " say --yes."
+            )

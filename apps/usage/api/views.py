@@ -1,0 +1,152 @@
+"""Caps of usage, as the SDKs know them, and what is used."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from apps.core.api import OrganizationAPIView, WorkspaceAPIView
+from apps.organizations.permissions import OrganizationPermission, Permission
+from apps.usage import caps, services
+from apps.usage.models import LimitType, UsageLimit
+
+MOST = 2**62
+
+
+class UsageLimitBody(serializers.Serializer[UsageLimit]):
+    limit_type = serializers.ChoiceField(choices=LimitType.choices)
+    limit_value = serializers.IntegerField(min_value=0, max_value=MOST)
+
+
+class UsageLimitSerializer(serializers.ModelSerializer[UsageLimit]):
+    tenant_id = serializers.UUIDField(source="workspace_id", allow_null=True)
+    organization_id = serializers.UUIDField()
+
+    class Meta:
+        model = UsageLimit
+        fields = (
+            "id",
+            "limit_type",
+            "limit_value",
+            "tenant_id",
+            "organization_id",
+            "created_at",
+            "updated_at",
+        )
+
+
+class UsageLimitsView(WorkspaceAPIView):
+    required_permission = {"GET": Permission.WORKSPACE_READ, "*": Permission.WORKSPACE_MANAGE}
+
+    @extend_schema(responses=UsageLimitSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """The workspace's own caps."""
+        limits = UsageLimit.objects.of_workspace(self.workspace_id).order_by("limit_type")
+        return Response(UsageLimitSerializer(limits, many=True).data)
+
+    @extend_schema(request=UsageLimitBody, responses=UsageLimitSerializer)
+    def put(self, request: Request) -> Response:
+        """Set a cap; a repeat changes its value."""
+        limit = services.set_limit(
+            organization_id=self.request.auth.organization_id,
+            workspace_id=self.workspace_id,
+            **_said(request),
+        )
+        return Response(UsageLimitSerializer(limit).data)
+
+
+class UsageLimitView(WorkspaceAPIView):
+    required_permission = Permission.WORKSPACE_MANAGE
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, limit_id: UUID) -> Response:
+        """Take one of the workspace's caps away."""
+        limits = UsageLimit.objects.of_workspace(self.workspace_id)
+        services.delete_limit(limits=limits, limit_id=limit_id)
+        return Response(status=204)
+
+
+class OrganizationLimitsView(OrganizationAPIView):
+    required_permission = {
+        "GET": OrganizationPermission.USAGE_READ,
+        "*": OrganizationPermission.LIMITS_MANAGE,
+    }
+
+    @extend_schema(responses=UsageLimitSerializer(many=True))
+    def get(self, request: Request) -> Response:
+        """The caps over all workspaces of the organization."""
+        limits = UsageLimit.objects.of_organization(self.organization_id).order_by("limit_type")
+        return Response(UsageLimitSerializer(limits, many=True).data)
+
+    @extend_schema(request=UsageLimitBody, responses=UsageLimitSerializer)
+    def put(self, request: Request) -> Response:
+        limit = services.set_limit(
+            organization_id=self.organization_id, workspace_id=None, **_said(request)
+        )
+        return Response(UsageLimitSerializer(limit).data)
+
+
+class OrganizationLimitView(OrganizationAPIView):
+    required_permission = OrganizationPermission.LIMITS_MANAGE
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: Request, limit_id: UUID) -> Response:
+        limits = UsageLimit.objects.of_organization(self.organization_id)
+        services.delete_limit(limits=limits, limit_id=limit_id)
+        return Response(status=204)
+
+
+class CurrentUsageView(WorkspaceAPIView):
+    required_permission = Permission.WORKSPACE_READ
+
+    @extend_schema(responses=dict)
+    def get(self, request: Request) -> Response:
+        """Whether runs are refused now, by which cap, and how much of each cap is used."""
+        uses = caps.uses(self.workspace_id)
+        exceeded = [use for use in uses if use.is_exceeded]
+        first = max(exceeded, key=lambda use: use.until, default=None)
+        return Response(
+            {
+                "in_reject_set": first is not None,
+                "usage_limit_type": first and first.limit.limit_type,
+                "tenant_limit": first and first.limit.limit_value,
+                "limits": [_as_json(use) for use in uses],
+            }
+        )
+
+
+def _as_json(use: caps.Use) -> dict[str, Any]:
+    return {
+        **UsageLimitSerializer(use.limit).data,
+        "used": use.used,
+        "resets_at": use.until,
+        "exceeded": use.is_exceeded,
+    }
+
+
+def _said(request: Request) -> dict[str, Any]:
+    body = UsageLimitBody(data=request.data)
+    body.is_valid(raise_exception=True)
+    said: dict[str, Any] = body.validated_data
+    return said
+
+
+routes = [
+    path("usage-limits", UsageLimitsView.as_view(), name="usage-limits"),
+    path("usage-limits/org", OrganizationLimitsView.as_view(), name="usage-limits-org"),
+    path(
+        "usage-limits/org/<uuid:limit_id>",
+        OrganizationLimitView.as_view(),
+        name="usage-limit-org",
+    ),
+    path("usage-limits/<uuid:limit_id>", UsageLimitView.as_view(), name="usage-limit"),
+    path(
+        "workspaces/current/usage_limits", CurrentUsageView.as_view(), name="workspace-usage-limits"
+    ),
+]

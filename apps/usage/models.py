@@ -1,0 +1,106 @@
+"""What workspaces use, day by day, and what they may."""
+
+from __future__ import annotations
+
+from django.db import models
+from django.db.models import Q
+
+from apps.core.ids import uuid7
+from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.organizations.models import Organization, Workspace
+from apps.usage.querysets import UsageDayQuerySet, UsageLimitQuerySet
+
+MEASURES = ("runs", "traces", "longlived_traces", "bytes", "agent_runs", "agent_seconds")
+
+
+class UsageDay(WorkspaceOwned):
+    """What a workspace used on one day (UTC). Figures are set, never added to, and never fall."""
+
+    day = models.DateField()
+    runs = models.BigIntegerField(default=0, db_default=0)
+    traces = models.BigIntegerField(default=0, db_default=0)
+    longlived_traces = models.BigIntegerField(default=0, db_default=0)
+    bytes = models.BigIntegerField(default=0, db_default=0)
+    """Of requests with runs, unpacked."""
+    agent_runs = models.BigIntegerField(default=0, db_default=0)
+    agent_seconds = models.BigIntegerField(default=0, db_default=0)
+
+    objects = Rows(UsageDayQuerySet)
+    unscoped = UsageDayQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        constraints = [models.UniqueConstraint(fields=["workspace", "day"], name="usage_day_once")]
+
+    def __str__(self) -> str:
+        return f"{self.day}: {self.runs} runs"
+
+
+class Metered(models.Model):
+    """What one process counted for a workspace in an hour; each process sets its own rows."""
+
+    workspace_id = models.UUIDField()
+    hour = models.DateTimeField()
+    process = models.UUIDField()
+    bytes = models.BigIntegerField(default=0)
+    agent_runs = models.BigIntegerField(default=0)
+    agent_seconds = models.FloatField(default=0)
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(fields=["workspace_id", "hour", "process"], name="metered_once")
+        ]
+        indexes = [models.Index(fields=["hour"], name="metered_by_hour")]
+
+    def __str__(self) -> str:
+        return f"{self.bytes} bytes in {self.hour:%Y-%m-%d %H}:00"
+
+
+class LimitType(models.TextChoices):
+    """What can be capped: a measure in a calendar hour or month, UTC."""
+
+    MONTHLY_TRACES = "monthly_traces"
+    MONTHLY_LONGLIVED_TRACES = "monthly_longlived_traces"
+    MONTHLY_RUNS = "monthly_runs"
+    MONTHLY_BYTES = "monthly_bytes"
+    HOURLY_TRACES = "hourly_traces"
+    HOURLY_RUNS = "hourly_runs"
+    HOURLY_BYTES = "hourly_bytes"
+
+    @property
+    def period(self) -> str:
+        """`month` or `hour`."""
+        return "month" if self.startswith("monthly_") else "hour"
+
+    @property
+    def measure(self) -> str:
+        return self.partition("_")[2]
+
+
+class UsageLimit(models.Model):
+    """A cap of one workspace, or of an organization over all of its workspaces."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(Organization, models.CASCADE, related_name="+")
+    workspace = models.ForeignKey(Workspace, models.CASCADE, null=True, related_name="+")
+    limit_type = models.CharField(max_length=30, choices=LimitType)
+    limit_value = models.BigIntegerField()
+    created_at = models.DateTimeField(auto_now_add=True)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    objects = UsageLimitQuerySet.as_manager()
+
+    class Meta:
+        constraints = [
+            models.UniqueConstraint(
+                fields=["organization", "workspace", "limit_type"],
+                nulls_distinct=False,
+                name="usage_limit_once",
+            ),
+            models.CheckConstraint(
+                condition=Q(limit_value__gte=0), name="usage_limit_not_negative"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.limit_type}: {self.limit_value}"

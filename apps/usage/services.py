@@ -1,0 +1,114 @@
+"""Setting the days, setting the caps, and reading both."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+from django.db import connection, transaction
+
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.core.ids import uuid7
+from apps.core.tenancy import get_or_404
+from apps.usage import caps, meter, sources
+from apps.usage.models import MEASURES, LimitType, UsageDay, UsageLimit
+from apps.usage.querysets import UsageLimitQuerySet
+
+_DAYS_SET = 2
+"""Yesterday once more: what was counted last came after midnight."""
+
+# Figures never fall: what is deleted was used all the same.
+_SET = """
+INSERT INTO usage_usageday (id, created_at, workspace_id, day, {names})
+SELECT said.id, now(), said.workspace_id, %s, {said}
+FROM unnest(%s::uuid[], %s::uuid[], {types}) AS said(id, workspace_id, {names})
+JOIN organizations_workspace w ON w.id = said.workspace_id
+ON CONFLICT (workspace_id, day) DO UPDATE SET {greater}
+"""
+
+
+def set_days(now: datetime | None = None) -> None:
+    """Set yesterday and today of every workspace that used something. Safe to repeat and to race.
+
+    What is missed is set by the next call of the same or the next day.
+    """
+    now = now or datetime.now(UTC)
+    today = now.replace(hour=0, minute=0, second=0, microsecond=0)
+    for back in range(_DAYS_SET):
+        begin = today - timedelta(days=back)
+        for figures in sources.each(begin, begin + timedelta(days=1), None):
+            _set(begin.date(), figures)
+    meter.forget_old(now)
+
+
+def _set(day: date, figures: sources.Figures) -> None:
+    if not figures:
+        return
+    names = [name for name in MEASURES if any(name in said for said in figures.values())]
+    columns = [[int(said.get(name, 0)) for said in figures.values()] for name in names]
+    statement = _SET.format(
+        names=", ".join(names),
+        said=", ".join(f"said.{name}" for name in names),
+        types=", ".join("%s::int8[]" for _ in names),
+        greater=", ".join(f"{n} = greatest(usage_usageday.{n}, excluded.{n})" for n in names),
+    )
+    ids = [uuid7() for _ in figures]
+    with connection.cursor() as cursor:
+        cursor.execute(statement, [day, ids, list(figures), *columns])
+
+
+def days(workspace_id: UUID, first: date, last: date) -> list[UsageDay]:
+    """One row for each day, also where nothing was used; oldest first."""
+    rows = UsageDay.objects.for_workspace(workspace_id).between(first, last)
+    there = {row.day: row for row in rows}
+    span = range((last - first).days + 1)
+    all_days = [first + timedelta(days=n) for n in span]
+    return [there.get(day) or UsageDay(workspace_id=workspace_id, day=day) for day in all_days]
+
+
+@transaction.atomic
+def set_limit(
+    *,
+    organization_id: UUID,
+    workspace_id: UUID | None,
+    limit_type: LimitType,
+    limit_value: int,
+) -> UsageLimit:
+    """Cap the workspace, or the organization without one; a repeat changes the value."""
+    place = {
+        "organization_id": organization_id,
+        "workspace_id": workspace_id,
+        "limit_type": limit_type,
+    }
+    before = UsageLimit.objects.filter(**place).values("limit_value").first()
+    limit, _ = UsageLimit.objects.update_or_create(**place, defaults={"limit_value": limit_value})
+    _record(Action.USAGE_LIMIT_SET, limit, before, {"limit_value": limit_value})
+    transaction.on_commit(caps.forget)
+    return limit
+
+
+@transaction.atomic
+def delete_limit(*, limits: UsageLimitQuerySet, limit_id: UUID) -> None:
+    """Take a cap away, of those that the caller may change."""
+    limit = get_or_404(limits.select_for_update(), pk=limit_id)
+    _record(Action.USAGE_LIMIT_DELETED, limit, {"limit_value": limit.limit_value}, None)
+    limit.delete()
+    transaction.on_commit(caps.forget)
+
+
+def _record(
+    action: Action,
+    limit: UsageLimit,
+    before: Mapping[str, object] | None,
+    after: Mapping[str, object] | None,
+) -> None:
+    record(
+        action,
+        Target("usage_limit", limit.pk, limit.limit_type),
+        before=before,
+        after=after,
+        organization_id=limit.organization_id,
+        workspace_id=limit.workspace_id,
+    )

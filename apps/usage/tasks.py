@@ -1,0 +1,21 @@
+"""What usage has done for it on a schedule. Each task may run twice, or late."""
+
+from __future__ import annotations
+
+from celery import shared_task, signals
+
+
+@signals.worker_ready.connect
+def start_meter(**_: object) -> None:
+    """Workers count what agents do."""
+    from apps.usage import meter  # noqa: PLC0415  (the apps are loaded by now)
+
+    meter.start()
+
+
+@shared_task(name="usage.set_days", time_limit=300)
+def set_days() -> None:
+    """Set what was used yesterday and today."""
+    from apps.usage import services  # noqa: PLC0415  (tasks and services import each other)
+
+    services.set_days()

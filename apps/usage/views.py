@@ -1,0 +1,111 @@
+"""What the workspace uses day by day, and its caps."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from uuid import UUID
+
+from django import forms
+from django.contrib import messages
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.console import figures
+from apps.console.pages import PageRequest, workspace_page
+from apps.organizations.permissions import Permission
+from apps.tracing.pages.charts import Chart, Line
+from apps.usage import caps, services
+from apps.usage.models import LimitType, UsageDay, UsageLimit
+
+DAYS = 31
+_CHARTS = (
+    ("Runs", "count", (("runs", "Runs"), ("traces", "Traces"))),
+    ("Bytes received", "count", (("bytes", "Bytes"),)),
+    ("Agent runs", "count", (("agent_runs", "Runs"),)),
+    ("Agents at work", "s", (("agent_seconds", "Seconds"),)),
+)
+_WORDS = {
+    "traces": "traces",
+    "longlived_traces": "long-lived traces",
+    "runs": "runs",
+    "bytes": "bytes",
+}
+
+
+def words(kind: LimitType) -> str:
+    return f"{_WORDS[kind.measure]} a {kind.period}"
+
+
+class LimitForm(forms.Form):
+    limit_type = forms.ChoiceField(
+        label="What", choices=[(kind, words(kind).capitalize()) for kind in LimitType]
+    )
+    limit_value = forms.IntegerField(label="At most", min_value=0, max_value=2**62)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_usage(request: PageRequest) -> HttpResponse:
+    """The last month day by day; the form sets a cap of this workspace."""
+    caller = request.caller
+    may_write = caller.may(Permission.WORKSPACE_MANAGE)
+    form = LimitForm(request.POST or None)
+    if request.method == "POST":
+        caller.require(Permission.WORKSPACE_MANAGE)
+        if form.is_valid():
+            services.set_limit(
+                organization_id=caller.organization_id,
+                workspace_id=caller.workspace_id,
+                limit_type=LimitType(form.cleaned_data["limit_type"]),
+                limit_value=form.cleaned_data["limit_value"],
+            )
+            messages.success(request, "The cap is set. It holds within seconds.")
+            return redirect("setting-usage", caller.workspace_id)
+    today = datetime.now(UTC).date()
+    days = services.days(caller.workspace_id, today - timedelta(days=DAYS - 1), today)
+    context = {
+        "tab": "usage",
+        "charts": [_chart(n, *said, days) for n, said in enumerate(_CHARTS)],
+        "uses": [
+            (use, words(use.kind), round(use.share * 100)) for use in caps.uses(caller.workspace_id)
+        ],
+        "form": form,
+        "may_write": may_write,
+    }
+    return render(request, "usage/usage.html", context, status=422 if form.errors else 200)
+
+
+@require_POST
+@workspace_page(Permission.WORKSPACE_MANAGE)
+def setting_usage_limit_delete(request: PageRequest, limit_id: UUID) -> HttpResponse:
+    limits = UsageLimit.objects.of_workspace(request.caller.workspace_id)
+    services.delete_limit(limits=limits, limit_id=limit_id)
+    messages.success(request, "The cap is gone.")
+    return redirect("setting-usage", request.caller.workspace_id)
+
+
+def _chart(
+    number: int, title: str, unit: str, lines: tuple[tuple[str, str], ...], days: list[UsageDay]
+) -> Chart:
+    values = {name: [int(getattr(day, name)) for day in days] for name, _ in lines}
+    first = sum(values[lines[0][0]])
+    total = {"s": figures.duration, "count": figures.count}[unit](first)
+    if lines[0][0] == "bytes":
+        total = figures.size(first)
+    return Chart(
+        id=f"usage-{number}",
+        title=title,
+        unit=unit,
+        kind="bars",
+        edges=[_midnight(day.day) for day in days] + [_midnight(days[-1].day + timedelta(days=1))],
+        lines=[
+            Line(name, str(hue), [value or None for value in values[field]])
+            for hue, (field, name) in enumerate(lines, 1)
+        ],
+        total=str(total),
+    )
+
+
+def _midnight(day: date) -> datetime:
+    return datetime.combine(day, datetime.min.time(), UTC)

@@ -1,0 +1,257 @@
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from apps.audit.models import Entry
+from apps.tracing.ingest import intake, requests
+from apps.tracing.models import IngestCount, IngestRefusal
+from apps.usage import caps, meter, services
+from apps.usage.models import LimitType, UsageDay, UsageLimit
+from tests.factories.api_keys import key_for
+from tests.factories.organizations import MembershipFactory, WorkspaceFactory
+from tests.factories.tracing import wire_run
+
+pytestmark = pytest.mark.django_db
+TODAY = datetime.now(UTC).date()
+
+
+@pytest.fixture(autouse=True)
+def _no_old_views():
+    caps.forget()
+    yield
+    caps.forget()
+
+
+@pytest.fixture
+def workspace():
+    return WorkspaceFactory()
+
+
+def bring(client, workspace, *runs, scopes=("ingest",)):
+    return client.post(
+        "/runs/batch",
+        {"post": list(runs)},
+        content_type="application/json",
+        headers={"X-Api-Key": key_for(workspace, *scopes)},
+    )
+
+
+def cap(workspace, kind, value, *, whole_organization=False):
+    return services.set_limit(
+        organization_id=workspace.organization_id,
+        workspace_id=None if whole_organization else workspace.pk,
+        limit_type=LimitType(kind),
+        limit_value=value,
+    )
+
+
+def today_of(workspace):
+    return services.days(workspace.pk, TODAY, TODAY)[0]
+
+
+def test_a_day_has_what_came_and_setting_it_again_changes_nothing(client, workspace):
+    bring(client, workspace, wire_run(), wire_run())
+    meter.add(workspace.pk, agent_runs=2, agent_seconds=3.5)
+    meter.flush()
+
+    for _ in range(3):
+        services.set_days()
+
+    day = today_of(workspace)
+    assert (day.runs, day.traces, day.agent_runs, day.agent_seconds) == (2, 2, 2, 3)
+    assert day.bytes > 200
+    assert UsageDay.objects.for_workspace(workspace).count() == 1
+
+
+def test_what_is_deleted_was_used_all_the_same(client, workspace):
+    bring(client, workspace, wire_run())
+    services.set_days()
+    IngestCount.objects.for_workspace(workspace).delete()
+
+    services.set_days()
+
+    assert today_of(workspace).runs == 1
+
+
+def test_days_without_use_are_there_and_those_of_others_are_not(client, workspace):
+    bring(client, WorkspaceFactory(), wire_run())
+    services.set_days()
+
+    days = services.days(workspace.pk, TODAY - timedelta(days=2), TODAY)
+
+    assert [(day.day, day.runs) for day in days] == [
+        (TODAY - timedelta(days=2), 0), (TODAY - timedelta(days=1), 0), (TODAY, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["hourly_runs", "monthly_traces", "hourly_bytes"])
+def test_past_a_cap_new_runs_are_answered_with_the_reason(client, workspace, kind):
+    limit = cap(workspace, kind, 1)
+    first = bring(client, workspace, wire_run())
+    meter.flush()
+    caps.forget()
+
+    refused = bring(client, workspace, wire_run(), wire_run())
+
+    assert first.status_code == 202
+    assert refused.status_code == 429
+    body = refused.json()
+    assert body["code"] == "usage_limit_exceeded"
+    assert f"of 1 {limit.limit_type.partition('_')[2]} in this" in body["detail"]
+    is_hourly = kind.startswith("hourly")
+    assert 1 <= int(refused.headers.get("Retry-After", 0)) <= 60 if is_hourly else True
+    assert refused.headers.get("x-should-retry") == (None if is_hourly else "false")
+    counted = IngestRefusal.objects.for_workspace(workspace).get()
+    assert (counted.reason, counted.count) == ("usage_limit_exceeded", 2)
+
+
+def test_a_run_that_has_begun_may_be_finished_past_the_cap(client, workspace):
+    begun = wire_run(end_time=None)
+    bring(client, workspace, begun)
+    cap(workspace, "hourly_runs", 1)
+
+    update = client.patch(
+        f"/runs/{begun['id']}",
+        {"outputs": {"a": 1}, "end_time": datetime.now(UTC).isoformat(),
+         "trace_id": begun["trace_id"], "dotted_order": begun["dotted_order"]},
+        content_type="application/json",
+        headers={"X-Api-Key": key_for(workspace, "ingest")},
+    )  # fmt: skip
+
+    assert update.status_code == 202
+
+
+def test_a_cap_of_the_organization_sums_its_workspaces_and_binds_each(client, workspace):
+    sister = WorkspaceFactory(organization=workspace.organization)
+    bring(client, workspace, wire_run())
+    cap(workspace, "monthly_runs", 1, whole_organization=True)
+
+    refused = bring(client, sister, wire_run())
+    elsewhere = bring(client, WorkspaceFactory(), wire_run())
+
+    assert refused.status_code == 429
+    assert "this organization has used 1 of 1 runs" in refused.json()["detail"]
+    assert elsewhere.status_code == 202
+
+
+def test_a_cap_holds_on_opentelemetry_too(client, workspace):
+    cap(workspace, "hourly_runs", 0)
+
+    refused = client.post(
+        "/otel/v1/traces",
+        {"resourceSpans": [{"scopeSpans": [{"spans": [{
+            "traceId": "5b8efff798038103d269b633813fc60c", "spanId": "eee19b7ec3c1b174",
+            "name": "step", "startTimeUnixNano": str(int(datetime.now(UTC).timestamp() * 1e9)),
+        }]}]}]},
+        content_type="application/json",
+        headers={"X-Api-Key": key_for(workspace, "ingest")},
+    )  # fmt: skip
+
+    assert (refused.status_code, refused.json()["code"]) == (429, "usage_limit_exceeded")
+
+
+def test_without_a_cap_a_request_costs_no_statement(workspace, django_assert_num_queries):
+    caps.check(workspace.pk)
+
+    with django_assert_num_queries(0):
+        for _ in range(100):
+            caps.check(workspace.pk)
+
+
+def test_past_months_count_for_the_month_only(workspace):
+    old = TODAY.replace(day=1) - timedelta(days=1)
+    UsageDay(workspace=workspace, day=old, runs=1000).save(force_insert=True)
+    cap(workspace, "monthly_runs", 1000)
+
+    assert [use.used for use in caps.uses(workspace.pk)] == [0]
+
+
+def test_caps_are_set_read_and_taken_away_by_the_api(client, workspace):
+    headers = {"X-Api-Key": key_for(workspace)}
+    body = {"limit_type": "monthly_traces", "limit_value": 5}
+
+    put = client.put("/usage-limits", body, content_type="application/json", headers=headers)
+    again = client.put(
+        "/usage-limits", {**body, "limit_value": 7}, content_type="application/json",
+        headers=headers,
+    )  # fmt: skip
+    shown = client.get("/usage-limits", headers=headers).json()
+    current = client.get("/workspaces/current/usage_limits", headers=headers).json()
+    gone = client.delete(f"/usage-limits/{put.json()['id']}", headers=headers)
+
+    assert put.status_code == 200
+    assert again.json()["id"] == put.json()["id"]
+    assert [(one["limit_type"], one["limit_value"]) for one in shown] == [("monthly_traces", 7)]
+    assert shown[0]["tenant_id"] == str(workspace.pk)
+    assert current["in_reject_set"] is False
+    assert [(one["used"], one["exceeded"]) for one in current["limits"]] == [(0, False)]
+    assert gone.status_code == 204
+    assert UsageLimit.objects.of_workspace(workspace.pk).count() == 0
+    told = Entry.objects.of_organization(workspace.organization_id).filter(
+        target_kind="usage_limit"
+    )
+    assert [(e.action, e.before, e.after) for e in told.order_by("at", "id")] == [
+        ("usage_limit.set", None, {"limit_value": 5}),
+        ("usage_limit.set", {"limit_value": 5}, {"limit_value": 7}),
+        ("usage_limit.deleted", {"limit_value": 7}, None),
+    ]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"limit_type": "weekly_runs", "limit_value": 1},
+        {"limit_type": "monthly_runs", "limit_value": -1},
+        {"limit_type": "monthly_runs", "limit_value": 10**30},
+        {"limit_type": "monthly_runs"},
+        [],
+    ],
+)
+def test_a_cap_that_makes_no_sense_is_refused(client, workspace, body):
+    headers = {"X-Api-Key": key_for(workspace)}
+
+    response = client.put("/usage-limits", body, content_type="application/json", headers=headers)
+
+    assert response.status_code == 422
+    assert UsageLimit.objects.of_workspace(workspace.pk).count() == 0
+
+
+def test_a_reader_may_not_set_a_cap(client, workspace):
+    headers = {"X-Api-Key": key_for(workspace, "read")}
+    body = {"limit_type": "monthly_runs", "limit_value": 1}
+
+    response = client.put("/usage-limits", body, content_type="application/json", headers=headers)
+
+    assert response.status_code == 403
+
+
+def test_a_cap_of_another_workspace_is_not_there(client, workspace):
+    foreign = cap(WorkspaceFactory(), "monthly_runs", 1)
+
+    response = client.delete(
+        f"/usage-limits/{foreign.pk}", headers={"X-Api-Key": key_for(workspace)}
+    )
+
+    assert response.status_code == 404
+    assert UsageLimit.objects.filter(pk=foreign.pk).exists()
+
+
+def test_intake_itself_refuses_whoever_calls_it(workspace):
+    cap(workspace, "hourly_runs", 0)
+    request = requests.of_batch(b'{"post": [{"name": "a", "run_type": "chain"}]}')
+
+    with pytest.raises(caps.UsageLimitExceeded):
+        intake.take_in(workspace.pk, request)
+
+
+def test_the_page_shows_days_and_caps_and_sets_one(client, workspace):
+    person = MembershipFactory(organization=workspace.organization, role="owner").user
+    client.force_login(person)
+    address = f"/o/{workspace.pk}/settings/usage"
+
+    client.post(address, {"limit_type": "monthly_runs", "limit_value": 12345})
+    page = client.get(address)
+
+    assert page.status_code == 200
+    assert "12345" in page.content.decode().replace("\u202f", "").replace(",", "")
+    assert UsageLimit.objects.of_workspace(workspace.pk).get().limit_value == 12345
