@@ -19,8 +19,8 @@ help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
-up: install ## Install and run the whole platform; Ctrl-C stops it
-	@exec $(BIN)/python -m config.supervisor --companion $$PPID
+up: install ## Install and run the whole platform; Ctrl-C stops it (REGIONS=us,eu for both)
+	@exec $(BIN)/python -m config.supervisor --companion $$PPID $(if $(REGIONS),--regions $(REGIONS))
 
 install: .venv/installed static/vendor/.installed ## Install what `make up` needs
 

@@ -16,6 +16,14 @@ from apps.agent_server.messaging import courier
 from apps.agent_server.web.front import AgentFront
 from apps.core.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
+from apps.rate_limits.consumers import limited
+from apps.usage import meter
+
+
+def _on_startup() -> None:
+    courier.serve_process()
+    meter.start()
+
 
 application = AgentFront(
     http_routes=[
@@ -27,5 +35,6 @@ application = AgentFront(
         *agent_server_routing.websocket_routes,
     ],
     otherwise=WSGIBridge(wsgi_application),
-    on_startup=courier.serve_process,
+    gate=limited,
+    on_startup=_on_startup,
 )

@@ -20,6 +20,8 @@ urlpatterns = [
     path("", include("apps.exports.urls")),
     path("", include("apps.tracing.api.urls")),
     path("", include("apps.monitoring.api.urls")),
+    path("", include("apps.organizations.urls")),
+    path("", include("apps.api_keys.urls")),
     path("", include("apps.accounts.urls")),
     path("", include("apps.console.urls")),
     path("", include("apps.deployments.urls")),

@@ -66,6 +66,9 @@ def main() -> None:
         log_config=None,
         access_log=False,
         server_header=False,
+        # Who is not a trusted proxy could otherwise choose the address that it is counted under.
+        proxy_headers=bool(env().proxies),
+        forwarded_allow_ips=env().proxies,
         # A stream lasts as long as its reader likes, and readers come back by Last-Event-ID.
         timeout_graceful_shutdown=STOP_SECONDS,
         timeout_keep_alive=75,

@@ -66,6 +66,8 @@ if _is_the_run_itself:
     # Whitenoise warns of a missing folder, and here warnings are errors.
     Path(os.environ["DATA_DIR"], "static").mkdir(parents=True)
 os.environ["REDIS_URL"] = _own_redis_database(os.environ["REDIS_URL"])
+# One address and a few keys ask more in a test run than they may; tests of limits turn them on.
+os.environ.setdefault("RATE_LIMIT_FACTOR", "0")
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

@@ -27,8 +27,8 @@ class Front:
     """Routes HTTP streams and WebSockets to consumers and everything else onwards.
 
     `http_routes` are `path()`s whose consumers name the methods they take in `methods`, so that
-    other methods of the same path reach their DRF views. `on_startup` is called on the loop that
-    serves, before the first request.
+    other methods of the same path reach their DRF views. `gate` is put before each consumer, and
+    may refuse. `on_startup` is called on the loop that serves, before the first request.
     """
 
     def __init__(
@@ -37,13 +37,16 @@ class Front:
         http_routes: Sequence[URLPattern],
         websocket_routes: Sequence[URLPattern],
         otherwise: Application,
+        gate: Callable[[Application], Application] = lambda application: application,
         on_startup: Callable[[], None] = lambda: None,
     ) -> None:
         self.http_routes = http_routes
         self._by_segments = Routes(http_routes)
         self.on_startup = on_startup
         self.otherwise = otherwise
-        self.websocket = AllowedHostsOriginValidator(with_user(URLRouter([*websocket_routes])))
+        sockets = gate(URLRouter([*websocket_routes]))
+        self.websocket = AllowedHostsOriginValidator(with_user(sockets))
+        self._serve_matched = gate(_call_matched)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -58,8 +61,12 @@ class Front:
         if match is None:
             await self.otherwise(scope, receive, send)
             return
-        scope = {**scope, "url_route": {"args": (), "kwargs": match.kwargs}}
-        await match.route.callback(scope, receive, send)
+        scope = {**scope, "url_route": {"args": (), "kwargs": match.kwargs, "route": match.route}}
+        await self._serve_matched(scope, receive, send)
+
+
+async def _call_matched(scope: Scope, receive: Any, send: Any) -> None:
+    await scope["url_route"]["route"].callback(scope, receive, send)
 
 
 def with_user(application: Application) -> Application:
@@ -70,15 +77,21 @@ def with_user(application: Application) -> Application:
     """
 
     async def handle(scope: Scope, receive: Any, send: Any) -> None:
-        cookies = next((v for n, v in scope["headers"] if n == b"cookie"), b"").decode("latin-1")
-        key = parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
-        user = await in_thread(_user_of, key) if key else AnonymousUser()
+        key = session_key_of(scope)
+        user = await in_thread(user_of, key) if key else AnonymousUser()
         await application({**scope, "user": user}, receive, send)
 
     return handle
 
 
-def _user_of(session_key: str) -> AbstractBaseUser | AnonymousUser:
+def session_key_of(scope: Scope) -> str | None:
+    """The key of the browser session that a request brings."""
+    cookies = next((v for n, v in scope["headers"] if n == b"cookie"), b"").decode("latin-1")
+    return parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
+
+
+def user_of(session_key: str) -> AbstractBaseUser | AnonymousUser:
+    """The person of a browser session. Asks the database, so it is for a thread."""
     request = HttpRequest()
     request.session = SessionStore(session_key)
     return get_user(request)

@@ -65,6 +65,9 @@ class Counting:
     member: str = ""
     row: str = ""
     count: int = 0
+    is_looked_for: bool = False
+    """Not to be counted: what is wanted is where the count is."""
+    key: str = ""
 
 
 counting: ContextVar[Counting | None] = ContextVar("counting", default=None)
@@ -104,6 +107,10 @@ class CountingCache(BaseCache):
         return note.count
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
+        note = counting.get()
+        if note is not None and note.is_looked_for:
+            note.key = key
+            return default
         found = self._link.ask("GET", key)
         return default if found is None else int(found)
 

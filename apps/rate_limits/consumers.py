@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.contrib.auth.models import AnonymousUser
 
-from apps.core.asgi import Application, Scope
+from apps.core.asgi import Application, Scope, session_key_of, user_of
 from apps.core.crossing import in_thread
 from apps.core.json import dumps
 from apps.core.middleware import error_json
@@ -15,6 +16,7 @@ from apps.core.paths import canonical
 from apps.organizations.models import User
 from apps.rate_limits.checking import check
 from apps.rate_limits.counting import LimitReached, Usage
+from apps.rate_limits.matching import is_counted
 
 TRY_AGAIN_LATER = 1013
 """What a socket is closed with (RFC 6455's registry)."""
@@ -25,12 +27,14 @@ async def acheck(scope: Scope) -> Usage | None:
 
     One crossing to a thread: looking a key up and counting are sync code.
     """
-    headers = _Headers(scope)
+    path = canonical(scope["path"])
+    if not is_counted(path):
+        return None
     return await in_thread(
         check,
         method=scope.get("method", "GET"),
-        path=canonical(scope["path"]),
-        headers=headers,
+        path=path,
+        headers=_Headers(scope),
         remote=(scope.get("client") or ("",))[0],
         user=lambda: _person(scope),
     )
@@ -80,7 +84,10 @@ def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
 
 
 def _person(scope: Scope) -> User | None:
-    user: AbstractBaseUser | None = scope.get("user")
+    """Of the session: as a socket's scope has it, or looked up."""
+    user: AbstractBaseUser | AnonymousUser | None = scope.get("user")
+    if user is None and (key := session_key_of(scope)) is not None:
+        user = user_of(key)
     return user if isinstance(user, User) and user.is_active else None
 
 

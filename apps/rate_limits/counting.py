@@ -64,6 +64,7 @@ class LimitReached(errors.RateLimited):
             f"{usage.category}: at most {usage.limit} requests in {usage.seconds} seconds."
             f" Send again in {usage.retry_after} seconds."
         )
+        self.headers = usage.headers()
 
 
 def scaled(count: int, factor: float) -> int:
@@ -101,11 +102,13 @@ def count_in(group: str, value: str, limit: int, rate: tuple[int, int], category
     )
 
 
-def look(row: Row, value: str) -> int:
-    """How often that identity has been counted in this interval, without counting."""
+def key_of(row: Row, value: str) -> str:
+    """Where Redis has the count of that identity in the present interval."""
+    counting.set(note := Counting(is_looked_for=True))
     rate = tuple(row.limit(settings.REGION))
-    found = get_usage(_ANYBODY, group=f"limits|{row.name}|", key=lambda *_: f"{value}|", rate=rate)
-    return int(found["count"])
+    get_usage(_ANYBODY, group=f"limits|{row.name}|", key=lambda *_: f"{value}|", rate=rate)
+    counting.set(None)
+    return note.key
 
 
 def keys_of(organization_id: UUID, day: int | None = None) -> tuple[str, str]:

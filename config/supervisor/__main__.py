@@ -10,6 +10,7 @@ from config.embedded.launch import CannotStart
 from config.embedded.paths import UnsafePlace
 from config.env import env
 from config.supervisor.boot import Boot
+from config.supervisor.regions import Regions, parse
 from config.supervisor.terminal import Terminal
 
 
@@ -21,8 +22,12 @@ def main() -> int:
     parser.add_argument(
         "--companion", type=int, metavar="PID", help="stop when that process is gone"
     )
+    parser.add_argument("--regions", help="several installations: us,eu")
     options = parser.parse_args()
     try:
+        if options.regions:
+            regions = Regions(env(), parse(options.regions), companion=options.companion)
+            return asyncio.run(regions.run())
         boot = Boot(env(), services_only=options.services_only, companion=options.companion)
         asyncio.run(boot.run())
     except (CannotStart, UnsafePlace) as error:

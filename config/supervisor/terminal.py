@@ -24,6 +24,10 @@ class Terminal:
     def trouble(self, process: str, line: str) -> None:
         self._write(f"  {process} | {line}")
 
+    def said(self, region: str, line: str) -> None:
+        """What the supervisor of one of several regions says."""
+        self._write(f"{region} |{line}" if line else "")
+
     def failed(self, sentence: str) -> None:
         self._write(f"\nSlipway did not start: {sentence}")
 

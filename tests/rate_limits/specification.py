@@ -1,7 +1,7 @@
 """The rate-limit table of part 8, read from the text of the specification.
 
-The text lies beside the repository while it is built, and nowhere else. So what it says is also
-kept here, in `part_8.json`, made by `python -m tests.rate_limits.specification`, and a test compares
+The text lies beside the repository while it is built, and nowhere else. So what it says is kept
+here too, in `part_8.json`, made by `python -m tests.rate_limits.specification`, and a test compares
 the two wherever the text is.
 """
 

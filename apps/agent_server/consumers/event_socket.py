@@ -127,6 +127,7 @@ class EventSocket:
         """As an HTTP answer where the server can, else by the code of the close."""
         if "websocket.http.response" in (self._scope.get("extensions") or {}):
             headers = [(b"content-type", b"application/json")]
+            headers += [(n.lower().encode(), v.encode()) for n, v in error.headers.items()]
             start = {"type": "websocket.http.response.start", "status": error.status}
             await self._send({**start, "headers": headers})
             body = dumps(error.as_json())

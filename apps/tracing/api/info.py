@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from django.conf import settings
 from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.core.api import OpenAPIView
+from config.regions import REGIONS
 
 # The version of the protocol that clients compare with what they need, not Slipway's own.
 PROTOCOL_VERSION = "0.18.0"
@@ -44,7 +46,13 @@ INFO = {
 class InfoView(OpenAPIView):
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:
-        return Response(INFO)
+        return Response({**INFO, "region": _region()})
+
+
+def _region() -> dict[str, object]:
+    """Where this is, and the addresses for lists of what is allowed in or out."""
+    region = REGIONS[settings.REGION]
+    return {"name": region.name, "egress": region.egress, "ingress": region.ingress}
 
 
 class OkView(OpenAPIView):

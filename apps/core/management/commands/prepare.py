@@ -17,8 +17,10 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
+from apps.billing import access
 from apps.organizations.models import User
 from config.env import env
+from config.regions import REGIONS
 from config.supervisor.fingerprint import COMMENT, code_fingerprint
 
 ORGANIZATION = "Slipway"
@@ -50,8 +52,15 @@ class Command(BaseCommand):
 
 def _prepare() -> dict[str, str]:
     _migrate()
+    _open_billing()
     _collect_static()
     return {"organization": ORGANIZATION, "email": EMAIL, **_bootstrap()}
+
+
+def _open_billing() -> None:
+    """Where billing is kept, the other regions' role may reach it, if there is one."""
+    if REGIONS[settings.REGION].keeps_billing and access.role_exists():
+        access.grant()
 
 
 def _write(result: Path, facts: dict[str, str]) -> None:

@@ -1,0 +1,34 @@
+"""`manage.py billing_access`: let installations of other regions write billing records here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from apps.billing import access
+from config.embedded.paths import BILLING_ROLE
+from config.regions import REGIONS
+
+
+class Command(BaseCommand):
+    help = "Give a PostgreSQL role the right to billing's tables, and to nothing else."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("--role", default=BILLING_ROLE, metavar="NAME")
+
+    def handle(self, *_: Any, **options: Any) -> None:
+        role = options["role"]
+        if not REGIONS[settings.REGION].keeps_billing:
+            raise CommandError("Billing records are in the US: run this there.")
+        if not access.role_exists(role):
+            raise CommandError(
+                f"There is no role {role!r}. As an administrator of PostgreSQL:"
+                f" CREATE ROLE {role} LOGIN PASSWORD '...';"
+            )
+        access.grant(role)
+        self.stdout.write(
+            f"{role} may read and write billing accounts and read payments. Other regions set"
+            f" BILLING_DATABASE_URL to this database with that role."
+        )

@@ -1,0 +1,76 @@
+"""Accounts of organizations: made soon after the organization, and changed by its owners."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.conf import settings
+from django.db import DatabaseError, connections, transaction
+
+from apps.billing.models import BillingAccount
+from apps.billing.router import billing_database
+from apps.core import errors
+from apps.organizations.models import Organization
+
+BATCH = 500
+
+
+class BillingAway(errors.Unavailable):
+    code = "billing_unavailable"
+    detail = "Billing cannot be reached from this region at the moment; try again soon."
+
+
+def is_connected() -> bool:
+    """Whether this installation knows a database for billing at all."""
+    return billing_database() in connections.databases
+
+
+def account_of(organization_id: UUID) -> BillingAccount:
+    """The organization's account, made at the first call. `BillingAway` when it cannot be had."""
+    if not is_connected():
+        raise BillingAway
+    try:
+        account, _ = BillingAccount.objects.get_or_create(
+            organization_id=organization_id, defaults={"region": settings.REGION}
+        )
+    except DatabaseError as error:
+        raise BillingAway from error
+    return account
+
+
+def update_account(account: BillingAccount, details: dict[str, Any]) -> None:
+    """Write what stands on invoices from now on."""
+    for name, value in details.items():
+        setattr(account, name, value)
+    try:
+        account.save(update_fields=[*details])
+    except DatabaseError as error:
+        raise BillingAway from error
+
+
+def open_accounts() -> int:
+    """Give an account to each organization of this region that has none. Safe to repeat.
+
+    Nobody waits for it: founding an organization does not depend on another region's database.
+    """
+    if not is_connected():
+        return 0
+    ids = list(Organization.objects.order_by("pk").values_list("pk", flat=True))
+    made = 0
+    for start in range(0, len(ids), BATCH):
+        part = ids[start : start + BATCH]
+        known = set(
+            BillingAccount.objects.filter(organization_id__in=part).values_list(
+                "organization_id", flat=True
+            )
+        )
+        missing = [
+            BillingAccount(organization_id=pk, region=settings.REGION)
+            for pk in part
+            if pk not in known
+        ]
+        with transaction.atomic(using=billing_database()):
+            BillingAccount.objects.bulk_create(missing, ignore_conflicts=True)
+        made += len(missing)
+    return made

@@ -1,0 +1,7 @@
+from django.urls import path
+
+from apps.billing import views
+
+urlpatterns = [
+    path("o/<uuid:workspace_id>/settings/billing", views.setting_billing, name="setting-billing")
+]

@@ -1,0 +1,298 @@
+"""Each row of the specification, in each region, by real requests to live web processes.
+
+The processes count by a clock that the test sets; everything else is as it always is. Rows of more
+than 1,000 requests are driven in this process, by concurrent clients of the same question that
+every surface asks, and asked for once through the web.
+"""
+
+from __future__ import annotations
+
+import http.client
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from itertools import cycle, islice
+from typing import Any
+
+import pytest
+import time_machine
+from django.db import connections
+from django.test import Client
+
+from apps.core.paths import canonical
+from apps.organizations.models import User
+from apps.rate_limits.checking import check
+from apps.rate_limits.counting import LimitReached
+from tests.factories.api_keys import key_for
+from tests.factories.organizations import UserFactory, WorkspaceFactory
+from tests.rate_limits import specification
+from tests.rate_limits.conftest import forget_counts
+from tests.rate_limits.servers import NOON, Server, server, serving
+from tests.rate_limits.specification import Stated
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.xdist_group("limits"),
+]
+
+REGIONS = ("us", "eu")
+MOST_BY_REQUESTS = 1000
+CLIENTS = 8
+ID = "0190c2c2-2222-7333-8444-555555555555"
+# Requests that count on each row, in the spellings that clients use.
+REQUESTS: dict[str, list[tuple[str, str]]] = {
+    "OPTIONS; /info; */v1/metadata/submit": [
+        ("OPTIONS", "/sessions"),
+        ("GET", "/info"),
+        ("POST", "/v1/metadata/submit"),
+        ("GET", "/api/v1/info/"),
+    ],
+    "/auth": [("POST", "/auth"), ("GET", "/api/v1/auth")],
+    "/v1/beacon": [("POST", "/v1/beacon"), ("POST", "/v1/beacon/verify")],
+    "/repos": [("GET", "/repos"), ("POST", "/api/v1/repos/"), ("GET", "/repos/-/prompt")],
+    "POST /runs/batch": [("POST", "/runs/batch"), ("POST", "/api/v1/runs/batch")],
+    "POST /otel/v1/traces": [("POST", "/otel/v1/traces"), ("POST", "/api/v1/otel/v1/traces")],
+    "POST containing /charts": [("POST", "/charts"), ("POST", "/api/v1/charts/preview")],
+    "POST /runs/multipart": [("POST", "/runs/multipart")],
+    "POST /runs/query": [("POST", "/runs/query"), ("POST", "/api/v1/runs/query")],
+    "/generate": [("POST", "/generate"), ("GET", "/v1/platform/generate")],
+    "/commits": [("GET", "/commits"), ("GET", "/commits/-/prompt/latest")],
+    "DELETE /sessions; */trigger": [
+        ("DELETE", "/sessions"),
+        ("POST", f"/runs/rules/{ID}/trigger"),
+        ("DELETE", f"/api/v1/sessions/{ID}"),
+    ],
+    "POST /runs (single run ingest)": [("POST", "/runs"), ("POST", "/api/v1/runs")],
+    "PATCH containing /runs": [("PATCH", f"/runs/{ID}"), ("PATCH", f"/v2/runs/{ID}")],
+    "POST /feedback": [("POST", "/feedback"), ("POST", "/api/v1/feedback/")],
+    "GET /runs/{uuid}; GET /api/v1/runs/{uuid}": [
+        ("GET", f"/runs/{ID}"),
+        ("GET", f"/api/v1/runs/{ID}"),
+    ],
+    "GET containing /examples": [("GET", "/examples"), ("GET", f"/datasets/{ID}/examples")],
+    "Any request with x-api-key": [("GET", "/sessions"), ("GET", "/api/v1/no/such/thing")],
+    "Any request with x-user-id": [("GET", "/sessions"), ("POST", "/runs/stats")],
+    "/public/download": [("GET", "/public/download"), ("GET", "/public/download/token")],
+    "/runs/stats": [("POST", "/runs/stats"), ("GET", "/api/v1/runs/stats/")],
+    "All other IPs (catch-all)": [("GET", "/sessions"), ("POST", "/runs/query")],
+}
+
+
+@pytest.fixture(scope="module")
+def us(django_db_setup: None, tmp_path_factory: Any) -> Iterator[Server]:
+    with server(tmp_path_factory.mktemp("us"), "us", processes=4) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def eu(django_db_setup: None, tmp_path_factory: Any) -> Iterator[Server]:
+    with server(tmp_path_factory.mktemp("eu"), "eu") as found:
+        yield found
+
+
+@pytest.fixture(params=REGIONS)
+def region(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+@pytest.fixture
+def web(request: pytest.FixtureRequest, region: str) -> Server:
+    found: Server = request.getfixturevalue(region)
+    found.begin_anew()
+    return found
+
+
+def limit_of(row: Stated, region: str) -> tuple[int, int]:
+    return row.eu if region == "eu" else row.us
+
+
+class Visitors:
+    """Somebody new for each row, of the kind that it counts."""
+
+    def __init__(self) -> None:
+        self._number = 0
+        self._workspace = WorkspaceFactory()
+
+    def headers_of(self, kind: str) -> tuple[str, dict[str, str]]:
+        """An address, and what they send."""
+        self._number += 1
+        address = f"127.1.0.{self._number}"
+        if kind == "x-api-key":
+            return address, {"X-Api-Key": key_for(self._workspace)}
+        if kind == "x-user-id + IP":
+            user, client = UserFactory(), Client()
+            client.force_login(user)
+            cookie = "; ".join(f"{name}={m.value}" for name, m in client.cookies.items())
+            return address, {"Cookie": cookie, "X-User-Id": str(user.pk)}
+        return address, {}
+
+
+class Asker:
+    """Concurrent clients with connections of their own that stay open."""
+
+    def __init__(self, web: Server, address: str, headers: dict[str, str], clients: int) -> None:
+        self._headers = headers
+        self._connections = [web.connect(address) for _ in range(clients)]
+        self._pool = ThreadPoolExecutor(clients)
+
+    def ask(self, requests: list[tuple[str, str]]) -> list[tuple[int, http.client.HTTPMessage]]:
+        """The status and the headers of each answer."""
+        shares = [requests[n :: len(self._connections)] for n in range(len(self._connections))]
+        answers = self._pool.map(self._ask, self._connections, shares)
+        return [answer for share in answers for answer in share]
+
+    def _ask(
+        self, connection: http.client.HTTPConnection, requests: list[tuple[str, str]]
+    ) -> list[tuple[int, http.client.HTTPMessage]]:
+        answers = []
+        for method, path in requests:
+            connection.request(method, path, headers=self._headers)
+            response = connection.getresponse()
+            response.read()
+            answers.append((response.status, response.headers))
+        return answers
+
+    def close(self) -> None:
+        self._pool.shutdown()
+        for connection in self._connections:
+            connection.close()
+
+
+def statuses(answers: list[tuple[int, http.client.HTTPMessage]]) -> Counter[str]:
+    return Counter("refused" if status == 429 else "allowed" for status, _ in answers)
+
+
+def test_each_row_has_requests():
+    assert set(REQUESTS) == {row.match for row in specification.stated()}
+
+
+def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
+    visitors, driven = Visitors(), 0
+    for row in specification.stated():
+        count, seconds = limit_of(row, region)
+        if count > MOST_BY_REQUESTS:
+            continue
+        web.clock.set(NOON)
+        address, headers = visitors.headers_of(row.identity)
+        asker = Asker(web, address, headers, min(CLIENTS, count))
+        requests = REQUESTS[row.match]
+
+        within = asker.ask([*islice(cycle(requests), count)])
+        beyond = asker.ask(requests)
+        told = beyond[0][1]
+        reset = int(told["X-RateLimit-Reset"])
+        web.clock.set(reset - 0.5)
+        last_moment = asker.ask(requests[:1])
+        web.clock.set(reset)
+        after = asker.ask(requests[:1])
+        asker.close()
+
+        assert statuses(within) == {"allowed": count}, row
+        assert statuses(beyond) == {"refused": len(requests)}, row
+        assert {headers["X-RateLimit-Category"] for _, headers in within + beyond} == {row.category}
+        assert (told["X-RateLimit-Limit"], told["X-RateLimit-Remaining"]) == (str(count), "0")
+        assert NOON < reset <= NOON + seconds
+        assert int(told["Retry-After"]) == reset - NOON
+        assert statuses(last_moment) == {"refused": 1}, row
+        assert statuses(after) == {"allowed": 1}, row
+        assert after[0][1]["X-RateLimit-Remaining"] == str(count - 1)
+        driven += 1
+
+    assert driven == 16
+
+
+def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
+    settings.REGION = region
+    visitors, driven = Visitors(), 0
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        for row in specification.stated():
+            count, seconds = limit_of(row, region)
+            if count <= MOST_BY_REQUESTS:
+                continue
+            address, headers = visitors.headers_of(row.identity)
+            user = _user_of(headers)
+            requests = REQUESTS[row.match]
+            asker = Asker(web, address, headers, 1)
+            [(_, told)] = asker.ask(requests[:1])
+            asker.close()
+
+            with time_machine.travel(NOON, tick=False) as clock:
+                within = _drive(pool, requests, count, address, headers, user)
+                beyond = _drive(pool, requests, len(requests), address, headers, user)
+                wait = _reset(requests[0], address, headers, user) - NOON
+                clock.shift(wait - 0.5)
+                last_moment = _drive(pool, requests, 1, address, headers, user)
+                clock.shift(0.5)
+                after = _drive(pool, requests, 1, address, headers, user)
+
+            assert told["X-RateLimit-Category"] == row.category, row
+            assert told["X-RateLimit-Limit"] == str(count), row
+            assert within == {row.category: count}, row
+            assert beyond == {"refused": len(requests)}, row
+            assert 0 < wait <= seconds
+            assert (last_moment, after) == ({"refused": 1}, {row.category: 1}), row
+            driven += 1
+        [*pool.map(lambda _: connections.close_all(), range(CLIENTS * 4))]
+
+    assert driven == 13
+
+
+def _user_of(headers: dict[str, str]) -> Callable[[], Any]:
+    known = User.objects.filter(pk=headers.get("X-User-Id")).first() if headers else None
+    return lambda: known
+
+
+def _check(
+    request: tuple[str, str], address: str, headers: dict[str, str], user: Callable[[], Any]
+) -> str:
+    method, path = request
+    try:
+        usage = check(
+            method=method, path=canonical(path), headers=headers, remote=address, user=user
+        )
+    except LimitReached:
+        return "refused"
+    return "uncounted" if usage is None else usage.category
+
+
+def _drive(
+    pool: ThreadPoolExecutor,
+    requests: list[tuple[str, str]],
+    count: int,
+    *visitor: Any,
+) -> Counter[str]:
+    """So many requests of eight clients at once, by what became of them."""
+    shares = [[*islice(cycle(requests), count)][n::CLIENTS] for n in range(CLIENTS)]
+
+    def ask(share: list[tuple[str, str]]) -> Counter[str]:
+        return Counter(_check(request, *visitor) for request in share)
+
+    return sum(pool.map(ask, shares), Counter())
+
+
+def _reset(request: tuple[str, str], *visitor: Any) -> int:
+    address, headers, user = visitor
+    with pytest.raises(LimitReached) as refusal:
+        check(
+            method=request[0],
+            path=canonical(request[1]),
+            headers=headers,
+            remote=address,
+            user=user,
+        )
+    return refusal.value.usage.reset_at
+
+
+def test_four_processes_and_sixteen_clients_allow_exactly_the_limit(us):
+    us.begin_anew()
+    asker = Asker(us, "127.2.0.1", {"X-Api-Key": key_for(WorkspaceFactory())}, 16)
+
+    answers = asker.ask([("GET", "/sessions")] * 1600)
+    shared_by = serving(us)
+    asker.close()
+
+    assert statuses(answers) == {"allowed": 1000, "refused": 600}
+    left = Counter(int(headers["X-RateLimit-Remaining"]) for _, headers in answers)
+    assert left == Counter({0: 601} | dict.fromkeys(range(1, 1000), 1))
+    assert len(shared_by) == 4
+    forget_counts(us.redis_url)
