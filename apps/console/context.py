@@ -10,11 +10,11 @@ from django.db import DatabaseError
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from apps.console.sections import sections_for
+from apps.console.sections import sections_for, settings_for
 from apps.core.access import Caller
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
-from apps.organizations.services import caller_for
+from apps.organizations.services import caller_for, organization_caller_for
 
 LAST_WORKSPACE = "slipway_workspace"
 THEMES = frozenset({"light", "dark"})
@@ -32,6 +32,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "workspace": SimpleLazyObject(lambda: _workspace(request)),
         "may_deploy": _may(request, Permission.DEPLOYMENTS_WRITE),
         "sections": SimpleLazyObject(lambda: _sections(request)),
+        "settings_groups": SimpleLazyObject(lambda: _settings(request)),
     }
 
 
@@ -76,6 +77,16 @@ def _workspace(request: HttpRequest) -> Workspace | None:
 def _sections(request: HttpRequest) -> list[dict[str, Any]]:
     caller = _shown_caller(request)
     return [] if caller is None else sections_for(caller, request.resolver_match)
+
+
+def _settings(request: HttpRequest) -> list[dict[str, Any]]:
+    caller = _shown_caller(request)
+    if caller is None or not isinstance(request.user, User):
+        return []
+    organization = organization_caller_for(
+        user=request.user, organization_id=caller.organization_id
+    )
+    return settings_for(caller, organization, request.resolver_match)
 
 
 def _shown_caller(request: HttpRequest) -> Caller | None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from django.urls import ResolverMatch, reverse
+from django.urls import NoReverseMatch, ResolverMatch, reverse
 
-from apps.core.access import Caller
-from apps.organizations.permissions import Permission
+from apps.core.access import Caller, OrganizationCaller
+from apps.organizations.permissions import OrganizationPermission, Permission
 
 
 @dataclass(frozen=True)
@@ -39,7 +39,56 @@ SECTIONS = (
     Section(
         "Dashboards", "chart-line", "dashboard-list", Permission.CHARTS_READ, ("dashboard", "chart")
     ),
-    Section("Settings", "settings", "setting-ledger", Permission.WORKSPACE_READ, ("setting",)),
+    Section("Settings", "settings", "setting-general", Permission.WORKSPACE_READ, ("setting",)),
+)
+
+
+@dataclass(frozen=True)
+class SettingsPage:
+    """A page of the settings, and what it takes to open it."""
+
+    name: str
+    url_name: str
+    permission: Permission | OrganizationPermission
+
+
+_W, _O = Permission, OrganizationPermission
+SETTINGS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
+    (
+        "Workspace",
+        (
+            SettingsPage("General", "setting-general", _W.WORKSPACE_READ),
+            SettingsPage("Members", "setting-members", _W.MEMBERS_READ),
+            SettingsPage("Service keys", "setting-keys", _W.KEYS_READ),
+            SettingsPage("Secrets", "setting-secrets", _W.SECRETS_READ),
+            SettingsPage("Tags", "setting-tags", _W.TAGS_READ),
+        ),
+    ),
+    (
+        "Traces",
+        (
+            SettingsPage("Ingest ledger", "setting-ledger", _W.WORKSPACE_READ),
+            SettingsPage("Usage", "setting-usage", _W.WORKSPACE_READ),
+            SettingsPage("Retention", "setting-retention", _W.WORKSPACE_READ),
+            SettingsPage("Model prices", "setting-prices", _W.WORKSPACE_READ),
+            SettingsPage("Feedback keys", "setting-feedback", _W.FEEDBACK_READ),
+        ),
+    ),
+    ("You", (SettingsPage("Personal keys", "setting-own-keys", _O.ORGANIZATION_READ),)),
+    (
+        "Organization",
+        (
+            SettingsPage("General", "setting-organization", _O.ORGANIZATION_READ),
+            SettingsPage("People", "setting-people", _O.PEOPLE_READ),
+            SettingsPage("Roles", "setting-roles", _O.ORGANIZATION_READ),
+            SettingsPage("Workspaces", "setting-workspaces", _O.ORGANIZATION_READ),
+            SettingsPage("All keys", "setting-organization-keys", _O.SERVICE_KEYS_MANAGE),
+            SettingsPage("Rate limits", "setting-limits", _O.USAGE_READ),
+            SettingsPage("Addresses", "setting-addresses", _O.ORGANIZATION_READ),
+            SettingsPage("Billing", "setting-billing", _O.BILLING_MANAGE),
+            SettingsPage("Audit log", "setting-audit", _O.AUDIT_READ),
+        ),
+    ),
 )
 
 
@@ -56,3 +105,32 @@ def sections_for(caller: Caller, match: ResolverMatch | None) -> list[dict[str, 
         for section in SECTIONS
         if caller.may(section.permission)
     ]
+
+
+def settings_for(
+    caller: Caller, organization: OrganizationCaller | None, match: ResolverMatch | None
+) -> list[dict[str, Any]]:
+    """The pages of the settings that the person may open, in groups."""
+    words = caller.permissions | (organization.permissions if organization else frozenset())
+    groups = []
+    for name, pages in SETTINGS:
+        links = [
+            {
+                "name": page.name,
+                "url": url,
+                "is_current": match is not None and match.url_name == page.url_name,
+            }
+            for page in pages
+            if page.permission in words and (url := _address(page, caller))
+        ]
+        if links:
+            groups.append({"name": name, "pages": links})
+    return groups
+
+
+def _address(page: SettingsPage, caller: Caller) -> str | None:
+    """None for a page of an app that this installation leaves out."""
+    try:
+        return reverse(page.url_name, args=[caller.workspace_id])
+    except NoReverseMatch:
+        return None

@@ -19,3 +19,8 @@ def encrypt(text: str) -> bytes:
 
 def decrypt(token: bytes | memoryview) -> str:
     return _fernet(settings.ENCRYPTION_KEYS).decrypt(bytes(token)).decode()
+
+
+def reencrypt(token: bytes | memoryview) -> bytes:
+    """The same secret under the first of the keys; `InvalidToken` when none of them opens it."""
+    return _fernet(settings.ENCRYPTION_KEYS).rotate(bytes(token))

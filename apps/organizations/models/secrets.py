@@ -17,8 +17,6 @@ class WorkspaceSecret(WorkspaceOwned):
     updated_at = models.DateTimeField(auto_now=True)
     updated_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
 
-    encrypted_fields = ("value",)
-
     objects = Rows(SecretQuerySet)
     unscoped = SecretQuerySet.as_manager()
 

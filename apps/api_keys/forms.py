@@ -1,0 +1,69 @@
+"""The forms of keys."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from django import forms
+from django.utils import timezone
+
+from apps.organizations.models import Workspace
+
+SCOPES = [
+    ("admin", "Everything"),
+    ("write", "Read and write, without deploying"),
+    ("read", "Read only"),
+    ("ingest", "Send runs only"),
+    ("deploy", "Deploy only"),
+]
+LIVES = [
+    ("", "Never"),
+    ("7", "In 7 days"),
+    ("30", "In 30 days"),
+    ("90", "In 90 days"),
+    ("365", "In a year"),
+]
+OVERLAPS = [
+    ("0", "At once"),
+    ("3600", "In an hour"),
+    ("86400", "In a day"),
+    ("604800", "In a week"),
+    ("2592000", "In 30 days"),
+]
+
+
+class KeyForm(forms.Form):
+    name = forms.CharField(max_length=200, label="Name", help_text="Where it will be used.")
+    scope = forms.ChoiceField(choices=SCOPES, label="May do")
+    life = forms.ChoiceField(choices=LIVES, required=False, label="Expires")
+
+    @property
+    def expires_at(self) -> datetime | None:
+        days = self.cleaned_data["life"]
+        return timezone.now() + timedelta(days=int(days)) if days else None
+
+
+class ReachingKeyForm(KeyForm):
+    """A key of the organization, for all or for some of its workspaces."""
+
+    workspaces = forms.MultipleChoiceField(
+        required=False,
+        label="Workspaces",
+        widget=forms.CheckboxSelectMultiple,
+        help_text="None ticked means all of them, and those to come.",
+    )
+
+    def __init__(self, *args: Any, workspaces: Sequence[Workspace], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        choices = [(str(one.pk), one.name) for one in workspaces]
+        self.fields["workspaces"].choices = choices  # type: ignore[attr-defined]
+
+
+class RotationForm(forms.Form):
+    overlap = forms.ChoiceField(choices=OVERLAPS, label="The old key ends")
+
+    @property
+    def span(self) -> timedelta:
+        return timedelta(seconds=int(self.cleaned_data["overlap"]))

@@ -1,0 +1,141 @@
+"""The forms of people and places. Choices are given by the views, which know the organization."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from django import forms
+
+from apps.organizations.models import Workspace
+from apps.organizations.permissions import DESCRIPTIONS, Level, words_of
+from apps.organizations.services.grants import AnyRole
+
+Choices = list[tuple[str, str]]
+
+
+def role_choices(roles: Sequence[AnyRole]) -> Choices:
+    return [(str(role.id), role.display_name) for role in roles]
+
+
+class WorkspaceForm(forms.Form):
+    name = forms.CharField(max_length=100, label="Name")
+    handle = forms.CharField(
+        max_length=40,
+        required=False,
+        label="Handle",
+        help_text="What others see before the name of what you publish; one in the whole platform.",
+    )
+
+
+class NewWorkspaceForm(forms.Form):
+    name = forms.CharField(max_length=100, label="Name")
+
+
+class AddMemberForm(forms.Form):
+    """Somebody of the organization, into a workspace."""
+
+    person = forms.ChoiceField(label="Person")
+    role = forms.ChoiceField(label="Role")
+
+    def __init__(self, *args: Any, people: Choices, roles: Choices, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["person"].choices = [("", "Choose…"), *people]  # type: ignore[attr-defined]
+        self.fields["role"].choices = roles  # type: ignore[attr-defined]
+
+
+class RoleForm(forms.Form):
+    """One choice in a table's row."""
+
+    role = forms.ChoiceField(label="Role")
+
+    def __init__(self, *args: Any, roles: Choices, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.fields["role"].choices = roles  # type: ignore[attr-defined]
+
+
+class InviteForm(forms.Form):
+    email = forms.EmailField(
+        max_length=254,
+        required=False,
+        label="Email",
+        help_text="Empty makes a link that anybody who has it can follow.",
+    )
+    role = forms.ChoiceField(label="Role in the organization")
+    workspaces = forms.MultipleChoiceField(
+        required=False, label="Workspaces", widget=forms.CheckboxSelectMultiple
+    )
+    workspace_role = forms.ChoiceField(label="Role in these workspaces")
+
+    def __init__(
+        self,
+        *args: Any,
+        roles: Choices,
+        workspaces: Sequence[Workspace],
+        workspace_roles: Choices,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        fields: dict[str, Any] = self.fields
+        fields["role"].choices = roles
+        fields["workspaces"].choices = [(str(one.pk), one.name) for one in workspaces]
+        fields["workspace_role"].choices = workspace_roles
+
+
+class CustomRoleForm(forms.Form):
+    display_name = forms.CharField(max_length=60, label="Name")
+    description = forms.CharField(max_length=200, required=False, label="Description")
+    permissions = forms.MultipleChoiceField(
+        label="Permissions", widget=forms.CheckboxSelectMultiple
+    )
+
+    def __init__(self, *args: Any, level: Level, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        words = [(word, DESCRIPTIONS[word]) for word in words_of(level)]
+        self.fields["permissions"].choices = words  # type: ignore[attr-defined]
+
+
+class OrganizationForm(forms.Form):
+    name = forms.CharField(max_length=100, label="Name")
+    public_sharing_disabled = forms.BooleanField(
+        required=False,
+        label="Forbid public links",
+        help_text="Nobody can open a trace to everybody, and links given out open nothing.",
+    )
+    personal_keys_disabled = forms.BooleanField(
+        required=False,
+        label="Forbid personal keys",
+        help_text="Those that exist stop working at once.",
+    )
+    longest_key_days = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=36_500,
+        label="Longest life of a key, in days",
+        help_text="For keys made from now on; empty is without end.",
+    )
+
+
+class SecretForm(forms.Form):
+    key = forms.RegexField(
+        r"\A[A-Za-z_][A-Za-z0-9_.-]*\Z",
+        max_length=200,
+        label="Name",
+        error_messages={"invalid": "Letters, digits, dots, dashes and underscores."},
+    )
+    value = forms.CharField(
+        max_length=65_536,
+        strip=False,
+        label="Value",
+        widget=forms.Textarea,
+        help_text="Encrypted, and never shown again.",
+    )
+
+
+class TagKeyForm(forms.Form):
+    key = forms.CharField(max_length=100, label="Key")
+    description = forms.CharField(max_length=500, required=False, label="Description")
+
+
+class TagValueForm(forms.Form):
+    value = forms.CharField(max_length=100, label="Value")

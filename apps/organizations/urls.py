@@ -1,0 +1,58 @@
+from django.urls import path
+
+from apps.organizations.views import organization, people, tags, workspace
+
+SETTINGS = "o/<uuid:workspace_id>/settings"
+_MEMBER = f"{SETTINGS}/members/<uuid:identity_id>"
+_KEY = f"{SETTINGS}/tags/<uuid:tag_key_id>"
+_PERSON = f"{SETTINGS}/people/<uuid:membership_id>"
+
+urlpatterns = [
+    path(f"{SETTINGS}/general", workspace.setting_general, name="setting-general"),
+    path(
+        f"{SETTINGS}/general/delete",
+        workspace.setting_workspace_delete,
+        name="setting-workspace-delete",
+    ),
+    path(f"{SETTINGS}/members", workspace.setting_members, name="setting-members"),
+    path(f"{_MEMBER}/role", workspace.setting_member_role, name="setting-member-role"),
+    path(f"{_MEMBER}/remove", workspace.setting_member_remove, name="setting-member-remove"),
+    path(f"{SETTINGS}/secrets", workspace.setting_secrets, name="setting-secrets"),
+    path(
+        f"{SETTINGS}/secrets/delete", workspace.setting_secret_delete, name="setting-secret-delete"
+    ),
+    path(f"{SETTINGS}/tags", tags.setting_tags, name="setting-tags"),
+    path(f"{_KEY}/delete", tags.setting_tag_key_delete, name="setting-tag-key-delete"),
+    path(f"{_KEY}/values", tags.setting_tag_value_add, name="setting-tag-value-add"),
+    path(
+        f"{_KEY}/values/<uuid:tag_value_id>/delete",
+        tags.setting_tag_value_delete,
+        name="setting-tag-value-delete",
+    ),
+    path(
+        f"{SETTINGS}/organization", organization.setting_organization, name="setting-organization"
+    ),
+    path(f"{SETTINGS}/organization/unshare", organization.setting_unshare, name="setting-unshare"),
+    path(
+        f"{SETTINGS}/organization/hand-over",
+        organization.setting_hand_over,
+        name="setting-hand-over",
+    ),
+    path(f"{SETTINGS}/organization/leave", organization.setting_leave, name="setting-leave"),
+    path(f"{SETTINGS}/workspaces", organization.setting_workspaces, name="setting-workspaces"),
+    path(f"{SETTINGS}/roles", organization.setting_roles, name="setting-roles"),
+    path(
+        f"{SETTINGS}/roles/<uuid:role_id>/delete",
+        organization.setting_role_delete,
+        name="setting-role-delete",
+    ),
+    path(f"{SETTINGS}/people", people.setting_people, name="setting-people"),
+    path(f"{_PERSON}/role", people.setting_person_role, name="setting-person-role"),
+    path(f"{_PERSON}/remove", people.setting_person_remove, name="setting-person-remove"),
+    path(
+        f"{SETTINGS}/invitations/<uuid:invitation_id>/revoke",
+        people.setting_invitation_revoke,
+        name="setting-invitation-revoke",
+    ),
+    path("invitations/<str:token>", people.invitation, name="invitation"),
+]

@@ -1,0 +1,191 @@
+"""Settings of one workspace: its name, its people, its secrets, its end."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.db.models import QuerySet
+from django.http import HttpResponse
+from django.shortcuts import redirect
+from django.views.decorators.debug import sensitive_post_parameters
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.console.pages import PageRequest, workspace_page
+from apps.core import errors
+from apps.core.tenancy import get_or_404
+from apps.organizations.forms import (
+    AddMemberForm,
+    RoleForm,
+    SecretForm,
+    WorkspaceForm,
+    role_choices,
+)
+from apps.organizations.models import User, Workspace, WorkspaceMembership, WorkspaceSecret
+from apps.organizations.page_parts import done, page
+from apps.organizations.permissions import Level, Permission
+from apps.organizations.queries import administrators_of
+from apps.organizations.services import roles, secrets, workspace_people, workspaces
+from apps.organizations.services.grants import find_role
+
+MOST_PEOPLE = 500
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_general(request: PageRequest) -> HttpResponse:
+    workspace = _workspace(request)
+    initial = {"name": workspace.name, "handle": workspace.handle or ""}
+    form = WorkspaceForm(request.POST or None, initial=initial)
+    if request.method == "POST":
+        request.caller.require(Permission.WORKSPACE_MANAGE)
+
+        def save() -> None:
+            workspaces.update_workspace(workspace=workspace, changes=form.cleaned_data)
+
+        if done(form, save):
+            messages.success(request, "Saved.")
+            return redirect("setting-general", workspace.pk)
+    context = {
+        "form": form,
+        "shown": workspace,
+        "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
+        "may_delete": request.caller.may(Permission.WORKSPACE_DELETE),
+    }
+    return page(request, "organizations/general.html", context, form)
+
+
+@require_POST
+@workspace_page(Permission.WORKSPACE_DELETE)
+def setting_workspace_delete(request: PageRequest) -> HttpResponse:
+    """Asked for by name; what is in it goes soon after."""
+    workspace = _workspace(request)
+    if request.POST.get("name") != workspace.name:
+        raise errors.BadRequest("The name does not match: nothing was deleted.")
+    workspaces.delete_workspace(workspace=workspace)
+    messages.success(request, f"{workspace.name} is deleted.")
+    return redirect("home")
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.MEMBERS_READ)
+def setting_members(request: PageRequest) -> HttpResponse:
+    """Who is in the workspace; the form lets somebody of the organization in."""
+    workspace = _workspace(request)
+    rows = list(_members(request).order_by("user__email")[:MOST_PEOPLE])
+    administrators = administrators_of(workspace.organization_id)
+    inside = {row.user_id for row in rows} | {one.user_id for one in administrators}
+    choices = role_choices(roles.roles_of(workspace.organization_id, Level.WORKSPACE))
+    others = User.objects.filter(memberships__organization=workspace.organization)
+    others = others.exclude(pk__in=inside).order_by("email")[:MOST_PEOPLE]
+    form = AddMemberForm(
+        request.POST or None,
+        people=[(str(one.pk), one.email) for one in others],
+        roles=choices,
+        initial={"role": str(find_role(workspace.organization_id, Level.WORKSPACE, "editor").id)},
+    )
+    if request.method == "POST":
+        request.caller.require(Permission.MEMBERS_MANAGE)
+
+        def add() -> None:
+            workspace_people.add_to_workspace(
+                workspace=workspace,
+                user=get_or_404(User.objects.all(), pk=form.cleaned_data["person"]),
+                role=find_role(
+                    workspace.organization_id, Level.WORKSPACE, form.cleaned_data["role"]
+                ),
+                by=request.caller,
+            )
+
+        if done(form, add):
+            messages.success(request, "Added.")
+            return redirect("setting-members", workspace.pk)
+    context = {
+        "form": form,
+        "rows": rows,
+        "administrators": administrators,
+        "choices": choices,
+        "may_write": request.caller.may(Permission.MEMBERS_MANAGE),
+    }
+    return page(request, "organizations/members.html", context, form)
+
+
+@require_POST
+@workspace_page(Permission.MEMBERS_MANAGE)
+def setting_member_role(request: PageRequest, identity_id: UUID) -> HttpResponse:
+    membership = get_or_404(_members(request), pk=identity_id)
+    where = request.caller.organization_id
+    form = RoleForm(request.POST, roles=role_choices(roles.roles_of(where, Level.WORKSPACE)))
+    if not form.is_valid():
+        raise errors.Invalid("There is no such role.")
+    role = find_role(where, Level.WORKSPACE, form.cleaned_data["role"])
+    workspace_people.change_workspace_role(membership=membership, role=role, by=request.caller)
+    messages.success(request, f"{membership.user.display_name} is {role.display_name} now.")
+    return redirect("setting-members", request.caller.workspace_id)
+
+
+@require_POST
+@workspace_page(Permission.MEMBERS_READ)
+def setting_member_remove(request: PageRequest, identity_id: UUID) -> HttpResponse:
+    """Out of the workspace: by who looks after its people, or by oneself."""
+    membership = get_or_404(_members(request), pk=identity_id)
+    is_own = membership.user_id == request.user.pk
+    if not is_own:
+        request.caller.require(Permission.MEMBERS_MANAGE)
+    workspace_people.remove_from_workspace(membership=membership, by=request.caller)
+    messages.success(
+        request,
+        "You have left the workspace."
+        if is_own
+        else f"{membership.user.display_name} is out of the workspace.",
+    )
+    return redirect("home") if is_own else redirect("setting-members", request.caller.workspace_id)
+
+
+@sensitive_post_parameters("value")
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.SECRETS_READ)
+def setting_secrets(request: PageRequest) -> HttpResponse:
+    """Names of secrets; the form sets one, whether it is there already or not."""
+    workspace_id = request.caller.workspace_id
+    form = SecretForm(request.POST or None)
+    if request.method == "POST":
+        request.caller.require(Permission.SECRETS_WRITE)
+
+        def save() -> None:
+            _set(request, {form.cleaned_data["key"]: form.cleaned_data["value"]})
+
+        if done(form, save):
+            messages.success(request, f"{form.cleaned_data['key']} is set.")
+            return redirect("setting-secrets", workspace_id)
+    rows = WorkspaceSecret.objects.for_workspace(workspace_id).select_related("updated_by")
+    context = {
+        "form": form,
+        "rows": rows.order_by("key"),
+        "may_write": request.caller.may(Permission.SECRETS_WRITE),
+    }
+    return page(request, "organizations/secrets.html", context, form)
+
+
+@require_POST
+@workspace_page(Permission.SECRETS_WRITE)
+def setting_secret_delete(request: PageRequest) -> HttpResponse:
+    key = request.POST.get("key", "").replace("\0", "")
+    _set(request, {key: None})
+    messages.success(request, f"{key} is deleted.")
+    return redirect("setting-secrets", request.caller.workspace_id)
+
+
+def _set(request: PageRequest, values: dict[str, str | None]) -> None:
+    secrets.set_secrets(
+        workspace_id=request.caller.workspace_id, values=values, user_id=request.user.pk
+    )
+
+
+def _workspace(request: PageRequest) -> Workspace:
+    return Workspace.objects.select_related("organization").get(pk=request.caller.workspace_id)
+
+
+def _members(request: PageRequest) -> QuerySet[WorkspaceMembership]:
+    rows = WorkspaceMembership.objects.filter(workspace_id=request.caller.workspace_id)
+    return rows.select_related("user", "custom_role")

@@ -1,0 +1,360 @@
+"""People and places by API: section 23 of the wire, as each kind of caller meets it."""
+
+import pytest
+from django.test import Client
+from django.utils import timezone
+
+from apps.api_keys.services import issue_key, issue_personal_key
+from apps.organizations.models import (
+    Invitation,
+    Membership,
+    Organization,
+    Tagging,
+    Workspace,
+    WorkspaceMembership,
+)
+from apps.organizations.permissions import Level
+from apps.organizations.roles import system_role
+from apps.tracing.models import Project
+from apps.tracing.services import ensure_project
+from tests.factories.api_keys import key_for
+from tests.factories.organizations import MembershipFactory, UserFactory, WorkspaceFactory
+from tests.organizations.conftest import Speaker
+
+pytestmark = pytest.mark.django_db
+
+VIEWER = str(system_role(Level.WORKSPACE, "viewer").id)
+EDITOR = str(system_role(Level.WORKSPACE, "editor").id)
+
+
+def by_key(secret, method, path, body=None, **headers):
+    extra = {} if body is None else {"data": body, "content_type": "application/json"}
+    headers = {"X-Api-Key": secret, **headers}
+    return getattr(Client(), method)(path, headers=headers, **extra)
+
+
+class TestWorkspaces:
+    def test_each_sees_those_that_they_may_enter(self, workspace, organization, owner, member):
+        other = WorkspaceFactory(organization=organization, name="Other")
+
+        def names(user):
+            found = Speaker(user)("get", "/workspaces").json()
+            return [(one["display_name"], one["role_name"]) for one in found]
+
+        assert names(owner) == [("Home", "Admin"), ("Other", "Admin")]
+        assert names(member) == [("Home", "Editor")]
+        found = by_key(key_for(other), "get", "/tenants").json()
+        assert [one["id"] for one in found] == [str(other.pk)]
+
+    def test_one_has_the_fields_of_the_wire(self, workspace, member):
+        (one,) = Speaker(member)("get", "/api/v1/workspaces").json()
+
+        assert set(one) == {
+            "id", "organization_id", "display_name", "tenant_handle", "is_personal", "is_deleted",
+            "created_at", "role_id", "role_name", "permissions", "read_only", "data_plane_url",
+        }  # fmt: skip
+        assert (one["id"], one["role_id"], one["read_only"]) == (str(workspace.pk), EDITOR, False)
+
+    def test_a_new_one_begins_with_a_project_and_tag_keys(self, organization, owner, speak):
+        made = speak(owner)("post", "/workspaces", {"display_name": "New", "tenant_handle": "new"})
+
+        workspace = Workspace.objects.get(pk=made.json()["id"])
+        assert (workspace.organization, workspace.handle) == (organization, "new")
+        projects = Project.objects.for_workspace(workspace)
+        assert list(projects.values_list("name", flat=True)) == ["default"]
+        there = Speaker(owner, **{"X-Tenant-Id": str(workspace.pk)})
+        keys = there("get", "/workspaces/current/tag-keys").json()
+        assert [key["key"] for key in keys] == ["Application", "Environment"]
+
+    def test_a_repeat_with_the_same_id_makes_no_second(self, organization, owner, speak):
+        body = {"id": "01930000-0000-7000-8000-000000000001", "display_name": "New"}
+
+        first, second = (speak(owner)("post", "/workspaces", body) for _ in range(2))
+
+        assert first.json()["id"] == second.json()["id"] == body["id"]
+        assert organization.workspaces.count() == 2
+
+    def test_a_taken_name_handle_or_id_is_refused(self, workspace, owner, outsider, speak):
+        foreign = outsider.memberships.get().organization.workspaces.get()
+        Workspace.objects.filter(pk=foreign.pk).update(handle="taken")
+
+        for body, code in (
+            ({"display_name": "Home"}, "workspace_name_taken"),
+            ({"display_name": "A", "tenant_handle": "taken"}, "handle_taken"),
+            ({"display_name": "A", "id": str(foreign.pk)}, "conflict"),
+        ):
+            response = speak(owner)("post", "/workspaces", body)
+            assert (response.status_code, response.json()["code"]) == (409, code)
+        assert Workspace.objects.count() == 2
+
+    def test_members_make_none_and_change_none(self, workspace, member, speak):
+        path = f"/workspaces/{workspace.pk}"
+
+        assert speak(member)("post", "/workspaces", {"display_name": "x"}).status_code == 403
+        assert speak(member)("patch", path, {"display_name": "x"}).status_code == 403
+        assert speak(member)("delete", path).status_code == 403
+        assert speak(member)("get", path).json()["display_name"] == "Home"
+        assert list(Workspace.objects.values_list("name", flat=True)) == ["Home"]
+
+    def test_a_deleted_one_is_gone_for_everybody(self, workspace, organization, owner, speak):
+        WorkspaceFactory(organization=organization, name="Other")
+        project = ensure_project(workspace.pk, "mine")
+        secret = key_for(workspace)
+        _, wide = issue_key(organization=organization, name="wide", scopes=["admin"])
+
+        assert speak(owner)("delete", f"/workspaces/{workspace.pk}").status_code == 204
+
+        here = {"X-Tenant-Id": str(workspace.pk)}
+        assert by_key(secret, "get", "/sessions").status_code == 401
+        assert by_key(wide, "get", "/sessions", **here).status_code == 403
+        assert Speaker(owner, **here)("get", "/sessions").status_code == 404
+        assert speak(owner)("get", f"/workspaces/{workspace.pk}").status_code == 404
+        assert Project.unscoped.get(pk=project.pk).deleted_at is not None
+        listed = Speaker(owner)("get", "/workspaces?include_deleted=true").json()
+        assert [(one["display_name"], one["is_deleted"]) for one in listed] == [
+            ("Home", True),
+            ("Other", False),
+        ]
+
+    def test_the_last_one_stays(self, workspace, owner, speak):
+        response = speak(owner)("delete", f"/workspaces/{workspace.pk}")
+
+        assert (response.status_code, response.json()["code"]) == (409, "last_workspace")
+        assert not Workspace.objects.get().is_deleted
+
+    def test_settings_and_handle(self, workspace, owner, member, speak):
+        before = speak(member)("get", "/settings").json()
+        assert (before["id"], before["tenant_handle"]) == (str(workspace.pk), None)
+
+        path, body = "/settings/handle", {"tenant_handle": "acme"}
+        assert speak(member)("post", path, body).status_code == 403
+        assert speak(owner)("post", path, body).json()["tenant_handle"] == "acme"
+        assert speak(owner)("post", path, {"tenant_handle": "Not one"}).status_code == 422
+
+
+class TestMembers:
+    PATH = "/workspaces/current/members"
+
+    def test_the_list_names_people_and_who_is_invited(self, workspace, owner, member, speak):
+        speak(owner)("post", self.PATH, {"email": "new@example.com", "role_id": VIEWER})
+
+        found = speak(member)("get", self.PATH).json()
+
+        assert found["tenant_id"] == str(workspace.pk)
+        (one,) = found["members"]
+        assert (one["email"], one["role_name"], one["org_role_name"]) == (
+            "member@example.com",
+            "Editor",
+            "Organization User",
+        )
+        (waiting,) = found["pending"]
+        assert (waiting["email"], waiting["workspace_role_id"]) == ("new@example.com", VIEWER)
+        assert speak(member)("get", f"{self.PATH}/active").json() == found["members"]
+        assert speak(member)("get", f"{self.PATH}/pending").json() == found["pending"]
+
+    def test_somebody_of_the_organization_is_added_changed_and_removed(
+        self, workspace, organization, owner, speak
+    ):
+        new = MembershipFactory(organization=organization).user
+        say = speak(owner)
+
+        made = say("post", self.PATH, {"user_id": str(new.pk), "workspace_role_id": VIEWER}).json()
+        assert made["role_name"] == "Viewer"
+        assert say("post", self.PATH, {"user_id": str(new.pk)}).status_code == 409
+        changed = say("patch", f"{self.PATH}/{made['id']}", {"role_id": EDITOR}).json()
+        assert changed["role_name"] == "Editor"
+        assert say("delete", f"{self.PATH}/{made['id']}").status_code == 204
+
+        assert not WorkspaceMembership.objects.filter(user=new).exists()
+
+    def test_a_batch_is_added_as_a_whole_or_not_at_all(self, organization, owner, speak):
+        new = [MembershipFactory(organization=organization).user for _ in range(2)]
+        bodies = [{"user_id": str(one.pk)} for one in new]
+        stranger = {"user_id": str(UserFactory().pk)}
+
+        refused = speak(owner)("post", f"{self.PATH}/batch", [*bodies, stranger])
+        assert refused.status_code == 404
+        assert not WorkspaceMembership.objects.exists()
+        made = speak(owner)("post", f"{self.PATH}/batch", bodies)
+        assert [one["user_id"] for one in made.json()] == [str(one.pk) for one in new]
+
+    def test_editors_and_strangers_change_nobody(self, workspace, member, outsider, speak):
+        own = WorkspaceMembership.objects.get(user=member)
+        path = f"{self.PATH}/{own.pk}"
+
+        assert speak(member)("patch", path, {"role_id": VIEWER}).status_code == 403
+        assert speak(member)("delete", path).status_code == 403
+        away = outsider.memberships.get().organization.workspaces.get()
+        stranger = Speaker(outsider, **{"X-Tenant-Id": str(away.pk)})
+        assert stranger("delete", path).status_code == 404
+        own.refresh_from_db()
+        assert own.role == "editor"
+
+
+class TestOrganization:
+    def test_a_person_lists_theirs_and_makes_another(self, organization, owner, outsider):
+        say = Speaker(owner)
+
+        assert [one["id"] for one in say("get", "/orgs").json()] == [str(organization.pk)]
+        made = say("post", "/orgs", {"display_name": "Second"})
+        assert made.status_code == 200
+        assert say("post", "/orgs", {"display_name": "Elsewhere"}).status_code == 409
+        second = Organization.objects.get(name="Second")
+        assert second.memberships.get().user == owner
+        assert second.workspaces.get().name == "Default"
+
+    def test_of_several_one_has_to_be_named(self, organization, owner):
+        second = MembershipFactory(user=owner, role="viewer").organization
+
+        assert Speaker(owner)("get", "/orgs/current").status_code == 403
+        for one in (organization, second):
+            say = Speaker(owner, **{"X-Organization-Id": str(one.pk)})
+            assert say("get", "/orgs/current").json()["id"] == str(one.pk)
+        elsewhere = WorkspaceFactory().organization
+        say = Speaker(owner, **{"X-Organization-Id": str(elsewhere.pk)})
+        assert say("get", "/orgs/current").status_code == 404
+
+    def test_rules_are_set_by_admins_and_hold(self, organization, admin, member, speak):
+        path, body = "/orgs/current/info", {"public_sharing_disabled": True, "display_name": "New"}
+
+        assert speak(member)("patch", path, body).status_code == 403
+        changed = speak(admin)("patch", path, body).json()
+        assert (changed["display_name"], changed["public_sharing_disabled"]) == ("New", True)
+        assert speak(member)("get", path).json()["public_sharing_disabled"] is True
+
+    def test_personal_keys_can_be_forbidden(self, organization, workspace, owner, member, speak):
+        _, secret = issue_personal_key(
+            organization_id=organization.pk, person=member, name="x", workspace_id=workspace.pk
+        )
+
+        speak(owner)("patch", "/orgs/current/info", {"pat_creation_disabled": True})
+
+        assert by_key(secret, "get", "/sessions").status_code == 401
+        refused = speak(member)("post", "/api-key/current", {"description": "y"})
+        assert (refused.status_code, refused.json()["code"]) == (403, "personal_keys_disabled")
+
+    def test_roles_and_permissions(self, owner, member, speak):
+        found = speak(member)("get", "/orgs/current/roles").json()
+        assert [role["name"] for role in found] == [
+            "ORGANIZATION_OWNER", "ORGANIZATION_ADMIN", "ORGANIZATION_USER",
+            "ORGANIZATION_VIEWER", "WORKSPACE_ADMIN", "WORKSPACE_USER", "WORKSPACE_VIEWER",
+            "WORKSPACE_ANNOTATOR",
+        ]  # fmt: skip
+        words = {one["name"] for one in speak(member)("get", "/orgs/permissions").json()}
+        assert {"runs:read", "owners:manage"} < words
+        body = {"display_name": "Reader", "permissions": ["runs:read"]}
+        assert speak(member)("post", "/orgs/current/roles", body).status_code == 403
+        made = speak(owner)("post", "/orgs/current/roles", body).json()
+        assert (made["name"], made["access_scope"]) == ("CUSTOM", "workspace")
+        path = f"/orgs/current/roles/{made['id']}"
+        wrong = speak(owner)("patch", path, {"permissions": ["people:manage"]})
+        assert wrong.status_code == 422
+        assert speak(owner)("patch", path, {"description": "x"}).json()["description"] == "x"
+        assert speak(owner)("delete", f"/orgs/current/roles/{VIEWER}").status_code == 403
+        assert speak(owner)("delete", path).status_code == 204
+
+    def test_people_are_invited_changed_and_removed(self, workspace, owner, member, speak):
+        say, path = speak(owner), "/orgs/current/members"
+        body = {"email": "new@example.com", "workspace_ids": [str(workspace.pk)]}
+
+        invited = say("post", path, body).json()
+        assert "/invitations/" in invited["invite_url"]
+        assert "invite_url" not in speak(member)("get", f"{path}/pending").json()[0]
+        batch = [{"email": "a@example.com"}, {"email": "b@example.com"}]
+        assert len(say("post", f"{path}/batch", batch).json()) == 2
+        assert say("delete", f"{path}/{invited['id']}/pending").status_code == 204
+        found = say("get", path).json()
+        assert [one["email"] for one in found["members"]] == [
+            "member@example.com",
+            "owner@example.com",
+        ]
+        assert len(found["pending"]) == 2
+        own = Membership.objects.get(user=member)
+        admin = str(system_role(Level.ORGANIZATION, "admin").id)
+        assert speak(member)("patch", f"{path}/{own.pk}", {"role_id": admin}).status_code == 403
+        changed = say("patch", f"{path}/{own.pk}", {"role_id": admin}).json()
+        assert changed["role_name"] == "Organization Admin"
+        assert say("delete", f"{path}/{own.pk}").status_code == 204
+        last = Membership.objects.get()
+        refused = say("delete", f"{path}/{last.pk}")
+        assert (refused.status_code, refused.json()["code"]) == (409, "last_owner")
+
+    def test_a_person_claims_and_declines_what_waits_for_them(self, workspace, owner, speak):
+        new = UserFactory(email="new@example.com", email_verified_at=timezone.now())
+        for place in (workspace, WorkspaceFactory()):
+            inviter = MembershipFactory(organization=place.organization, role="owner").user
+            by = Speaker(inviter, **{"X-Tenant-Id": str(place.pk)})
+            body = {"email": new.email, "workspace_ids": [str(place.pk)]}
+            assert by("post", "/orgs/current/members", body).status_code == 200
+        say = Speaker(new)
+
+        waiting = {
+            one["organization_name"]: one["id"] for one in say("get", "/orgs/pending").json()
+        }
+        assert say("post", f"/workspaces/pending/{waiting.pop('Acme')}/claim").status_code == 200
+        (other,) = waiting.values()
+        assert say("delete", f"/orgs/pending/{other}").status_code == 204
+
+        assert say("get", "/orgs/pending").json() == []
+        assert [one["display_name"] for one in say("get", "/orgs").json()] == ["Acme"]
+        assert Invitation.objects.get(pk=other).declined_at is not None
+
+    def test_a_service_key_is_nobody(self, workspace):
+        secret = key_for(workspace)
+
+        for path in ("/orgs", "/orgs/pending", "/me/ls_user_id", "/api-key/current"):
+            assert by_key(secret, "get", path).status_code == 404, path
+
+    def test_what_is_not_here_is_not_found(self, owner, speak):
+        for path in (
+            "/orgs/current/sso-settings",
+            "/orgs/current/login-methods",
+            "/v1/platform/orgs/current/scim/tokens",
+            "/v1/platform/orgs/current/access-policies",
+        ):
+            response = speak(owner)("get", path)
+            assert (response.status_code, response.json()["code"]) == (404, "not_found"), path
+
+    def test_who_is_asking(self, owner, speak):
+        assert speak(owner)("get", "/me/ls_user_id").json() == {"ls_user_id": str(owner.pk)}
+
+
+class TestTags:
+    PATH = "/workspaces/current"
+
+    def test_a_project_is_tagged_counted_and_untagged(self, workspace, member, speak):
+        say, project = speak(member), ensure_project(workspace.pk, "mine")
+        ensure_project(workspace.pk, "other")
+        key = say("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
+        values = f"{self.PATH}/tag-keys/{key['id']}/tag-values"
+        search, chat = (say("post", values, {"value": one}).json() for one in ("search", "chat"))
+        thing = {"resource_type": "project", "resource_id": str(project.pk)}
+
+        say("post", f"{self.PATH}/taggings", {"tag_value_id": search["id"], **thing})
+        tagging = say("post", f"{self.PATH}/taggings", {"tag_value_id": chat["id"], **thing}).json()
+
+        query = f"resource_type=project&resource_id={project.pk}"
+        (found,) = say("get", f"{self.PATH}/tags/resource?{query}").json()
+        assert (found["key"], found["value"]["value"]) == ("Team", "chat")
+        many = {"resource_type": "project", "resource_ids": [str(project.pk)]}
+        assert say("post", f"{self.PATH}/tags/resources", many).json() == {str(project.pk): [found]}
+        counts = say("get", f"{self.PATH}/stats?tag_value_id={chat['id']}").json()
+        assert counts["tracer_session_count"] == 1
+        assert say("get", f"{self.PATH}/stats").json()["tracer_session_count"] == 2
+        assert say("delete", f"{self.PATH}/taggings/{tagging['id']}").status_code == 204
+        assert not Tagging.objects.for_workspace(workspace).exists()
+
+    def test_a_foreign_thing_is_not_tagged(self, workspace, member, speak):
+        say, foreign = speak(member), ensure_project(WorkspaceFactory().pk, "theirs")
+        key = say("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
+        values = f"{self.PATH}/tag-keys/{key['id']}/tag-values"
+        value = say("post", values, {"value": "x"}).json()
+        body = {"tag_value_id": value["id"], "resource_type": "project"}
+
+        for resource_id in (foreign.pk, value["id"]):
+            response = say(
+                "post", f"{self.PATH}/taggings", body | {"resource_id": str(resource_id)}
+            )
+            assert response.status_code == 404
+        assert say("post", values, {"value": "x"}).json()["code"] == "tag_taken"
+        assert not Tagging.unscoped.exists()

@@ -1,0 +1,157 @@
+"""Invitations: to an address, by a link, taken up once, and never by somebody else."""
+
+from datetime import timedelta
+
+import pytest
+import time_machine
+from django.core import mail
+from django.utils import timezone
+
+from apps.core import errors
+from apps.organizations.errors import (
+    AddressNotVerified,
+    AlreadyMember,
+    BeyondOwnRights,
+    InvitationForAnother,
+    InvitationOver,
+)
+from apps.organizations.mail import send_invitations
+from apps.organizations.models import Invitation, Membership, WorkspaceMembership
+from apps.organizations.permissions import Level
+from apps.organizations.roles import system_role
+from apps.organizations.services import invitations, organization_caller_for
+from tests.factories.organizations import UserFactory, WorkspaceFactory
+
+pytestmark = pytest.mark.django_db
+
+MEMBER, OWNER, ADMIN = (
+    system_role(Level.ORGANIZATION, name) for name in ("member", "owner", "admin")
+)
+EDITOR = system_role(Level.WORKSPACE, "editor")
+
+
+@pytest.fixture
+def new():
+    return UserFactory(email="new@example.com")
+
+
+def invite(organization, **said):
+    return invitations.invite(organization_id=organization.pk, **{"role": MEMBER, **said})
+
+
+def test_only_a_hash_of_the_token_is_kept(organization):
+    invitation = invite(organization, email="New@Example.com")
+
+    token = invitations.token_of(invitation)
+    kept = Invitation.objects.values_list("digest", "nonce", "email").get()
+    assert token.encode() not in bytes(kept[0]) + bytes(kept[1])
+    assert kept[2] == "new@example.com"
+    assert invitations.by_token(token) == invitation
+    with pytest.raises(errors.NotFound):
+        invitations.by_token(token[:-1])
+
+
+def test_an_invitation_is_taken_up_once(organization, workspace, new):
+    invitation = invite(organization, email=new.email, workspaces={workspace.pk: EDITOR})
+    token = invitations.token_of(invitation)
+
+    invitations.accept_link(token=token, user=new)
+
+    assert Membership.objects.get(user=new).role == "member"
+    assert WorkspaceMembership.objects.get(user=new).role == "editor"
+    with pytest.raises(InvitationOver):
+        invitations.accept_link(token=token, user=new)
+
+
+def test_it_is_for_its_address_alone(organization, new):
+    token = invitations.token_of(invite(organization, email="somebody@example.com"))
+
+    with pytest.raises(InvitationForAnother):
+        invitations.accept_link(token=token, user=new)
+
+    assert not Membership.objects.exists()
+
+
+def test_without_the_link_the_address_has_to_be_proved(organization, new):
+    invitation = invite(organization, email=new.email)
+
+    assert invitations.waiting_for(new) == []
+    with pytest.raises(AddressNotVerified):
+        invitations.accept(invitation=invitation, user=new)
+    new.email_verified_at = timezone.now()
+    assert invitations.waiting_for(new) == [invitation]
+    invitations.accept(invitation=invitation, user=new)
+
+    assert Membership.objects.filter(user=new).count() == 1
+
+
+@pytest.mark.parametrize("end", ["revoke", "decline", "age", "replace"])
+def test_an_invitation_that_is_over_opens_nothing(organization, new, end):
+    invitation = invite(organization, email=new.email)
+    token = invitations.token_of(invitation)
+
+    if end == "revoke":
+        invitations.revoke(invitation=invitation)
+    elif end == "decline":
+        invitations.decline(invitation=invitation, user=new)
+    elif end == "replace":
+        invite(organization, email=new.email)
+    later = timedelta(days=8 if end == "age" else 0)
+    with time_machine.travel(timezone.now() + later), pytest.raises(InvitationOver):
+        invitations.accept_link(token=token, user=new)
+
+    assert not Membership.objects.exists()
+
+
+def test_a_link_lets_several_in_and_makes_nobody_an_administrator(organization, workspace):
+    link = invite(organization, workspaces={workspace.pk: EDITOR})
+    token = invitations.token_of(link)
+    people = [UserFactory() for _ in range(3)]
+
+    for one in people:
+        invitations.accept_link(token=token, user=one)
+
+    link.refresh_from_db()
+    assert link.claims == 3
+    assert Membership.objects.filter(role="member").count() == 3
+    with pytest.raises(AlreadyMember):
+        invitations.accept_link(token=token, user=people[0])
+    for role in (OWNER, ADMIN):
+        with pytest.raises(BeyondOwnRights):
+            invite(organization, role=role)
+
+
+def test_nobody_invites_to_more_than_they_may(organization, workspace, admin, owner):
+    by = organization_caller_for(user=admin, organization_id=organization.pk)
+
+    with pytest.raises(BeyondOwnRights):
+        invite(organization, email="x@example.com", role=OWNER, by=by)
+    with pytest.raises(errors.NotFound):
+        invite(organization, email="x@example.com", workspaces={WorkspaceFactory().pk: EDITOR})
+    with pytest.raises(AlreadyMember):
+        invite(organization, email=owner.email)
+
+    assert not Invitation.objects.exists()
+
+
+def test_the_mail_goes_out_once_and_holds_the_link(organization, owner, settings):
+    settings.EMAIL_HOST, settings.BASE_URL = "mail.example", "https://slipway.example"
+    by = organization_caller_for(user=owner, organization_id=organization.pk)
+    invitation = invite(organization, email="new@example.com", by=by)
+    invite(organization)
+
+    assert (send_invitations(), send_invitations()) == (1, 0)
+
+    (sent,) = mail.outbox
+    assert sent.to == ["new@example.com"]
+    assert sent.subject == "owner invites you to Acme"
+    assert f"https://slipway.example/invitations/{invitations.token_of(invitation)}" in sent.body
+
+
+def test_without_a_mail_server_nothing_is_sent_and_nothing_lost(organization, settings):
+    settings.EMAIL_HOST = ""
+    invite(organization, email="new@example.com")
+
+    assert send_invitations() == 0
+
+    assert Invitation.objects.unsent().count() == 1

@@ -1,0 +1,254 @@
+"""Who may do what to whom, and the owner that an organization never loses."""
+
+import threading
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+
+from apps.api_keys.services import caller_of, issue_personal_key
+from apps.audit.models import Entry
+from apps.core import errors
+from apps.organizations.errors import AlreadyMember, BeyondOwnRights, LastOwner, RoleInUse
+from apps.organizations.models import Membership, User, WorkspaceMembership
+from apps.organizations.permissions import Level, OrganizationPermission, Permission
+from apps.organizations.roles import SYSTEM_ROLES, system_role
+from apps.organizations.services import (
+    caller_for,
+    organization_caller_for,
+    people,
+    roles,
+    workspace_people,
+)
+from tests.factories.organizations import MembershipFactory, RoleFactory, WorkspaceMembershipFactory
+
+OWNER, ADMIN, MEMBER, VIEWER = (
+    system_role(Level.ORGANIZATION, name) for name in ("owner", "admin", "member", "viewer")
+)
+
+IDS = {
+    "organization:owner": "bd788d8d",
+    "organization:admin": "d7292de5",
+    "organization:member": "c1479abe",
+    "organization:viewer": "b2e2747a",
+    "workspace:admin": "c91f4233",
+    "workspace:editor": "51c21821",
+    "workspace:viewer": "15a55ae4",
+    "workspace:annotator": "4bb77f0d",
+}
+
+
+def acting(user, organization):
+    return organization_caller_for(user=user, organization_id=organization.pk)
+
+
+def of(user):
+    return Membership.objects.get(user=user)
+
+
+@pytest.mark.django_db
+class TestRoles:
+    def test_system_roles_have_the_same_ids_everywhere(self):
+        assert {f"{role.level}:{role.key}": str(role.id)[:8] for role in SYSTEM_ROLES} == IDS
+
+    def test_a_custom_role_is_what_its_holder_may_do(self, workspace):
+        role = RoleFactory(
+            organization=workspace.organization, permissions=["runs:read", "workspace:read"]
+        )
+        row = WorkspaceMembershipFactory(workspace=workspace, role="", custom_role=role)
+
+        caller = caller_for(user=row.user, workspace_id=workspace.pk)
+
+        assert caller.permissions == {"runs:read", "workspace:read"}
+
+    def test_a_custom_role_may_administer_every_workspace(self, workspace, organization):
+        words = ["organization:read", str(OrganizationPermission.WORKSPACES_ADMINISTER)]
+        role = RoleFactory(organization=organization, level="organization", permissions=words)
+        user = MembershipFactory(organization=organization, role="", custom_role=role).user
+
+        assert caller_for(user=user, workspace_id=workspace.pk).permissions == set(Permission)
+        assert list(type(workspace).objects.open_to(user)) == [workspace]
+
+    def test_nobody_puts_into_a_role_what_they_may_not_do(self, admin, organization):
+        with pytest.raises(BeyondOwnRights):
+            roles.create_role(
+                organization_id=organization.pk,
+                level=Level.ORGANIZATION,
+                display_name="Sneaky",
+                permissions=["owners:manage"],
+                by=acting(admin, organization),
+            )
+
+    def test_a_role_in_use_stays(self, workspace, organization):
+        role = RoleFactory(organization=organization)
+        WorkspaceMembershipFactory(workspace=workspace, role="", custom_role=role)
+
+        with pytest.raises(RoleInUse):
+            roles.delete_role(role=role)
+
+        assert not Entry.objects.filter(action="role.deleted").exists()
+
+
+@pytest.mark.django_db
+class TestChanging:
+    def test_an_admin_makes_no_owner_and_touches_none(self, owner, admin, member, organization):
+        by = acting(admin, organization)
+
+        for deed in (
+            lambda: people.change_role(membership=of(member), role=OWNER, by=by),
+            lambda: people.change_role(membership=of(owner), role=MEMBER, by=by),
+            lambda: people.remove_member(membership=of(owner), by=by),
+        ):
+            with pytest.raises(BeyondOwnRights):
+                deed()
+
+        assert [of(user).role for user in (owner, admin, member)] == ["owner", "admin", "member"]
+
+    def test_an_owner_makes_another_and_can_then_go(self, owner, admin, organization):
+        people.change_role(membership=of(admin), role=OWNER, by=acting(owner, organization))
+        people.leave(organization_id=organization.pk, user=owner)
+
+        assert list(Membership.objects.values_list("user__email", "role")) == [
+            ("admin@example.com", "owner")
+        ]
+
+    def test_the_last_owner_neither_leaves_nor_is_demoted(self, owner, admin, organization):
+        by = acting(owner, organization)
+
+        for deed in (
+            lambda: people.leave(organization_id=organization.pk, user=owner),
+            lambda: people.change_role(membership=of(owner), role=ADMIN, by=by),
+            lambda: people.remove_member(membership=of(owner), by=by),
+        ):
+            with pytest.raises(LastOwner):
+                deed()
+
+        assert of(owner).role == "owner"
+
+    def test_who_is_removed_loses_workspaces_and_keys_for_good(
+        self, owner, member, organization, workspace
+    ):
+        _, secret = issue_personal_key(
+            organization_id=organization.pk,
+            person=member,
+            name="mine",
+            workspace_id=workspace.pk,
+        )
+
+        people.remove_member(membership=of(member), by=acting(owner, organization))
+        WorkspaceMembershipFactory(workspace=workspace, user=member)
+
+        assert caller_for(user=member, workspace_id=workspace.pk) is not None
+        with pytest.raises(errors.Unauthenticated):
+            caller_of(secret=secret)
+
+    def test_who_is_there_is_not_added_again(self, member, organization):
+        with pytest.raises(AlreadyMember):
+            people.add_member(organization_id=organization.pk, user=member, role=MEMBER)
+
+        assert Membership.objects.filter(user=member).count() == 1
+
+    def test_a_stranger_to_the_organization_is_not_let_into_its_workspace(
+        self, workspace, outsider
+    ):
+        with pytest.raises(errors.NotFound):
+            workspace_people.add_to_workspace(
+                workspace=workspace, user=outsider, role=system_role(Level.WORKSPACE, "viewer")
+            )
+
+        assert caller_for(user=outsider, workspace_id=workspace.pk) is None
+
+    def test_what_is_done_is_told(self, owner, member, organization):
+        people.change_role(membership=of(member), role=VIEWER, by=acting(owner, organization))
+
+        entry = Entry.objects.get(action="member.role_changed")
+        assert (entry.before, entry.after) == (
+            {"role": "Organization User"},
+            {"role": "Organization Viewer"},
+        )
+        assert (entry.organization_id, entry.target_name) == (organization.pk, member.email)
+
+
+@pytest.mark.django_db(transaction=True)
+class TestAtOnce:
+    def test_of_two_owners_who_leave_at_once_one_stays(self, owner, organization):
+        second = MembershipFactory(organization=organization, role="owner").user
+
+        outcomes = _together(
+            lambda: people.leave(organization_id=organization.pk, user=owner),
+            lambda: people.leave(organization_id=organization.pk, user=second),
+        )
+
+        assert sorted(outcomes) == ["LastOwner", "done"]
+        assert Membership.objects.filter(organization=organization, role="owner").count() == 1
+
+    def test_two_owners_who_demote_each_other_do_not_both(self, owner, organization):
+        second = MembershipFactory(organization=organization, role="owner").user
+        first_by, second_by = acting(owner, organization), acting(second, organization)
+
+        _together(
+            lambda: people.change_role(membership=of(second), role=ADMIN, by=first_by),
+            lambda: people.change_role(membership=of(owner), role=ADMIN, by=second_by),
+        )
+
+        assert Membership.objects.filter(organization=organization, role="owner").count() == 1
+
+    def test_the_database_itself_keeps_the_last_owner(self, owner, organization):
+        with pytest.raises(IntegrityError, match="would have no owner"):
+            Membership.objects.filter(user=owner).delete()
+        with pytest.raises(IntegrityError, match="would have no owner"):
+            Membership.objects.filter(user=owner).update(role="admin")
+        with pytest.raises(IntegrityError, match="would have no owner"):
+            User.objects.filter(pk=owner.pk).delete()
+
+        assert Membership.objects.filter(user=owner, role="owner").exists()
+
+    def test_an_organization_can_go_with_its_owners(self, owner, organization):
+        organization.delete()
+
+        assert not Membership.objects.exists()
+
+    def test_two_transactions_that_take_an_owner_each_do_not_both_commit(self, owner, organization):
+        second = MembershipFactory(organization=organization, role="owner").user
+        barrier = threading.Barrier(2)
+
+        def take(user):
+            with transaction.atomic():
+                Membership.objects.filter(user=user).delete()
+                barrier.wait(20)
+
+        outcomes = _together(lambda: take(owner), lambda: take(second))
+
+        assert sorted(outcomes) == ["IntegrityError", "done"]
+        assert Membership.objects.filter(organization=organization, role="owner").count() == 1
+
+
+def _together(*deeds):
+    """What became of each, done at the same time on connections of their own."""
+    outcomes = []
+
+    def run(deed):
+        try:
+            deed()
+            outcomes.append("done")
+        except Exception as error:  # noqa: BLE001  (its kind is what the test looks at)
+            outcomes.append(type(error).__name__)
+        finally:
+            connection.close()
+
+    threads = [threading.Thread(target=run, args=[deed]) for deed in deeds]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    return outcomes
+
+
+@pytest.mark.django_db
+def test_a_workspace_membership_holds_exactly_one_role(workspace):
+    role = RoleFactory(organization=workspace.organization)
+
+    for fields in ({"role": "", "custom_role": None}, {"role": "viewer", "custom_role": role}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            WorkspaceMembershipFactory(workspace=workspace, **fields)
+
+    assert not WorkspaceMembership.objects.exists()
