@@ -61,6 +61,9 @@ seed: install ## Fill the first workspace of the running platform with traces (R
 bench-traces: install-dev ## Ingest beside the floor and the peers (BENCH_DIR=folder of its scripts)
 	@$(BIN)/python -m tests.bench.traces $(BENCH)
 
+bench-limits: install-dev ## What a key and a limit cost a request, in CPU (BENCH="--requests 20000")
+	@$(BIN)/python -m tests.bench.limits $(BENCH)
+
 screenshots: install-dev ## Take pictures of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from django import forms
 
-from apps.deployments.models import Deployment
+from apps.deployments.models import MOST_REQUESTS, Deployment
 
 
 class VariablesField(forms.CharField):
@@ -46,6 +46,30 @@ class SourceForm(forms.Form):
     @staticmethod
     def of(deployment: Deployment) -> dict[str, Any]:
         return {name: getattr(deployment, name) for name in ("branch", "config_path", "tracing")}
+
+
+class SettingsForm(SourceForm):
+    """What may be changed about a deployment that is there."""
+
+    request_limit = forms.IntegerField(
+        label="Requests at most",
+        min_value=1,
+        max_value=MOST_REQUESTS,
+        required=False,
+        help_text="Of everybody together. Empty: as many as come.",
+    )
+    request_limit_seconds = forms.IntegerField(
+        label="In so many seconds", min_value=1, max_value=86_400, required=False
+    )
+
+    @staticmethod
+    def of(deployment: Deployment) -> dict[str, Any]:
+        limit = ("request_limit", "request_limit_seconds")
+        return SourceForm.of(deployment) | {name: getattr(deployment, name) for name in limit}
+
+    def clean_request_limit_seconds(self) -> int:
+        given: int | None = self.cleaned_data["request_limit_seconds"]
+        return given or int(self.initial["request_limit_seconds"])
 
 
 class NewDeploymentForm(SourceForm):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from django.core.validators import MaxValueValidator, MinValueValidator
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -18,6 +19,8 @@ from apps.deployments.querysets import (
 )
 from apps.deployments.statuses import FINAL, DeploymentStatus, RevisionStatus
 from apps.organizations.models import User
+
+MOST_REQUESTS = 1_000_000
 
 
 class Source(models.TextChoices):
@@ -47,6 +50,13 @@ class Deployment(WorkspaceOwned):
     build_on_push = models.BooleanField(default=False)
     tracing = models.BooleanField(default=True)
     """Whether its graph hosts trace into the project of the deployment's name."""
+    request_limit = models.PositiveIntegerField(
+        null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(MOST_REQUESTS)]
+    )
+    """How many requests the agent takes in `request_limit_seconds`; None for as many as come."""
+    request_limit_seconds = models.PositiveIntegerField(
+        default=10, validators=[MinValueValidator(1), MaxValueValidator(86_400)]
+    )
     ingest_key = models.ForeignKey(ApiKey, models.SET_NULL, null=True, related_name="+")
     ingest_secret = models.BinaryField(null=True, editable=False)
     """The ingest-only key of its graph hosts, encrypted."""

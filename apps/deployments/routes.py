@@ -28,6 +28,8 @@ class Route:
     """The active revision's `langgraph.json`."""
     tracing: bool
     graph_ids: tuple[str, ...]
+    limit: tuple[int, int] | None = None
+    """The deployment's own: so many requests in so many seconds."""
     serving: Serving = field(default_factory=Serving, compare=False)
     """How the active revision wants to be served."""
 
@@ -68,5 +70,6 @@ def _look_up(slug: str) -> Route | None:
         config=(revision.config if revision else None) or {},
         tracing=row.tracing,
         graph_ids=tuple(graphs),
+        limit=(row.request_limit, row.request_limit_seconds) if row.request_limit else None,
         serving=Serving.of(revision.config or {}, revision.facts) if revision else Serving(),
     )

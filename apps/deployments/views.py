@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.deployments import pages, services
-from apps.deployments.forms import NewDeploymentForm, SourceForm, VariablesForm
+from apps.deployments.forms import NewDeploymentForm, SettingsForm, VariablesForm
 from apps.deployments.models import Deployment, LogKind, Revision
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
@@ -96,10 +96,10 @@ def deployment_environment(request: PageRequest, deployment_id: UUID) -> HttpRes
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.DEPLOYMENTS_READ)
 def deployment_settings(request: PageRequest, deployment_id: UUID) -> HttpResponse:
-    """Branch, path and tracing; deleting."""
+    """Branch, path, tracing and the agent's own limit; deleting."""
     row = pages.deployment(request.caller.workspace_id, deployment_id)
-    before = SourceForm.of(row.deployment)
-    form = SourceForm(request.POST or None, initial=before)
+    before = SettingsForm.of(row.deployment)
+    form = SettingsForm(request.POST or None, initial=before)
     if request.method == "POST":
         request.caller.require(Permission.DEPLOYMENTS_WRITE)
         made: list[Revision | None] = []

@@ -62,6 +62,16 @@ def check_stranger(remote: str) -> Usage | None:
     return taken(CATCH_ALL, of_address(remote))
 
 
+def check_own(name: str, value: str, limit: tuple[int, int]) -> Usage | None:
+    """Count on a limit that is no row of the table, such as a deployment's own."""
+    try:
+        usage = counting.count_in(f"limits.own|{name}|", value, limit[0], limit, name)
+    except redis.RedisError:
+        metrics.limits.labels(name, "unchecked").inc()
+        return None
+    return _noted(usage)
+
+
 def taken(row: Row, who: Identity) -> Usage | None:
     """Count on that row; `LimitReached` when it is used up, None when Redis is away."""
     factor = factor_for(who.organization_id, row.category)
@@ -71,7 +81,11 @@ def taken(row: Row, who: Identity) -> Usage | None:
         metrics.limits.labels(row.category, "unchecked").inc()
         log.debug("Not counted on %s: %s", row.name, error)
         return None
-    metrics.limits.labels(row.category, "refused" if usage.is_over else "allowed").inc()
+    return _noted(usage)
+
+
+def _noted(usage: Usage) -> Usage:
+    metrics.limits.labels(usage.category, "refused" if usage.is_over else "allowed").inc()
     if usage.is_over:
         raise LimitReached(usage)
     return usage

@@ -91,6 +91,8 @@ def count(row: Row, who: Identity, factor: float = 1.0) -> Usage:
 
 def count_in(group: str, value: str, limit: int, rate: tuple[int, int], category: str) -> Usage:
     """The same where there is no row: in any group, for any value."""
+    if (note := counting.get()) is None or note.limit != limit or note.count:
+        counting.set(Counting(limit=limit))
     found = get_usage(_ANYBODY, group=group, key=lambda *_: f"{value}|", rate=rate, increment=True)
     return Usage(
         category=category,

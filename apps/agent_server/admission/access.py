@@ -28,7 +28,7 @@ from apps.deployments.routes import Route
 from apps.deployments.serving import STUDIO_USER
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
-from apps.rate_limits.checking import check_stranger
+from apps.rate_limits.checking import check_own, check_stranger
 
 B = TypeVar("B")
 
@@ -54,6 +54,17 @@ class Admission:
         """The agent's route. Who has not been asked for a right is at least known by name."""
         self.user()
         return self._route
+
+    def count(self, visit: Callable[[], Visit]) -> None:
+        """Count the request on the deployment's own limit, if it has one.
+
+        The agent's own graphs are not counted, and a request that is begun again is the same.
+        """
+        limit, is_graph = self._route.limit, self.caller is None and self.visit is None
+        if limit is None or is_graph or visit().is_counted:
+            return
+        check_own("Deployment", str(self._route.deployment_id), limit)
+        visit().is_counted = True
 
     def user(self) -> dict[str, Any] | None:
         """Who the agent's own authentication says it is; None for agents without one."""
@@ -150,14 +161,17 @@ def admit(
 
     `member` finds the person of a browser session; it is asked only where no key is sent. `visit`
     is the request as an agent with authentication of its own is told of it. Who brings no key or a
-    wrong one counts on the catch-all limit of their address: 429 when that is used up.
+    wrong one counts on the catch-all limit of their address, whoever comes in on the deployment's
+    own limit if it has one: 429 when that is used up.
     """
     try:
-        return _admit(slug, permission, headers, member, visit)
+        admission = _admit(slug, permission, headers, member, visit)
     except errors.Unauthenticated:
         origin = origins.current()
         check_stranger((origin and origin.ip) or "")
         raise
+    admission.count(visit)
+    return admission
 
 
 def _admit(

@@ -47,6 +47,8 @@ class Visit:
         self.facts = facts
         """The request in JSON: `method`, `path`, `path_params`, `query`, `headers`."""
         self.user: dict[str, Any] | None = None
+        self.is_counted = False
+        """On the deployment's own limit."""
         self._answers: dict[bytes, dict[str, Any] | errors.AppError] = {}
         self._open: tuple[Route, bytes, dict[str, Any]] | None = None
 

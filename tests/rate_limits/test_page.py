@@ -1,0 +1,119 @@
+"""The page that shows an organization its limits, and the one of addresses."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from django.utils.html import strip_tags
+
+from apps.api_keys.models import ApiKey
+from apps.rate_limits.use import use_of
+from tests.factories.api_keys import key_for, row_of
+from tests.factories.organizations import (
+    MembershipFactory,
+    UserFactory,
+    WorkspaceFactory,
+    WorkspaceMembershipFactory,
+)
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
+
+
+@pytest.fixture
+def workspace():
+    return WorkspaceFactory()
+
+
+@pytest.fixture
+def owner(client, workspace):
+    membership = MembershipFactory(organization=workspace.organization, role="owner")
+    client.force_login(membership.user)
+    return membership.user
+
+
+def named(workspace, name: str) -> str:
+    secret = key_for(workspace)
+    ApiKey.objects.filter(pk=row_of(secret).pk).update(name=name)
+    return secret
+
+
+def row(use, match: str, identity: str = "x-api-key"):
+    return next(r for r in use.rows if r.row.match == match and r.row.identity == identity)
+
+
+def test_use_is_that_of_the_busiest_identity_and_refusals_are_summed(client, workspace):
+    busy, calm = named(workspace, "busy"), named(workspace, "calm")
+    stranger = key_for(WorkspaceFactory())
+    for secret, times in ((busy, 17), (calm, 2), (stranger, 3)):
+        for _ in range(times):
+            client.post("/runs/query", headers={"X-Api-Key": secret})
+
+    found = row(use_of(workspace.organization_id), "POST /runs/query")
+
+    assert (found.count, found.limit, found.seconds) == (17, 15, 10)
+    assert (found.who, found.active, found.refused, found.share) == ("busy", 2, 2, 100)
+
+
+def test_a_person_counts_for_the_organization_whose_workspace_they_name(client, workspace):
+    user = WorkspaceMembershipFactory(workspace=workspace, role="editor").user
+    client.force_login(user)
+    for _ in range(3):
+        client.get("/sessions", headers={"X-Tenant-Id": str(workspace.pk)})
+
+    found = row(use_of(workspace.organization_id), "Any request with x-user-id", "x-user-id + IP")
+
+    assert (found.count, found.who, found.refused) == (3, user.email, 0)
+
+
+def test_the_page_lists_each_row_that_is_the_organizations(client, workspace, owner):
+    secret = named(workspace, "loader")
+    for _ in range(2):
+        client.post("/runs/stats", headers={"X-Api-Key": secret})
+
+    response = client.get(f"/o/{workspace.pk}/settings/limits")
+
+    assert response.status_code == 200
+    rows = [
+        [" ".join(strip_tags(cell).split()) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
+        for row in re.findall(r"<tr>.*?</tr>", response.content.decode(), re.DOTALL)
+    ]
+    assert len(rows) == 1 + 24
+    stats = next(r for r in rows if r[0] == "Stats")
+    assert stats == ["Stats", "/runs/stats", "x-api-key", "1 / 10 s", "2 loader", "100%", "1", "1"]
+
+
+def test_who_may_not_see_use_does_not(client, workspace):
+    member = WorkspaceMembershipFactory(workspace=workspace, role="viewer").user
+    for user in (member, UserFactory()):
+        client.force_login(user)
+        status = client.get(f"/o/{workspace.pk}/settings/limits").status_code
+        assert status == (403 if user is member else 404)
+
+
+def test_queries_of_the_page_do_not_grow_with_the_keys(
+    client, workspace, owner, django_assert_max_num_queries
+):
+    def load(keys: int) -> None:
+        for _ in range(keys):
+            client.get("/sessions", headers={"X-Api-Key": key_for(workspace)})
+
+    load(1)
+    client.get(f"/o/{workspace.pk}/settings/limits")
+    with django_assert_max_num_queries(60) as few:
+        client.get(f"/o/{workspace.pk}/settings/limits")
+    load(8)
+    with django_assert_max_num_queries(60) as many:
+        client.get(f"/o/{workspace.pk}/settings/limits")
+
+    assert abs(len(many) - len(few)) <= 1  # factors may have to be looked up anew
+
+
+def test_addresses_are_those_of_the_region(client, workspace, owner, settings):
+    for region, address in (("us", "34.59.65.97"), ("eu", "34.13.192.67")):
+        settings.REGION = region
+
+        page = client.get(f"/o/{workspace.pk}/settings/addresses")
+
+        assert page.status_code == 200
+        assert address in page.content.decode()
