@@ -25,7 +25,7 @@ DATA_DIR = ENV.data_dir.resolve()
 INSTALLED_APPS = [
     # For `runserver` alone: it costs every other process 0.4 s of imports.
     *(["daphne"] if "runserver" in sys.argv else []),
-    "django.contrib.admin",
+    "apps.operators.admin_config.OperatorsAdminConfig",  # django.contrib.admin with our own site
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.http import HttpRequest
 
 from apps.agent_server.models import AgentRun, Assistant, Thread, WebhookDelivery
-
-
-class ReadOnly(admin.ModelAdmin[Any]):
-    """Rows change by services, which keep their rules; here they are looked at."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
+from apps.core.admin_rows import ReadOnly
 
 
 @admin.register(Assistant)
-class AssistantAdmin(ReadOnly):
+class AssistantAdmin(ReadOnly[Assistant]):
     list_display = ["name", "deployment", "graph_id", "version", "created_at"]
     list_select_related = ["deployment"]
     search_fields = ["name", "graph_id", "deployment__slug"]
@@ -32,7 +17,7 @@ class AssistantAdmin(ReadOnly):
 
 
 @admin.register(Thread)
-class ThreadAdmin(ReadOnly):
+class ThreadAdmin(ReadOnly[Thread]):
     list_display = ["thread_id", "deployment", "status", "runs_received", "updated_at"]
     list_filter = ["status", "temporary"]
     list_select_related = ["deployment"]
@@ -42,7 +27,7 @@ class ThreadAdmin(ReadOnly):
 
 
 @admin.register(AgentRun)
-class AgentRunAdmin(ReadOnly):
+class AgentRunAdmin(ReadOnly[AgentRun]):
     list_display = ["id", "deployment", "graph_id", "status", "attempt", "created_at", "ended_at"]
     list_filter = ["status", "multitask_strategy"]
     list_select_related = ["deployment"]
@@ -67,7 +52,7 @@ class AgentRunAdmin(ReadOnly):
 
 
 @admin.register(WebhookDelivery)
-class WebhookDeliveryAdmin(ReadOnly):
+class WebhookDeliveryAdmin(ReadOnly[WebhookDelivery]):
     list_display = ["id", "deployment", "status", "attempts", "response_status", "created_at"]
     list_filter = ["status"]
     list_select_related = ["deployment"]

@@ -61,7 +61,8 @@ def _failure(error: errors.AppError) -> HttpResponse:
     )
     if error.status == errors.Unavailable.status:
         response["Retry-After"] = "1"
-    response.headers.update(error.headers)
+    for name, value in error.headers.items():
+        response[name] = value
     return response
 
 

@@ -32,7 +32,12 @@ def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
     last: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        else [structlog.dev.ConsoleRenderer(colors=False)]
+        # Its own choice shows the variables of each frame, and with them what tenants sent.
+        else [
+            structlog.dev.ConsoleRenderer(
+                colors=False, exception_formatter=structlog.dev.plain_traceback
+            )
+        ]
     )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
-from django.http import HttpRequest
 
+from apps.core.admin_rows import ReadOnly
 from apps.deployments.models import Deployment, Revision, StatusChange
 
 
-class ReadOnly(admin.ModelAdmin[Any]):
-    """Deployments change by services, which keep their rules; here they are looked at."""
-
-    def has_add_permission(self, request: HttpRequest) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
-        return False
-
-
 @admin.register(Deployment)
-class DeploymentAdmin(ReadOnly):
+class DeploymentAdmin(ReadOnly[Deployment]):
     list_display = ["name", "workspace", "slug", "status", "active_revision", "created_at"]
     list_filter = ["status", "deployment_type"]
     list_select_related = ["workspace__organization", "active_revision__deployment"]
@@ -42,7 +27,7 @@ class StatusChangeInline(admin.TabularInline[StatusChange, Revision]):
 
 
 @admin.register(Revision)
-class RevisionAdmin(ReadOnly):
+class RevisionAdmin(ReadOnly[Revision]):
     list_display = ["__str__", "workspace", "status", "commit_sha", "attempt", "created_at"]
     list_filter = ["status"]
     list_select_related = ["workspace__organization", "deployment"]

@@ -89,6 +89,15 @@ class GraphHost:
     def is_idle(self) -> bool:
         return not self._sessions
 
+    @property
+    def sessions(self) -> int:
+        """How many runs and calls are there."""
+        return len(self._sessions)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     async def ready(self) -> None:
         """Return when the host has loaded its graphs; `HostFailed` when it will not."""
         try:

@@ -1,0 +1,102 @@
+"""The operators' site: Django's admin, with how everything stands at its entrance."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from django.contrib import admin, messages
+from django.db import DatabaseError
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
+from django.urls import URLPattern, URLResolver, path
+from django.views.decorators.http import require_POST
+
+
+class OperatorsSite(admin.AdminSite):
+    site_header = site_title = "Slipway operators"
+    index_title = "How it stands"
+    index_template = "admin/operators/index.html"
+
+    def get_urls(self) -> list[URLPattern | URLResolver]:
+        def own(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+            found: Callable[..., HttpResponse] = self.admin_view(view)  # type: ignore[type-var]
+            return found
+
+        return [
+            path("processes/", own(self.processes), name="processes"),
+            path("storage/", own(self.storage), name="storage"),
+            path("switches/", own(self.switches), name="switches"),
+            path("switches/<slug:name>/", own(require_POST(self.turn)), name="switch-turn"),
+            path("act-as/<uuid:user_id>/", own(require_POST(self.act_as)), name="act-as"),
+            *super().get_urls(),
+        ]
+
+    def index(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
+        from apps.operators import standing  # noqa: PLC0415 -- the site is made before the apps
+
+        try:
+            found = standing.look()
+        except DatabaseError:
+            found = None
+        return super().index(request, {**(extra_context or {}), "standing": found})
+
+    def processes(self, request: HttpRequest) -> HttpResponse:
+        """Workers, their tasks, queues, and the graph hosts that execute agents."""
+        from apps.operators import processes, standing  # noqa: PLC0415
+
+        context = {
+            **self.each_context(request),
+            "title": "Processes and queues",
+            "standing": standing.look(),
+            "workers": processes.workers(),
+            "hosts": processes.hosts(),
+        }
+        return TemplateResponse(request, "admin/operators/processes.html", context)
+
+    def storage(self, request: HttpRequest) -> HttpResponse:
+        """Partitions by day with rows and size, and how long what is kept where."""
+        from apps.operators import standing, storage  # noqa: PLC0415
+
+        context = {
+            **self.each_context(request),
+            "title": "Partitions and retention",
+            "partitions": standing.partitions(),
+            "lives": storage.lives(),
+            "exceptions": storage.exceptions(),
+        }
+        return TemplateResponse(request, "admin/operators/storage.html", context)
+
+    def switches(self, request: HttpRequest) -> HttpResponse:
+        from apps.switches import services  # noqa: PLC0415
+
+        context = {
+            **self.each_context(request),
+            "title": "Feature switches",
+            "features": [
+                (name, feature.what, services.is_on(name))
+                for name, feature in services.FEATURES.items()
+            ],
+        }
+        return TemplateResponse(request, "admin/operators/switches.html", context)
+
+    def turn(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Turn a feature on or off; for superusers."""
+        from apps.core import errors  # noqa: PLC0415
+        from apps.switches import services  # noqa: PLC0415
+
+        if not request.user.is_superuser:  # type: ignore[union-attr]
+            raise errors.Forbidden
+        services.turn(name, on=request.POST.get("on") == "1")
+        messages.success(request, "Done. Every process knows within a second.")
+        return redirect("admin:switches")
+
+    def act_as(self, request: HttpRequest, user_id: Any) -> HttpResponse:
+        """Be that person from now on; the banner of every page ends it."""
+        from apps.core.tenancy import get_or_404  # noqa: PLC0415
+        from apps.operators import impersonation  # noqa: PLC0415
+        from apps.organizations.models import User  # noqa: PLC0415
+
+        impersonation.start(request, get_or_404(User.objects.all(), pk=user_id))
+        return redirect("home")

@@ -1,0 +1,37 @@
+"""How long what is kept where."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from django.conf import settings
+
+from apps.tracing.models import Retention
+
+MOST = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    what: str
+    days: int
+    """0 is for ever."""
+    setting: str
+
+
+def lives() -> list[Life]:
+    """What holds where nobody has said otherwise."""
+    return [
+        Life("Long-lived traces", settings.TRACE_RETENTION_DAYS, "TRACE_RETENTION_DAYS"),
+        Life(
+            "Short-lived traces", settings.TRACE_RETENTION_SHORT_DAYS, "TRACE_RETENTION_SHORT_DAYS"
+        ),
+        Life("Log of webhooks", settings.WEBHOOK_LOG_DAYS, "WEBHOOK_LOG_DAYS"),
+        Life("Audit log", 0, "manage.py forget_audit"),
+    ]
+
+
+def exceptions() -> list[Retention]:
+    """Organizations and workspaces that have said otherwise, the latest first."""
+    rows = Retention.objects.select_related("organization", "workspace__organization")
+    return list(rows.order_by("-updated_at")[:MOST])

@@ -1,0 +1,39 @@
+"""For operators: what is used, and what is capped."""
+
+from __future__ import annotations
+
+from django.contrib import admin
+from django.http import HttpRequest
+
+from apps.core.admin_rows import ReadOnly
+from apps.usage.models import UsageDay, UsageLimit
+from apps.usage.querysets import UsageDayQuerySet
+
+
+@admin.register(UsageDay)
+class UsageDayAdmin(ReadOnly[UsageDay]):
+    list_display = (
+        "day",
+        "workspace",
+        "runs",
+        "traces",
+        "longlived_traces",
+        "bytes",
+        "agent_runs",
+        "agent_seconds",
+    )
+    list_select_related = ("workspace__organization",)
+    list_filter = ("day",)
+    search_fields = ("workspace__name", "workspace__organization__name")
+    ordering = ("-day", "-runs")
+
+    def get_queryset(self, request: HttpRequest) -> UsageDayQuerySet:
+        return UsageDay.objects.across_workspaces(reason="operators see all")
+
+
+@admin.register(UsageLimit)
+class UsageLimitAdmin(ReadOnly[UsageLimit]):
+    list_display = ("limit_type", "limit_value", "organization", "workspace", "updated_at")
+    list_select_related = ("organization", "workspace__organization")
+    list_filter = ("limit_type",)
+    search_fields = ("organization__name", "workspace__name")
