@@ -4,6 +4,7 @@ import asyncio
 import http.client
 import json
 import logging
+import shutil
 import signal
 from asyncio import CancelledError, TaskGroup, get_running_loop, to_thread
 from collections.abc import Callable
@@ -57,6 +58,8 @@ class Boot:
         self._logs = Logs(self.instance.log_dir, self.terminal)
         if ended := end_leftovers(str(self.instance.data_dir)):
             self.terminal.step(f"Ended {ended} processes that an earlier start left behind")
+        # What an earlier life counted is in nobody's sum any more: counters begin at nothing.
+        shutil.rmtree(self.instance.run_dir / "metrics", ignore_errors=True)
         self._services = processes.services(self.env)
         for service in self._services:
             if service.before_spawn is not None:
