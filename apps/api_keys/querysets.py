@@ -24,8 +24,11 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
     def service(self) -> ApiKeyQuerySet:
         return self.filter(kind="service")
 
+    def personal(self) -> ApiKeyQuerySet:
+        return self.filter(kind="personal")
+
     def of_person(self, person_id: UUID) -> ApiKeyQuerySet:
-        return self.filter(kind="personal", person_id=person_id)
+        return self.personal().filter(person_id=person_id)
 
     def reaching(self, workspace_id: UUID) -> ApiKeyQuerySet:
         """Service keys that work in the workspace."""

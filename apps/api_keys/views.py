@@ -164,7 +164,8 @@ def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
         made.overlap = bool(form.span)
 
     if not done(form, rotate):
-        raise errors.Invalid(form.non_field_errors()[0] if form.non_field_errors() else None)
+        said = form.non_field_errors()
+        raise errors.Invalid(str(said[0]) if said else None)
     return page(
         request, "api_keys/rotated.html", {"made": made, "back": _back(request), "key": made.key}
     )

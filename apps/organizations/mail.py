@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from uuid import UUID
 
 from django.conf import settings
 from django.core.mail import send_mail
@@ -29,7 +30,7 @@ def send_invitations() -> int:
 
 
 @transaction.atomic
-def _send(pk: object) -> bool:
+def _send(pk: UUID) -> bool:
     # Whoever holds the row sends it; the others pass it over.
     rows = Invitation.objects.unsent().select_for_update(skip_locked=True, of=("self",))
     row = rows.select_related("organization", "invited_by").filter(pk=pk).first()

@@ -1,3 +1,5 @@
-from apps.api_keys.api.keys import urlpatterns
+"""The platform API's addresses of keys: each module lists its own."""
 
-__all__ = ["urlpatterns"]
+from apps.api_keys.api import organization, own, workspace
+
+urlpatterns = [*own.routes, *workspace.routes, *organization.routes]

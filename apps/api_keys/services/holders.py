@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, TypedDict
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -30,6 +31,14 @@ from apps.organizations.permissions import (
     of_scopes_on_person,
 )
 from apps.organizations.services import caller_for, organization_caller_for
+
+if TYPE_CHECKING:
+    from django_stubs_ext import WithAnnotations
+
+    class Reach(TypedDict):
+        reach: list[UUID]
+
+    Found = WithAnnotations[ApiKey, Reach]
 
 CACHE_SECONDS = 0.8
 _LAST_USED_STEP = timedelta(minutes=1)
@@ -134,7 +143,7 @@ def _look_up_holder(hashed: bytes) -> Holder:
     return Holder(key.pk, key.organization_id, key.person_id)
 
 
-def _find(hashed: bytes) -> ApiKey:
+def _find(hashed: bytes) -> Found:
     """The live key of that hash, with `reach`: the workspaces chosen for it that are present."""
     now = timezone.now()
     through = ApiKey.workspaces.through.objects
@@ -171,20 +180,19 @@ def _note_use(key: ApiKey, hashed: bytes, now: datetime) -> None:
         ApiKey.objects.filter(stale, pk=key.pk).update(**{field: now})
 
 
-def _meant(key: ApiKey) -> UUID:
+def _meant(key: Found) -> UUID:
     """The workspace that a request means which names none."""
     if key.kind == Kind.PERSONAL and key.workspace_id is not None:
         return key.workspace_id
     if key.kind == Kind.SERVICE and not key.is_organization_wide:
         if len(key.reach) == 1:
-            only: UUID = key.reach[0]
-            return only
+            return key.reach[0]
         if not key.reach:
             raise errors.Unauthenticated("The key's workspaces are deleted.")
     raise NeedsWorkspace
 
 
-def _reaches(key: ApiKey, workspace_id: UUID) -> bool:
+def _reaches(key: Found, workspace_id: UUID) -> bool:
     if not key.is_organization_wide:
         return workspace_id in key.reach
     present = Workspace.objects.present()

@@ -43,7 +43,7 @@ def checked_list(kind: type[serializers.Serializer[Any]], data: Any) -> list[dic
 
 def asked(request: Request) -> Mapping[str, str]:
     """The query string; empty is the same as absent."""
-    return {name: value for name, value in request.query_params.items() if value != ""}
+    return {name: str(value) for name, value in request.query_params.items() if value != ""}
 
 
 def page(request: Request, rows: QuerySet[M]) -> tuple[list[M], dict[str, str]]:

@@ -35,7 +35,7 @@ class NewMemberSerializer(serializers.Serializer[Any]):
     )
     role_id = serializers.UUIDField(required=False, allow_null=True)
     workspace_role_id = serializers.UUIDField(required=False, allow_null=True)
-    read_only = serializers.BooleanField(required=False, allow_null=True)
+    read_only = serializers.BooleanField(required=False, allow_null=True)  # type: ignore[assignment]
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if not attrs.get("user_id") and not attrs.get("email"):
@@ -45,7 +45,7 @@ class NewMemberSerializer(serializers.Serializer[Any]):
 
 class RoleChangeSerializer(serializers.Serializer[Any]):
     role_id = serializers.UUIDField(required=False, allow_null=True)
-    read_only = serializers.BooleanField(required=False, allow_null=True)
+    read_only = serializers.BooleanField(required=False, allow_null=True)  # type: ignore[assignment]
 
 
 class MembersBase(WorkspaceAPIView):

@@ -199,7 +199,7 @@ class ResourceTagsView(TagsBase):
 
 
 class ResourcesTagsView(ResourceTagsView):
-    required_permission = Permission.TAGS_READ
+    required_permission = {"POST": Permission.TAGS_READ, "*": Permission.TAGS_WRITE}
     http_method_names = ["post", "options"]
 
     @extend_schema(request=ResourcesSerializer, responses=dict)

@@ -23,7 +23,7 @@ from apps.organizations.services.grants import check_words
 def roles_of(organization_id: UUID, level: Level | None = None) -> list[SystemRole | Role]:
     """All that can be given: the system's first, then the organization's own by name."""
     own = Role.objects.filter(organization_id=organization_id).order_by("level", "display_name")
-    found = [*SYSTEM_ROLES, *own]
+    found: list[SystemRole | Role] = [*SYSTEM_ROLES, *own]
     return [role for role in found if level is None or role.level == level]
 
 

@@ -1,0 +1,125 @@
+"""What the views of keys share: bodies, the key as the wire has it, whose rights count."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from rest_framework import serializers
+from rest_framework.request import Request
+
+from apps.api_keys.authentication import authenticate_at, key_in
+from apps.api_keys.models import ApiKey
+from apps.api_keys.querysets import ApiKeyQuerySet
+from apps.api_keys.services import Rights, organization_caller_of, rotate_key
+from apps.core import errors
+from apps.core.access import Caller, OrganizationCaller
+from apps.core.tenancy import get_or_404
+from apps.organizations.api.asking import checked
+from apps.organizations.models import User
+from apps.organizations.permissions import SCOPES
+from apps.organizations.services import caller_for
+
+
+class NewKeySerializer(serializers.Serializer[Any]):
+    description = serializers.CharField(max_length=200, default="API key")
+    expires_at = serializers.DateTimeField(required=False, allow_null=True)
+    read_only = serializers.BooleanField(required=False, allow_null=True)  # type: ignore[assignment]
+    scopes = serializers.ListField(
+        child=serializers.ChoiceField(choices=list(SCOPES)), required=False, allow_null=True
+    )
+    workspaces = serializers.ListField(
+        child=serializers.UUIDField(), required=False, allow_null=True, max_length=500
+    )
+    default_workspace_id = serializers.UUIDField(required=False, allow_null=True)
+
+
+class KeyChangesSerializer(serializers.Serializer[Any]):
+    description = serializers.CharField(max_length=200)
+
+
+class RotationSerializer(serializers.Serializer[Any]):
+    overlap_seconds = serializers.IntegerField(min_value=0, max_value=90 * 86_400, default=0)
+
+
+def key_json(key: ApiKey, secret: str | None = None) -> dict[str, Any]:
+    """The key as the wire has it; with its secret only where it was made just now."""
+    return {
+        "id": key.pk,
+        "short_key": f"{key.prefix}…",
+        "description": key.name,
+        "created_at": key.created_at,
+        "expires_at": key.expires_at,
+        "last_used_at": key.last_used_at,
+        "read_only": key.is_read_only,
+        "scopes": key.scopes,
+        "organization_id": key.organization_id,
+        "default_workspace_id": key.workspace_id,
+        "workspaces": (
+            None if key.is_organization_wide else sorted(one.pk for one in key.workspaces.all())
+        ),
+        "user_id": key.person_id,
+        "created_by": key.created_by_id,
+        "rotated_at": key.rotated_at,
+        "previous_key": (
+            {
+                "short_key": f"{key.previous_prefix}…",
+                "expires_at": key.previous_until,
+                "last_used_at": key.previous_used_at,
+            }
+            if key.is_rotating
+            else None
+        ),
+        **({"key": secret} if secret is not None else {}),
+    }
+
+
+def scopes_in(body: dict[str, Any]) -> list[str]:
+    """What the key may do: as named, else reading for a read-only one, else everything."""
+    if body.get("scopes"):
+        return list(body["scopes"])
+    return ["read"] if body.get("read_only") else ["admin"]
+
+
+def rights_of(request: Request, caller: Caller | OrganizationCaller) -> Rights:
+    """What the request's caller may do anywhere, found by the door that let it in."""
+    secret = key_in(request.headers)
+    user = None if secret else request._request.user
+
+    def in_workspace(workspace_id: UUID) -> frozenset[str]:
+        if isinstance(user, User):
+            found = caller_for(user=user, workspace_id=workspace_id)
+        else:
+            try:
+                found = authenticate_at(workspace_id, request.headers)
+            except errors.NotFound:
+                found = None
+        return found.permissions if found is not None else frozenset()
+
+    def on_organization() -> frozenset[str]:
+        if isinstance(user, User):
+            return Rights.of_user(user, caller.organization_id).on_organization()
+        return organization_caller_of(secret=secret or "").permissions
+
+    return Rights(in_workspace, on_organization)
+
+
+def shown(rows: ApiKeyQuerySet) -> ApiKeyQuerySet:
+    """What a list of keys shows, newest first."""
+    return rows.unrevoked().prefetch_related("workspaces").newest_first()
+
+
+def one_of(rows: ApiKeyQuerySet, key_id: UUID) -> ApiKey:
+    return get_or_404(rows.unrevoked().select_related("person"), pk=key_id)
+
+
+def maker(caller: Caller | OrganizationCaller) -> User | None:
+    """The person to be named as a key's maker."""
+    return User.objects.filter(pk=caller.user_id).first() if caller.user_id else None
+
+
+def rotated(key: ApiKey, request: Request) -> dict[str, Any]:
+    body = checked(RotationSerializer, request.data)
+    overlap = timedelta(seconds=body["overlap_seconds"])
+    return key_json(*rotate_key(key=key, overlap=overlap))

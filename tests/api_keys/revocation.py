@@ -1,0 +1,99 @@
+"""How long a key lives on after its revocation was answered, on every connection at once.
+
+By hand, against an instance with several web processes:
+
+    python -m tests.api_keys.revocation http://127.0.0.1:8000 <admin key> [rounds]
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from dataclasses import dataclass
+
+import httpx
+
+CONNECTIONS = 16
+PATIENCE = 5.0
+
+
+@dataclass
+class Watched:
+    """One connection that asks again and again."""
+
+    path: str
+    refused: int
+    """The status that says that the key is dead."""
+    last_good: float = 0.0
+    first_bad: float = 0.0
+    asked: int = 0
+
+
+def measure(url: str, admin: str, connections: int = CONNECTIONS) -> list[Watched]:
+    """Make a key, use it on all connections, revoke it, and say when each noticed (in seconds)."""
+    headers = {"X-Api-Key": admin}
+    with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
+        made = client.post("/api-key", json={"description": "revocation"}).raise_for_status().json()
+        paths = ["/sessions?limit=1", "/agents/no-such-agent/info", "/orgs/current"]
+        watched = [Watched(paths[i % len(paths)], 401) for i in range(connections)]
+        ready, stop = threading.Barrier(connections + 1), threading.Event()
+        threads = [
+            threading.Thread(target=_ask, args=(url, made["key"], one, ready, stop))
+            for one in watched
+        ]
+        for thread in threads:
+            thread.start()
+        ready.wait(60)
+        time.sleep(1.0)  # every process holds the key in its cache by now
+        client.delete(f"/api-key/{made['id']}").raise_for_status()
+        revoked = time.monotonic()
+        for thread in threads:
+            thread.join(PATIENCE + 60)
+        stop.set()
+    for one in watched:
+        one.last_good = max(0.0, one.last_good - revoked)
+        one.first_bad -= revoked
+    return watched
+
+
+def _ask(
+    url: str, secret: str, one: Watched, ready: threading.Barrier, stop: threading.Event
+) -> None:
+    with httpx.Client(base_url=url, headers={"X-Api-Key": secret}, timeout=60) as client:
+        while client.get(one.path).status_code == one.refused:
+            time.sleep(0.05)
+        ready.wait(60)
+        end = time.monotonic() + PATIENCE + 10
+        while not stop.is_set() and time.monotonic() < end:
+            sent = time.monotonic()
+            status = client.get(one.path).status_code
+            one.asked += 1
+            if status == one.refused:
+                one.first_bad = time.monotonic()
+                return
+            one.last_good = sent
+            time.sleep(0.01)
+
+
+def main(url: str, admin: str, rounds: int = 5) -> None:
+    worst = 0.0
+    for number in range(rounds):
+        watched = measure(url, admin)
+        latest = max(one.last_good for one in watched)
+        worst = max(worst, latest)
+        missed = [one for one in watched if one.first_bad <= 0]
+        asked = sum(one.asked for one in watched)
+        say(
+            f"round {number + 1}: the last request that was let in was sent {latest * 1000:.0f} ms"
+            f" after the revocation was answered; {asked} requests, {len(missed)} never refused"
+        )
+    say(f"worst of {rounds}: {worst * 1000:.0f} ms")
+
+
+def say(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2], int(sys.argv[3]) if len(sys.argv) > 3 else 5)
