@@ -8,8 +8,12 @@ from functools import cached_property
 from uuid import UUID
 
 from apps.agent_server.services.assistants import system_id
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
 from apps.organizations.models import Workspace
 from apps.tracing.models import Project
+from apps.usage.models import LimitType
+from apps.usage.services import set_limit
 from tests.factories.agent_server import (
     AgentFactory,
     AgentRunFactory,
@@ -80,6 +84,7 @@ class Foreign:
             "namespace": "sub",
             "payload": "inputs",
             "number": 0,
+            "limit_id": _limit_of(self.workspace),
         }
 
     def path(self, route: str) -> str:
@@ -88,3 +93,15 @@ class Foreign:
         if route.startswith("/agents/"):
             values["run_id"] = values["agent_run_id"]
         return PARAMETER.sub(lambda match: str(values[match[1]]), route)
+
+
+def _limit_of(workspace: Workspace) -> UUID:
+    """A cap, and the audit log's word of it, in an organization that is called `sentinel`."""
+    limit = set_limit(
+        organization_id=workspace.organization_id,
+        workspace_id=workspace.pk,
+        limit_type=LimitType.MONTHLY_RUNS,
+        limit_value=10**15,
+    )
+    record(Action.PROJECT_DELETED, Target("project", "", "sentinel"), workspace_id=workspace.pk)
+    return limit.pk

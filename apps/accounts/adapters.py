@@ -8,7 +8,6 @@ from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
-from django.conf import settings
 from django.http import HttpRequest
 from django.shortcuts import render
 
@@ -16,12 +15,13 @@ from apps.accounts import invited
 from apps.accounts.addresses import self_made
 from apps.core import secrets
 from apps.organizations.models import User
+from apps.switches import services as switches
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Whoever was invited may; everybody may where the operator lets them."""
-        return settings.SIGN_UP or invited.invitation_of(request) is not None
+        return switches.is_on("sign_up") or invited.invitation_of(request) is not None
 
     def new_user(self, request: HttpRequest) -> User:
         return self_made(User())

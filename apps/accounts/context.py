@@ -8,6 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from apps.accounts.invited import invitation_of
+from apps.switches import services as switches
 
 
 def entrance(request: HttpRequest) -> dict[str, Any]:
@@ -15,6 +16,6 @@ def entrance(request: HttpRequest) -> dict[str, Any]:
     return {
         "can_mail": bool(settings.EMAIL_HOST),
         "providers": settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"],
-        "may_sign_up": settings.SIGN_UP or invitation_of(request) is not None,
+        "may_sign_up": switches.is_on("sign_up") or invitation_of(request) is not None,
         "invitation": invitation_of(request),
     }

@@ -102,7 +102,7 @@ class _Summed(Collector):
     """The numbers of every process of every host that shares the data folder."""
 
     def collect(self) -> Iterable[Metric]:
-        found: Iterable[Metric] = MultiProcessCollector.merge(
+        found: Iterable[Metric] = MultiProcessCollector.merge(  # type: ignore[no-untyped-call]
             [str(path) for path in folder().glob("*/*.db")]
         )
         return found

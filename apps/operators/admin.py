@@ -62,7 +62,7 @@ def _counted(rows: QuerySet[Any], path: str) -> Coalesce:
 class OrganizationWithUse(OrganizationAdmin):
     """What it used in the last thirty days, and whether its deployments serve."""
 
-    list_display = (
+    list_display: tuple[str, ...] = (
         "name",
         "people",
         "places",

@@ -55,7 +55,7 @@ def end(request: HttpRequest) -> User | None:
     said = who(request)
     if said is None:
         return None
-    person = User.objects.filter(pk=request.session.get(SESSION_KEY)).first()
+    person = User.objects.filter(pk=str(request.session.get(SESSION_KEY))).first()
     if person is not None:
         with transaction.atomic():
             _record(Action.IMPERSONATION_ENDED, person)
@@ -87,6 +87,6 @@ def is_over(said: dict[str, Any]) -> bool:
 def _record(action: Action, person: User) -> None:
     """In the log of each organization that the person belongs to: they may know of it."""
     memberships = Membership.objects.filter(user=person)
-    organizations = list(memberships.values_list("organization_id", flat=True)) or [None]
-    for organization_id in organizations:
+    organizations = list(memberships.values_list("organization_id", flat=True))
+    for organization_id in organizations or [None]:
         record(action, Target("user", person.pk, person.email), organization_id=organization_id)

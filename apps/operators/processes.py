@@ -45,7 +45,8 @@ def workers() -> list[Worker]:
     """Those that answer in time; none while the broker is away."""
     with contextlib.suppress(KombuError, RedisError, OSError):
         inspect = current_app.control.inspect(timeout=_PATIENCE_SECONDS)
-        stats, active = inspect.stats() or {}, inspect.active() or {}
+        stats: dict[str, Any] = dict(inspect.stats() or {})
+        active: dict[str, Any] = dict(inspect.active() or {})
         return [_worker(name, said, active.get(name, [])) for name, said in sorted(stats.items())]
     return []
 

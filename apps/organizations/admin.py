@@ -106,7 +106,7 @@ class MembershipInline(admin.TabularInline[Membership, Organization]):
 class OrganizationAdmin(ReadOnly[Organization]):
     """The figures of use and health are added by apps/operators/admin.py."""
 
-    list_display = ("name", "number", "is_personal", "created_at")
+    list_display: tuple[str, ...] = ("name", "number", "is_personal", "created_at")
     list_filter = ("is_personal",)
     search_fields = ("name", "=id")
     inlines = (WorkspaceInline, MembershipInline)

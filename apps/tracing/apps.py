@@ -11,7 +11,8 @@ class TracingConfig(AppConfig):
         from apps.organizations.models import ResourceType  # noqa: PLC0415
         from apps.tracing.models import Project  # noqa: PLC0415
         from apps.tracing.querysets import ProjectQuerySet  # noqa: PLC0415
-        from apps.tracing.services import places  # noqa: PLC0415
+        from apps.tracing.services import places, usage  # noqa: PLC0415
+        from apps.usage import sources  # noqa: PLC0415
 
         def projects(workspace_id: UUID) -> ProjectQuerySet:
             present = Project.objects.for_workspace(workspace_id).present()
@@ -26,3 +27,4 @@ class TracingConfig(AppConfig):
         hooks.workspace_made.connect(places.furnish)
         hooks.workspace_deleted.connect(places.clear)
         hooks.shares_closed.connect(places.close_shares)
+        sources.register(usage.ingested)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -77,7 +78,7 @@ def set_limit(
     limit_value: int,
 ) -> UsageLimit:
     """Cap the workspace, or the organization without one; a repeat changes the value."""
-    place = {
+    place: dict[str, Any] = {
         "organization_id": organization_id,
         "workspace_id": workspace_id,
         "limit_type": limit_type,

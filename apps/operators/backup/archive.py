@@ -25,7 +25,6 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from apps.core.json import dumps, loads
-from apps.core.vectors import ensure_extension
 from apps.operators.backup import contents, programs
 
 FORMAT = 1
@@ -128,7 +127,8 @@ def _restore(wrapper: BaseDatabaseWrapper, dump: Path, *, quick: bool) -> dict[s
     wrapper.close()
     with _session(wrapper) as session:
         session.execute("DROP OWNED BY CURRENT_USER CASCADE")
-    ensure_extension(using=wrapper.alias)
+        # It goes with the rest where this role has made it; the embedded one's is a superuser's.
+        session.execute("CREATE EXTENSION IF NOT EXISTS vector")
     arguments = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction"]
     database = f"--dbname={wrapper.settings_dict['NAME']}"
     programs.run("pg_restore", [*arguments, database, str(dump)], wrapper.settings_dict)

@@ -53,4 +53,4 @@ def differences(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> list[
 
 def _name(table: str) -> sql.Composable:
     """`regclass` has quoted the name already where that is needed."""
-    return sql.SQL(table)  # type: ignore[arg-type]  # (PostgreSQL's own text)
+    return sql.SQL(table)

@@ -70,7 +70,7 @@ def export_claude_code(request: HttpRequest, caller: Caller) -> Answer:
 
 def _stored(request: HttpRequest, caller: Caller, decoded: Decoded, encoding: str) -> Answer:
     brought = request_of(decoded, project=project_of(request))
-    brought.size = size_of(request)
+    brought.size, brought.wire = size_of(request), "otlp"
     outcome = take_in(caller.workspace_id, brought) if brought.has_anything else None
     refused = outcome.refused if outcome else ()
     return 200, HttpResponse(answers.success(encoding, refused), content_type=encoding)

@@ -16,6 +16,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, OperationalError, transaction
 
+from apps.core import metrics
 from apps.tracing import errors
 from apps.tracing.dotted_order import Place, place_below, place_root
 from apps.tracing.ingest import attachments, held
@@ -75,6 +76,8 @@ def take_in(workspace_id: UUID, request: Request) -> Outcome:
         count_refusals(workspace_id, Counter((one.project_id, one.why.reason) for one in refused))
     accepted = len(operations) + len(request.feedback) - len(later)
     meter.add(workspace_id, size=request.size)
+    metrics.ingested_runs.labels(request.wire).inc(accepted)
+    metrics.ingested_bytes.labels(request.wire).inc(request.size)
     if refused and not accepted:
         _raise(refused)
     return Outcome(accepted, refused)
@@ -88,6 +91,7 @@ def _check_caps(workspace_id: UUID, request: Request) -> None:
         caps.check(workspace_id)
     except UsageLimitExceeded as error:
         count_refusals(workspace_id, Counter({(None, error.code): new}))
+        metrics.refused_ingest.labels(error.code).inc()
         raise
 
 

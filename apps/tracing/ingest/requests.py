@@ -63,6 +63,7 @@ class Request:
     """For wires whose runs do not say their places: what will place those that were read."""
     size: int = 0
     """Of the body, unpacked."""
+    wire: str = "langsmith"
 
     @property
     def has_anything(self) -> bool:

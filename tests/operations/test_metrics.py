@@ -1,0 +1,134 @@
+import subprocess
+import sys
+import time
+
+import pytest
+from django.test import Client
+
+from apps.core import metrics
+from tests.factories.api_keys import key_for
+from tests.factories.organizations import UserFactory, WorkspaceFactory
+from tests.factories.tracing import wire_run
+
+pytestmark = pytest.mark.django_db
+
+
+def scrape(client, settings):
+    token = {"Authorization": f"Bearer {settings.METRICS_TOKEN}"}
+    response = client.get("/metrics", headers=token)
+    assert response.status_code == 200
+    return response.content.decode()
+
+
+def value(text, line):
+    found = [one for one in text.splitlines() if one.startswith(f"{line} ")]
+    return float(found[0].rpartition(" ")[2]) if found else 0.0
+
+
+def test_a_tenants_key_opens_no_metrics(client):
+    key = key_for(WorkspaceFactory())
+
+    for headers in ({}, {"X-Api-Key": key}, {"Authorization": f"Bearer {key}"}):
+        response = client.get("/metrics", headers=headers)
+
+        assert response.status_code == 401
+        assert b"slipway_" not in response.content
+
+
+def test_a_person_who_is_no_operator_sees_none(client):
+    client.force_login(UserFactory())
+
+    assert client.get("/metrics").status_code == 401
+
+
+def test_an_operators_session_and_by_setting_this_machine_do(client, settings):
+    operator = Client()
+    operator.force_login(UserFactory(is_staff=True))
+
+    assert operator.get("/metrics").status_code == 200
+    assert client.get("/metrics").status_code == 401
+    settings.METRICS_LOOPBACK = True
+    assert client.get("/metrics").status_code == 200
+    assert client.get("/metrics", REMOTE_ADDR="192.0.2.1").status_code == 401
+
+
+def test_requests_are_counted_by_the_pattern_of_their_route(client, settings):
+    key = {"X-Api-Key": key_for(WorkspaceFactory())}
+    line = (
+        'slipway_http_request_seconds_count{method="GET",route="runs/<uuid:run_id>",status="404"}'
+    )
+    before = value(scrape(client, settings), line)
+
+    client.get("/runs/00000000-0000-0000-0000-000000000001", headers=key)
+    client.get("/runs/00000000-0000-0000-0000-000000000002", headers=key)
+    text = scrape(client, settings)
+
+    assert value(text, line) == before + 2
+    assert "00000000-0000" not in text
+
+
+def test_what_other_processes_counted_is_in_the_sum(client, settings):
+    line = 'slipway_task_seconds_count{outcome="success",task="elsewhere"}'
+    before = value(scrape(client, settings), line)
+    program = (
+        "import django; django.setup()\n"
+        "from apps.core import metrics\n"
+        "metrics.tasks.labels('elsewhere', 'success').observe(1)\n"
+    )
+
+    for _ in range(2):
+        subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+    assert value(scrape(client, settings), line) == before + 2
+
+
+def test_how_things_stand_is_told_beside_what_was_counted(client, settings):
+    text = scrape(client, settings)
+
+    for name in ("agent_runs_pending", "graph_hosts_busy", "unsettled_batches", "database_bytes"):
+        assert f"\nslipway_{name} " in text
+    assert 'slipway_up{part="database"} 1.0' in text
+    assert 'slipway_queue_messages{queue="runs"}' in text
+
+
+def test_accepted_runs_are_counted_by_wire(client, settings):
+    workspace = WorkspaceFactory()
+    line = 'slipway_ingested_runs_total{wire="langsmith"}'
+    before = value(scrape(client, settings), line)
+
+    client.post(
+        "/runs/batch",
+        {"post": [wire_run(), wire_run()]},
+        content_type="application/json",
+        headers={"X-Api-Key": key_for(workspace, "ingest")},
+    )
+
+    assert value(scrape(client, settings), line) == before + 2
+
+
+def test_no_label_is_what_a_client_sends(client, settings):
+    client.generic("SENTINELMETHOD", "/sentinel-path", headers={"X-Request-ID": "sentinel-id"})
+
+    assert "sentinel" not in scrape(client, settings).lower()
+
+
+def test_counting_a_request_costs_microseconds(benchmark_seconds):
+    metrics.answered("GET", "a/route", 200, 0.01)
+
+    assert benchmark_seconds(lambda: metrics.answered("GET", "a/route", 200, 0.01)) < 100e-6
+
+
+@pytest.fixture
+def benchmark_seconds():
+    """CPU seconds of one call, the best of five hundreds."""
+
+    def measure(call):
+        best = 1.0
+        for _ in range(5):
+            began = time.thread_time()
+            for _ in range(100):
+                call()
+            best = min(best, (time.thread_time() - began) / 100)
+        return best
+
+    return measure
