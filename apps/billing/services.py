@@ -8,17 +8,12 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 
+from apps.billing.errors import BillingAway
 from apps.billing.models import BillingAccount
 from apps.billing.router import billing_database
-from apps.core import errors
 from apps.organizations.models import Organization
 
 BATCH = 500
-
-
-class BillingAway(errors.Unavailable):
-    code = "billing_unavailable"
-    detail = "Billing cannot be reached from this region at the moment; try again soon."
 
 
 def is_connected() -> bool:

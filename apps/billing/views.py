@@ -9,9 +9,9 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from apps.billing import services
+from apps.billing.errors import BillingAway
 from apps.billing.forms import DetailsForm
 from apps.billing.models import Payment
-from apps.billing.services import BillingAway
 from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import OrganizationPermission, Permission

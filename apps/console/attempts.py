@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from django.http import HttpRequest
-from django_ratelimit.core import is_ratelimited
 from redis import RedisError
 
 from apps.core import errors
+from apps.rate_limits.counting import count_own
+from apps.rate_limits.identity import network
 
-PER_PERSON = "20/10m"
-PER_ADDRESS = "200/10m"
+PER_PERSON = 20, 600
+PER_ADDRESS = 200, 600
 
 
 def take(request: HttpRequest, email: str) -> bool:
@@ -17,17 +18,10 @@ def take(request: HttpRequest, email: str) -> bool:
 
     Refused with 503 while the counters cannot be reached: guessing must not become free.
     """
+    address = network(request.META["REMOTE_ADDR"])
     try:
-        person = is_ratelimited(
-            request,
-            group="sign-in.person",
-            key=lambda _, request: f"{request.META['REMOTE_ADDR']} {email.strip().lower()}",
-            rate=PER_PERSON,
-            increment=True,
-        )
-        address = is_ratelimited(
-            request, group="sign-in.address", key="ip", rate=PER_ADDRESS, increment=True
-        )
+        person = count_own("sign-in.person", f"{address} {email.strip().lower()}", PER_PERSON)
+        anybody = count_own("sign-in.address", address, PER_ADDRESS)
     except RedisError:
         raise errors.Unavailable from None
-    return not (person or address)
+    return not (person.is_over or anybody.is_over)

@@ -90,9 +90,8 @@ class CountingCache(BaseCache):
         """Count, and say whether this was the first; who only looks (0) adds nothing."""
         if not value:
             return False
-        note = counting.get()
-        if note is None:
-            counting.set(note := Counting())
+        if (note := counting.get()) is None:
+            raise ValueError("Who counts says what: see apps.rate_limits.counting.")
         keys = [key] if note.seen is None or note.hits is None else [key, note.seen, note.hits]
         arguments = note.limit, note.now, note.until, note.member, note.row
         parts = [len(keys), *keys, int(timeout or 0), *arguments]

@@ -65,7 +65,7 @@ def check_stranger(remote: str) -> Usage | None:
 def check_own(name: str, value: str, limit: tuple[int, int]) -> Usage | None:
     """Count on a limit that is no row of the table, such as a deployment's own."""
     try:
-        usage = counting.count_in(f"limits.own|{name}|", value, limit[0], limit, name)
+        usage = counting.count_own(name, value, limit)
     except redis.RedisError:
         metrics.limits.labels(name, "unchecked").inc()
         return None

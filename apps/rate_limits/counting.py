@@ -75,28 +75,26 @@ def scaled(count: int, factor: float) -> int:
 def count(row: Row, who: Identity, factor: float = 1.0) -> Usage:
     """Count one request. Raises `redis.RedisError` while nobody can count."""
     nominal = row.limit(settings.REGION)
-    limit = scaled(nominal.requests, factor)
-    note = Counting(limit=limit)
+    note = Counting(limit=scaled(nominal.requests, factor))
     if who.organization_id is not None:
         note.seen, note.hits = keys_of(who.organization_id)
         note.member = f"{row.name}|{who.value}"
         note.row = row.name
         note.now = int(time.time())
         note.until = note.now + nominal.seconds
-    counting.set(note)
-    return count_in(
-        f"limits|{row.name}|", who.value, limit, (nominal.requests, nominal.seconds), row.category
-    )
+    return _counted(f"limits|{row.name}|", who.value, tuple(nominal), row.category, note)
 
 
-def count_in(group: str, value: str, limit: int, rate: tuple[int, int], category: str) -> Usage:
-    """The same where there is no row: in any group, for any value."""
-    if (note := counting.get()) is None or note.limit != limit or note.count:
-        counting.set(Counting(limit=limit))
-    found = get_usage(_ANYBODY, group=group, key=lambda *_: f"{value}|", rate=rate, increment=True)
+def count_own(name: str, value: str, limit: tuple[int, int]) -> Usage:
+    """The same on a limit that is no row of the table: so many in so many seconds."""
+    return _counted(f"limits.own|{name}|", value, limit, name, Counting(limit=limit[0]))
+
+
+def _counted(group: str, value: str, rate: tuple[int, ...], category: str, note: Counting) -> Usage:
+    found = _asking_the_core(group, value, rate, note, increment=True)
     return Usage(
         category=category,
-        limit=limit,
+        limit=note.limit,
         seconds=rate[1],
         count=found["count"],
         # An interval ends with the second that the core calls its window.
@@ -106,11 +104,22 @@ def count_in(group: str, value: str, limit: int, rate: tuple[int, int], category
 
 def key_of(row: Row, value: str) -> str:
     """Where Redis has the count of that identity in the present interval."""
-    counting.set(note := Counting(is_looked_for=True))
-    rate = tuple(row.limit(settings.REGION))
-    get_usage(_ANYBODY, group=f"limits|{row.name}|", key=lambda *_: f"{value}|", rate=rate)
-    counting.set(None)
+    note, rate = Counting(is_looked_for=True), tuple(row.limit(settings.REGION))
+    _asking_the_core(f"limits|{row.name}|", value, rate, note, increment=False)
     return note.key
+
+
+def _asking_the_core(
+    group: str, value: str, rate: tuple[int, ...], note: Counting, *, increment: bool
+) -> dict[str, Any]:
+    token = counting.set(note)
+    try:
+        found: dict[str, Any] = get_usage(
+            _ANYBODY, group=group, key=lambda *_: f"{value}|", rate=rate, increment=increment
+        )
+        return found
+    finally:
+        counting.reset(token)
 
 
 def keys_of(organization_id: UUID, day: int | None = None) -> tuple[str, str]:

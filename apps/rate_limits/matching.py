@@ -24,18 +24,11 @@ _READING = {"HEAD": "GET"}
 """A view answers these as it answers the other, so they count as it."""
 
 # Where pages, files and agents live. Everything else is the platform API, known to it or not.
-_OUTSIDE = frozenset({"account", "admin", "agents", "host", "o", "static"})
+_OUTSIDE = frozenset({"account", "admin", "agents", "host", "invitations", "o", "static"})
 _OUTSIDE_EXACTLY = frozenset(
     {
-        "/",
-        "/healthz",
-        "/readyz",
-        "/metrics",
-        "/ok",
-        "/info/health",
-        "/sign-in",
-        "/sign-up",
-        "/sign-out",
+        *("/", "/healthz", "/readyz", "/metrics", "/ok", "/info/health"),
+        *("/sign-in", "/sign-up", "/sign-out", "/organizations", "/end-impersonation"),
     }
 )
 _SHARED_PAGE = re.compile(rf"/public/{_UUID}/r(?:/{_UUID})?")

@@ -97,6 +97,11 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
                 connection.execute(drop.format(sql.Identifier(name)))
 
         drop()
+        if not connection.execute(
+            "SELECT 1 FROM pg_roles WHERE rolname = %s", [BILLING_ROLE]
+        ).rowcount:
+            # Embedded servers have it; of another, the tests' own user must be allowed to.
+            connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(BILLING_ROLE)))
         for name in found.names.values():
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
         for region in found.names:

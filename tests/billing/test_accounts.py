@@ -1,0 +1,152 @@
+"""Accounts of organizations, and the owners' page."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import IntegrityError, connection, transaction
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+from apps.billing import checks, services
+from apps.billing.errors import BillingAway
+from apps.billing.models import BillingAccount, Payment
+from tests.factories.organizations import (
+    MembershipFactory,
+    OrganizationFactory,
+    UserFactory,
+    WorkspaceFactory,
+)
+
+pytestmark = pytest.mark.django_db
+
+DETAILS = {
+    "name": "Acme GmbH",
+    "email": "money@acme.example",
+    "address": "Somewhere 1",
+    "country": "de",
+    "tax_id": "DE123",
+}
+
+
+@pytest.fixture
+def workspace():
+    return WorkspaceFactory()
+
+
+@pytest.fixture
+def page(workspace):
+    return f"/o/{workspace.pk}/settings/billing"
+
+
+def sign_in(client, workspace, role: str) -> None:
+    client.force_login(MembershipFactory(organization=workspace.organization, role=role).user)
+
+
+@pytest.mark.parametrize(("role", "status"), [("admin", 403), ("member", 404), ("viewer", 404)])
+def test_only_owners_see_the_page(client, workspace, page, role, status):
+    sign_in(client, workspace, role)
+
+    assert client.get(page).status_code == status
+    assert client.post(page, DETAILS).status_code == status
+    assert not BillingAccount.objects.exists()
+
+
+def test_strangers_and_nobody_do_not(client, workspace, page):
+    assert client.get(page).status_code == 302
+    client.force_login(UserFactory())
+    assert client.get(page).status_code == 404
+
+
+def test_an_owner_writes_what_stands_on_invoices(client, workspace, page):
+    sign_in(client, workspace, "owner")
+
+    saved = client.post(page, DETAILS)
+
+    account = BillingAccount.objects.get()
+    assert saved.status_code == 302
+    assert account.organization_id == workspace.organization_id
+    assert account.region == "us"
+    assert (account.name, account.country, account.tax_id) == ("Acme GmbH", "DE", "DE123")
+    assert "Acme GmbH" in client.get(page).content.decode()
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"country": "Germany"}, {"country": "1!"}, {"email": "nobody"}, {"name": "x" * 201}]
+)
+def test_details_that_make_no_sense_are_refused(client, workspace, page, wrong):
+    sign_in(client, workspace, "owner")
+
+    response = client.post(page, DETAILS | wrong)
+
+    assert response.status_code == 422
+    assert BillingAccount.objects.get().name == ""
+
+
+def test_payments_are_listed_the_latest_first_and_only_ones_own(client, workspace, page):
+    sign_in(client, workspace, "owner")
+    account = services.account_of(workspace.organization_id)
+    stranger = services.account_of(OrganizationFactory().pk)
+    for number in range(51):
+        Payment.objects.create(account=account, invoice=f"A-{number:03}", amount="12.50")
+    Payment.objects.create(account=stranger, invoice="STRANGE-1", amount=1)
+
+    first, second = (client.get(f"{page}?page={n}").content.decode() for n in (0, 1))
+
+    assert first.index("A-050") < first.index("A-001")
+    assert "A-000" not in first
+    assert "A-000" in second
+    assert "STRANGE" not in first + second
+    assert "12.50 USD" in first
+
+
+def test_the_page_costs_the_same_with_many_payments(client, workspace, page):
+    sign_in(client, workspace, "owner")
+    account = services.account_of(workspace.organization_id)
+    client.get(page)
+    with CaptureQueriesContext(connection) as few:
+        client.get(page)
+    for number in range(20):
+        Payment.objects.create(account=account, invoice=f"B-{number}", amount=1)
+    with CaptureQueriesContext(connection) as many:
+        client.get(page)
+
+    assert len(many) == len(few)
+
+
+def test_each_organization_gets_one_account_however_often_it_is_looked_after():
+    organizations = [OrganizationFactory() for _ in range(3)]
+    services.account_of(organizations[0].pk)
+
+    assert services.open_accounts() == 2
+    assert services.open_accounts() == 0
+    found = set(BillingAccount.objects.values_list("organization_id", flat=True))
+    assert found == {organization.pk for organization in organizations}
+
+
+def test_payments_are_never_negative_and_numbers_come_once():
+    account = services.account_of(OrganizationFactory().pk)
+    Payment.objects.create(account=account, invoice="1", amount=0)
+
+    for wrong in ({"invoice": "1", "amount": 5}, {"invoice": "2", "amount": -5}):
+        with pytest.raises(IntegrityError), transaction.atomic():
+            Payment.objects.create(account=account, **wrong)
+
+
+def test_a_region_without_a_way_to_billing_says_so_and_goes_on(client, workspace, page):
+    sign_in(client, workspace, "owner")
+    with override_settings(REGION="eu"):
+        assert services.open_accounts() == 0
+        with pytest.raises(BillingAway):
+            services.account_of(workspace.organization_id)
+        response = client.get(page)
+        assert [message.id for message in checks.billing_has_its_database()] == ["billing.W001"]
+
+    assert response.status_code == 503
+    assert "cannot be reached" in response.content.decode()
+
+
+def test_the_us_must_not_be_told_of_another_database(settings):
+    assert checks.billing_has_its_database() == []
+    settings.DATABASES = {**settings.DATABASES, "billing": settings.DATABASES["default"]}
+
+    assert [message.id for message in checks.billing_has_its_database()] == ["billing.E001"]

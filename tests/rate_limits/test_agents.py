@@ -1,0 +1,108 @@
+"""Addresses of agents are outside the table, but for those who come without a good key."""
+
+from __future__ import annotations
+
+import pytest
+
+from apps.api_keys.services import forget_all
+from apps.deployments import routes
+from apps.organizations.models import Membership
+from tests.factories.agent_server import AgentFactory
+from tests.factories.api_keys import key_for
+from tests.factories.organizations import UserFactory, WorkspaceMembershipFactory
+
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
+
+
+@pytest.fixture(autouse=True)
+def nothing_known():
+    routes.forget()
+    forget_all()
+    yield
+    routes.forget()
+
+
+@pytest.fixture
+def agent():
+    return AgentFactory()
+
+
+def ask(client, agent, key: str | None = None, address: str = "192.0.2.1"):
+    headers = {} if key is None else {"X-Api-Key": key}
+    return client.post(
+        f"/agents/{agent.slug}/assistants/count",
+        "{}",
+        content_type="application/json",
+        headers=headers,
+        REMOTE_ADDR=address,
+    )
+
+
+def test_a_good_key_is_not_counted(client, agent):
+    response = ask(client, agent, key_for(agent.workspace))
+
+    assert response.status_code == 200
+    assert "X-RateLimit-Limit" not in response.headers
+
+
+def test_missing_and_wrong_keys_count_on_the_address(client, agent):
+    guesses = [None, *(f"guess-{number}" for number in range(99))]
+    assert {ask(client, agent, guess).status_code for guess in guesses} == {401}
+
+    refused = ask(client, agent, "one-more")
+
+    assert refused.status_code == 429
+    assert refused.json()["code"] == "rate_limited"
+    assert refused.headers["X-RateLimit-Category"] == "Public (catch-all)"
+    assert int(refused.headers["Retry-After"]) >= 1
+    # The same limit as the platform API's; others are not touched by it.
+    assert client.get("/sessions", REMOTE_ADDR="192.0.2.1").status_code == 429
+    assert ask(client, agent, "guess", address="192.0.2.2").status_code == 401
+    assert ask(client, agent, key_for(agent.workspace)).status_code == 200
+
+
+def test_a_deployment_may_have_a_limit_of_its_own(client, agent):
+    other = AgentFactory(workspace=agent.workspace)
+    type(agent).unscoped.filter(pk=agent.pk).update(request_limit=3, request_limit_seconds=60)
+    keys = [key_for(agent.workspace) for _ in range(2)]
+
+    found = [ask(client, agent, keys[number % 2]).status_code for number in range(3)]
+    refused = ask(client, agent, keys[0])
+
+    assert found == [200, 200, 200]
+    assert refused.status_code == 429
+    assert refused.json()["detail"].startswith("Deployment: at most 3 requests in 60 seconds.")
+    assert refused.headers["X-RateLimit-Limit"] == "3"
+    assert ask(client, other, keys[0]).status_code == 200
+
+
+def test_who_may_deploy_sets_it_on_the_page_of_settings(client, agent):
+    member = WorkspaceMembershipFactory(workspace=agent.workspace, role="admin").user
+    Membership.objects.get_or_create(
+        user=member, organization=agent.workspace.organization, defaults={"role": "member"}
+    )
+    client.force_login(member)
+    page = f"/o/{agent.workspace_id}/deployments/{agent.pk}/settings"
+    form = {"branch": agent.branch, "config_path": agent.config_path, "tracing": "on"}
+
+    wrong = client.post(page, form | {"request_limit": "0", "request_limit_seconds": "5"})
+    right = client.post(page, form | {"request_limit": "50", "request_limit_seconds": "5"})
+
+    assert (wrong.status_code, right.status_code) == (422, 302)
+    agent.refresh_from_db()
+    assert (agent.request_limit, agent.request_limit_seconds) == (50, 5)
+    client.post(page, form | {"request_limit": "", "request_limit_seconds": "5"})
+    agent.refresh_from_db()
+    assert agent.request_limit is None
+
+
+def test_an_outsider_does_not_set_it(client, agent):
+    client.force_login(UserFactory())
+
+    response = client.post(
+        f"/o/{agent.workspace_id}/deployments/{agent.pk}/settings", {"request_limit": "1"}
+    )
+
+    assert response.status_code == 404
+    agent.refresh_from_db()
+    assert agent.request_limit is None
