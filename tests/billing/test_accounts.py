@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from django.db import IntegrityError, connection, transaction
 from django.test import override_settings
@@ -145,8 +147,9 @@ def test_a_region_without_a_way_to_billing_says_so_and_goes_on(client, workspace
     assert "cannot be reached" in response.content.decode()
 
 
-def test_the_us_must_not_be_told_of_another_database(settings):
+def test_the_us_must_not_be_told_of_another_database(monkeypatch):
     assert checks.billing_has_its_database() == []
-    settings.DATABASES = {**settings.DATABASES, "billing": settings.DATABASES["default"]}
+    told = SimpleNamespace(REGION="us", DATABASES={"default": {}, "billing": {}})
+    monkeypatch.setattr(checks, "settings", told)
 
     assert [message.id for message in checks.billing_has_its_database()] == ["billing.E001"]
