@@ -31,7 +31,7 @@ def home(request: HttpRequest) -> HttpResponse:
     open_to = Workspace.objects.open_to(request.user).order_by("created_at")
     ids = list(open_to.values_list("pk", flat=True))
     if not ids:
-        return render(request, "console/no_workspace.html")
+        return redirect("own-organizations")
     last = request.COOKIES.get(LAST_WORKSPACE, "")
     chosen = next((pk for pk in ids if str(pk) == last), ids[0])
     return redirect("project-list", chosen)

@@ -38,6 +38,8 @@ class OrganizationCaller:
     """The person, also behind a personal key; None for a key that is nobody's."""
     workspace_ids: frozenset[UUID] | None = None
     """What a key reaches; None where the key says nothing narrower."""
+    key_permissions: frozenset[str] | None = None
+    """What a key may do at most in the workspaces that it reaches; None without a key."""
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions

@@ -20,7 +20,7 @@ def workspace_named(organization: str, workspace: str | None) -> Workspace:
     found = Organization.objects.filter(name=organization).first()
     if found is None:
         raise CommandError(f"There is no organization named {organization!r}.")
-    workspaces = found.workspaces.order_by("created_at")
+    workspaces = found.workspaces.present().order_by("created_at")
     chosen = (workspaces.filter(name=workspace) if workspace else workspaces).first()
     if chosen is None:
         raise CommandError(f"{organization} has no workspace named {workspace!r}.")

@@ -32,6 +32,10 @@ class NewWorkspaceForm(forms.Form):
     name = forms.CharField(max_length=100, label="Name")
 
 
+class NewOrganizationForm(forms.Form):
+    name = forms.CharField(max_length=100, label="Name")
+
+
 class AddMemberForm(forms.Form):
     """Somebody of the organization, into a workspace."""
 

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.organizations.views import organization, people, tags, workspace
+from apps.organizations.views import organization, own, people, tags, workspace
 
 SETTINGS = "o/<uuid:workspace_id>/settings"
 _MEMBER = f"{SETTINGS}/members/<uuid:identity_id>"
@@ -54,5 +54,6 @@ urlpatterns = [
         people.setting_invitation_revoke,
         name="setting-invitation-revoke",
     ),
+    path("organizations", own.organizations, name="own-organizations"),
     path("invitations/<str:token>", people.invitation, name="invitation"),
 ]

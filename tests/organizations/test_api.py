@@ -203,6 +203,13 @@ class TestOrganization:
         assert second.memberships.get().user == owner
         assert second.workspaces.get().name == "Default"
 
+    def test_who_may_not_sign_up_founds_nothing(self, member, settings):
+        settings.SIGN_UP = False
+        assert Speaker(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 403
+
+        settings.SIGN_UP = True
+        assert Speaker(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 200
+
     def test_of_several_one_has_to_be_named(self, organization, owner):
         second = MembershipFactory(user=owner, role="viewer").organization
 

@@ -269,3 +269,22 @@ def test_lists_cost_the_same_however_long(
     assert {page: few == many for page, (few, many) in counts.items()} == dict.fromkeys(
         counts, True
     )
+
+
+def test_a_person_sees_their_places_and_founds_another(organization, owner, member, settings):
+    settings.SIGN_UP = False
+
+    assert b"Acme" in signed_in(member).get("/organizations").content
+    assert signed_in(member).post("/organizations", {"name": "Mine"}).status_code == 403
+    assert signed_in(owner).post("/organizations", {"name": "Acme"}).status_code == 422
+    assert signed_in(owner).post("/organizations", {"name": "Second"}).status_code == 302
+    assert Membership.objects.filter(organization__name="Second", user=owner).get().role == "owner"
+    assert Client().get("/organizations").status_code == 302
+
+
+def test_who_is_in_no_workspace_is_shown_what_they_can_do(organization):
+    new = UserFactory(email="new@example.com")
+    page = signed_in(new).get("/", follow=True)
+
+    assert page.request["PATH_INFO"] == "/organizations"
+    assert page.status_code == 200

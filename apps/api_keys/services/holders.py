@@ -127,14 +127,18 @@ def _look_up_organization_caller(hashed: bytes) -> OrganizationCaller:
         person = organization_caller_for(user=key.person, organization_id=key.organization_id)
         if person is None:
             raise errors.Unauthenticated("The key's person has left the organization.")
-        return replace(person, permissions=permissions & person.permissions, key_id=key.pk)
-    if key.is_organization_wide:
-        return OrganizationCaller(key.organization_id, permissions, key_id=key.pk)
+        allowed = permissions & person.permissions
+        return replace(
+            person, permissions=allowed, key_id=key.pk, key_permissions=of_scopes(key.scopes)
+        )
+    reach = None if key.is_organization_wide else frozenset(key.reach)
+    reading = frozenset({str(OrganizationPermission.ORGANIZATION_READ)})
     return OrganizationCaller(
         key.organization_id,
-        permissions & {str(OrganizationPermission.ORGANIZATION_READ)},
+        permissions if reach is None else permissions & reading,
         key_id=key.pk,
-        workspace_ids=frozenset(key.reach),
+        workspace_ids=reach,
+        key_permissions=of_scopes(key.scopes),
     )
 
 

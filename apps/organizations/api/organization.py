@@ -30,7 +30,12 @@ from apps.organizations.permissions import (
     words_of,
 )
 from apps.organizations.roles import SYSTEM_ROLES
-from apps.organizations.services import create_organization, organizations, roles
+from apps.organizations.services import (
+    create_organization,
+    may_create_organization,
+    organizations,
+    roles,
+)
 
 
 class NewOrganizationSerializer(serializers.Serializer[Any]):
@@ -74,11 +79,12 @@ class OrganizationsView(PersonAPIView):
         """A new one, which the person owns."""
         if request.auth.key_id is not None:
             raise errors.Forbidden("A key is for one organization and makes no other.")
+        person = User.objects.get(pk=request.auth.user_id)
+        if not may_create_organization(person):
+            raise errors.Forbidden("New organizations are made by the operator here.")
         body = checked(NewOrganizationSerializer, request.data)
         founding = create_organization(
-            name=body["display_name"],
-            owner=User.objects.get(pk=request.auth.user_id),
-            is_personal=body["is_personal"],
+            name=body["display_name"], owner=person, is_personal=body["is_personal"]
         )
         return Response(organization_json(founding.organization))
 

@@ -5,6 +5,7 @@ from apps.organizations.services.founding import (
     Founding,
     create_organization,
     found,
+    may_create_organization,
 )
 from apps.organizations.services.standing import caller_for, organization_caller_for
 
@@ -14,5 +15,6 @@ __all__ = [
     "caller_for",
     "create_organization",
     "found",
+    "may_create_organization",
     "organization_caller_for",
 ]

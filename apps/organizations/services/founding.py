@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from uuid import UUID
 
+from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -54,14 +54,22 @@ def found(*, organization_name: str, email: str, password: str | None = None) ->
     return Founding(organization, workspace, owner)
 
 
+def may_create_organization(person: User) -> bool:
+    """Where anybody may sign up anybody may; else operators, and whoever owns one already."""
+    return (
+        settings.SIGN_UP
+        or person.is_staff
+        or Membership.objects.filter(user=person, role="owner").exists()
+    )
+
+
 @transaction.atomic
-def create_organization(
-    *, name: str, owner: User, is_personal: bool = False, organization_id: UUID | None = None
-) -> Founding:
-    """A new organization of the person's, with its first workspace; a taken name is refused."""
+def create_organization(*, name: str, owner: User, is_personal: bool = False) -> Founding:
+    """A new organization of the person's, with its first workspace; a taken name is refused.
+
+    Whether the person may is `may_create_organization`'s to say.
+    """
     organization = Organization(name=name, is_personal=is_personal)
-    if organization_id is not None:
-        organization.pk = organization_id
     try:
         with transaction.atomic():
             organization.save(force_insert=True)

@@ -58,17 +58,14 @@ def organization_caller_for(*, user: User, organization_id: UUID) -> Organizatio
 
 
 def permissions_in(by: OrganizationCaller, workspace_id: UUID) -> frozenset[str]:
-    """What somebody who acts on the organization may do in one of its workspaces.
-
-    A key that acts on an organization has all of its person's rights, or administers everything.
-    """
+    """What somebody who acts on the organization may do in one of its workspaces."""
     if by.workspace_ids is not None and workspace_id not in by.workspace_ids:
         return frozenset()
-    if by.may(OrganizationPermission.WORKSPACES_ADMINISTER):
-        return _EVERYTHING
-    user = User.objects.filter(pk=by.user_id).first() if by.user_id else None
-    caller = caller_for(user=user, workspace_id=workspace_id) if user is not None else None
-    return caller.permissions if caller is not None else frozenset()
+    most = _EVERYTHING if by.key_permissions is None else by.key_permissions
+    if by.user_id is None:
+        return most
+    caller = caller_for(user=User.objects.get(pk=by.user_id), workspace_id=workspace_id)
+    return most & caller.permissions if caller is not None else frozenset()
 
 
 def _words(level: Level, role: str, custom: list[str] | None) -> frozenset[str]:
