@@ -6,6 +6,7 @@ of the code, and of PostgreSQL's messages not the lines that quote values.
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 from django.conf import settings
@@ -32,7 +33,7 @@ def start() -> None:
         integrations=[
             DjangoIntegration(middleware_spans=False, signals_spans=False, cache_spans=False),
             CeleryIntegration(),
-            LoggingIntegration(level=None, event_level="ERROR"),
+            LoggingIntegration(level=None, event_level=logging.ERROR),
         ],
         auto_enabling_integrations=False,
         send_default_pii=False,

@@ -33,6 +33,7 @@ _NOBODY_READS = (
     ("socialaccount", "SocialToken"),
     ("socialaccount", "SocialApp"),
     ("mfa", "Authenticator"),
+    ("usersessions", "UserSession"),  # its key is as good as the session
 )
 for _place in _NOBODY_READS:
     if apps.is_installed(f"allauth.{_place[0]}"):

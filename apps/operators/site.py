@@ -21,7 +21,7 @@ class OperatorsSite(admin.AdminSite):
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
         def own(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-            found: Callable[..., HttpResponse] = self.admin_view(view)  # type: ignore[type-var]
+            found: Callable[..., HttpResponse] = self.admin_view(view)
             return found
 
         return [
@@ -86,7 +86,7 @@ class OperatorsSite(admin.AdminSite):
         from apps.core import errors  # noqa: PLC0415
         from apps.switches import services  # noqa: PLC0415
 
-        if not request.user.is_superuser:  # type: ignore[union-attr]
+        if not request.user.is_superuser:
             raise errors.Forbidden
         services.turn(name, on=request.POST.get("on") == "1")
         messages.success(request, "Done. Every process knows within a second.")
