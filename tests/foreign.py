@@ -81,6 +81,11 @@ class Foreign:
             "export_id": part.export_id,
             "part_id": part.pk,
             "checkpoint_id": UUID(int=1),
+            # What a mail's link or a stranger's session would be, guessed.
+            "key": "guessed",
+            "uidb36": "1",
+            "session_id": 1,
+            "provider_id": "oidc",
             "namespace": "sub",
             "payload": "inputs",
             "number": 0,

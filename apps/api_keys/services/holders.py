@@ -10,7 +10,7 @@ from __future__ import annotations
 import hmac
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, TypedDict, cast
 from uuid import UUID
 
 from django.contrib.postgres.expressions import ArraySubquery
@@ -164,7 +164,7 @@ def _find(hashed: bytes) -> Found:
         if key.organization.personal_keys_disabled:
             raise errors.Unauthenticated("The organization allows no personal keys any more.")
     _note_use(key, hashed, now)
-    return key
+    return cast("Found", key)
 
 
 def _is_same(key: ApiKey, hashed: bytes) -> bool:
