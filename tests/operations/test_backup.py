@@ -75,7 +75,7 @@ def test_restoring_takes_the_place_of_what_is_there(tmp_path, filled, empty_data
     archive.read(file, using=empty_database, storage=storage)
     with psycopg.connect(**_where(connections[empty_database])) as session:
         session.execute("UPDATE organizations_organization SET name = 'spoilt'")
-        session.execute("DELETE FROM tracing_project")
+        session.execute("UPDATE tracing_project SET description = 'spoilt'")
         session.execute("CREATE TABLE stray (a int)")
     (path, *_) = filled
     storage.remove([path])
