@@ -45,7 +45,7 @@ def test_the_list_costs_the_same_however_long_it_is(page, base, workspace):
     for _ in range(5):
         RevisionFactory(deployment=DeploymentFactory(workspace=workspace))
 
-    assert queries(page, base) == with_one == 8
+    assert queries(page, base) == with_one == 7
 
 
 def test_the_list_says_what_each_deployment_does(page, base, workspace, settings):

@@ -72,10 +72,10 @@ def test_the_switcher_offers_what_the_person_may_enter_and_nothing_else(workspac
 def test_a_person_without_a_workspace_is_told_whom_to_ask():
     newcomer = UserFactory(email="new@example.com")
 
-    response = signed_in(newcomer).get("/")
+    response = signed_in(newcomer).get("/", follow=True)
 
     assert response.status_code == 200
-    assert b"add new@example.com to a workspace" in response.content
+    assert b"Ask an administrator to invite new@example.com" in response.content
 
 
 def test_the_first_byte_knows_the_theme(page, workspace):
