@@ -36,6 +36,33 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         )
 
 
+@pytest.fixture(autouse=True)
+def tables_without_models(
+    request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """Empties what a test committed into tables that no model has, which Django would leave."""
+    yield
+    if not _commits(request):
+        return
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('r', 'p')"
+            " AND NOT relispartition AND relnamespace = 'public'::regnamespace"
+        )
+        models = {*connection.introspection.django_table_names(), "django_migrations"}
+        tables = [name for (name,) in cursor.fetchall() if name not in models]
+        for table in tables:
+            cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {table})")
+            if cursor.fetchone() == (True,):
+                cursor.execute(f"TRUNCATE {table}")
+
+
+def _commits(request: pytest.FixtureRequest) -> bool:
+    mark = request.node.get_closest_marker("django_db")
+    marked = mark is not None and (mark.kwargs.get("transaction") or any(mark.args))
+    return bool(marked) or "transactional_db" in request.fixturenames
+
+
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]

@@ -12,7 +12,6 @@ from django.contrib.staticfiles import finders
 from django.core.cache import cache
 from django.core.management import call_command
 from django.core.wsgi import get_wsgi_application
-from django.db import connection
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from apps.organizations.models import User, Workspace
@@ -77,14 +76,6 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         yield browser
         browser.close()
-
-
-@pytest.fixture(autouse=True)
-def empty_runs(transactional_db: None) -> Iterator[None]:
-    """Runs have no models, so what empties the tables of models leaves them."""
-    yield
-    with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE tracing_run, tracing_runpayload")
 
 
 @dataclass

@@ -163,16 +163,9 @@ def test_what_a_step_did_is_undone_with_the_step_that_failed(workspace, steps, c
         assert cursor.fetchone() == (0,)
 
 
-@pytest.fixture
-def no_runs(transactional_db):
-    """Runs have no model, so that Django would leave them behind."""
-    yield
-    with connection.cursor() as cursor:
-        tables = "tracing_run, tracing_runpayload, tracing_runterms, tracing_unsettled"
-        cursor.execute(f"TRUNCATE {tables}")
-
-
-def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_another(no_runs, steps):
+def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_another(
+    transactional_db, steps
+):
     workspace, other = WorkspaceFactory(), WorkspaceFactory()
     stored_run(workspace)
     stored_run(other)
