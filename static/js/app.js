@@ -14,6 +14,7 @@ const ELEMENTS = {
   "filter-input": () => import("./elements/filter-input.js"),
   "json-view": () => import("./elements/json-view.js"),
   "key-help": () => import("./elements/key-help.js"),
+  "list-walk": () => import("./elements/list-walk.js"),
   "live-log": () => import("./elements/live-log.js"),
   "mark-down": () => import("./elements/mark-down.js"),
   "modal-dialog": () => import("./elements/modal-dialog.js"),
