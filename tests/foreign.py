@@ -75,6 +75,7 @@ class Foreign:
             "destination_id": part.export.destination_id,
             "export_id": part.export_id,
             "part_id": part.pk,
+            "rule_id": UUID(int=1),  # there are none
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",
             "payload": "inputs",

@@ -35,10 +35,11 @@ class DottedOrderRefused(errors.BadRequest):
     code, detail = "dotted_order_refused", "The dotted order does not fit the run."
 
 
-class NotSupported(errors.BadRequest):
-    """A part of the request that would change the answer and is not understood yet."""
+class RulesNotHere(errors.AppError):
+    """A rule that is to be made, where nothing carries rules out."""
 
-    code, detail = "not_supported", "This server does not understand a part of the request yet."
+    status, code = 501, "rules_not_here"
+    detail = "This server does not carry out rules, so it takes none."
 
 
 class DownloadExpired(errors.Forbidden):

@@ -87,6 +87,8 @@ class SectionsView(ChartsAPIView):
             sections = sections.filter(title__icontains=asked["title_contains"])
         if "ids" in asked:
             sections = sections.filter(pk__in=asked["ids"])
+        if asked.get("tag_value_id"):
+            sections = sections.none()  # dashboards carry no tags here, so none has this one
         total = sections.count()
         if "sort_by" in asked:
             sign = "-" if asked["sort_by_desc"] else ""

@@ -84,6 +84,7 @@ class SectionListSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(required=False, min_value=0, max_value=100_000, default=0)
     title_contains = serializers.CharField(required=False, allow_blank=True)
     ids = serializers.ListField(child=serializers.UUIDField(), required=False)
+    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
     sort_by = serializers.ChoiceField(
         choices=["title", "index", "created_at", "modified_at"], required=False
     )

@@ -9,8 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from apps.tracing.filters import all_of
+from apps.tracing.store.doomed import not_doomed
 from apps.tracing.store.filtering import Compiled, compile_where
 from apps.tracing.store.locating import locate, probable_days
+from apps.tracing.store.of_threads import thread_conditions
 from apps.tracing.store.related import related_conditions
 from apps.tracing.store.rows import SKEW
 from apps.tracing.store.types import RunQuery
@@ -37,12 +39,17 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
         # Then the run is the root, and what finds runs finds it.
         where_both = all_of([query.where, query.where_root])
         query = replace(query, where=where_both, where_root=None)
-    conditions = [*_conditions(query), *related_conditions(workspace_id, query)]
+    conditions = [
+        *_conditions(query),
+        *related_conditions(workspace_id, query),
+        *thread_conditions(workspace_id, query),
+        not_doomed(workspace_id),
+    ]
     since = None if query.started_from is None else query.started_from - SKEW
     until = None if query.started_until is None else query.started_until + SKEW
     for condition, begin, end in _pointed(workspace_id, query):
         conditions.append(condition)
-        since = _later(since, begin)
+        since = later(since, begin)
         until = _earlier(until, end)
     where = None
     if query.where is not None:
@@ -99,7 +106,8 @@ def _days_of(
     return near if is_right else (None, None)
 
 
-def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+def later(one: datetime | None, other: datetime | None) -> datetime | None:
+    """The later of two beginnings, of which either may be open."""
     return max((time for time in (one, other) if time is not None), default=None)
 
 
