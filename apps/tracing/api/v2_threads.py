@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
 from apps.tracing import errors, filters, store
-from apps.tracing.api.asking import expression
+from apps.tracing.api.asking import expression, moment
 from apps.tracing.api.second import (
     PageAPIView,
     SearchSerializer,
@@ -253,12 +253,12 @@ def _decode(cursor: str | None) -> tuple[datetime | None, int]:
         return None, 0
     try:
         as_of, offset = json.loads(signing.b64_decode(cursor.encode()))
-        moment = datetime.fromisoformat(as_of)
-        if moment.tzinfo is None or not 0 <= offset <= 1_000_000:
+        seen_at = datetime.fromisoformat(as_of)
+        if seen_at.tzinfo is None or not 0 <= offset <= 1_000_000:
             raise errors.InvalidCursor
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise errors.InvalidCursor from None
-    return moment, int(offset)
+    return moment(seen_at), int(offset)
 
 
 _THREAD = "v2/threads/<path:thread_key>"
