@@ -5,15 +5,18 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from apps.tracing.store.conditions import Asked, Condition
+from apps.tracing.store.conditions import Asked, Condition, later
 from apps.tracing.store.fetching import Key
 from apps.tracing.store.filtering.terms import Terms
+from apps.tracing.store.hints import Hint
+from apps.tracing.store.promising import Quarter, quarters
 from apps.tracing.store.raw import raw_cursor
+from apps.tracing.store.reading import joined
 from apps.tracing.store.rows import COLUMNS, Stored, select
 from apps.tracing.store.terms import of_workspace
 
@@ -29,6 +32,7 @@ _FIRST = timedelta(days=3)
 _WIDEST = timedelta(days=30)
 """Of the index's findings a whole window is put in order; of the runs, no more than is wanted."""
 _SMALLEST, _LARGEST = 100, 2000
+_MOST_QUARTERS = 64
 _KEY = "r.workspace_id = %s AND r.id = {0}.id AND r.project_id = {0}.project_id"
 _KEY += " AND r.placed_at = {0}.placed_at"
 
@@ -91,7 +95,48 @@ class Walk:
                 batch, size = [], min(2 * size, _LARGEST)
         yield batch
 
+    def promising(self, hint: Hint) -> Iterator[Quarter] | None:
+        """The stretches in which rollups leave room for what is asked for."""
+        projects = list(dict.fromkeys(self.asked.query.project_ids or ()))
+        since = self.asked.since
+        if self.place is not None and self.oldest_first:
+            since = later(since, self.place[0])
+        return quarters(
+            self.asked.workspace_id,
+            projects,
+            hint,
+            (since, self._end()),
+            oldest_first=self.oldest_first,
+        )
+
+    def by_quarters(self, found: Iterable[Quarter], wanted: int) -> Iterator[Sequence[Stored]]:
+        """Through these stretches alone; they are in order."""
+        for some in _growing(found):
+            place = self.place
+            while rows := self._in_quarters(some, place, wanted):
+                yield rows
+                if len(rows) < wanted:
+                    break
+                place = _place(rows[-1])
+
     # -- steps ----------------------------------------------------------------------------------
+
+    def _in_quarters(self, some: Sequence[Quarter], place: Place | None, size: int) -> list[Stored]:
+        ranges = list(joined((project_id, begin) for begin, project_id in some))
+        projects, begins, ends = map(list, zip(*ranges, strict=True))
+        asked = self.asked
+        # Bounds of time once more, as constants: by them days are left out of the plan.
+        bounds = self._bounds((later(asked.since, min(begins)), max(ends)), place)
+        until = self._end()
+        conditions = [*asked.conditions, *bounds, *_between((None, until), "r")]
+        return select(
+            f"SELECT {COLUMNS} FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[])"
+            " AS q(project_id, begins_at, ends_at) JOIN tracing_run r"
+            " ON r.workspace_id = %s AND r.project_id = q.project_id"
+            " AND r.placed_at >= q.begins_at AND r.placed_at < q.ends_at"
+            f" WHERE {_and(conditions)} ORDER BY {self._order('r')} LIMIT {size}",
+            [projects, begins, ends, asked.workspace_id, *_values(conditions)],
+        )
 
     def _rows(self, window: Window, place: Place | None, size: int) -> list[Stored]:
         conditions = [*self.asked.conditions, *self._bounds(window, place)]
@@ -248,6 +293,19 @@ class Walk:
         if self.place is None:
             return True
         return place > self.place if self.oldest_first else place < self.place
+
+
+def _growing(found: Iterable[Quarter]) -> Iterator[Sequence[Quarter]]:
+    """More and more of them at once; those of one time, of several projects, together."""
+    some: list[Quarter] = []
+    size = 1
+    for one in found:
+        if len(some) >= size and one[0] != some[-1][0]:
+            yield some
+            some, size = [], min(2 * size, _MOST_QUARTERS)
+        some.append(one)
+    if some:
+        yield some
 
 
 def _between(window: Window, table: str) -> list[Condition]:
