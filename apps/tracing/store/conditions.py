@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from apps.tracing.filters import all_of
+from apps.tracing.store.astray import astray
 from apps.tracing.store.doomed import not_doomed
 from apps.tracing.store.filtering import Compiled, compile_where
+from apps.tracing.store.kinds import bounded
 from apps.tracing.store.locating import locate, probable_days
 from apps.tracing.store.of_threads import thread_conditions
 from apps.tracing.store.related import related_conditions
 from apps.tracing.store.rows import SKEW
+from apps.tracing.store.stretches import EARLIEST, LATEST, Span
 from apps.tracing.store.types import RunQuery
 
 Condition = tuple[str, Sequence[Any]]
@@ -39,14 +42,14 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
         # Then the run is the root, and what finds runs finds it.
         where_both = all_of([query.where, query.where_root])
         query = replace(query, where=where_both, where_root=None)
+    query = bounded(query)
     conditions = [
         *_conditions(query),
         *related_conditions(workspace_id, query),
         *thread_conditions(workspace_id, query),
         not_doomed(workspace_id),
     ]
-    since = None if query.started_from is None else query.started_from - SKEW
-    until = None if query.started_until is None else query.started_until + SKEW
+    since, until = _places(workspace_id, query)
     for condition, begin, end in _pointed(workspace_id, query):
         conditions.append(condition)
         since = later(since, begin)
@@ -58,6 +61,30 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
     pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
     is_pointed = any(one is not None for one in pointers)
     return Asked(workspace_id, query, conditions, where, since, until, is_pointed)
+
+
+def _places(workspace_id: UUID, query: RunQuery) -> tuple[datetime | None, datetime | None]:
+    """Between what times the runs are placed that began when the query says."""
+    begin, end = query.started_from, query.started_until
+    if begin is None and end is None:
+        return None, None
+    begin = None if begin is None else max(begin.astimezone(UTC), EARLIEST)
+    end = None if end is None else min(end.astimezone(UTC), LATEST)
+    since = None if begin is None else begin - SKEW
+    until = None if end is None else end + SKEW
+    if not query.project_ids:
+        return since, until
+    started = (begin, None if end is None else end + timedelta.resolution)
+    others = astray(workspace_id, query.project_ids, placed=(since, until), started=started)
+    if others is None:
+        return since, until
+    places = [placed_at for placed_at, _ in others]
+    if begin is not None:
+        since = min([Span.QUARTER.begin(begin), *places])
+    if end is not None:
+        last = Span.QUARTER.begin(end) + Span.QUARTER.width - timedelta.resolution
+        until = max([last, *places])
+    return since, until
 
 
 def _conditions(query: RunQuery) -> Iterator[Condition]:

@@ -4,8 +4,6 @@ A stretch is left out only when rows that stand for all of its runs say that non
 Whatever they do not stand for is looked at: what changed, what is unsettled, what is astray.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
-
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
@@ -14,14 +12,13 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from apps.tracing.store import reading
+from apps.tracing.store.astray import astray
 from apps.tracing.store.hints import Hint
-from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.reading import Cell
-from apps.tracing.store.stretches import ASTRAY, EARLIEST, LATEST, Span
+from apps.tracing.store.stretches import EARLIEST, LATEST, Span
 
 Quarter = tuple[datetime, UUID]
 """Its beginning, and the project."""
-_MOST_ASTRAY = 2_000
 
 
 def quarters(
@@ -41,10 +38,11 @@ def quarters(
     # Whole quarters: who walks through them keeps to the bounds itself.
     edges = [Span.QUARTER.begin(begin), Span.QUARTER.begin(end) + Span.QUARTER.width]
     plan = reading.plan(workspace_id, project_ids, edges, hint.rolled)
-    astray = _astray(workspace_id, project_ids, edges)
-    if astray is None:
+    others = astray(workspace_id, project_ids, placed=(edges[0], edges[1]))
+    if others is None:
         return None
-    unknown = {(at, project_id) for project_id, at in plan.quarters} | astray
+    unknown = {(at, project_id) for project_id, at in plan.quarters}
+    unknown |= {(Span.QUARTER.begin(placed_at), project_id) for placed_at, project_id in others}
     cells = _promising(workspace_id, plan.cells, hint)
     return _in_order(workspace_id, cells, hint, unknown, oldest_first=oldest_first)
 
@@ -116,22 +114,3 @@ def _promising(workspace_id: UUID, cells: Sequence[Cell], hint: Hint) -> list[Ce
         if all(bound.may_be_met(ends.get(bound.measure)) for bound in hint.bounds):
             found[cell] = None
     return list(found)
-
-
-def _astray(
-    workspace_id: UUID, project_ids: Sequence[UUID], edges: Sequence[datetime]
-) -> set[Quarter] | None:
-    """The quarters with runs that say they began in another, which no row knows; None of many."""
-    # In the order of their own index, so that no other is taken for it.
-    statement = (
-        "SELECT a.placed_at, a.project_id FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
-        " (SELECT r.placed_at, r.project_id FROM tracing_run r WHERE r.workspace_id = %s"
-        f" AND r.project_id = p.id AND {ASTRAY} AND r.placed_at >= %s AND r.placed_at < %s"
-        f" ORDER BY r.start_time LIMIT {_MOST_ASTRAY + 1}) a"
-    )
-    with raw_cursor() as cursor:
-        cursor.execute(sql(statement), [list(project_ids), workspace_id, *edges], binary=True)
-        rows = cursor.fetchall()
-    if len(rows) > _MOST_ASTRAY:
-        return None
-    return {(Span.QUARTER.begin(placed_at), project_id) for placed_at, project_id in rows}
