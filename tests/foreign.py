@@ -76,6 +76,7 @@ class Foreign:
             "export_id": part.export_id,
             "part_id": part.pk,
             "rule_id": UUID(int=1),  # there are none
+            "issue_id": UUID(int=1),  # nor of these
             "checkpoint_id": UUID(int=1),
             "namespace": "sub",
             "payload": "inputs",

@@ -35,11 +35,10 @@ class DottedOrderRefused(errors.BadRequest):
     code, detail = "dotted_order_refused", "The dotted order does not fit the run."
 
 
-class RulesNotHere(errors.AppError):
-    """A rule that is to be made, where nothing carries rules out."""
+class NotHere(errors.BadRequest):
+    """Something to be made that nothing here would ever carry out."""
 
-    status, code = 501, "rules_not_here"
-    detail = "This server does not carry out rules, so it takes none."
+    code, detail = "not_here", "This server has nothing that would carry this out."
 
 
 class DownloadExpired(errors.Forbidden):

@@ -49,7 +49,7 @@ class RulesView(WorkspaceAPIView):
 
     @extend_schema(request=dict, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        raise errors.RulesNotHere
+        raise errors.NotHere("This server does not carry out rules, so it takes none.")
 
 
 class RulesV2View(WorkspaceAPIView):

@@ -43,7 +43,8 @@ def _patches(page: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
     yield [{"op": "add", "path": "", "value": {"items": []}}]
     for item in page["items"]:
         yield [{"op": "add", "path": "/items/-", "value": item}]
-    yield [{"op": "add", "path": "/next_cursor", "value": page["next_cursor"]}]
+    if "next_cursor" in page:
+        yield [{"op": "add", "path": "/next_cursor", "value": page["next_cursor"]}]
 
 
 class SecondAPIView(WorkspaceAPIView):

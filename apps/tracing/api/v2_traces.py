@@ -18,7 +18,6 @@ from apps.tracing.api.asking import expression, moment
 from apps.tracing.api.second import (
     FeedbackTimesSerializer,
     PageAPIView,
-    SecondAPIView,
     filters_of,
     page_size,
     selects,
@@ -87,7 +86,7 @@ class TracesQueryView(PageAPIView):
         return Response({"items": items, "next_cursor": page.next_cursor})
 
 
-class TraceRunsView(SecondAPIView):
+class TraceRunsView(PageAPIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(parameters=[TraceRunsSerializer], responses=dict)

@@ -121,7 +121,7 @@ def test_rules_are_listed_and_not_made(cli, project):
     assert told(cli.get("/runs/rules")) == []
     assert told(cli.get("/api/v1/runs/rules", params={"session_id": project})) == []
     assert told(cli.get("/api/v2/runs/rules")) == {"items": [], "next_cursor": None}
-    assert (made.status_code, made.json()["code"]) == (501, "rules_not_here")
+    assert (made.status_code, made.json()["code"]) == (400, "not_here")
     assert cli.delete(f"/runs/rules/{uuid.uuid4()}").status_code == 404
 
 
