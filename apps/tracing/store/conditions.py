@@ -15,7 +15,7 @@ from apps.tracing.store.filtering import Compiled, compile_where
 from apps.tracing.store.kinds import bounded
 from apps.tracing.store.locating import locate, probable_days
 from apps.tracing.store.of_threads import thread_conditions
-from apps.tracing.store.related import related_conditions
+from apps.tracing.store.related import FEW_TRACES, related_conditions
 from apps.tracing.store.rows import SKEW
 from apps.tracing.store.stretches import EARLIEST, LATEST, Span
 from apps.tracing.store.types import RunQuery
@@ -35,6 +35,8 @@ class Asked:
     until: datetime | None
     is_pointed: bool
     """Whether ids name the runs: they are few, and found without an order."""
+    is_of_few_traces: bool = False
+    """Whether the index of terms named their traces."""
 
 
 def ask(workspace_id: UUID, query: RunQuery) -> Asked:
@@ -59,8 +61,9 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
         where = compile_where(workspace_id, query.where, table="r")
         conditions.append((where.sql, where.values))
     pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
-    is_pointed = any(one is not None for one in pointers)
-    return Asked(workspace_id, query, conditions, where, since, until, is_pointed)
+    is_of_few_traces = any(text == FEW_TRACES for text, _ in conditions)
+    is_pointed = is_of_few_traces or any(one is not None for one in pointers)
+    return Asked(workspace_id, query, conditions, where, since, until, is_pointed, is_of_few_traces)
 
 
 def _places(workspace_id: UUID, query: RunQuery) -> tuple[datetime | None, datetime | None]:

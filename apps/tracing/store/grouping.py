@@ -63,11 +63,12 @@ def threads_page(
     With `whole`, about all their turns of the query's projects and time.
     """
     query = replace(bounded(query), is_root=True)
-    chosen = selection(store, workspace_id, query)
-    turns = [*chosen.conditions, (threads.TURN, [])]
     if _is_ordered_by_rows(query):
+        turns = [*conditions_of(workspace_id, query), (threads.TURN, [])]
         places, total = _by_rows(workspace_id, query, offset, limit)
     else:
+        chosen = selection(store, workspace_id, query)
+        turns = [*chosen.conditions, (threads.TURN, [])]
         places, total = _by_turns(workspace_id, turns, offset, limit)
     if whole:
         told = replace(query, where=None, where_root=None, where_any=None, where_thread=None)

@@ -18,6 +18,7 @@ from apps.tracing.store import cursors
 from apps.tracing.store.conditions import Asked, ask
 from apps.tracing.store.deciding import Decider
 from apps.tracing.store.hints import hint_of
+from apps.tracing.store.kinds import NAMES
 from apps.tracing.store.payloads import with_payloads
 from apps.tracing.store.raw import patience
 from apps.tracing.store.rows import Stored
@@ -87,9 +88,16 @@ def _ways(asked: Asked, walk: Walk, decider: Decider, wanted: int) -> Iterator[S
         if len(frequent) >= wanted:
             yield frequent
             return
+    if terms is not None and hint is not None and not hint.bounds:
+        # By its name and model a run is found in the index.
+        hint = None
     quarters = None if hint is None else walk.promising(hint)
     if terms is None:
         yield from walk.all(wanted) if quarters is None else walk.by_quarters(quarters, wanted)
+        return
+    if hint is not None and quarters is not None and hint.rolled.cut == NAMES:
+        # Nothing knows better than rows of the name where its numbers are.
+        yield from walk.by_quarters(quarters, wanted)
         return
     few = None if quarters is None else list(islice(quarters, _FEW_QUARTERS + 1))
     if few is not None and len(few) <= _FEW_QUARTERS:

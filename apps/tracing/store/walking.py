@@ -129,12 +129,15 @@ class Walk:
         bounds = self._bounds((later(asked.since, min(begins)), max(ends)), place)
         until = self._end(self.place)
         conditions = [*asked.conditions, *bounds, *_between((None, until), "r")]
+        # Of each stretch by its index: the planner would rather read all of them from end to end.
+        ending = f"ORDER BY {self._order('r')} LIMIT {size}"
         return select(
             f"SELECT {COLUMNS} FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[])"
-            " AS q(project_id, begins_at, ends_at) JOIN tracing_run r"
-            " ON r.workspace_id = %s AND r.project_id = q.project_id"
+            " AS q(project_id, begins_at, ends_at) CROSS JOIN LATERAL"
+            " (SELECT r.* FROM tracing_run r"
+            " WHERE r.workspace_id = %s AND r.project_id = q.project_id"
             " AND r.placed_at >= q.begins_at AND r.placed_at < q.ends_at"
-            f" WHERE {_and(conditions)} ORDER BY {self._order('r')} LIMIT {size}",
+            f" AND {_and(conditions)} {ending}) r {ending}",
             [projects, begins, ends, asked.workspace_id, *_values(conditions)],
         )
 
@@ -147,10 +150,11 @@ class Walk:
         if projects is None or len(projects) == 1:
             if projects is not None:
                 conditions.append(self._of_projects("r"))
-            return select(
-                f"SELECT {COLUMNS} FROM tracing_run r WHERE {_and(conditions)} {ending}",
-                _values(conditions),
-            )
+            source = f"tracing_run r WHERE {_and(conditions)}"
+            if self.asked.is_of_few_traces:
+                # By their traces, and not in order through all others.
+                source = f"(SELECT r.* FROM {source} OFFSET 0) r"
+            return select(f"SELECT {COLUMNS} FROM {source} {ending}", _values(conditions))
         conditions.append(("r.project_id = p.id", []))
         return select(
             f"SELECT {COLUMNS} FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
