@@ -20,7 +20,7 @@ from apps.monitoring.api.serializers import (
     SectionSerializer,
     frame_of,
 )
-from apps.monitoring.models import Chart, Section
+from apps.monitoring.models import Chart, ChartType, Section
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.computing import Computer
 from apps.organizations.permissions import Permission
@@ -43,7 +43,8 @@ def section_json(section: Section) -> dict[str, Any]:
 
 
 def chart_json(chart: Chart) -> dict[str, Any]:
-    return {
+    words = {"markdown": chart.description or ""} if chart.chart_type == ChartType.TEXT else {}
+    return words | {
         "id": chart.pk,
         "title": chart.title,
         "description": chart.description,
