@@ -12,9 +12,8 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
-from apps.tracing.filters.fields import FIELDS, OPERATORS
 from apps.tracing.models import Project, SavedView, ViewType
-from apps.tracing.pages import columns, listing, projects
+from apps.tracing.pages import columns, language, listing, projects
 from apps.tracing.pages.listing import ListState
 from apps.tracing.store import Status, runs
 from apps.tracing.views.saved import opened
@@ -90,7 +89,7 @@ def _beside(request: PageRequest, project: Project, state: ListState) -> dict[st
     )
     return {
         "tab": state.show or "traces",
-        "language": _language(),
+        "language": language.suggestions(),
         "saved_views": [(view, opened(view)) for view in saved],
         "current_view": next((view for view in saved if str(view.pk) == state.view), None),
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),
@@ -101,17 +100,6 @@ def _default(project: Project) -> SavedView | None:
     """The view that the project opens with."""
     views = SavedView.objects.for_workspace(project.workspace_id)
     return views.filter(project=project, is_default=True).first()
-
-
-def _language() -> dict[str, Any]:
-    """What `<filter-input>` suggests: fields with what they are and which operators they take."""
-    return {
-        "fields": [
-            {"name": field.name, "about": field.about, "operators": OPERATORS[field.kind]}
-            for field in FIELDS
-        ],
-        "calls": ["and", "or", "not", "search", "exists"],
-    }
 
 
 def _back(request: PageRequest, project: Project) -> str:
