@@ -11,6 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.tracing.models import Feedback, ModelPrice, Project, SavedView, Share
+from apps.tracing.store import RunQuery, runs
+from apps.tracing.store.figures import Measure
+from apps.tracing.store.stats import Question
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, read, rows, stored_run, wire_run
@@ -456,3 +459,23 @@ def test_pages_cost_the_same_however_much_there_is(page, workspace, path):
         stored_run(workspace, extra={"metadata": {"thread_id": f"t-{number}"}})
 
     assert queries() == with_one
+
+
+def test_a_wrong_filter_is_told_with_its_column(page, workspace):
+    base = project_address(workspace, stored_run(workspace))
+
+    shown = page.get(base, {"filter": 'and(eq(name, "a"), gt(latency))'}).text
+
+    assert '<code class="inline">gt</code> takes a field and one value' in shown
+    assert "Column 20." in shown
+
+
+def test_what_was_never_told_is_no_zero(page, workspace):
+    run_id = stored_run(workspace, run_type="llm")
+    project_id = read(workspace, run_id).row.project_id
+
+    query = RunQuery(project_ids=[project_id])
+    told = runs.figures(workspace.pk, Question(query=query)).whole
+
+    assert told.quantile(Measure.FIRST_TOKEN, 0.5) is None
+    assert told.quantile(Measure.LATENCY, 0.5) == 1

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from apps.monitoring.models import Chart, Section
 from tests.console.conftest import person, signed_in
@@ -112,3 +114,18 @@ def test_only_those_who_may_change_dashboards_do(page, workspace):
     assert stranger.get(address).status_code == 404
     assert stranger.post(f"{address}/change", {"action": "delete"}).status_code == 404
     assert Section.unscoped.count() == 1
+
+
+def test_the_page_of_a_dashboard_costs_the_same_whatever_is_on_it(page, workspace):
+    project_id = read(workspace, stored_run(workspace)).row.project_id
+    copied = page.post(f"/o/{workspace.pk}/dashboards/of/{project_id}")["Location"]
+    empty = dashboard(page, workspace)
+
+    assert cost(page, copied) == cost(page, empty)
+    assert "shown" not in page.get(copied).context
+
+
+def cost(page, address):
+    with CaptureQueriesContext(connection) as asked:
+        page.get(address)
+    return len(asked)
