@@ -12,7 +12,7 @@ from apps.tracing.filters import all_of
 from apps.tracing.store.astray import astray
 from apps.tracing.store.doomed import not_doomed
 from apps.tracing.store.filtering import Compiled, compile_where
-from apps.tracing.store.kinds import bounded
+from apps.tracing.store.kinds import bounded, conjuncts, equation
 from apps.tracing.store.locating import locate, probable_days
 from apps.tracing.store.of_threads import thread_conditions
 from apps.tracing.store.related import FEW_TRACES, related_conditions
@@ -35,8 +35,8 @@ class Asked:
     until: datetime | None
     is_pointed: bool
     """Whether ids name the runs: they are few, and found without an order."""
-    is_of_few_traces: bool = False
-    """Whether the index of terms named their traces."""
+    is_few: bool = False
+    """Whether they are found by their traces or their thread, and put in order then."""
 
 
 def ask(workspace_id: UUID, query: RunQuery) -> Asked:
@@ -61,9 +61,16 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
         where = compile_where(workspace_id, query.where, table="r")
         conditions.append((where.sql, where.values))
     pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
-    is_of_few_traces = any(text == FEW_TRACES for text, _ in conditions)
-    is_pointed = is_of_few_traces or any(one is not None for one in pointers)
-    return Asked(workspace_id, query, conditions, where, since, until, is_pointed, is_of_few_traces)
+    is_few = _is_of_one_thread(query) or any(text == FEW_TRACES for text, _ in conditions)
+    is_pointed = is_few or any(one is not None for one in pointers)
+    return Asked(workspace_id, query, conditions, where, since, until, is_pointed, is_few)
+
+
+def _is_of_one_thread(query: RunQuery) -> bool:
+    """Whether turns of one conversation are asked for: they have an index."""
+    parts = () if query.where is None else conjuncts(query.where)
+    is_named = any(equation(part, "thread_id") is not None for part in parts)
+    return is_named and query.is_root is True and query.project_ids is not None
 
 
 def _places(workspace_id: UUID, query: RunQuery) -> tuple[datetime | None, datetime | None]:

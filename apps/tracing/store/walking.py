@@ -151,8 +151,8 @@ class Walk:
             if projects is not None:
                 conditions.append(self._of_projects("r"))
             source = f"tracing_run r WHERE {_and(conditions)}"
-            if self.asked.is_of_few_traces:
-                # By their traces, and not in order through all others.
+            if self.asked.is_few:
+                # By what names them, and not in order through all others.
                 source = f"(SELECT r.* FROM {source} OFFSET 0) r"
             return select(f"SELECT {COLUMNS} FROM {source} {ending}", _values(conditions))
         conditions.append(("r.project_id = p.id", []))
