@@ -106,7 +106,10 @@ def _statement(counting: Counting) -> tuple[str, list[Any]]:
         ctes += more
         values += given
         key = "trace_id" if counting.of_traces else "id"
-        source += f" LEFT JOIN usage u ON u.project_id = m.project_id AND u.{key} = m.{key}"
+        # As a left join, which it is, it would be a loop in a loop where a day is too young to have
+        # been analysed: 45 s for 32,000 runs. A full join never is one.
+        source += f" FULL JOIN usage u ON u.project_id = m.project_id AND u.{key} = m.{key}"
+        source += " WHERE CASE WHEN m.id IS NULL THEN false ELSE true END"
     names = [f"m.g{at}" for at in range(len(counting.groups))]
     columns = [
         *names,
