@@ -15,6 +15,7 @@ from apps.tracing.store.filtering import Compiled, compile_where
 from apps.tracing.store.kinds import bounded, conjuncts, equation
 from apps.tracing.store.locating import locate, probable_days
 from apps.tracing.store.of_threads import thread_conditions
+from apps.tracing.store.raw import raw_cursor
 from apps.tracing.store.related import FEW_TRACES, related_conditions
 from apps.tracing.store.rows import SKEW
 from apps.tracing.store.stretches import EARLIEST, LATEST, Span
@@ -59,11 +60,23 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
     where = None
     if query.where is not None:
         where = compile_where(workspace_id, query.where, table="r")
+        if not where.is_exact and _is_all_settled(workspace_id):
+            # What comes from here on is as if it came after the answer.
+            where = compile_where(workspace_id, query.where, table="r", as_settled=True)
         conditions.append((where.sql, where.values))
     pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
     is_few = _is_of_one_thread(query) or any(text == FEW_TRACES for text, _ in conditions)
     is_pointed = is_few or any(one is not None for one in pointers)
     return Asked(workspace_id, query, conditions, where, since, until, is_pointed, is_few)
+
+
+def _is_all_settled(workspace_id: UUID) -> bool:
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT NOT EXISTS (SELECT FROM tracing_unsettled WHERE workspace_id = %s)",
+            [workspace_id],
+        )
+        return cursor.fetchone() == (True,)
 
 
 def _is_of_one_thread(query: RunQuery) -> bool:
