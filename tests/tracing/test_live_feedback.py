@@ -306,6 +306,8 @@ def test_the_second_protocol_shares_and_anybody_reads(client, live, project, run
         assert (one.id, one.inputs) == (str(run_id), {"q": "why?"})
         await share.delete(str(run_id), session_id=session_id)
         await share.delete(str(run_id), session_id=session_id)
+        # What it has opened belongs to this loop, and it does not close it itself.
+        await client.runs._client.close()
 
     asyncio.run(use())
 
