@@ -91,12 +91,14 @@ def _astray(
     workspace_id: UUID, project_ids: Sequence[UUID], first: datetime, last: datetime
 ) -> list[list[Condition]]:
     """The runs that no quarter holds, by their ids: the planner would take them for very many."""
+    # Of each project in the order of their own index, so that no other is taken for it.
     statement = (
-        "SELECT r.id, r.placed_at FROM tracing_run r WHERE r.workspace_id = %s"
-        f" AND r.project_id = ANY(%s) AND {ASTRAY} AND r.start_time >= %s AND r.start_time < %s"
-        " AND r.placed_at >= %s AND r.placed_at < %s"
+        "SELECT a.id, a.placed_at FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
+        " (SELECT r.id, r.placed_at FROM tracing_run r WHERE r.workspace_id = %s"
+        f" AND r.project_id = p.id AND {ASTRAY} AND r.start_time >= %s AND r.start_time < %s"
+        " AND r.placed_at >= %s AND r.placed_at < %s ORDER BY r.start_time OFFSET 0) a"
     )
-    values = [workspace_id, list(project_ids), first, last, first - SKEW, last + SKEW]
+    values = [list(project_ids), workspace_id, first, last, first - SKEW, last + SKEW]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
         found = cursor.fetchall()
