@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
@@ -15,6 +16,11 @@ from tests import services
 from tests.live import Live
 
 LINES_OF_LOG = 25
+
+
+def pytest_configure() -> None:
+    # Each client of a test makes the middleware anew, which would read all static files first.
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture(scope="session")
