@@ -13,7 +13,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-house test-kills test-chaos fuzz check format bench bench-queries seed screenshots lock clean
+.PHONY: help up install install-dev test test-house test-long test-kills test-chaos fuzz check format bench bench-queries seed screenshots lock clean
 
 help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -31,6 +31,9 @@ test: install-dev ## Run the tests (TESTS=path, WORKERS=2)
 
 test-house: install-dev ## The long form of the tests of starting, ending and recovering
 	@$(BIN)/python -m pytest tests/house -m "house or house_long"
+
+test-long: install-dev ## The long forms of the tests of tracing: full sizes, all questions, many cases
+	@$(BIN)/python -m pytest tests/tracing -m house_long --numprocesses $(WORKERS) --dist loadgroup
 
 check: install-dev ## Exactly what CI checks: lint, types, system checks, migrations, scripts
 	$(BIN)/ruff check .
@@ -78,8 +81,10 @@ test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEE
 	@$(BIN)/python -m tests.chaos $(SECONDS) $(SEED)
 
 EXAMPLES ?= 100
-fuzz: install-dev ## Ask every route that is described, EXAMPLES=100 times each, in odd ways
-	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest tests/tracing/test_described_routes.py -q
+FUZZED := tests/tracing/test_described_routes.py tests/tracing/test_fuzzed_bodies.py \
+	tests/tracing/otlp/test_fuzzed_protobuf.py tests/tracing/two_workspaces/test_cursors.py
+fuzz: install-dev ## Ask every route that is described, and send odd bodies (EXAMPLES=100 of each)
+	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest $(FUZZED) -q --numprocesses $(WORKERS) --dist loadgroup
 
 lock: | .venv/bin/python ## Lock what pyproject.toml asks for (UPGRADE=--upgrade for newer versions)
 	$(UV) pip compile $(LOCK) $(UPGRADE) pyproject.toml --group dev \

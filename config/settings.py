@@ -123,7 +123,13 @@ def _database(url: str, **more: str) -> dict[str, object]:
         # Requests run on a few lasting threads, each with its own connection;
         # apps.core.connections closes one whose server went away.
         "CONN_MAX_AGE": None,
-        "OPTIONS": {"application_name": "slipway", **more, **options},
+        # Statements are prepared where code asks for it, however often others are repeated.
+        "OPTIONS": {
+            "application_name": "slipway",
+            "prepare_threshold": 1_000_000_000,
+            **more,
+            **options,
+        },
         "TEST": {"NAME": f"test_{parts.path.lstrip('/') or 'slipway'}"},
     }
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.db import connection
 from pytest_django import DjangoDbBlocker
 
@@ -15,6 +16,11 @@ from tests import services
 from tests.live import Live
 
 LINES_OF_LOG = 25
+
+
+def pytest_configure() -> None:
+    # Each client of a test makes the middleware anew, which would read all static files first.
+    settings.WHITENOISE_AUTOREFRESH = True
 
 
 @pytest.fixture(scope="session")
@@ -41,7 +47,35 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
         cursor.execute(
             "SELECT pg_terminate_backend(pid, 10_000) FROM pg_stat_activity"
             " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            " AND backend_type = 'client backend'"
         )
+
+
+@pytest.fixture(autouse=True)
+def tables_without_models(
+    request: pytest.FixtureRequest, django_db_blocker: DjangoDbBlocker
+) -> Iterator[None]:
+    """Empties what a test committed into tables that no model has, which Django would leave."""
+    yield
+    if not _commits(request):
+        return
+    with django_db_blocker.unblock(), connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT c.oid::regclass::text FROM pg_class c WHERE relkind IN ('r', 'p')"
+            " AND NOT relispartition AND relnamespace = 'public'::regnamespace"
+        )
+        models = {*connection.introspection.django_table_names(), "django_migrations"}
+        tables = [name for (name,) in cursor.fetchall() if name not in models]
+        for table in tables:
+            cursor.execute(f"SELECT EXISTS (SELECT 1 FROM {table})")
+            if cursor.fetchone() == (True,):
+                cursor.execute(f"TRUNCATE {table}")
+
+
+def _commits(request: pytest.FixtureRequest) -> bool:
+    mark = request.node.get_closest_marker("django_db")
+    marked = mark is not None and (mark.kwargs.get("transaction") or any(mark.args))
+    return bool(marked) or "transactional_db" in request.fixturenames
 
 
 @pytest.hookimpl(wrapper=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from uuid import UUID, uuid4
 
+from apps.core.ids import uuid7
 from apps.exports.models import BulkExport, Destination, ExportPart
 from apps.monitoring.models import Chart, Section
 from apps.organizations.models import Workspace
@@ -33,15 +34,23 @@ Values = dict[str, UUID | str | int]
 EXAMPLE, DATASET = UUID(int=0x5E1), UUID(int=0x5E2)
 
 
-def plant(workspace: Workspace, word: str, secret: str) -> Values:
+def plant(
+    workspace: Workspace,
+    word: str,
+    secret: str,
+    *,
+    ids: tuple[UUID, UUID] | None = None,
+    dataset_id: UUID = DATASET,
+) -> Values:
     """Make the rows; names are `word`, contents have the secret too.
 
-    Returns a value for each parameter of a route, and the ids that bodies may name.
+    `ids` are those of the runs, for workspaces whose runs shall be called the same. Returns a
+    value for each parameter of a route, and the ids that bodies may name.
     """
-    root = _trace(workspace, word, secret)
+    root = _trace(workspace, word, secret, *(ids or (uuid7(), uuid7())))
     project = Project.objects.for_workspace(workspace).get(name=word)
     Project.objects.for_workspace(workspace).filter(pk=project.pk).update(
-        description=secret, extra={"metadata": {word: secret}}, reference_dataset_id=DATASET
+        description=secret, extra={"metadata": {word: secret}}, reference_dataset_id=dataset_id
     )
     return {
         "run_id": UUID(root["id"]),
@@ -50,7 +59,7 @@ def plant(workspace: Workspace, word: str, secret: str) -> Values:
         "project_id": project.pk,
         "thread_key": word,
         "word": word,
-        "dataset_id": DATASET,
+        "dataset_id": dataset_id,
         "example_id": EXAMPLE,
         **_feedback(workspace, project, root["id"], word, secret),
         **_beside(workspace, project, UUID(root["id"]), word, secret),
@@ -59,7 +68,9 @@ def plant(workspace: Workspace, word: str, secret: str) -> Values:
     }
 
 
-def _trace(workspace: Workspace, word: str, secret: str) -> dict[str, str]:
+def _trace(
+    workspace: Workspace, word: str, secret: str, root_id: UUID, child_id: UUID
+) -> dict[str, str]:
     both = {word: secret}
     said = {
         "session_name": word,
@@ -73,9 +84,9 @@ def _trace(workspace: Workspace, word: str, secret: str) -> dict[str, str]:
         "reference_example_id": str(EXAMPLE),
         "extra": {"metadata": both | {"thread_id": word, "ls_model_name": word}, "more": both},
     }
-    root = wire_run(**said)
+    root = wire_run(id=root_id, **said)
     model = {"usage_metadata": {"input_tokens": 41, "output_tokens": 1, "total_tokens": 42}}
-    child = wire_run(root, **(said | {"run_type": "llm", "outputs": both | model}))
+    child = wire_run(root, id=child_id, **(said | {"run_type": "llm", "outputs": both | model}))
     body = form(
         (f"post.{root['id']}", root),
         (f"attachment.{root['id']}.{word}", secret.encode(), "Content-Type: text/plain"),

@@ -26,6 +26,7 @@ def shell(request: HttpRequest) -> dict[str, Any]:
         "theme": _choice(request, "slipway_theme", THEMES),
         "density": _choice(request, "slipway_density", {"compact"}),
         "nav": _choice(request, "slipway_nav", {"rail"}),
+        "facet_fold": _choice(request, "slipway_facets", {"folded"}),
         "base_url": settings.BASE_URL,
         "layout": partial(_layout, request),
         "workspaces": SimpleLazyObject(lambda: _workspaces(request)),

@@ -18,14 +18,18 @@ _PASSWORD = forms.PasswordInput(attrs={"autocomplete": "off"})
 
 
 class ExportForm(forms.Form):
-    project = forms.ModelChoiceField(queryset=Project.unscoped.none(), label="Project")
-    destination = forms.ModelChoiceField(queryset=Destination.unscoped.none(), label="To")
+    project = forms.ModelChoiceField(
+        queryset=Project.unscoped.none(), label="Project", empty_label="Choose a project"
+    )
+    destination = forms.ModelChoiceField(
+        queryset=Destination.unscoped.none(), label="Destination", empty_label="Choose where to"
+    )
     begin = forms.DateField(label="From", widget=forms.DateInput(attrs={"type": "date"}))
     end = forms.DateField(
-        label="To the end of",
+        label="Until the end of",
         required=False,
         widget=forms.DateInput(attrs={"type": "date"}),
-        help_text="Leave it out for an export that repeats.",
+        help_text="Empty for an export that repeats.",
     )
     interval = forms.TypedChoiceField(
         label="Repeat",
@@ -44,12 +48,15 @@ class ExportForm(forms.Form):
         label="Compression", choices=Compression.choices, initial=Compression.ZSTANDARD
     )
 
-    def __init__(self, workspace_id: UUID, data: Any = None, **options: Any) -> None:
-        super().__init__(data, **options)
+    def __init__(self, workspace_id: UUID, data: Any = None, *, project: str = "") -> None:
+        yesterday = datetime.now(UTC).date() - timedelta(days=1)
+        initial = {"project": project, "begin": yesterday - timedelta(days=6), "end": yesterday}
+        super().__init__(data, initial=initial)
         projects = Project.objects.for_workspace(workspace_id).present().newest_first()
         self.fields["project"].queryset = projects  # type: ignore[attr-defined]
         destinations = Destination.objects.for_workspace(workspace_id).order_by("name")
         self.fields["destination"].queryset = destinations  # type: ignore[attr-defined]
+        self.initial["destination"] = destinations.values_list("pk", flat=True).first()
         self.workspace_id = workspace_id
 
     def clean_filter(self) -> str:
@@ -107,7 +114,7 @@ class DestinationForm(forms.Form):
         label="Address of the server",
         required=False,
         assume_scheme="https",
-        help_text="For servers other than Amazon's.",
+        help_text="Of a server that is not of Amazon.",
     )
     access_key_id = forms.CharField(max_length=500, label="Access key", required=False)
     secret_access_key = forms.CharField(

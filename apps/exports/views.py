@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
+from django.db.models import Count
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
@@ -33,6 +35,8 @@ class ExportRow:
     done: int
     parts: int
     rows: int
+    spawned: int = 0
+    """Exports that a schedule has made."""
 
     @property
     def is_over(self) -> bool:
@@ -46,7 +50,16 @@ class ExportRow:
 
 def _rows(exports: list[BulkExport]) -> list[ExportRow]:
     found = services.progress(exports)
-    return [ExportRow(export, *found[export.pk]) for export in exports]
+    spawned = _spawned([export for export in exports if export.is_schedule])
+    return [ExportRow(export, *found[export.pk], spawned.get(export.pk, 0)) for export in exports]
+
+
+def _spawned(schedules: Sequence[BulkExport]) -> dict[UUID, int]:
+    if not schedules:
+        return {}
+    rows = BulkExport.objects.for_workspace(schedules[0].workspace_id)
+    counted = rows.filter(source__in=schedules).order_by().values_list("source")
+    return {row[0]: row[1] for row in counted.annotate(Count("pk"))}
 
 
 def _exports(request: PageRequest) -> Any:
@@ -66,7 +79,9 @@ def export_list(request: PageRequest) -> HttpResponse:
         "rows": rows,
         "is_moving": any(row.is_moving for row in rows),
         "next": begin + A_PAGE if len(found) > A_PAGE else None,
-        "has_destinations": Destination.objects.for_workspace(workspace_id).exists(),
+        "destinations": list(
+            Destination.objects.for_workspace(workspace_id).order_by("name", "pk")[:A_PAGE]
+        ),
     }
     part = "#rows" if request.htmx else ""
     return render(request, f"exports/export_list.html{part}", context)
@@ -82,7 +97,7 @@ def export_new(request: PageRequest) -> HttpResponse:
     workspace_id = request.caller.workspace_id
     if not Destination.objects.for_workspace(workspace_id).exists():
         return redirect("export-destination-new", workspace_id)
-    form = ExportForm(workspace_id, request.POST or None)
+    form = ExportForm(workspace_id, request.POST or None, project=request.GET.get("project", ""))
     if form.is_valid():
         export = services.create_export(export=form.export())
         return redirect("export-detail", workspace_id, export.pk)

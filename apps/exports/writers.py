@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any, Protocol
 
 import boto3
@@ -76,6 +77,8 @@ class _Bucket:
             config=Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 3}),
         )
         guard(self._client)
+        # Its parts refer to each other, so connections would stay open until the collector comes.
+        weakref.finalize(self, self._client.close)
 
     def path(self, key: str) -> str:
         return f"{self._name}/{self._prefixed}{key}"

@@ -36,8 +36,8 @@ class ChartForm(forms.Form):
     metrics = forms.MultipleChoiceField(
         choices=[(one, one.replace("_", " ")) for one in METRICS],
         label="What is shown",
-        help_text="Several of one unit become several lines.",
-        widget=forms.SelectMultiple(attrs={"size": 8}),
+        help_text="Those of one unit become lines of one chart.",
+        widget=forms.CheckboxSelectMultiple,
     )
     feedback_key = forms.CharField(max_length=1000, required=False, label="Feedback key")
     filter = forms.CharField(
@@ -50,8 +50,15 @@ class ChartForm(forms.Form):
     group_by = forms.ChoiceField(choices=_GROUPS, required=False, label="Group by")
     path = forms.CharField(max_length=200, required=False, label="Key of metadata")
 
-    def __init__(self, *args: Any, projects: Sequence[Project], **kwargs: Any) -> None:
+    def __init__(
+        self, *args: Any, projects: Sequence[Project], chart: Chart | None = None, **kwargs: Any
+    ) -> None:
         super().__init__(*args, **kwargs)
+        self.kept = chart.series if chart is not None and not _is_plain(chart) else None
+        """Series that say more than the form can: they stay as they are."""
+        if self.kept is not None:
+            for name in ("metrics", "feedback_key", "group_by", "path"):
+                del self.fields[name]
         choices = [("", "All projects"), *((str(one.pk), one.name) for one in projects)]
         self.fields["project"] = forms.ChoiceField(choices=choices, required=False, label="Project")
 
@@ -83,14 +90,10 @@ class ChartForm(forms.Form):
     @property
     def fields_of_chart(self) -> dict[str, Any]:
         said = self.cleaned_data
+        if self.kept is not None:
+            return self._common | {"series": self.kept}
         group = {"attribute": said["group_by"], "path": said["path"] or None, "max_groups": 5}
-        common = {"filter": said["filter"] or None}
-        if said["project"]:
-            common["session"] = [said["project"]]
-        return {
-            "title": said["title"],
-            "chart_type": said["chart_type"],
-            "common_filters": common,
+        return self._common | {
             "series": [
                 {
                     "name": metric.replace("_", " "),
@@ -101,3 +104,30 @@ class ChartForm(forms.Form):
                 for metric in said["metrics"]
             ],
         }
+
+    @property
+    def _common(self) -> dict[str, Any]:
+        said = self.cleaned_data
+        common = {"filter": said["filter"] or None}
+        if said["project"]:
+            common["session"] = [said["project"]]
+        return {
+            "title": said["title"],
+            "chart_type": said["chart_type"],
+            "common_filters": common,
+        }
+
+
+def _is_plain(chart: Chart) -> bool:
+    """Whether the form can say all that the chart's series say."""
+    said = [
+        {name: value for name, value in one.items() if value is not None} for one in chart.series
+    ]
+    known = {"id", "name", "metric", "feedback_key", "group_by"}
+    alike = {(str(one.get("group_by")), one.get("feedback_key")) for one in said}
+    names = [one.get("metric", "").replace("_", " ") for one in said]
+    return (
+        all(set(one) <= known and one.get("metric") in METRICS for one in said)
+        and len(alike) <= 1
+        and all(one.get("name") == name for one, name in zip(said, names, strict=True))
+    )

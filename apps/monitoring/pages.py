@@ -9,15 +9,21 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from django.urls import reverse
+from django.utils.http import urlencode
+
 from apps.core.errors import AppError
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import Chart, ChartType, Section
 from apps.monitoring.services.computing import Computer, Frame
+from apps.tracing.pages import clauses
 from apps.tracing.pages.charts import HUES, Line, said
 from apps.tracing.pages.charts import Chart as Drawing
 from apps.tracing.pages.periods import Period
 
 MOST_LINES = 6
+_HUES_OF = {"Error": "error", "error": "error"}
+"""A status keeps its own colour, whatever place it has."""
 _UNITS = (
     ("rate", "share"),
     ("latency", "s"),
@@ -77,13 +83,29 @@ def one_shown(computer: Computer, chart: Chart) -> Shown:
     if not ChartType(chart.chart_type).is_over_time:
         return Shown(chart, values=[(name, said(_last(values), unit)) for name, values in lines])
     kind = "stack" if chart.chart_type == ChartType.BAR else "line"
+    behind = {one.get("name") or one.get("metric", ""): _behind(chart, one) for one in chart.series}
     drawn = [
-        Line(name, hue, values)
+        Line(name, _HUES_OF.get(name, hue), values, behind.get(name, ""))
         for (name, values), hue in zip(lines[:MOST_LINES], HUES, strict=False)
     ]
     edges = computer.frame.edges(chart.chart_type)
-    drawing = Drawing(f"chart-{chart.pk}", chart.title, unit, kind, edges, drawn)
+    drawing = Drawing(
+        f"chart-{chart.pk}", chart.title, unit, kind, edges, drawn, _behind(chart, {})
+    )
     return Shown(chart, drawing)
+
+
+def _behind(chart: Chart, series: Mapping[str, Any]) -> str:
+    """The list of the runs that a line is about, when they are of one project."""
+    common = chart.common_filters or {}
+    projects = common.get("session") or []
+    if len(projects) != 1 or not chart.section_id:
+        return ""
+    own = (series.get("filters") or {}).get("filter")
+    own = own or (series.get("metric_definition") or {}).get("filter")
+    text = clauses.join([one for one in (common.get("filter"), own) if one])
+    address = reverse("project-detail", args=[chart.workspace_id, projects[0]])
+    return f"{address}?{urlencode({'show': 'all'} | ({'filter': text} if text else {}))}"
 
 
 def _lines(

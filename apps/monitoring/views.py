@@ -22,6 +22,13 @@ from apps.tracing.models import Project
 from apps.tracing.pages import periods, projects
 
 MOST_PROJECTS = 500
+FIRST: dict[str, Any] = {
+    "title": "Run count",
+    "chart_type": "line",
+    "common_filters": {},
+    "series": [{"name": "run count", "metric": "run_count"}],
+}
+"""What a new chart shows before anything is chosen."""
 
 
 @require_http_methods(["GET", "POST"])
@@ -46,18 +53,25 @@ def dashboard_list(request: PageRequest) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.CHARTS_READ)
 def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
+    """The page at once, its charts as a fragment; `whole` asks for both together."""
     section = _section(request, section_id)
     period = periods.read(request.GET)
-    charts = list(section.charts.in_order())
-    context = {
+    context: dict[str, Any] = {
         "section": section,
-        "shown": pages.shown(section.workspace_id, charts, period),
+        "may_write": request.caller.may(Permission.CHARTS_WRITE),
+    }
+    if request.htmx or "whole" in request.GET:
+        charts = list(section.charts.in_order())
+        context["shown"] = pages.shown(section.workspace_id, charts, period)
+    if request.htmx:
+        return render(request, "monitoring/dashboard_detail.html#charts", context)
+    context |= {
+        "chart_count": section.charts.count(),
         "period": period,
         "presets": [
             (key, label, "?" if key == periods.USUAL else f"?range={key}")
             for key, (label, _) in periods.PRESETS.items()
         ],
-        "may_write": request.caller.may(Permission.CHARTS_WRITE),
     }
     return render(request, "monitoring/dashboard_detail.html", context)
 
@@ -111,6 +125,7 @@ def _chart(request: PageRequest, section: Section, chart: Chart | None) -> HttpR
     form = ChartForm(
         request.POST or None,
         projects=list(rows[:MOST_PROJECTS]),
+        chart=chart,
         initial=ChartForm.of(chart) if chart else {"metrics": ["run_count"]},
     )
     action = request.POST.get("action", "")
@@ -123,8 +138,8 @@ def _chart(request: PageRequest, section: Section, chart: Chart | None) -> HttpR
         if action == "save" and _saved(form, section, chart):
             return redirect("dashboard-detail", section.workspace_id, section.pk)
         preview = _preview(section, form.fields_of_chart)
-    elif chart is not None and not form.is_bound:
-        preview = pages.shown(section.workspace_id, [chart], periods.read({}))[0]
+    elif not form.is_bound:
+        preview = _preview(section, FIRST) if chart is None else _shown(chart)
     context = {"section": section, "chart": chart, "form": form, "preview": preview}
     status = 422 if form.errors else 200
     return render(request, "monitoring/chart_form.html", context, status=status)
@@ -154,7 +169,11 @@ def _preview(section: Section, said: dict[str, Any]) -> pages.Shown:
         section=section,
         **(said | {"series": series, "common_filters": common}),
     )
-    return pages.shown(section.workspace_id, [chart], periods.read({}))[0]
+    return _shown(chart)
+
+
+def _shown(chart: Chart) -> pages.Shown:
+    return pages.shown(chart.workspace_id, [chart], periods.read({}))[0]
 
 
 def _section(request: PageRequest, section_id: UUID) -> Section:

@@ -12,6 +12,9 @@ from uuid import UUID
 
 _TIME = 22  # YYYYMMDDTHHMMSSffffffZ
 _SEGMENT = _TIME + 36
+EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+"""Before this no run begins; those who reckon with its time may go back from it by years."""
+_FIRST_YEAR, _LAST_YEAR = "1900", "8999"
 
 
 class Place(NamedTuple):
@@ -60,6 +63,8 @@ def place_of(
             raise ValueError
         if dotted_order.count(".") != length // (_SEGMENT + 1):
             raise ValueError
+        for at in range(0, length - _SEGMENT, _SEGMENT + 1):
+            _time(dotted_order[at : at + _TIME])
     except ValueError:
         return _carefully_placed(dotted_order, run_id, trace_id, parent_run_id)
     return Place(dotted_order, trace_id, parent_run_id, placed_at)
@@ -75,7 +80,7 @@ def _carefully_placed(
     segments = dotted_order.split(".")
     last = segments[-1]
     try:
-        placed_at = _time(last)
+        placed_at = [_time(one) for one in segments][-1]
         own_id, first_id = UUID(last[_TIME:]), UUID(segments[0][_TIME:])
         above_id = UUID(segments[-2][_TIME:]) if len(segments) > 1 else None
     except ValueError:
@@ -126,6 +131,8 @@ def root_placed_at(dotted_order: str) -> datetime:
 def _time(text: str) -> datetime:
     digits = text[:8] + text[9:21]
     if text[8:9] != "T" or text[21:22] != "Z" or not (digits.isascii() and digits.isdecimal()):
+        raise ValueError
+    if not _FIRST_YEAR <= text[:4] <= _LAST_YEAR:
         raise ValueError
     return datetime.fromisoformat(f"{text[:15]}.{text[15:21]}+00:00")
 

@@ -35,10 +35,10 @@ class DottedOrderRefused(errors.BadRequest):
     code, detail = "dotted_order_refused", "The dotted order does not fit the run."
 
 
-class NotSupported(errors.BadRequest):
-    """A part of the request that would change the answer and is not understood yet."""
+class NotHere(errors.BadRequest):
+    """Something to be made that nothing here would ever carry out."""
 
-    code, detail = "not_supported", "This server does not understand a part of the request yet."
+    code, detail = "not_here", "This server has nothing that would carry this out."
 
 
 class DownloadExpired(errors.Forbidden):

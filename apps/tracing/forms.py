@@ -20,6 +20,13 @@ class ProjectForm(forms.Form):
         label="Traces are kept",
         help_text="Lowering it concerns traces that come from then on; raising it, all of them.",
     )
+    long_days = forms.IntegerField(
+        min_value=1,
+        max_value=36_600,
+        required=False,
+        label="Long-lived is, days",
+        help_text="Empty: as the workspace has it.",
+    )
 
     @classmethod
     def of(cls, project: Project, data: Any = None) -> ProjectForm:
@@ -27,6 +34,7 @@ class ProjectForm(forms.Form):
             "name": project.name,
             "description": project.description or "",
             "trace_tier": project.trace_tier,
+            "long_days": project.long_days,
         }
         return cls(data, initial=first)
 

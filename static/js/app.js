@@ -3,6 +3,8 @@
  * Elements that arrive later (an htmx swap, a fragment) are found the same way.
  */
 
+import { showCurrent } from "./lib/sight.js";
+
 /** @type {Record<string, () => Promise<unknown>>} */
 const ELEMENTS = {
   "annotate-form": () => import("./elements/annotate-form.js"),
@@ -12,8 +14,10 @@ const ELEMENTS = {
   "copy-button": () => import("./elements/copy-button.js"),
   "density-button": () => import("./elements/density-button.js"),
   "filter-input": () => import("./elements/filter-input.js"),
+  "fold-facets": () => import("./elements/fold-facets.js"),
   "json-view": () => import("./elements/json-view.js"),
   "key-help": () => import("./elements/key-help.js"),
+  "list-walk": () => import("./elements/list-walk.js"),
   "live-log": () => import("./elements/live-log.js"),
   "mark-down": () => import("./elements/mark-down.js"),
   "modal-dialog": () => import("./elements/modal-dialog.js"),
@@ -55,6 +59,7 @@ function load(name) {
 }
 
 wake(document);
+showCurrent(document);
 new MutationObserver((changes) => {
   for (const change of changes) {
     for (const node of change.addedNodes) {

@@ -11,7 +11,9 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-_OURS = ("tracing_run", "tracing_runterms", "tracing_runpayload", "tracing_unsettled")
+_OURS = ("tracing_run", "tracing_unsettled", "tracing_rollup", "tracing_feedback")
+"""How the names of the tables begin."""
+_ASKS = ("SELECT", "WITH")
 
 
 @dataclass
@@ -65,7 +67,7 @@ def recorded() -> Iterator[Recorded]:
 
     def noting(cursor: Any, query: Any, params: Any = None, **options: Any) -> Any:
         text = str(query)
-        if text.lstrip().startswith("SELECT") and any(name in text for name in _OURS):
+        if text.lstrip().startswith(_ASKS) and any(name in text for name in _OURS):
             found.statements.append(Statement(text, params))
         return execute(cursor, query, params, **options)
 

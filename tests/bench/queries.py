@@ -86,6 +86,12 @@ def questions(project_id: str, largest: str | None) -> dict[str, Question]:
             "one thread", is_root=True, filter=lambda n: f'eq(thread_id, "thread-{n * 7:05d}")'
         ),
         "tokens": page("roots of many tokens", is_root=True, filter="gt(total_tokens, 20000)"),
+        "roots_tag": page("roots with a rare tag", is_root=True, filter='has(tags, "nightly")'),
+        "type": page("runs of a type that there is none of", run_type="prompt"),
+        "slow_tool": page(
+            "slow runs of one tool", filter='and(eq(name, "run_sql"), gt(latency, 3))'
+        ),
+        "cost": page("roots of 0.3 dollars and more", is_root=True, filter="gt(total_cost, 0.3)"),
         "tree": page(
             "roots of traces with a tool", is_root=True, tree_filter='eq(name, "run_sql")'
         ),
@@ -162,20 +168,27 @@ def write_plans(workspace_id: str, asked: dict[str, Question], target: Path) -> 
     """EXPLAIN (ANALYZE, BUFFERS) of each statement that the store sends for a question."""
     from uuid import UUID
 
+    from django.db import connection
+
     from apps.tracing import store
     from apps.tracing.api.asking import run_query
     from apps.tracing.api.serializers import RunsQuerySerializer
+    from apps.tracing.services.statistics import run_stats
     from tests.bench.plans import recorded
 
+    with connection.cursor() as cursor:
+        # As pages are read.
+        cursor.execute("SET max_parallel_workers_per_gather = 0")
     with target.open("w") as file:
         for name, question in asked.items():
-            if question.path != "/runs/query":
-                continue
             body = RunsQuerySerializer(data=question.ask(1))
             body.is_valid(raise_exception=True)
             query = run_query(UUID(workspace_id), body.validated_data)
             with recorded() as seen:
-                store.runs.query(UUID(workspace_id), query, limit=PAGE)
+                if question.path == "/runs/query":
+                    store.runs.query(UUID(workspace_id), query, limit=PAGE)
+                else:
+                    run_stats(UUID(workspace_id), query)
             file.write(f"\n==== {name}: {question.about}\n\n{seen.plans()}\n")
 
 

@@ -15,6 +15,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ import psutil
 
 from config.embedded.paths import DATABASE, Instance
 from config.embedded.postgres import SUPERUSER
-from tests.installation import SIGNS, Installation
+from tests.installation import SIGNS, Installation, wait_until
 
 WIRES = ("multipart", "multipart-zstd", "batch", "otlp")
 FLOOR = "day partitions and 5 indexes, 100 rows a transaction, 4 connections"
@@ -42,11 +43,13 @@ def main() -> int:
     options.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="slipway-traces-") as folder:
         Path(folder).chmod(0o711)  # PostgreSQL's user passes through
-        platform = Installation(Path(folder) / "x", **dict(options.set))
+        settings: dict[str, Any] = {"WEB_PROCESSES": "2"} | dict(options.set)
+        platform = Installation(Path(folder) / "x", **settings)
         platform.start()
         platform.wait_until_ready()
         try:
             key = platform.bootstrap()["api_key"]
+            wait_until(lambda: not _is_deploying(platform), "the end of the sample's deployment")
             floors = [_floor(options, platform, "before")]
             reports = [
                 _ingest(options, platform, key, wire, clients)
@@ -71,7 +74,14 @@ def _options() -> argparse.Namespace:
     add("--runs", type=int, default=400_000, help="runs to encode; more than --seconds take")
     add("--floor-runs", type=int, default=50_000)
     add("--drain", type=float, default=30, help="how long a peer may store after its load")
-    add("--set", type=lambda text: text.split("=", 1), action="append", default=[])
+    add(
+        "--set",
+        help="a setting, NAME=VALUE, besides WEB_PROCESSES=2",
+        type=lambda text: text.split("=", 1),
+        action="append",
+        default=[],
+    )
+    add("--until", default=f"{datetime.now(UTC):%Y-%m-%dT%H:00:00}", help="the newest trace's time")
     add("--spool", type=Path, default=Path(tempfile.gettempdir()) / "trace-bench-spool")
     add("--out", type=Path, default=Path(tempfile.gettempdir()) / "trace-bench-results")
     add("--verify", choices=("langsmith", "langsmith-query"), default="langsmith")
@@ -91,6 +101,14 @@ def _floor(options: argparse.Namespace, platform: Installation, when: str) -> Re
     return found
 
 
+def _is_deploying(platform: Installation) -> bool:
+    """Whether the new installation still builds its sample agent, beside which nothing counts."""
+    try:
+        return any("deploy_sample" in process.cmdline() for process in platform.processes())
+    except psutil.NoSuchProcess:  # just ended: look again
+        return True
+
+
 def _ingest(
     options: argparse.Namespace, platform: Installation, key: str, wire: str, clients: int
 ) -> Report:
@@ -99,7 +117,8 @@ def _ingest(
     _run(
         options, "ingest_bench.py", "--url", platform.url, "--api-key", key, "--wire", wire,
         "--clients", clients, "--seconds", options.seconds, "--runs", options.runs,
-        "--project", f"{wire}-{clients}", "--spool", options.spool, "--verify", options.verify,
+        "--project", f"{wire}-{clients}", "--until", options.until, "--spool", options.spool,
+        "--verify", options.verify,
         "--sql", _dsn(platform, DATABASE), "--label", "slipway", "--json", out, *watched,
     )  # fmt: skip
     found: Report = json.loads(out.read_text())
@@ -141,7 +160,7 @@ def _peers(options: argparse.Namespace) -> list[Report]:
         options, "rounds.py", options.bench_dir / "peers.json", "--steps", "ingest",
         "--rounds", 1, "--only", ",".join(names), "--seconds", options.seconds,
         "--clients", ",".join(map(str, options.clients)), "--drain", options.drain,
-        "--runs", 100_000, "--out", out, "--spool", options.spool,
+        "--runs", 100_000, "--until", options.until, "--out", out, "--spool", options.spool,
     )  # fmt: skip
     return [json.loads(file.read_text()) for file in sorted(out.glob("*-ingest-*.json"))]
 

@@ -2,7 +2,8 @@
 
 `python -m tests.browser.screenshots [--out FOLDER]` signs in to the installation of PORT and
 DATA_DIR (or `--url`, `--email`, `--password`), visits what it finds in both themes and widths, and
-ends with status 1 when a page overflows or complains in the browser's console.
+ends with status 1 when a page overflows or complains in the browser's console. `--only` takes names
+of pages, `--workspace` another one than the person's last, `--whole` pictures down to the foot.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def main() -> int:
     parser.add_argument("--email", default="admin@localhost")
     parser.add_argument("--password")
     parser.add_argument("--out", type=Path, default=env().data_dir / "screenshots")
+    parser.add_argument("--workspace")
+    parser.add_argument("--only", nargs="+", default=[])
+    parser.add_argument("--widths", nargs="+", type=int, default=list(WIDTHS))
+    parser.add_argument("--themes", nargs="+", default=list(THEMES))
+    parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
     kept = env().data_dir / "secrets" / "admin_password"
     password = options.password or kept.read_text().strip()
@@ -35,12 +41,13 @@ def main() -> int:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
         state = _signed_in(browser, options.url, options.email, password)
-        pages = {"sign-in": "/sign-in", **_found(state, options.url)}
-        for width, height in WIDTHS.items():
-            for theme in THEMES:
+        pages = {"sign-in": "/sign-in", **_found(state, options.url, options.workspace)}
+        pages = {name: pages[name] for name in options.only or pages if name in pages}
+        for width in options.widths:
+            for theme in options.themes:
                 context = browser.new_context(
                     base_url=options.url,
-                    viewport={"width": width, "height": height},
+                    viewport={"width": width, "height": WIDTHS.get(width, 900)},
                     color_scheme=theme,
                     storage_state=state.storage_state(),
                 )
@@ -48,14 +55,15 @@ def main() -> int:
                     if name == "sign-in":
                         context.clear_cookies()
                     file = options.out / f"{name}-{width}-{theme}.png"
-                    complaints += _picture(context.new_page(), address, file)
+                    complaints += _picture(context.new_page(), address, file, whole=options.whole)
                     if name == "sign-in":
                         context.add_cookies(state.cookies())
                 context.close()
         browser.close()
     for complaint in complaints:
         sys.stderr.write(f"{complaint}\n")
-    sys.stdout.write(f"{len(pages) * 4} pictures in {options.out}\n")
+    taken = len(pages) * len(options.widths) * len(options.themes)
+    sys.stdout.write(f"{taken} pictures in {options.out}\n")
     return 1 if complaints else 0
 
 
@@ -70,27 +78,29 @@ def _signed_in(browser: Browser, url: str, email: str, password: str) -> Browser
     return context
 
 
-def _found(context: BrowserContext, url: str) -> dict[str, str]:
+def _found(context: BrowserContext, url: str, workspace: str | None) -> dict[str, str]:
     """The pages that can be reached: the first row of each list, and the tabs of a deployment."""
     page = context.pages[0]
-    return dict(_walk(page, page.url.removeprefix(url).removesuffix("/projects")))
+    base = f"/o/{workspace}" if workspace else page.url.removeprefix(url).removesuffix("/projects")
+    return dict(_walk(page, base))
 
 
 def _walk(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "projects", f"{base}/projects"
+    yield "no-projects", f"{base}/projects?q=nothing+of+the+kind"
     if project := _first_row(page, f"{base}/projects"):
-        yield "project", project
-        yield "runs", f"{project}?show=all"
-        yield "no-runs", f"{project}?q=nothing+of+the+kind"
-        yield "monitoring", f"{project}/monitoring?compare=1"
-        yield "threads", f"{project}/threads"
-        yield "project-settings", f"{project}/settings"
-        if trace := _first_row(page, project):
-            yield "trace", trace
-        if thread := _first_row(page, f"{project}/threads"):
-            yield "thread", thread
+        yield from _of_project(page, project)
     for name in ("ledger", "prices", "feedback", "retention"):
         yield f"settings-{name}", f"{base}/settings/{name}"
+    yield "dashboards", f"{base}/dashboards"
+    if dashboard := _first_row(page, f"{base}/dashboards"):
+        yield "dashboard", dashboard
+        yield "new-chart", f"{dashboard}/charts/new"
+    yield "exports", f"{base}/exports"
+    yield "new-export", f"{base}/exports/new"
+    yield "new-destination", f"{base}/exports/destinations/new"
+    if export := _first_row(page, f"{base}/exports"):
+        yield "export", export
     yield "deployments", f"{base}/deployments"
     yield "new-deployment", f"{base}/deployments/new"
     if deployment := _first_row(page, f"{base}/deployments"):
@@ -102,21 +112,47 @@ def _walk(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "nowhere", f"{base}/nowhere"
 
 
+def _of_project(page: Page, project: str) -> Iterator[tuple[str, str]]:
+    yield "project", project
+    yield "runs", f"{project}?show=all"
+    yield "no-runs", f"{project}?q=nothing+of+the+kind"
+    yield "no-filter", f"{project}?filter=and(eq(status,%22error%22),gt(latency))"
+    yield "monitoring", f"{project}/monitoring?compare=1"
+    yield "monitoring-by-model", f"{project}/monitoring?group=model"
+    yield "threads", f"{project}/threads"
+    yield "project-settings", f"{project}/settings"
+    if trace := _first_row(page, project):
+        yield "peek", f"{project}?peek={trace.rpartition('/')[2]}"
+        yield "trace", trace
+        yield "share", f"{trace}/share"
+        yield "compare", f"{project}/compare?a={trace.rpartition('/')[2]}"
+    if deep := _first_row(page, f"{project}?tree=eq(run_type,%22tool%22)"):
+        yield "deep", deep
+        yield "waterfall", f"{deep}?view=waterfall"
+    yield "trace-filters", f"{project}?show=all&tree=eq(run_type,%22tool%22)"
+    if call := _first_row(page, f"{project}?show=llm"):
+        yield "llm-call", call
+    if failed := _first_row(page, f"{project}?filter=eq(status,%22error%22)"):
+        yield "failed", failed
+    if thread := _first_row(page, f"{project}/threads"):
+        yield "thread", thread
+
+
 def _first_row(page: Page, address: str) -> str | None:
     page.goto(address)
     link = page.locator(".row-link").first
     return link.get_attribute("href") if link.count() else None
 
 
-def _picture(page: Page, address: str, file: Path) -> list[str]:
+def _picture(page: Page, address: str, file: Path, *, whole: bool) -> list[str]:
     complaints: list[str] = []
     page.on("pageerror", lambda error: complaints.append(f"{file.name}: {error}"))
-    page.goto(address)
+    page.goto(address, wait_until="networkidle")
     page.evaluate("document.fonts.ready")
-    page.wait_for_timeout(400)
+    page.wait_for_timeout(300)
     if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
         complaints.append(f"{file.name}: wider than the window")
-    page.screenshot(path=file)
+    page.screenshot(path=file, full_page=whole)
     page.close()
     return complaints
 

@@ -94,3 +94,22 @@ def test_a_trace_is_shared_from_its_dialog_and_closed_again(visit, chromium, sit
     assert opened.status == 200
     assert guest.reload().status == 404
     guest.context.close()
+
+
+def test_traces_are_walked_as_the_list_has_them(visit):
+    run_id = stored_run(visit.workspace, name="first")
+    stored_run(visit.workspace, name="second")
+    page = visit.goto(address(visit, run_id))
+
+    page.keyboard.press("f")
+    expect(page.get_by_label("Narrow the list")).to_be_hidden()
+    page.keyboard.press("j")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/r/*")
+    visit.awake()
+    expect(page.get_by_text("1 of 2")).to_be_visible()
+    page.keyboard.press("Shift+J")
+
+    page.wait_for_url(f"**/r/{run_id}")
+    page.goto(address(visit, run_id))
+    expect(page.get_by_label("Narrow the list")).to_be_hidden()

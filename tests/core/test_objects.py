@@ -30,11 +30,15 @@ def use(settings, backend, **options):
 def storage(request, settings, tmp_path):
     if request.param == "folder":
         use(settings, "files.Folder", location=tmp_path / "objects")
+        yield
         return
     keys = {"access_key": "id", "secret_key": "secret", "region_name": "us-east-1"}
     url = request.getfixturevalue("s3_server")
     use(settings, "s3.Bucket", bucket_name="bucket", endpoint_url=url, location="pre", **keys)
-    storages["default"].connection.create_bucket(Bucket="bucket")
+    bucket = storages["default"].connection
+    bucket.create_bucket(Bucket="bucket")
+    yield
+    bucket.meta.client.close()
 
 
 @pytest.mark.usefixtures("storage")

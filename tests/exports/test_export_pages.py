@@ -5,10 +5,14 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
 from apps.exports import running
 from apps.exports.models import BulkExport, Destination
+from apps.exports.services import create_export, spawn_due
+from apps.tracing.models import Project
 from tests.factories.organizations import (
     MembershipFactory,
     UserFactory,
@@ -152,3 +156,40 @@ def test_the_list_asks_as_little_however_long_it_is(
 
     with django_assert_max_num_queries(10):
         admin.get(address("export-list", workspace))
+
+
+def test_the_list_costs_the_same_at_any_length(admin, workspace, here):
+    ingest(workspace, wire_run(session_name="sales"))
+    project = Project.objects.for_workspace(workspace).get(name="sales")
+    counted = []
+    for number in (1, 3):
+        for day in range(number):
+            said = {"start_time": DAY + timedelta(days=10 * number + day)}
+            said |= {"end_time": said["start_time"] + timedelta(days=2)}
+            create_export(export=export_of(project, here, **said))
+            create_export(export=export_of(project, here, start_time=DAY, interval_hours=168))
+        with CaptureQueriesContext(connection) as asked:
+            shown = admin.get(address("export-list", workspace)).context["rows"]
+        counted.append((len(shown), len(asked)))
+
+    assert [rows for rows, _ in counted] == [2, 8]
+    assert counted[0][1] == counted[1][1]
+
+
+def export_of(project, destination, **said):
+    return BulkExport(
+        workspace_id=project.workspace_id, project=project, destination=destination, **said
+    )
+
+
+def test_a_schedule_tells_how_many_exports_it_made(admin, workspace, here):
+    ingest(workspace, wire_run(session_name="sales"))
+    project = Project.objects.for_workspace(workspace).get(name="sales")
+    schedule = create_export(export=export_of(project, here, start_time=DAY, interval_hours=24))
+    spawn_due(DAY + timedelta(days=3))
+
+    rows = admin.get(address("export-list", workspace)).context["rows"]
+
+    made = BulkExport.unscoped.filter(source=schedule).count()
+    assert [row.spawned for row in rows if row.export == schedule] == [made]
+    assert made > 0

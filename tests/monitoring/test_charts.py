@@ -260,3 +260,18 @@ def test_a_time_zone_that_is_unknown_is_refused(api):
     asked = {"bucket_info": frame(timezone="Moon/Base"), "chart": {"series": []}}
 
     assert api.post("/charts/preview", asked).status_code == 422
+
+
+def test_a_block_of_text_has_its_words(api, workspace):
+    section = SectionFactory(workspace=workspace)
+    body = {"chart_type": "text", "section_id": str(section.pk), "markdown": "# Said"}
+
+    made = api.post("/charts/create", body).json()
+    changed = api.patch(f"/charts/{made['id']}", {"markdown": "## Said again"}).json()
+    (read,) = api.post(f"/charts/section/{section.pk}", frame()).json()["charts"]
+    untitled = api.post("/charts/create", {"section_id": str(section.pk), "series": []})
+
+    assert (made["markdown"], made["title"]) == ("# Said", "")
+    assert (changed["markdown"], changed["chart_type"]) == ("## Said again", "text")
+    assert (read["markdown"], read["data"]) == ("## Said again", [])
+    assert untitled.status_code == 422

@@ -38,13 +38,6 @@ def workspace():
     return WorkspaceFactory()
 
 
-@pytest.fixture(autouse=True)
-def empty_runs(db):
-    yield
-    with connections["default"].cursor() as cursor:
-        cursor.execute("TRUNCATE tracing_run, tracing_runpayload")
-
-
 def test_a_new_project_is_made_once(workspace):
     found = at_once([lambda: ensure_project(workspace.pk, "new").pk] * 16)
 

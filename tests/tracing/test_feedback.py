@@ -299,6 +299,7 @@ def many(api, workspace):
         ({"level": "session"}, ["on_project"]),
         ({"level": "run", "key": ["a"]}, ["elsewhere", "scored"]),
         ({"source": ["app"]}, ["elsewhere"]),
+        ({"source": ["FeedbackSourceType.APP"]}, ["elsewhere"]),
         ({"has_comment": "True"}, ["commented"]),
         ({"has_score": "true"}, ["on_project", "scored"]),
         ({"has_score": "false", "key": ["a"]}, ["elsewhere"]),

@@ -76,7 +76,7 @@ def test_feedback_is_given_read_changed_and_deleted(client, run_id):
     )
 
     read = client.read_feedback(given.id)
-    client.update_feedback(given.id, score=0.123456, comment=None)
+    client.update_feedback(given.id, score=0.123456)
     changed = client.read_feedback(given.id)
 
     assert (read.key, read.score, read.value, read.comment) == ("correct", 1.0, "yes", "well")
@@ -86,6 +86,8 @@ def test_feedback_is_given_read_changed_and_deleted(client, run_id):
     assert read.feedback_source.metadata == {"by": "me", "__run": {"run_id": str(source_run)}}
     assert (changed.score, changed.value, changed.comment) == (0.1235, "yes", "well")
     assert changed.modified_at > read.modified_at
+    client.update_feedback(given.id, comment=None)
+    assert client.read_feedback(given.id).comment is None
     client.delete_feedback(given.id)
     with pytest.raises(LangSmithNotFoundError):
         client.read_feedback(given.id)
@@ -304,6 +306,8 @@ def test_the_second_protocol_shares_and_anybody_reads(client, live, project, run
         assert (one.id, one.inputs) == (str(run_id), {"q": "why?"})
         await share.delete(str(run_id), session_id=session_id)
         await share.delete(str(run_id), session_id=session_id)
+        # What it has opened belongs to this loop, and it does not close it itself.
+        await client.runs._client.close()
 
     asyncio.run(use())
 

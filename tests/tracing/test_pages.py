@@ -11,11 +11,15 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.tracing.models import Feedback, ModelPrice, Project, SavedView, Share
+from apps.tracing.store import RunQuery, runs
+from apps.tracing.store.figures import Measure
+from apps.tracing.store.stats import Question
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, read, rows, stored_run, wire_run
 
 pytestmark = pytest.mark.django_db
+FRAGMENT = {"HX-Request": "true"}
 
 
 @pytest.fixture
@@ -145,6 +149,53 @@ def test_a_view_is_saved_opened_renamed_and_deleted(page, workspace):
     assert (view.display_name, view.filter_string) == ("Failed", "")
     page.post(f"{base}/views", {"view": view.pk, "action": "delete"})
     assert not SavedView.unscoped.exists()
+
+
+def test_a_view_keeps_its_time_and_opens_the_project(page, workspace):
+    base = project_address(workspace, stored_run(workspace, error="Boom"))
+    said = 'show=all&filter=eq(status,"error")&tree=eq(name,"step")&range=1d'
+    page.post(f"{base}/views", {"name": "Errors", "back": said})
+    view = SavedView.unscoped.get()
+
+    page.post(f"{base}/views", {"view": view.pk, "action": "default"})
+    bare = page.get(base)
+    opened = page.get(bare["Location"]).context["state"]
+
+    assert bare.status_code == 302
+    assert (opened.show, opened.tree) == ("all", 'eq(name,"step")')
+    assert (opened.filter, opened.period.key) == ('eq(status,"error")', "1d")
+    assert page.get(f"{base}?view=all").status_code == 200
+    page.post(f"{base}/views", {"view": view.pk, "action": "usual"})
+    assert page.get(base).status_code == 200
+
+
+def test_one_view_at_most_opens_a_project(page, workspace):
+    base = project_address(workspace, stored_run(workspace))
+    for name in ("first", "second"):
+        page.post(f"{base}/views", {"name": name, "back": ""})
+    views = {view.display_name: view.pk for view in SavedView.unscoped.all()}
+
+    for name in ("first", "second", "second"):
+        page.post(f"{base}/views", {"view": views[name], "action": "default"})
+
+    chosen = SavedView.unscoped.filter(is_default=True)
+    assert [view.display_name for view in chosen] == ["second"]
+
+
+def test_runs_are_limited_by_their_trace(page, workspace):
+    root = wire_run(name="desk", tags=["prod"])
+    call = wire_run(root, name="call", error="Boom")
+    ingest(workspace, root, call)
+    base = project_address(workspace, stored_run(workspace, name="alone"))
+
+    by_root = page.get(base, {"show": "all", "trace": 'has(tags, "prod")'})
+    by_any = page.get(base, {"tree": 'eq(name, "call")'})
+    wrong = page.get(base, {"tree": "eq(nme, 1)"})
+
+    assert sorted(names(by_root)) == ["call", "desk"]
+    assert names(by_any) == ["desk"]
+    assert wrong.status_code == 422
+    assert wrong.context["list"].problem.field == "tree"
 
 
 def test_selected_traces_go_after_a_second_question(page, workspace):
@@ -305,8 +356,10 @@ def test_the_dashboard_counts_and_groups(page, workspace):
     base = project_address(workspace, stored_run(workspace, name="desk"))
     stored_run(workspace, name="triage", error="Boom")
 
-    plain = page.get(f"{base}/monitoring").context["dashboard"]
-    grouped = page.get(f"{base}/monitoring", {"group": "name", "compare": "1"}).context["dashboard"]
+    asked = {"group": "name", "compare": "1"}
+    plain = page.get(f"{base}/monitoring?whole=1").context["dashboard"]
+    grouped = page.get(f"{base}/monitoring", asked, headers=FRAGMENT).context["dashboard"]
+    ungrouped = page.get(f"{base}/monitoring", asked)
 
     assert [(f.name, f.value) for f in plain.figures[:2]] == [
         ("Traces", "2"),
@@ -318,6 +371,18 @@ def test_the_dashboard_counts_and_groups(page, workspace):
         "triage": 1,
     }
     assert "filter=eq%28name%2C+%22desk%22%29" in lines[0].href
+    assert "dashboard" not in ungrouped.context
+
+
+def test_figures_of_a_grouped_dashboard_are_those_of_all_traces(page, workspace):
+    base = project_address(workspace, stored_run(workspace, name="desk"))
+    stored_run(workspace, extra={"metadata": {"tier": "gold"}})
+
+    asked = {"group": "metadata", "path": "tier"}
+    found = page.get(f"{base}/monitoring", asked, headers=FRAGMENT).context["dashboard"]
+
+    assert [line.name for line in found.sections[0].charts[0].lines] == ["gold"]
+    assert found.figures[0].value == "2"
 
 
 def test_a_project_is_renamed_and_deleted_by_its_name(page, workspace):
@@ -394,3 +459,23 @@ def test_pages_cost_the_same_however_much_there_is(page, workspace, path):
         stored_run(workspace, extra={"metadata": {"thread_id": f"t-{number}"}})
 
     assert queries() == with_one
+
+
+def test_a_wrong_filter_is_told_with_its_column(page, workspace):
+    base = project_address(workspace, stored_run(workspace))
+
+    shown = page.get(base, {"filter": 'and(eq(name, "a"), gt(latency))'}).text
+
+    assert '<code class="inline">gt</code> takes a field and one value' in shown
+    assert "Column 20." in shown
+
+
+def test_what_was_never_told_is_no_zero(page, workspace):
+    run_id = stored_run(workspace, run_type="llm")
+    project_id = read(workspace, run_id).row.project_id
+
+    query = RunQuery(project_ids=[project_id])
+    told = runs.figures(workspace.pk, Question(query=query)).whole
+
+    assert told.quantile(Measure.FIRST_TOKEN, 0.5) is None
+    assert told.quantile(Measure.LATENCY, 0.5) == 1

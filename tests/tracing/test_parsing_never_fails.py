@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from datetime import UTC
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -37,6 +37,7 @@ FIELDS = st.sampled_from(
         *("dotted_order", "session_id", "session_name", "reference_example_id"),
     ]
 )
+MOMENTS = st.datetimes(datetime.fromisoformat("1900-01-01"), datetime.fromisoformat("8999-12-31"))
 LIMITED = settings(
     deadline=None,
     max_examples=150,
@@ -123,12 +124,26 @@ def test_a_dotted_order_is_a_place_or_is_refused(text):
 
 
 @LIMITED
-@given(st.datetimes(), st.uuids())
+@given(MOMENTS, st.uuids())
 def test_a_segment_is_read_back(moment, run_id):
     place = place_of(segment(moment, run_id), run_id=run_id)
 
     assert place.placed_at.replace(tzinfo=None) == moment
     assert place.trace_id == run_id
+
+
+@pytest.mark.parametrize(
+    "above",
+    ["X" * 22, "00010101T000000000000Z", "99991231T235959999999Z", "20261301T000000000000Z"],
+)
+def test_a_time_above_a_run_that_is_none_is_refused(above):
+    trace_id, parent_id, run_id = uuid7(), uuid7(), uuid7()
+    good = "20260101T000000000000Z"
+
+    for first, second in ((above, good), (good, above)):
+        text = f"{first}{trace_id}.{second}{parent_id}.{good}{run_id}"
+        with pytest.raises(Misplaced):
+            place_of(text, run_id=run_id, trace_id=trace_id, parent_run_id=parent_id)
 
 
 @LIMITED

@@ -402,4 +402,20 @@ def test_a_project_of_the_second_protocol_is_made_and_changed(api, workspace):
     assert (changed["description"], changed["trace_tier"]) == ("said", "LONG_LIVED")
     assert api.get(path, include_stats="true").json()["run_count"] == 0
     assert api.post("/v2/sessions", {"type": "EXPERIMENT"}).status_code == 422
-    assert api.patch(path, {"longlived_ttl_days": 3}).json()["code"] == "not_supported"
+
+
+@pytest.mark.parametrize("version", ["", "/v2"])
+def test_a_project_says_itself_how_long_its_traces_live(api, workspace, version):
+    body = {"type": "PROJECT", "name": "one", "longlived_ttl_days": 30}
+
+    made = api.post(f"{version}/sessions", body).json()
+    path = f"{version}/sessions/{made['id']}"
+    renamed = api.patch(path, {"name": "two", "longlived_ttl_days": 60}).json()
+    kept = api.patch(path, {"description": "said"}).json()
+    freed = api.patch(path, {"longlived_ttl_days": None}).json()
+
+    told = [one["longlived_ttl_days"] for one in (made, renamed, kept, freed)]
+    assert told == [30, 60, 60, None]
+    assert (freed["name"], freed["description"]) == ("two", "said")
+    for wrong in (0, -1, 40_000, "soon"):
+        assert api.patch(path, {"longlived_ttl_days": wrong}).status_code == 422

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from django.db import connection
 
@@ -28,7 +28,9 @@ def count(statement):
 
 
 def test_a_seeded_workspace_is_settled_and_asked_by_indexes(workspace):
-    until = datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
+    # At noon, so that each day has as many runs whenever it is asked.
+    noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
+    until = noon - timedelta(days=1)
     seed = Seed(workspace.pk, RUNS, days=2, seed=3, until=until, largest=2_500)
     made = seed.plant()
 
@@ -45,7 +47,8 @@ def test_a_seeded_workspace_is_settled_and_asked_by_indexes(workspace):
     )
     asked = questions(str(project.pk), str(largest.runs[0].row.id))
     for name, question in asked.items():
-        if question.path != "/runs/query":
+        # Of so few traces a third has that tool: to read all of their runs is right.
+        if question.path != "/runs/query" or name == "tree":
             continue
         body = RunsQuerySerializer(data=question.ask(1))
         body.is_valid(raise_exception=True)

@@ -470,11 +470,13 @@ def test_a_list_costs_the_same_number_of_queries_at_any_length(
         with CaptureQueriesContext(connection) as queries:
             api.post("/runs/query", {"session": [str(project.pk)], "select": SDK_SELECT})
 
-        costs.append((len(asked), len(queries)))
+        # A key is remembered for some seconds, which may or may not be over.
+        others = [one for one in queries if '"api_keys_apikey"' not in one["sql"]]
+        costs.append((len(asked), len(others)))
 
     assert costs[0] == costs[1]
-    # The runs, what is unsettled and the usage below them, payloads, feedback; key, shares, tiers.
-    assert sum(costs[0]) <= 15
+    # The runs, what is unsettled and the usage below them, payloads, feedback; shares, tiers.
+    assert sum(costs[0]) <= 14
 
 
 def test_existing_tells_own_runs_from_foreign_ones(workspace, stranger):

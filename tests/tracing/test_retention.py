@@ -12,7 +12,7 @@ from apps.api_keys.services import issue_key
 from apps.tracing.models import Feedback, KeptTrace, TraceTier
 from apps.tracing.services import ensure_project, expiry, retention, update_project, upgrade_traces
 from apps.tracing.store import partitions
-from tests.factories.tracing import ingest, rows, stored_run, wire_run
+from tests.factories.tracing import ProjectFactory, ingest, rows, stored_run, wire_run
 
 DAY = 86_400
 
@@ -269,3 +269,22 @@ def test_a_life_that_makes_no_sense_is_refused(api, body):
 
     assert response.status_code == 422
     assert api.get("/ttl-settings").json()["longlived_ttl_seconds"] == 400 * DAY
+
+
+def test_a_projects_own_life_goes_before_the_workspaces(api, workspace, project):
+    ProjectFactory(workspace=workspace, name="brief", long_days=30)
+    ProjectFactory(workspace=workspace, name="long", long_days=1000)
+    kept = {
+        run_of(workspace, 29, session_name="brief"),
+        run_of(workspace, 500, session_name="long"),
+        run_of(workspace, 399),
+    }
+    run_of(workspace, 31, session_name="brief")
+    run_of(workspace, 401)
+
+    expiry.expire()
+
+    assert left() == kept
+    body = {"id": [str(one) for one in kept], "select": ["ttl_seconds"]}
+    told = {one["ttl_seconds"] for one in api.post("/runs/query", body).json()["runs"]}
+    assert told == {30 * 86_400, 400 * 86_400, 1000 * 86_400}

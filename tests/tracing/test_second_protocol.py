@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from apps.core.ids import uuid7
+from apps.tracing.models import Feedback
 from apps.tracing.services import create_project, ensure_project
 from tests.factories.tracing import ingest, stored_run, wire_run
 
@@ -254,3 +255,41 @@ def test_runs_of_experiments_are_found_by_their_dataset(api, workspace):
     assert items_of(api.post("/v2/runs/query", body)) == [
         {"id": str(run_id), "reference_dataset_id": str(dataset)}
     ]
+
+
+def test_feedback_counts_by_when_it_was_changed(api, workspace, project):
+    early, late, silent = (wire_run(name=name) for name in ("early", "late", "silent"))
+    ingest(workspace, early, late, silent)
+    now = datetime.now(UTC)
+    for run, age in ((early, 60), (late, 10)):
+        one = Feedback(workspace=workspace, project=project, run_id=run["id"], key="good", score=1)
+        one.save()
+        rows = Feedback.objects.for_workspace(workspace).filter(pk=one.pk)
+        rows.update(modified_at=now - timedelta(minutes=age))
+
+    def found(path="/v2/runs/query", **asked):
+        where = {"project_ids": [str(project.pk)]} if "runs" in path else {}
+        body = where | {"project_id": str(project.pk), "selects": ["NAME"]} | asked
+        items = items_of(api.post(path, body))
+        return sorted(one.get("root_run", one)["name"] for one in items)
+
+    half = (now - timedelta(minutes=30)).isoformat()
+    good = 'eq(feedback_key, "good")'
+    assert found(filter=good, min_feedback_modified_at=half) == ["late"]
+    assert found(filter=good, max_feedback_modified_at=half) == ["early"]
+    assert found(trace_filter=good, min_feedback_modified_at=half) == ["late"]
+    assert found(tree_filter=good, max_feedback_modified_at=half) == ["early"]
+    assert found(filter=f"not({good})", min_feedback_modified_at=half) == ["early", "silent"]
+    traces = found("/v2/traces/query", trace_filter=good, min_feedback_modified_at=half)
+    assert traces == ["late"]
+
+
+@pytest.mark.parametrize("path", ["/v2/runs/query", "/v2/traces/query"])
+def test_times_of_feedback_need_a_condition_on_it(api, project, path):
+    body = {"project_ids": [str(project.pk)]} if "runs" in path else {}
+    body |= {"project_id": str(project.pk), "min_feedback_modified_at": "2026-01-01T00:00:00Z"}
+
+    response = api.post(path, body | {"trace_filter": 'eq(name, "a")'})
+
+    assert response.status_code == 400
+    assert "need a condition on feedback" in response.json()["detail"]

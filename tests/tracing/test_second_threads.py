@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from apps.tracing.filters import on_threads
+from apps.tracing.models import Feedback
 from apps.tracing.services import ensure_project
 from tests.factories.tracing import ingest, wire_run
+from tests.tracing.stats.populations import settle
 
 NOW = datetime.now(UTC)
 
@@ -150,7 +155,84 @@ def test_a_cursor_of_threads_that_nobody_was_given_is_refused(api, project, curs
     assert (response.status_code, response.json()["code"]) == (400, "invalid_cursor")
 
 
-def test_a_filter_of_whole_threads_is_said_to_be_missing(api, project):
-    body = {"project_id": str(project.pk), "thread_filter": "gt(count, 3)"}
+@pytest.fixture
+def threads(workspace, project):
+    """`a`: two turns, 11 tokens in all, the first failed; `b`: one turn of two seconds."""
+    first, last = turn("a", 30, error="boom", name="first"), turn("a", 10, inputs={"q": "bye"})
+    end = NOW - timedelta(minutes=20) + timedelta(seconds=2)
+    other = turn("b", 20, end_time=end.isoformat(), outputs={"a": "so"})
+    ingest(workspace, first, call(first, 30, 4), last, call(last, 10, 5), other, wire_run())
+    Feedback(workspace=workspace, project=project, thread_key="b", key="good", score=1).save()
+    return first, last, other
 
-    assert api.post("/v2/threads/query", body).status_code == 501
+
+@pytest.mark.parametrize(
+    ("thread_filter", "expected"),
+    [
+        ("gt(count, 1)", ["a"]),
+        ("eq(turns, 1)", ["b"]),
+        ("gte(num_errored_turns, 1)", ["a"]),
+        ("eq(total_tokens, 11)", ["a"]),
+        ("gt(total_tokens, 0)", ["a"]),
+        ("eq(total_cost, 0.5)", ["a"]),
+        ('gt(latency_p50, "1500ms")', ["b"]),
+        ("lte(latency_p99, 1)", ["a"]),
+        ('ilike(last_outputs, "%SO%")', ["b"]),
+        ("is_null(last_error)", ["a", "b"]),
+        ('eq(last_outputs, "so")', ["b"]),
+        ('in(thread_id, ["a", "c"])', ["a"]),
+        ('and(eq(feedback_key, "good"), gt(feedback_score, 0.5))', ["b"]),
+        ('not(eq(feedback_key, "good"))', ["a"]),
+        ('or(eq(count, 2), eq(feedback_key, "good"))', ["a", "b"]),
+        ("and(gt(count, 1), eq(num_errored_turns, 0))", []),
+        ('gt(max_start_time, "2000-01-01")', ["a", "b"]),
+    ],
+)
+def test_threads_are_filtered_by_what_they_are_as_a_whole(
+    api, project, threads, thread_filter, expected
+):
+    settle()
+
+    found = asked(api, "/v2/threads/query", project, thread_filter=thread_filter)
+
+    assert [one["thread_id"] for one in found["items"]] == expected
+
+
+def test_a_thread_is_told_whole_whichever_turn_it_was_found_by(api, project, threads):
+    filters = {"filter": 'eq(name, "first")', "thread_filter": "eq(count, 2)"}
+
+    (found,) = asked(api, "/v2/threads/query", project, **filters)["items"]
+    told = asked(
+        api, "/v2/threads/stats", project, select=["THREAD_COUNT"], thread_filter="eq(count, 1)"
+    )
+
+    assert (found["thread_id"], found["count"], found["num_errored_turns"]) == ("a", 2, 1)
+    assert told == {"thread_count": 1}
+
+
+@pytest.mark.parametrize(
+    ("thread_filter", "said"),
+    [
+        ('eq(run_type, "llm")', "there is no field `run_type`"),
+        ('search("x")', "not searched"),
+        ('gt(count, "many")', "column"),
+    ],
+)
+def test_a_filter_that_is_none_of_threads_is_refused(api, project, thread_filter, said):
+    body = {"project_id": str(project.pk), "thread_filter": thread_filter}
+
+    response = api.post("/v2/threads/query", body)
+
+    assert (response.status_code, response.json()["code"]) == (400, "filter_invalid")
+    assert said in response.json()["detail"]
+
+
+def test_the_fields_of_threads_stand_in_the_specification():
+    page = (Path(__file__).parents[2] / "docs/filter-language.md").read_text()
+    section = page.split("## Filters of threads")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| (`[a-z0-9_`, ]+`) \| ([a-z, ]+) \|", section, re.MULTILINE)
+
+    told = {tuple(re.findall(r"`([a-z0-9_]+)`", names)): kind for names, kind in rows}
+
+    of_threads = [field for field in on_threads.FIELDS if field.items is None]
+    assert told == {(one.name, *one.aliases): str(one.kind) for one in of_threads}

@@ -163,16 +163,9 @@ def test_what_a_step_did_is_undone_with_the_step_that_failed(workspace, steps, c
         assert cursor.fetchone() == (0,)
 
 
-@pytest.fixture
-def no_runs(transactional_db):
-    """Runs have no model, so that Django would leave them behind."""
-    yield
-    with connection.cursor() as cursor:
-        tables = "tracing_run, tracing_runpayload, tracing_runterms, tracing_unsettled"
-        cursor.execute(f"TRUNCATE {tables}")
-
-
-def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_another(no_runs, steps):
+def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_another(
+    transactional_db, steps
+):
     workspace, other = WorkspaceFactory(), WorkspaceFactory()
     stored_run(workspace)
     stored_run(other)
@@ -275,3 +268,40 @@ def test_a_filter_finds_the_same_before_and_after_settling(workspace):
 
     assert [str(one.row.id) for one in before.runs] == [wanted["id"]]
     assert before == after
+
+
+def _old(days):
+    return datetime.now(UTC) - timedelta(days=days)
+
+
+def test_old_work_sent_under_new_ids_has_its_sums(workspace):
+    root = wire_run(start=_old(300))
+    call = call_of_model(root, 10) | {"session_name": "default"}
+    ingest(workspace, root, call)
+
+    settler.settle_everything()
+
+    assert sums_of(root["id"]) == (10, 1, 11, Decimal("0.5"))
+
+
+def test_a_trace_has_its_sums_though_its_root_began_long_before(workspace):
+    root = wire_run(start=_old(60))
+    ingest(workspace, root)
+    settler.settle_everything()
+    ingest(workspace, call_of_model(root, 10))
+    settler.settle_everything()
+    ingest(workspace, call_of_model(root, 20))
+
+    settler.settle_everything()
+
+    assert sums_of(root["id"]) == (30, 2, 32, Decimal("1.0"))
+
+
+def test_a_batch_of_old_and_new_traces_under_ids_of_all_kinds_has_all_sums(workspace):
+    random_id = UUID("6a0c1f0e-6f4b-4d1c-9d6e-0f5b8c3a2e11")
+    roots = [wire_run(start=_old(400), id=random_id), wire_run(start=_old(9)), wire_run()]
+    ingest(workspace, *roots, *(call_of_model(root, n) for n, root in enumerate(roots, 1)))
+
+    settler.settle_everything()
+
+    assert [sums_of(root["id"])[2] for root in roots] == [2, 3, 4]

@@ -16,7 +16,7 @@ from django import template
 from django.forms import BoundField
 from django.http import QueryDict
 from django.templatetags.static import static
-from django.utils.html import format_html
+from django.utils.html import format_html, format_html_join
 from django.utils.safestring import SafeString
 
 from apps.console import figures
@@ -233,6 +233,19 @@ def check(bound: BoundField) -> dict[str, Any]:
     if described:
         attributes["aria-describedby"] = " ".join(described)
     return {"field": bound, "widget": bound.as_widget(attrs=attributes)}
+
+
+@register.filter
+def ticks(text: object) -> SafeString:
+    """Plain text in which what stands between two backticks is code."""
+    pieces = str(text).split("`")
+    if len(pieces) % 2 == 0:
+        return format_html("{}", text)
+    return format_html_join(
+        "",
+        '{}<code class="inline">{}</code>',
+        zip(pieces[:-1:2], pieces[1::2], strict=True),
+    ) + format_html("{}", pieces[-1])
 
 
 def _described(bound: BoundField) -> list[str]:

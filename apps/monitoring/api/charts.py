@@ -20,7 +20,7 @@ from apps.monitoring.api.serializers import (
     SectionSerializer,
     frame_of,
 )
-from apps.monitoring.models import Chart, Section
+from apps.monitoring.models import Chart, ChartType, Section
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.computing import Computer
 from apps.organizations.permissions import Permission
@@ -43,7 +43,8 @@ def section_json(section: Section) -> dict[str, Any]:
 
 
 def chart_json(chart: Chart) -> dict[str, Any]:
-    return {
+    words = {"markdown": chart.description or ""} if chart.chart_type == ChartType.TEXT else {}
+    return words | {
         "id": chart.pk,
         "title": chart.title,
         "description": chart.description,
@@ -87,6 +88,8 @@ class SectionsView(ChartsAPIView):
             sections = sections.filter(title__icontains=asked["title_contains"])
         if "ids" in asked:
             sections = sections.filter(pk__in=asked["ids"])
+        if asked.get("tag_value_id"):
+            sections = sections.none()  # dashboards carry no tags here, so none has this one
         total = sections.count()
         if "sort_by" in asked:
             sign = "-" if asked["sort_by_desc"] else ""

@@ -84,6 +84,7 @@ class SectionListSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(required=False, min_value=0, max_value=100_000, default=0)
     title_contains = serializers.CharField(required=False, allow_blank=True)
     ids = serializers.ListField(child=serializers.UUIDField(), required=False)
+    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
     sort_by = serializers.ChoiceField(
         choices=["title", "index", "created_at", "modified_at"], required=False
     )
@@ -105,7 +106,10 @@ class JsonObjects(serializers.ListField):
 
 
 class ChartSerializer(serializers.Serializer[Any]):
-    title = serializers.CharField(max_length=200)
+    """A chart; a block of text has its `markdown` and needs no title."""
+
+    title = serializers.CharField(max_length=200, required=False)
+    markdown = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     description = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     chart_type = serializers.ChoiceField(choices=ChartType.choices, required=False)
     index = serializers.IntegerField(
@@ -115,6 +119,16 @@ class ChartSerializer(serializers.Serializer[Any]):
     metadata = serializers.DictField(required=False, allow_null=True)
     common_filters = serializers.DictField(required=False, allow_null=True)
     series = JsonObjects(required=False)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        is_text = attrs.get("chart_type") == ChartType.TEXT
+        if not self.partial and "title" not in attrs and not is_text:
+            raise serializers.ValidationError({"title": "A chart has one."})
+        said = {name: value for name, value in attrs.items() if name != "markdown"}
+        # The words of a block of text stand where a chart has what is said about it.
+        return said | (
+            {"description": attrs["markdown"]} if attrs.get("markdown") is not None else {}
+        )
 
 
 class PreviewedSerializer(serializers.Serializer[Any]):

@@ -27,6 +27,8 @@ class Beside:
     datasets: Mapping[UUID, UUID] = field(default_factory=dict)
     times: Mapping[UUID, Span] = field(default_factory=dict)
     lives: Lives | None = None
+    long_days: Mapping[UUID, int] = field(default_factory=dict)
+    """Of projects that say themselves how long their long-lived traces live."""
 
     def share_token(self, row: RunRow) -> UUID | None:
         share = self.shares.get((row.project_id, row.trace_id))
@@ -35,6 +37,13 @@ class Beside:
     def tier(self, row: RunRow) -> tuple[str, bool]:
         """The trace's tier, and whether that is an upgrade."""
         return self.tiers.get(row.trace_id, (TraceTier.LONG, False))
+
+    def seconds(self, row: RunRow) -> int | None:
+        """How long the trace lives; None is without end."""
+        tier, _ = self.tier(row)
+        if tier == TraceTier.LONG and row.project_id in self.long_days:
+            return self.long_days[row.project_id] * 86_400
+        return None if self.lives is None else self.lives.seconds(tier)
 
 
 def gather(workspace_id: UUID, rows: Collection[RunRow], selected: Collection[str] = ()) -> Beside:
@@ -67,4 +76,13 @@ def gather(workspace_id: UUID, rows: Collection[RunRow], selected: Collection[st
             if "ttl_seconds" in selected
             else None
         ),
+        long_days=_long_days(workspace_id, rows) if "ttl_seconds" in selected else {},
     )
+
+
+def _long_days(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, int]:
+    projects = Project.objects.for_workspace(workspace_id).filter(
+        pk__in={row.project_id for row in rows}, long_days__isnull=False
+    )
+    found = projects.values_list("pk", "long_days")
+    return {project_id: days for project_id, days in found if days is not None}

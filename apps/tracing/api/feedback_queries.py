@@ -47,6 +47,15 @@ class Many(serializers.ListField):
         super().__init__(child=child, required=False, max_length=MOST_NAMED)
 
 
+class SourceField(serializers.CharField):
+    """A kind of source. Of its enumeration the Python client sends the name, not the value."""
+
+    def to_internal_value(self, data: Any) -> str:
+        text: str = super().to_internal_value(data)
+        name = text.removeprefix("FeedbackSourceType.")
+        return text if name == text else name.lower()
+
+
 def _flag() -> serializers.BooleanField:
     return serializers.BooleanField(required=False, allow_null=True, default=None)
 
@@ -57,7 +66,7 @@ class FeedbackListSerializer(PageSerializer):
     run = Many(serializers.UUIDField())
     key = Many(serializers.CharField())
     session = Many(serializers.UUIDField())
-    source = Many(serializers.CharField())  # type: ignore[assignment]
+    source = Many(SourceField())  # type: ignore[assignment]
     user = Many(serializers.UUIDField())
     level = serializers.ChoiceField(choices=["run", "session"], required=False)
     has_comment = _flag()

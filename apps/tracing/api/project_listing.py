@@ -45,6 +45,8 @@ def matching(workspace_id: UUID, asked: dict[str, Any]) -> ProjectQuerySet:
         projects = projects.plain() if asked["reference_free"] else projects.experiments()
     if "reference_dataset" in asked:
         projects = projects.filter(reference_dataset_id__in=asked["reference_dataset"])
+    if asked.get("tag_value_id"):
+        projects = projects.none()  # projects carry no tags here, so none has this one
     if asked.get("type"):
         projects = projects.filter(_of_kinds(asked["type"]))
     if asked.get("dataset_version"):

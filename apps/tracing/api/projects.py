@@ -117,9 +117,7 @@ class ProjectView(WorkspaceAPIView):
         project = self._project(project_id)
         body = UpdateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        # Clients send null for what they do not change.
-        changes = {name: value for name, value in fields_of(body).items() if value is not None}
-        changed = services.update_project(project=project, changes=changes)
+        changed = services.update_project(project=project, changes=changes_of(body))
         return Response(projects_json(self.workspace_id, [changed])[0])
 
     @extend_schema(responses={202: dict})
@@ -189,6 +187,12 @@ def projects_json(
         )
         for project in projects
     ]
+
+
+def changes_of(body: Any) -> dict[str, Any]:
+    """What changes. Clients send null for what they do not change; a life that is null ends."""
+    said = fields_of(body)
+    return {n: value for n, value in said.items() if value is not None or n == "long_days"}
 
 
 def fields_of(body: Any) -> dict[str, Any]:

@@ -115,11 +115,10 @@ def run_json(
 def _selected_only(row: RunRow, around: Beside, select: Collection[str]) -> dict[str, Any]:
     """What is looked up only for those who ask."""
     found: dict[str, Any] = {}
-    tier, is_upgrade = around.tier(row)
     if "trace_upgrade" in select:
-        found["trace_upgrade"] = is_upgrade
+        found["trace_upgrade"] = around.tier(row)[1]
     if around.lives is not None:
-        found["ttl_seconds"] = around.lives.seconds(tier)
+        found["ttl_seconds"] = around.seconds(row)
     span = around.times.get(row.trace_id)
     if span is not None:
         found["trace_min_start_time"] = span.first_start_time
@@ -171,6 +170,7 @@ def project_json(
         "default_dataset_id": project.default_dataset_id,
         "reference_dataset_id": project.reference_dataset_id,
         "trace_tier": project.trace_tier,
+        "longlived_ttl_days": project.long_days,
         "run_count": stats.run_count,
         "last_run_start_time": stats.last_run_start_time,
         "test_run_number": test_run_number,

@@ -10,12 +10,15 @@ from uuid import UUID
 from rest_framework import serializers
 from rest_framework.renderers import BaseRenderer
 
+from apps.core import errors as core_errors
 from apps.core.api import WorkspaceAPIView
 from apps.core.json import dumps
 from apps.core.rest import JSONRenderer
 from apps.core.tenancy import get_or_404
 from apps.tracing import errors
-from apps.tracing.api.asking import moment
+from apps.tracing.api.asking import expression, moment
+from apps.tracing.filters import Expression
+from apps.tracing.filters.feedback_times import Modified, is_on_feedback
 from apps.tracing.models import Project
 
 WINDOW = timedelta(days=1)
@@ -40,7 +43,8 @@ def _patches(page: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
     yield [{"op": "add", "path": "", "value": {"items": []}}]
     for item in page["items"]:
         yield [{"op": "add", "path": "/items/-", "value": item}]
-    yield [{"op": "add", "path": "/next_cursor", "value": page["next_cursor"]}]
+    if "next_cursor" in page:
+        yield [{"op": "add", "path": "/next_cursor", "value": page["next_cursor"]}]
 
 
 class SecondAPIView(WorkspaceAPIView):
@@ -82,6 +86,30 @@ class SearchSerializer(serializers.Serializer[Any]):
             if attrs.get(name):
                 raise errors.NeedsModel(f"`{name}` needs a language model, which is not here.")
         return attrs
+
+
+class FeedbackTimesSerializer(SearchSerializer):
+    """And when feedback was changed, of which its filters speak."""
+
+    min_feedback_modified_at = serializers.DateTimeField(required=False, allow_null=True)
+    max_feedback_modified_at = serializers.DateTimeField(required=False, allow_null=True)
+
+
+def filters_of(asked: dict[str, Any], *names: str) -> list[Expression | None]:
+    """These filters, their conditions on feedback limited to the times that are asked for."""
+    found = [expression(asked.get(name)) for name in names]
+    times = Modified(
+        since=moment(asked.get("min_feedback_modified_at")),
+        before=moment(asked.get("max_feedback_modified_at")),
+    )
+    if not times.conditions:
+        return found
+    if not any(map(is_on_feedback, found)):
+        raise core_errors.BadRequest(
+            "min_feedback_modified_at and max_feedback_modified_at need a condition on feedback in"
+            f" {' or '.join(names)}."
+        )
+    return [one and times.narrowed(one) for one in found]
 
 
 def page_size(default: int, most: int) -> serializers.IntegerField:

@@ -120,6 +120,9 @@ class ProjectFields(serializers.Serializer[Any]):
     end_time = serializers.DateTimeField(required=False, allow_null=True)
     default_dataset_id = serializers.UUIDField(required=False, allow_null=True)
     trace_tier = serializers.ChoiceField(choices=TraceTier.choices, required=False, allow_null=True)
+    longlived_ttl_days = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=36_600, source="long_days"
+    )
 
     def validate_extra(self, value: Any) -> Any:
         if value is not None and not isinstance(value, dict):
@@ -159,6 +162,7 @@ class ProjectListSerializer(serializers.Serializer[Any]):
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     reference_free = serializers.BooleanField(required=False, allow_null=True, default=None)
     reference_dataset = serializers.ListField(child=serializers.UUIDField(), required=False)
+    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
     metadata = serializers.JSONField(required=False, binary=True)
     filter = serializers.CharField(required=False)
     dataset_version = serializers.CharField(required=False, max_length=200)

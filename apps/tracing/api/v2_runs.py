@@ -15,13 +15,14 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
 from apps.tracing import errors, store
-from apps.tracing.api.asking import expression, projects_of, uuid_of
+from apps.tracing.api.asking import projects_of, uuid_of
 from apps.tracing.api.rendering import path_of_run
 from apps.tracing.api.second import (
+    FeedbackTimesSerializer,
     PageAPIView,
-    SearchSerializer,
     SecondAPIView,
     UpperChoiceField,
+    filters_of,
     page_size,
     selects,
     window,
@@ -31,7 +32,7 @@ from apps.tracing.api.v2_rendering import SELECTABLE, payloads_of, runs_json
 from apps.tracing.store import RunDetail, RunQuery, RunType, spans
 
 
-class RunsQueryV2Serializer(SearchSerializer):
+class RunsQueryV2Serializer(FeedbackTimesSerializer):
     """Which runs of which projects, and what of each."""
 
     project_ids = serializers.ListField(
@@ -146,6 +147,7 @@ def _query(workspace_id: UUID, asked: dict[str, Any]) -> RunQuery:
     is_open = bool(asked.get("ids") or asked.get("trace_id") or dataset_id)
     begin, end = window(asked, is_open=is_open)
     run_type = asked.get("run_type")
+    where, where_root, where_any = filters_of(asked, "filter", "trace_filter", "tree_filter")
     return RunQuery(
         project_ids=projects_of(workspace_id, asked.get("project_ids") or None, dataset_id),
         run_ids=asked.get("ids") or None,
@@ -156,9 +158,9 @@ def _query(workspace_id: UUID, asked: dict[str, Any]) -> RunQuery:
         has_error=asked.get("has_error"),
         started_from=begin,
         started_until=end,
-        where=expression(asked.get("filter")),
-        where_root=expression(asked.get("trace_filter")),
-        where_any=expression(asked.get("tree_filter")),
+        where=where,
+        where_root=where_root,
+        where_any=where_any,
     )
 
 

@@ -15,9 +15,13 @@ from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
 from apps.tracing import errors, services
 from apps.tracing.api import project_listing
-from apps.tracing.api.projects import PLAN, fields_of, projects_json
+from apps.tracing.api.projects import PLAN, changes_of, fields_of, projects_json
 from apps.tracing.api.second import SecondAPIView, UpperChoiceField, page_size
-from apps.tracing.api.serializers import CreateProjectSerializer, query_params
+from apps.tracing.api.serializers import (
+    CreateProjectSerializer,
+    UpdateProjectSerializer,
+    query_params,
+)
 from apps.tracing.models import DEFAULT_PROJECT, Project, TraceTier
 
 KINDS = ("PROJECT", "AGENT", "EXPERIMENT")
@@ -35,6 +39,7 @@ class SessionsQuerySerializer(serializers.Serializer[Any]):
     name_contains = serializers.CharField(required=False)
     type = serializers.ListField(child=UpperChoiceField(choices=KINDS), required=False)
     reference_dataset_id = serializers.ListField(child=serializers.UUIDField(), required=False)
+    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
     dataset_version = serializers.CharField(required=False, max_length=200)
     metadata = serializers.JSONField(required=False, binary=True)
     filter = serializers.CharField(required=False)
@@ -56,28 +61,29 @@ class SessionQuerySerializer(serializers.Serializer[Any]):
     stats_start_time = serializers.DateTimeField(required=False)
 
 
-class _TierSerializer(CreateProjectSerializer):
-    trace_tier = UpperChoiceField(choices=list(TIERS), required=False, allow_null=True)
-    longlived_ttl_days = serializers.IntegerField(required=False, allow_null=True)
-
-    def validate_longlived_ttl_days(self, value: int | None) -> None:
-        if value is not None:
-            raise errors.NotSupported("Traces' lives are said for a workspace: /ttl-settings.")
-
-    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        tier = attrs.get("trace_tier")
-        said = {name: value for name, value in attrs.items() if name != "longlived_ttl_days"}
-        return said | ({"trace_tier": TIERS[tier]} if tier else {})
-
-
-class CreateSessionSerializer(_TierSerializer):
+class CreateSessionSerializer(CreateProjectSerializer):
     """A project to be made; its type follows from what it is given."""
 
     type = UpperChoiceField(choices=KINDS, required=False)
+    trace_tier = UpperChoiceField(choices=list(TIERS), required=False, allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        return _with_tier(attrs)
 
 
-class UpdateSessionSerializer(_TierSerializer):
-    """What changes; what is not given, or null, stays."""
+class UpdateSessionSerializer(UpdateProjectSerializer):
+    """What changes; what is not given stays."""
+
+    trace_tier = UpperChoiceField(choices=list(TIERS), required=False, allow_null=True)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        return _with_tier(attrs)
+
+
+def _with_tier(said: dict[str, Any]) -> dict[str, Any]:
+    """The tier as the house calls it."""
+    tier = said.get("trace_tier")
+    return said | ({"trace_tier": TIERS[tier]} if tier else {})
 
 
 class SessionsView(SecondAPIView):
@@ -137,12 +143,7 @@ class SessionView(SecondAPIView):
         project = self.project(project_id)
         body = UpdateSessionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        changeable = (
-            *("name", "description", "extra", "end_time", "default_dataset_id", "trace_tier"),
-        )
-        said = fields_of(body)
-        changes = {name: said[name] for name in changeable if said.get(name) is not None}
-        changed = services.update_project(project=project, changes=changes)
+        changed = services.update_project(project=project, changes=changes_of(body))
         return Response(_shown(self.workspace_id, changed))
 
 

@@ -17,7 +17,7 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
 from apps.tracing import errors, filters, store
-from apps.tracing.api.asking import expression
+from apps.tracing.api.asking import expression, moment
 from apps.tracing.api.second import (
     PageAPIView,
     SearchSerializer,
@@ -37,7 +37,7 @@ from apps.tracing.api.v2_thread_rendering import (
     thread_json,
     turn_json,
 )
-from apps.tracing.filters import Expression
+from apps.tracing.filters import Expression, on_threads
 from apps.tracing.services import feedback_stats
 from apps.tracing.store import RunQuery, spans
 from apps.tracing.store.figures import Figures
@@ -63,9 +63,6 @@ class ThreadsQuerySerializer(SearchSerializer):
     filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     page_size = page_size(default=20, most=100)
-
-    def validate_thread_filter(self, value: str | None) -> str | None:
-        return _no_thread_filter(value)
 
 
 class ThreadTracesSerializer(serializers.Serializer[Any]):
@@ -96,9 +93,6 @@ class ThreadsStatsSerializer(SearchSerializer):
     thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     select = selects((*OF_THREADS, "THREAD_COUNT", "THREAD_FEEDBACK_STATS"))
 
-    def validate_thread_filter(self, value: str | None) -> str | None:
-        return _no_thread_filter(value)
-
 
 class ThreadsQueryView(PageAPIView):
     required_permission = Permission.RUNS_READ
@@ -113,7 +107,7 @@ class ThreadsQueryView(PageAPIView):
         as_of, offset = _decode(asked.get("cursor"))
         limit = asked["page_size"] or 20
         query = _turns(project.pk, asked, until=as_of)
-        page = store.runs.threads(self.workspace_id, query, offset=offset, limit=limit)
+        page = store.runs.threads(self.workspace_id, query, offset=offset, limit=limit, whole=True)
         keys = [row.thread_key for row in page.threads]
         said = feedback_stats.of_threads(self.workspace_id, project.pk, keys)
         end = offset + len(page.threads)
@@ -227,12 +221,6 @@ class ThreadsStatsView(SecondAPIView):
         return Response(answer)
 
 
-def _no_thread_filter(value: str | None) -> str | None:
-    if value:
-        raise errors.NeedsModel("`thread_filter` is not understood here; `trace_filter` is.")
-    return value
-
-
 def _where(asked: dict[str, Any]) -> Expression | None:
     return expression(asked.get("filter"), asked.get("trace_filter"))
 
@@ -243,6 +231,7 @@ def _of_thread(thread_key: str) -> Expression:
 
 def _turns(project_id: UUID, asked: dict[str, Any], *, until: datetime | None) -> RunQuery:
     begin, end = window(asked)
+    thread_filter = asked.get("thread_filter")
     return RunQuery(
         project_ids=[project_id],
         is_root=True,
@@ -250,6 +239,7 @@ def _turns(project_id: UUID, asked: dict[str, Any], *, until: datetime | None) -
         started_until=min(end, until) if until else end,
         where=_where(asked),
         where_any=expression(asked.get("tree_filter")),
+        where_thread=on_threads.parse(thread_filter) if thread_filter else None,
     )
 
 
@@ -263,12 +253,12 @@ def _decode(cursor: str | None) -> tuple[datetime | None, int]:
         return None, 0
     try:
         as_of, offset = json.loads(signing.b64_decode(cursor.encode()))
-        moment = datetime.fromisoformat(as_of)
-        if moment.tzinfo is None or not 0 <= offset <= 1_000_000:
+        seen_at = datetime.fromisoformat(as_of)
+        if seen_at.tzinfo is None or not 0 <= offset <= 1_000_000:
             raise errors.InvalidCursor
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise errors.InvalidCursor from None
-    return moment, int(offset)
+    return moment(seen_at), int(offset)
 
 
 _THREAD = "v2/threads/<path:thread_key>"

@@ -16,9 +16,9 @@ from apps.organizations.permissions import Permission
 from apps.tracing import errors, store
 from apps.tracing.api.asking import expression, moment
 from apps.tracing.api.second import (
+    FeedbackTimesSerializer,
     PageAPIView,
-    SearchSerializer,
-    SecondAPIView,
+    filters_of,
     page_size,
     selects,
     window,
@@ -32,7 +32,7 @@ AGGREGATES = ("TOTAL_TOKENS", "TOTAL_COST", "FIRST_TOKEN_TIME")
 _PAGE_OF_TRACE = 1000
 
 
-class TracesQuerySerializer(SearchSerializer):
+class TracesQuerySerializer(FeedbackTimesSerializer):
     """Which traces of a project, and what of each."""
 
     project_id = serializers.UUIDField()
@@ -64,14 +64,16 @@ class TracesQueryView(PageAPIView):
         asked: dict[str, Any] = body.validated_data
         selected = asked.get("selects") or []
         begin, end = window(asked, is_open=bool(asked.get("trace_ids")))
+        project = self.project(asked["project_id"])
+        where, where_any = filters_of(asked, "trace_filter", "tree_filter")
         query = RunQuery(
-            project_ids=[self.project(asked["project_id"]).pk],
+            project_ids=[project.pk],
             run_ids=asked.get("trace_ids") or None,  # a trace has the id of its root
             is_root=True,
             started_from=begin,
             started_until=end,
-            where=expression(asked.get("trace_filter")),
-            where_any=expression(asked.get("tree_filter")),
+            where=where,
+            where_any=where_any,
         )
         page = store.runs.query(
             self.workspace_id,
@@ -84,7 +86,7 @@ class TracesQueryView(PageAPIView):
         return Response({"items": items, "next_cursor": page.next_cursor})
 
 
-class TraceRunsView(SecondAPIView):
+class TraceRunsView(PageAPIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(parameters=[TraceRunsSerializer], responses=dict)

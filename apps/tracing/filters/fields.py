@@ -116,6 +116,7 @@ FIELDS: tuple[Field, ...] = (
     Field("feedback_comment", _T, "Its comment.", items=_FEED),
     Field("feedback_source", _T, "Who gave it: api, app, model or auto_eval.", items=_FEED),
     Field("feedback_error", Kind.BOOLEAN, "Whether giving it failed.", items=_FEED),
+    Field("feedback_modified_at", Kind.TIME, "When it was last changed.", items=_FEED),
 )
 
 BY_NAME: dict[str, Field] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
@@ -47,9 +47,12 @@ _OTHER_WORDS = {
 """As other languages call them."""
 
 
-def parse(text: str) -> Expression:
-    """What the text asks; `FilterError`, a 400 that names line and column, when it asks nothing."""
-    return _Parser().expression(read(text))
+def parse(text: str, known: Mapping[str, Field] = fields.BY_NAME) -> Expression:
+    """What the text asks; `FilterError`, a 400 that names line and column, when it asks nothing.
+
+    `known` are the fields by their names and aliases.
+    """
+    return _Parser(known).expression(read(text))
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +65,7 @@ class _Leaf:
 
 @dataclass(slots=True)
 class _Parser:
+    known: Mapping[str, Field]
     conditions: int = field(default=0)
 
     def expression(self, call: Call) -> Expression:
@@ -99,9 +103,18 @@ class _Parser:
             return _Leaf(Condition(fields.EVERYTHING, comparison, text), is_negative=False)
         if not call.arguments:
             raise call.place.error(f"`{call.name}` says no field")
-        found = _field(call.arguments[0])
+        found = self._field(call.arguments[0])
         _check_operator(call, found)
         return _condition(call, found, comparison, call.arguments[1:])
+
+    def _field(self, argument: Argument) -> Field:
+        if not isinstance(argument, Name | String):
+            raise argument.place.error("the name of a field is due here")
+        found = self.known.get(argument.text)
+        if found is None:
+            meant = _meant(argument.text, list(self.known))
+            raise argument.place.error(f"there is no field `{argument.text:.60}`{meant}")
+        return found
 
 
 def _joined(parts: Sequence[Expression | _Leaf]) -> Expression:
@@ -126,17 +139,7 @@ def _joined(parts: Sequence[Expression | _Leaf]) -> Expression:
     return together[0] if len(together) == 1 else And(tuple(together))
 
 
-def _field(argument: Argument) -> Field:
-    if not isinstance(argument, Name | String):
-        raise argument.place.error("the name of a field is due here")
-    found = fields.BY_NAME.get(argument.text)
-    if found is None:
-        meant = _meant(argument.text, fields.BY_NAME)
-        raise argument.place.error(f"there is no field `{argument.text:.60}`{meant}")
-    return found
-
-
-def _meant(written: str, known: Sequence[str] | dict[str, Field]) -> str:
+def _meant(written: str, known: Sequence[str]) -> str:
     word = written[:60].lower()
     close = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else get_close_matches(word, known, n=1)
     return f"; did you mean `{close[0]}`?" if close else ""

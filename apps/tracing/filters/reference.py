@@ -207,4 +207,5 @@ _PARTS: dict[str, Callable[[Any], Any]] = {
     "feedback_comment": lambda row: row.comment,
     "feedback_source": lambda row: row.source,
     "feedback_error": lambda row: row.is_error,
+    "feedback_modified_at": lambda row: row.modified_at,
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from functools import cached_property
 from typing import Any, NamedTuple
 from uuid import UUID
@@ -33,6 +34,7 @@ class Feedback:
     comment: str | None = None
     source: str | None = None
     is_error: bool = False
+    modified_at: datetime | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

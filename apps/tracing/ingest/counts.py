@@ -69,6 +69,7 @@ def append(
     ]
     columns = [list(column) for column in zip(*touched, strict=True)]
     with raw_cursor() as cursor:
-        cursor.execute(_APPEND, [now, workspace_id, now, *values, workspace_id, *columns])
+        given = [now, workspace_id, now, *values, workspace_id, *columns]
+        cursor.execute(_APPEND, given, prepare=True)
         (is_awaited,) = cursor.fetchone() or (False,)
     return bool(is_awaited)

@@ -18,7 +18,7 @@ from django.db import IntegrityError, OperationalError, transaction
 
 from apps.core import metrics
 from apps.tracing import errors
-from apps.tracing.dotted_order import Place, place_below, place_root
+from apps.tracing.dotted_order import EARLIEST, Place, place_below, place_root
 from apps.tracing.ingest import attachments, held
 from apps.tracing.ingest.counts import Count, Touched, append
 from apps.tracing.ingest.destinations import Destinations
@@ -266,6 +266,10 @@ class _Batch:
             when = f"{place.placed_at:%Y-%m-%d %H:%M}"
             why = f"The run starts in the future, at {when} UTC."
             self.refuse(str(operation.run_id), why, "in_the_future", project_id)
+            return
+        if place.placed_at < EARLIEST:
+            why = f"The run starts before {EARLIEST:%Y}."
+            self.refuse(str(operation.run_id), why, "in_the_past", project_id)
             return
         fixed = {
             "workspace_id": self.workspace_id,

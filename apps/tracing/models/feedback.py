@@ -137,7 +137,10 @@ class FeedbackToken(WorkspaceOwned):
     class Meta:
         base_manager_name = "unscoped"
         indexes = [
-            models.Index(fields=["workspace", "run_id", "created_at"], name="feedback_token_of_run")
+            models.Index(
+                fields=["workspace", "run_id", "created_at"], name="feedback_token_of_run"
+            ),
+            models.Index(fields=["expires_at"], name="feedback_token_expiry"),
         ]
 
     def __str__(self) -> str:

@@ -32,6 +32,8 @@ class Project(WorkspaceOwned):
     trace_tier = models.CharField(max_length=20, choices=TraceTier, default=TraceTier.LONG)
     short_since = models.DateTimeField(null=True, blank=True, editable=False)
     """Traces received from then on are short-lived; null while new ones are long-lived."""
+    long_days = models.PositiveIntegerField(null=True, blank=True)
+    """How long its long-lived traces live; null while the workspace's word holds."""
     agent_id = models.CharField(max_length=63, null=True, blank=True)  # noqa: DJ001  (of few)
     agent_environment = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
     """With `agent_id`, the address under which clients reach the project instead of a name."""
@@ -64,6 +66,11 @@ class Project(WorkspaceOwned):
                 fields=["workspace", "reference_dataset_id", "start_time"],
                 name="project_of_dataset",
                 condition=models.Q(reference_dataset_id__isnull=False),
+            ),
+            models.Index(
+                fields=["workspace"],
+                name="project_deleted",
+                condition=models.Q(deleted_at__isnull=False),
             ),
         ]
 

@@ -26,6 +26,10 @@ class SavedView(WorkspaceOwned):
     trace_filter_string = models.TextField(null=True, blank=True)  # noqa: DJ001
     tree_filter_string = models.TextField(null=True, blank=True)  # noqa: DJ001
     type = models.CharField(max_length=20, choices=ViewType, default=ViewType.RUNS)
+    shown = models.JSONField(default=dict, blank=True)
+    """What a page shows besides: its tab, order and time, as its address says them."""
+    is_default = models.BooleanField(default=False)
+    """Whether the project opens with it."""
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = Rows(SavedViewQuerySet)
@@ -35,6 +39,13 @@ class SavedView(WorkspaceOwned):
         base_manager_name = "unscoped"
         indexes = [
             models.Index(fields=["workspace", "project", "created_at"], name="view_of_project")
+        ]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["project"],
+                condition=models.Q(is_default=True),
+                name="view_default_once",
+            )
         ]
 
     def __str__(self) -> str:

@@ -39,7 +39,9 @@ class Chart:
 
     @property
     def is_empty(self) -> bool:
-        return all(value is None for line in self.lines for value in line.values)
+        """Nothing was told; of counts and sums, a row of zeros is nothing either."""
+        nothing = (None, 0) if self.unit in ("count", "tokens", "usd") else (None,)
+        return all(value in nothing for line in self.lines for value in line.values)
 
     @property
     def data(self) -> Fragment:

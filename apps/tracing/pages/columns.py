@@ -43,7 +43,7 @@ STANDARD = {
         Column("latency", "Latency", "num", narrow="", is_number=True),
         Column("first_token", "First token", "num", is_number=True),
         Column("tokens", "Tokens", "num", is_number=True),
-        Column("cost", "Cost", "num", is_number=True),
+        Column("cost", "Cost", "num num-wide", is_number=True),
         Column("tags", "Tags", "cell-tags"),
         Column("feedback", "Feedback", "cell-tags"),
         Column("model", "Model", "cell-short"),

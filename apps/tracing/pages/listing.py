@@ -28,6 +28,10 @@ SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
 """The tabs of the list by the parameter `show`: each is a limit of its own."""
 
 
+FILTERS = {"filter": "filter", "trace": "filter of the trace", "tree": "filter of its runs"}
+"""What the filters are called, by their parameters."""
+
+
 @dataclass(frozen=True)
 class Problem:
     """A filter that was not understood, and where."""
@@ -35,6 +39,8 @@ class Problem:
     text: str
     line: str
     column: int | None
+    field: str = "filter"
+    title: str = "filter"
 
     @property
     def caret(self) -> str:
@@ -51,6 +57,11 @@ class ListState:
     period: Period
     oldest_first: bool = False
     view: str = ""
+    """The saved view that is open; `all` for none although the project has a default one."""
+    trace: str = ""
+    """A filter of the traces' roots."""
+    tree: str = ""
+    """A filter that any run of the trace meets."""
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> ListState:
@@ -62,6 +73,8 @@ class ListState:
             period=periods.read(given),
             oldest_first=given.get("sort") == "start",
             view=given.get("view", "")[:36],
+            trace=given.get("trace", "").strip()[:LONGEST_FILTER],
+            tree=given.get("tree", "").strip()[:LONGEST_FILTER],
         )
 
     def saying(self, text: str) -> ListState:
@@ -74,7 +87,18 @@ class ListState:
 
     @property
     def is_limited(self) -> bool:
-        return bool(self.filter or self.words)
+        return bool(self.filter or self.words or self.trace or self.tree)
+
+    @property
+    def problem(self) -> Problem | None:
+        """The first of the filters that cannot be read."""
+        texts = {"filter": self.filter, "trace": self.trace, "tree": self.tree}
+        for name, text in texts.items():
+            try:
+                filters.parse(text) if text else None
+            except FilterError as error:
+                return replace(problem_of(error, text), field=name, title=FILTERS[name])
+        return None
 
     @property
     def clauses(self) -> list[tuple[str, str]]:
@@ -89,6 +113,8 @@ class ListState:
         said = {
             "show": self.show,
             "filter": self.filter,
+            "trace": self.trace,
+            "tree": self.tree,
             "q": self.words,
             "sort": "start" if self.oldest_first else "",
             "view": self.view,
@@ -129,7 +155,15 @@ class ListState:
 
     @property
     def without_limits(self) -> str:
-        return self.address(filter="", q="", view="")
+        return self.address(filter="", trace="", tree="", q="", view="all")
+
+    @property
+    def without_trace(self) -> str:
+        return self.address(trace="", view="")
+
+    @property
+    def without_tree(self) -> str:
+        return self.address(tree="", view="")
 
     @property
     def without_words(self) -> str:
@@ -142,7 +176,7 @@ class ListState:
     @property
     def hidden(self) -> list[tuple[str, str]]:
         """What the filter's form says besides its own fields."""
-        own = ("filter", "q", "view")
+        own = ("filter", "trace", "tree", "q", "view")
         return [(name, value) for name, value in self.parameters.items() if name not in own]
 
     @property
@@ -170,6 +204,8 @@ class ListState:
             started_until=self.period.end,
             oldest_first=self.oldest_first,
             where=where,
+            where_root=filters.parse(self.trace) if self.trace else None,
+            where_any=filters.parse(self.tree) if self.tree else None,
             **SHOWN[self.show][1],
         )
 
@@ -192,10 +228,9 @@ def run_list(
     project: Project, state: ListState, columns: Sequence[Column], *, cursor: str = ""
 ) -> RunList:
     """A page of runs; a filter that cannot be read is a problem to show, not an error."""
-    try:
-        query = state.query(project)
-    except FilterError as error:
-        return RunList(problem=problem_of(error, state.filter))
+    if problem := state.problem:
+        return RunList(problem=problem)
+    query = state.query(project)
     page = runs.query(project.workspace_id, query, limit=RUNS_A_PAGE, cursor=cursor or None)
     rows = [detail.row for detail in page.runs]
     said: Mapping[Any, feedback_stats.FeedbackStats] = {}

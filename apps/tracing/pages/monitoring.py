@@ -135,7 +135,7 @@ FIGURES: tuple[tuple[str, str, Value, int], ...] = (
 
 
 def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
-    """All charts of the project in five questions to the store."""
+    """All charts of the project in five questions to the store, or six."""
     page = _Page(project, state, list_address)
     roots = page.ask(RunQuery(is_root=True), grouped=True)
     before = page.ask(RunQuery(is_root=True), before=True)
@@ -195,9 +195,10 @@ def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
     )
     by_tool = page.named(tools, "tools", 'eq(run_type, "tool")')
     by_name = page.named(below, "below", "")
-    whole = _whole(roots)
+    # Grouped, the answer leaves out runs of no group and of small ones.
+    whole = page.ask(RunQuery(is_root=True)).whole if state.group else roots.whole
     return Dashboard(
-        [_figure(spec, whole, _whole(before)) for spec in FIGURES],
+        [_figure(spec, whole, before.whole) for spec in FIGURES],
         [
             Section("Traces", traces),
             Section("LLM calls", models),
@@ -339,13 +340,6 @@ class _Page:
                 key = clauses.quoted(self.state.path)
                 return f"and(eq(metadata_key, {key}), eq(metadata_value, {value}))"
         return f"eq({self.state.group}, {value})"
-
-
-def _whole(answer: Answer) -> Figures:
-    total = Figures()
-    for figures in answer.by_group.values():
-        total.add(figures)
-    return total
 
 
 def _figure(spec: tuple[str, str, Value, int], now: Figures, before: Figures) -> Figure:

@@ -70,7 +70,7 @@ def _cursor(text: str) -> tuple[datetime, UUID]:
     start, _, last = text.partition("~")
     try:
         return datetime.fromisoformat(start).astimezone(UTC), UUID(last)
-    except ValueError:
+    except (ValueError, OverflowError):
         raise errors.BadRequest("This page address is broken; begin again at the list.") from None
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from apps.tracing import filters
+from apps.tracing import conversations, filters
 from apps.tracing.errors import FilterError
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
@@ -118,18 +118,9 @@ def thread(project: Project, key: str, *, cursor: str = "") -> Thread:
 
 
 def _turn(detail: RunDetail, before: Sequence[Turn], feedback: Sequence[tuple[str, str]]) -> Turn:
-    """A chat sends its whole history with each turn; what was there already is left out."""
+    """What was there already is left out."""
     inputs, outputs = (payload_view(detail, p) for p in (Payload.INPUTS, Payload.OUTPUTS))
     known = [m for turn in before for m in (*turn.said, *turn.answered)]
-    said = _after(inputs.messages, known)
-    answered = _after(outputs.messages, [*known, *said])
+    said = conversations.fresh(inputs.messages, known)
+    answered = conversations.fresh(outputs.messages, [*known, *said])
     return Turn(detail.row, inputs, outputs, said, answered, feedback)
-
-
-def _after(messages: Sequence[Message], known: Sequence[Message]) -> Sequence[Message]:
-    """The messages without those at their beginning that are known."""
-    seen = {(m.role, m.parts) for m in known}
-    at = 0
-    while at < len(messages) and (messages[at].role, messages[at].parts) in seen:
-        at += 1
-    return messages[at:] if at < len(messages) else messages[-1:] if messages else []

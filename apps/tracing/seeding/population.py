@@ -15,6 +15,7 @@ from django.db import connection, transaction
 
 from apps.core.json import dumps
 from apps.tracing.models import Feedback, IngestCount
+from apps.tracing.seeding.bulk import in_bulk
 from apps.tracing.seeding.loading import Loader, Placed
 from apps.tracing.seeding.steps import Stock
 from apps.tracing.seeding.traces import LARGEST, Builder, SeededRun
@@ -61,12 +62,13 @@ class Seed:
             for _ in range(share)
         ]
         partitions.ensure_covered(self.until)
-        with connection.cursor() as cursor:
-            # Sorted in a few large heaps, the index of terms costs half as much.
-            cursor.execute("SET gin_pending_list_limit = '64MB'")
-            cursor.execute("SET maintenance_work_mem = '256MB'")
-            # A seed that is cut short by a power cut is sown again.
-            cursor.execute("SET synchronous_commit = off")
+        with in_bulk():
+            self._sow(projects)
+        self._analyze()
+        settler.settle_everything()
+        return self.made
+
+    def _sow(self, projects: Sequence[UUID]) -> None:
         batch: list[Placed] = []
         for trace in self._traces():
             project_id = projects[int(self.dice.random() * len(projects))]
@@ -78,9 +80,6 @@ class Seed:
                 self._write(batch)
                 batch = []
         self._write(batch)
-        self._analyze()
-        settler.settle_everything()
-        return self.made
 
     def _traces(self) -> Iterator[list[SeededRun]]:
         """Traces in order, spread over the days; the largest in the last hour."""
@@ -179,8 +178,6 @@ class Seed:
         with connection.cursor() as cursor:
             for table in (*partitions.TABLES, Feedback._meta.db_table):
                 cursor.execute(f"{verb} {table}")
-            for name in ("gin_pending_list_limit", "maintenance_work_mem", "synchronous_commit"):
-                cursor.execute(f"RESET {name}")
 
 
 def last_full_hour() -> datetime:

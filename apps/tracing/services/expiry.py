@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
-from datetime import datetime
+from datetime import datetime, timedelta
 from uuid import UUID
 
 from django.db import DatabaseError, connection, transaction
@@ -25,6 +25,7 @@ from apps.tracing.store.stretches import EARLIEST
 
 log = logging.getLogger(__name__)
 _TRACES = 200
+_DAY = timedelta(days=1)
 
 
 def expire(now: datetime | None = None) -> None:
@@ -48,8 +49,10 @@ def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[Cutoffs]]]:
         yield (
             workspace.pk,
             [
-                Cutoffs(project_id, long, short, since)
-                for project_id, since in projects.values_list("pk", "short_since")
+                Cutoffs(project_id, long if days is None else now - days * _DAY, short, since)
+                for project_id, days, since in projects.values_list(
+                    "pk", "long_days", "short_since"
+                )
             ],
         )
 

@@ -10,6 +10,7 @@ from uuid import UUID
 from apps.tracing import store
 from apps.tracing.filters import quoted
 from apps.tracing.services import feedback_sums
+from apps.tracing.services.feedback_stats import FeedbackStats
 from apps.tracing.store import RunQuery
 from apps.tracing.store.stats import Attribute, GroupBy, Question
 
@@ -21,14 +22,21 @@ _LONGEST = 200
 Facet = dict[str, Any]
 
 
-def facets_of(workspace_id: UUID, query: RunQuery) -> list[Facet]:
-    """Names, types, failures, tags, metadata and feedback keys, the most frequent first."""
+def facets_of(
+    workspace_id: UUID, query: RunQuery, feedback: FeedbackStats | None = None
+) -> list[Facet]:
+    """Names, types, failures, tags, metadata and feedback keys, the most frequent first.
+
+    `feedback` is what was said about the runs, where that is known already.
+    """
+    if feedback is None:
+        feedback = feedback_sums.of_query(workspace_id, query)
     return [
         *_counted(workspace_id, query, "name", Attribute.NAME),
         *_counted(workspace_id, query, "run_type", Attribute.RUN_TYPE),
         *_counted(workspace_id, query, "status", Attribute.STATUS),
         *_sampled(workspace_id, query),
-        *_feedback(workspace_id, query),
+        *_of_feedback(feedback),
     ]
 
 
@@ -75,8 +83,7 @@ def _text(value: Any) -> str | None:
     return None
 
 
-def _feedback(workspace_id: UUID, query: RunQuery) -> Iterator[Facet]:
-    stats = feedback_sums.of_query(workspace_id, query)
+def _of_feedback(stats: FeedbackStats) -> Iterator[Facet]:
     for key, one in sorted(stats.items(), key=lambda pair: (-pair[1]["n"], pair[0]))[:MOST_VALUES]:
         yield _facet("feedback_key", key, f"eq(feedback_key, {quoted(key)})", one["n"])
 

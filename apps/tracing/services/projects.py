@@ -80,7 +80,7 @@ def _known(workspace_id: UUID, names: Collection[str]) -> dict[str, UUID]:
         " WHERE workspace_id = %s AND name = ANY(%s) AND deleted_at IS NULL"
     )
     with raw_cursor() as cursor:
-        return dict(cursor.execute(statement, [workspace_id, list(names)]).fetchall())
+        return dict(cursor.execute(statement, [workspace_id, list(names)], prepare=True))
 
 
 def create_project(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from django.db import transaction
+
 from apps.tracing import filters
 from apps.tracing.models import Project, SavedView
 
@@ -27,6 +29,18 @@ def change_view(*, view: SavedView, changes: Mapping[str, Any]) -> SavedView:
     if changes:
         view.save(update_fields=[*changes, "updated_at"])
     return view
+
+
+@transaction.atomic
+def choose_default(*, project: Project, view: SavedView | None) -> None:
+    """The project opens with this view from now on, or with all its traces. Safe to repeat."""
+    Project.objects.for_workspace(project.workspace_id).select_for_update(no_key=True).get(
+        pk=project.pk
+    )
+    views = SavedView.objects.for_workspace(project.workspace_id).filter(project=project)
+    views.filter(is_default=True).update(is_default=False)
+    if view is not None:
+        views.filter(pk=view.pk).update(is_default=True)
 
 
 def drop_view(*, view: SavedView) -> None:

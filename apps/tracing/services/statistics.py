@@ -240,7 +240,7 @@ def _beside(workspace_id: UUID, query: RunQuery, wanted: Collection[str]) -> dic
             if stats.get("contains_thread_feedback")
         }
     if "run_facets" in wanted:
-        told["run_facets"] = facets.facets_of(workspace_id, query)
+        told["run_facets"] = facets.facets_of(workspace_id, query, told.get("feedback_stats"))
     return told
 
 

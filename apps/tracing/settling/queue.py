@@ -76,6 +76,15 @@ def claim(workspace_id: UUID, rows: Collection[int]) -> Claim:
     return _claim(workspace_id, _rows(workspace_id, ending, [list(rows)]))
 
 
+def newest() -> tuple[int, int]:
+    """The number of the row that came last, and of how many runs it is; zeros when none is left."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT id, cardinality(run_ids) FROM tracing_unsettled ORDER BY id DESC LIMIT 1"
+        )
+        return cursor.fetchone() or (0, 0)
+
+
 def forget(claimed: Claim) -> None:
     """Take the rows off the list: what follows from them is done."""
     with raw_cursor() as cursor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Collection, Sequence
@@ -14,19 +13,17 @@ import psycopg
 from django.db import connection, transaction
 
 from apps.tracing.settling import STEPS, Touched, queue
+from apps.tracing.settling.pace import Pace
 
 logger = logging.getLogger(__name__)
 
 RUNS_AT_ONCE = 500
 """A batch is short, so that nobody waits long for its locks."""
-_REST_WHEN_BUSY = 3.0
-_REST = 0.1
-"""Rest after a batch, in times of what the batch took: whoever waits for an answer goes first."""
-_LONGEST_REST = 1.0
 
 Step = Callable[[UUID, Sequence[Touched]], None]
 
 _only_one = threading.Lock()
+_pace = Pace(RUNS_AT_ONCE)
 
 
 def run_for(seconds: float) -> int:
@@ -39,12 +36,11 @@ def run_for(seconds: float) -> int:
     try:
         deadline, settled = time.monotonic() + seconds, 0
         while (begin := time.monotonic()) < deadline:
-            found = settle_some()
+            found = settle_some(_pace.runs)
             if found is None:
                 break
             settled += found
-            rest = (time.monotonic() - begin) * (_REST_WHEN_BUSY if _is_busy() else _REST)
-            time.sleep(min(rest, _LONGEST_REST))
+            time.sleep(_pace.rest(found, time.monotonic() - begin))
         return settled
     finally:
         _only_one.release()
@@ -116,8 +112,3 @@ def _park(claimed: queue.Claim, error: Exception) -> int:
     logger.error("run %s cannot be settled and is parked", names, exc_info=error)
     queue.park(claimed, f"{type(error).__name__}: {error}")
     return 0
-
-
-def _is_busy() -> bool:
-    """Whether this machine's processors are wanted by others."""
-    return os.getloadavg()[0] > 0.75 * (os.cpu_count() or 1)

@@ -10,4 +10,4 @@ from apps.tracing.store.sums import settle_sums
 
 
 def settle(workspace_id: UUID, touched: Sequence[Touched]) -> None:
-    settle_sums(workspace_id, {(one.project_id, one.trace_id) for one in touched})
+    settle_sums(workspace_id, touched)

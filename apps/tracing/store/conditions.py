@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from apps.tracing.filters import all_of
+from apps.tracing.store.astray import astray
+from apps.tracing.store.doomed import not_doomed
 from apps.tracing.store.filtering import Compiled, compile_where
+from apps.tracing.store.kinds import bounded, conjuncts, equation
 from apps.tracing.store.locating import locate, probable_days
-from apps.tracing.store.related import related_conditions
+from apps.tracing.store.of_threads import thread_conditions
+from apps.tracing.store.raw import raw_cursor
+from apps.tracing.store.related import FEW_TRACES, related_conditions
 from apps.tracing.store.rows import SKEW
+from apps.tracing.store.stretches import EARLIEST, LATEST, Span
 from apps.tracing.store.types import RunQuery
 
 Condition = tuple[str, Sequence[Any]]
@@ -30,6 +36,8 @@ class Asked:
     until: datetime | None
     is_pointed: bool
     """Whether ids name the runs: they are few, and found without an order."""
+    is_few: bool = False
+    """Whether they are found by their traces or their thread, and put in order then."""
 
 
 def ask(workspace_id: UUID, query: RunQuery) -> Asked:
@@ -37,20 +45,69 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
         # Then the run is the root, and what finds runs finds it.
         where_both = all_of([query.where, query.where_root])
         query = replace(query, where=where_both, where_root=None)
-    conditions = [*_conditions(query), *related_conditions(workspace_id, query)]
-    since = None if query.started_from is None else query.started_from - SKEW
-    until = None if query.started_until is None else query.started_until + SKEW
+    query = bounded(query)
+    conditions = [
+        *_conditions(query),
+        *related_conditions(workspace_id, query),
+        *thread_conditions(workspace_id, query),
+        not_doomed(workspace_id),
+    ]
+    since, until = _places(workspace_id, query)
     for condition, begin, end in _pointed(workspace_id, query):
         conditions.append(condition)
-        since = _later(since, begin)
+        since = later(since, begin)
         until = _earlier(until, end)
     where = None
     if query.where is not None:
         where = compile_where(workspace_id, query.where, table="r")
+        if not where.is_exact and _is_all_settled(workspace_id):
+            # What comes from here on is as if it came after the answer.
+            where = compile_where(workspace_id, query.where, table="r", as_settled=True)
         conditions.append((where.sql, where.values))
     pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
-    is_pointed = any(one is not None for one in pointers)
-    return Asked(workspace_id, query, conditions, where, since, until, is_pointed)
+    is_few = _is_of_one_thread(query) or any(text == FEW_TRACES for text, _ in conditions)
+    is_pointed = is_few or any(one is not None for one in pointers)
+    return Asked(workspace_id, query, conditions, where, since, until, is_pointed, is_few)
+
+
+def _is_all_settled(workspace_id: UUID) -> bool:
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT NOT EXISTS (SELECT FROM tracing_unsettled WHERE workspace_id = %s)",
+            [workspace_id],
+        )
+        return cursor.fetchone() == (True,)
+
+
+def _is_of_one_thread(query: RunQuery) -> bool:
+    """Whether turns of one conversation are asked for: they have an index."""
+    parts = () if query.where is None else conjuncts(query.where)
+    is_named = any(equation(part, "thread_id") is not None for part in parts)
+    return is_named and query.is_root is True and query.project_ids is not None
+
+
+def _places(workspace_id: UUID, query: RunQuery) -> tuple[datetime | None, datetime | None]:
+    """Between what times the runs are placed that began when the query says."""
+    begin, end = query.started_from, query.started_until
+    if begin is None and end is None:
+        return None, None
+    begin = None if begin is None else max(begin.astimezone(UTC), EARLIEST)
+    end = None if end is None else min(end.astimezone(UTC), LATEST)
+    since = None if begin is None else begin - SKEW
+    until = None if end is None else end + SKEW
+    if not query.project_ids:
+        return since, until
+    started = (begin, None if end is None else end + timedelta.resolution)
+    others = astray(workspace_id, query.project_ids, placed=(since, until), started=started)
+    if others is None:
+        return since, until
+    places = [placed_at for placed_at, _ in others]
+    if begin is not None:
+        since = min([Span.QUARTER.begin(begin), *places])
+    if end is not None:
+        last = Span.QUARTER.begin(end) + Span.QUARTER.width - timedelta.resolution
+        until = max([last, *places])
+    return since, until
 
 
 def _conditions(query: RunQuery) -> Iterator[Condition]:
@@ -99,7 +156,8 @@ def _days_of(
     return near if is_right else (None, None)
 
 
-def _later(one: datetime | None, other: datetime | None) -> datetime | None:
+def later(one: datetime | None, other: datetime | None) -> datetime | None:
+    """The later of two beginnings, of which either may be open."""
     return max((time for time in (one, other) if time is not None), default=None)
 
 

@@ -106,7 +106,10 @@ def _statement(counting: Counting) -> tuple[str, list[Any]]:
         ctes += more
         values += given
         key = "trace_id" if counting.of_traces else "id"
-        source += f" LEFT JOIN usage u ON u.project_id = m.project_id AND u.{key} = m.{key}"
+        # As a left join, which it is, it would be a loop in a loop where a day is too young to have
+        # been analysed: 45 s for 32,000 runs. A full join never is one.
+        source += f" FULL JOIN usage u ON u.project_id = m.project_id AND u.{key} = m.{key}"
+        source += " WHERE CASE WHEN m.id IS NULL THEN false ELSE true END"
     names = [f"m.g{at}" for at in range(len(counting.groups))]
     columns = [
         *names,
@@ -119,6 +122,9 @@ def _statement(counting: Counting) -> tuple[str, list[Any]]:
     ]
     for measure in counting.measures:
         column = f"{'u' if measure.is_usage else 'm'}.{measure}"
+        if measure.is_usage and counting.of_traces:
+            # As lists show a root: what nothing below it says, it says itself.
+            column = f"coalesce(u.{measure}, m.{measure})"
         columns += [f"count({column})", f"sum({column})::numeric"]
         columns += [f"min({column})::numeric", f"max({column})::numeric"]
         if counting.quantiles is None:
@@ -147,10 +153,14 @@ def _matched(
     if tells_usage:
         columns += ["r.project_id", "r.id", "r.trace_id"]
     for measure in counting.measures:
-        if measure.is_time:
+        if measure.is_usage and counting.of_traces:
+            columns.append(f"r.{measure}")
+        elif measure.is_time:
             # Whole microseconds: sums do not depend on their order.
             seconds = f"date_part('epoch', {_TIMES[measure]})"
-            columns.append(f"greatest(({seconds} * 1000000)::int8, 0) AS {measure}")
+            # `greatest` passes over NULL: what did not end, or had no first token, is no 0.
+            known = f"CASE WHEN {_TIMES[measure]} IS NOT NULL THEN"
+            columns.append(f"{known} greatest(({seconds} * 1000000)::int8, 0) END AS {measure}")
     for at, group in enumerate(counting.groups):
         columns.append(f"{group.expression} AS g{at}")
         values += group.values

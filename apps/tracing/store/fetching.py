@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from apps.tracing.store.doomed import not_doomed
 from apps.tracing.store.locating import probable_days
 from apps.tracing.store.payloads import with_payloads
 from apps.tracing.store.rows import COLUMNS, Stored, select
@@ -47,7 +48,9 @@ def by_id(
     payloads: Collection[Payload],
 ) -> RunDetail | None:
     """The run; the newest one when several projects have that id and none is named."""
-    where, values = "r.workspace_id = %s AND r.id = %s", [workspace_id, run_id]
+    shown, given_shown = not_doomed(workspace_id)
+    where = f"r.workspace_id = %s AND r.id = %s AND {shown}"
+    values = [workspace_id, run_id, *given_shown]
     if project_id is not None:
         where += " AND r.project_id = %s"
         values.append(project_id)
@@ -74,7 +77,9 @@ def _lately() -> tuple[datetime, datetime]:
 
 def whole_trace(workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None) -> list[RunRow]:
     """All runs of the trace, depth first, parents before children."""
-    where, values = "r.workspace_id = %s AND r.trace_id = %s", [workspace_id, trace_id]
+    shown, given_shown = not_doomed(workspace_id)
+    where = f"r.workspace_id = %s AND r.trace_id = %s AND {shown}"
+    values = [workspace_id, trace_id, *given_shown]
     if project_id is not None:
         where += " AND r.project_id = %s"
         values.append(project_id)

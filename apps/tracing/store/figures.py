@@ -118,6 +118,12 @@ class Distribution:
         )
 
 
+def ends_of(text: bytes) -> tuple[Decimal, Decimal]:
+    """The least and the most value of a distribution, without the rest of it."""
+    stored = _decoder.decode(text)
+    return stored.least, stored.most
+
+
 @dataclass(slots=True)
 class Figures:
     """A set of runs in numbers."""

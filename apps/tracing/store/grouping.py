@@ -15,7 +15,7 @@ from apps.tracing.store.counting import Condition, Counting, Group
 from apps.tracing.store.figures import ALL_MEASURES, Figures
 from apps.tracing.store.kinds import bounded
 from apps.tracing.store.raw import raw_cursor, sql
-from apps.tracing.store.selecting import selection
+from apps.tracing.store.selecting import conditions_of, selection
 from apps.tracing.store.types import RunQuery
 
 if TYPE_CHECKING:
@@ -56,16 +56,23 @@ class _Place(NamedTuple):
 
 
 def threads_page(
-    store: RunStore, workspace_id: UUID, query: RunQuery, *, offset: int, limit: int
+    store: RunStore, workspace_id: UUID, query: RunQuery, *, offset: int, limit: int, whole: bool
 ) -> ThreadPage:
-    """Threads with a turn that the query means; what is told is about those turns."""
+    """Threads with a turn that the query means; what is told is about those turns.
+
+    With `whole`, about all their turns of the query's projects and time.
+    """
     query = replace(bounded(query), is_root=True)
-    chosen = selection(store, workspace_id, query)
-    turns = [*chosen.conditions, (threads.TURN, [])]
     if _is_ordered_by_rows(query):
+        turns = [*conditions_of(workspace_id, query), (threads.TURN, [])]
         places, total = _by_rows(workspace_id, query, offset, limit)
     else:
+        chosen = selection(store, workspace_id, query)
+        turns = [*chosen.conditions, (threads.TURN, [])]
         places, total = _by_turns(workspace_id, turns, offset, limit)
+    if whole:
+        told = replace(query, where=None, where_root=None, where_any=None, where_thread=None)
+        turns = [*conditions_of(workspace_id, told), (threads.TURN, [])]
     return ThreadPage(_told(workspace_id, turns, places), total)
 
 
@@ -95,6 +102,7 @@ def _is_ordered_by_rows(query: RunQuery) -> bool:
         query.where,
         query.where_root,
         query.where_any,
+        query.where_thread,
     )
     ends = query.started_until is not None and query.started_until < datetime.now(UTC)
     return query.project_ids is not None and not ends and all(one is None for one in others)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -78,7 +78,7 @@ def bounded(query: RunQuery) -> RunQuery:
         return query
     rest: list[Expression] = []
     begin, end = query.started_from, query.started_until
-    for part in _conjuncts(query.where):
+    for part in conjuncts(query.where):
         bounds = _time_bounds(part)
         if bounds is None:
             rest.append(part)
@@ -86,7 +86,7 @@ def bounded(query: RunQuery) -> RunQuery:
         low, high = bounds
         begin = low if begin is None or (low is not None and low > begin) else begin
         end = high if end is None or (high is not None and high < end) else end
-    where = None if not rest else rest[0] if len(rest) == 1 else And(tuple(rest))
+    where = together(rest) if rest else None
     return replace(query, started_from=begin, started_until=end, where=where)
 
 
@@ -94,12 +94,12 @@ def scoped(query: RunQuery) -> RunQuery:
     """The query with what its filter says of roots as its own word: tokens depend on that."""
     if query.where is None or query.is_root is not None:
         return query
-    parts = _conjuncts(query.where)
+    parts = conjuncts(query.where)
     said = [is_root for part in parts if (is_root := _is_root(part)) is not None]
     if not said or len(set(said)) > 1:
         return query
     rest = [part for part in parts if _is_root(part) is None]
-    where = None if not rest else rest[0] if len(rest) == 1 else And(tuple(rest))
+    where = together(rest) if rest else None
     return replace(query, is_root=said[0], where=where)
 
 
@@ -112,15 +112,16 @@ def rolled(query: RunQuery, *, depth: int | None = None) -> Rolled | None:
         query.reference_example_ids,
         query.where_root,
         query.where_any,
+        query.where_thread,
     )
     if query.project_ids is None or any(other is not None for other in others):
         return None
     where: list[Expression] = []
     is_root = query.is_root
-    for part in () if query.where is None else _conjuncts(query.where):
+    for part in () if query.where is None else conjuncts(query.where):
         if (said := _is_root(part)) is not None and is_root in {None, said}:
             is_root = said
-        elif _is_known(part):
+        elif is_known(part):
             where.append(part)
         else:
             return None
@@ -133,14 +134,31 @@ def rolled(query: RunQuery, *, depth: int | None = None) -> Rolled | None:
     scopes = DEPTHS if is_root is None else (TRACES,) if is_root else DEPTHS[1:]
     if depth is not None:
         scopes = (depth,) if is_root is not True else ()
-    cut = max((_cut(part) for part in where), default=WHOLE)
+    cut = max((cut_of(part) for part in where), default=WHOLE)
     return Rolled(cut, scopes, tuple(where))
 
 
-def _conjuncts(where: Expression) -> list[Expression]:
+def conjuncts(where: Expression) -> list[Expression]:
+    """The parts that must all hold."""
     if isinstance(where, And):
-        return [part for one in where.parts for part in _conjuncts(one)]
+        return [part for one in where.parts for part in conjuncts(one)]
     return [where]
+
+
+def together(parts: Sequence[Expression]) -> Expression:
+    """What holds where each of the parts does; there is at least one."""
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def equation(part: Expression, *names: str) -> str | None:
+    """The value that the part asks one of these fields to have."""
+    if (
+        isinstance(part, Condition)
+        and part.comparison is Comparison.EQUAL
+        and part.field.name in names
+    ):
+        return str(part.value)
+    return None
 
 
 def _time_bounds(part: Expression) -> tuple[datetime | None, datetime | None] | None:
@@ -174,12 +192,13 @@ def _is_root(part: Expression) -> bool | None:
     return None
 
 
-def _is_known(part: Expression) -> bool:
+def is_known(part: Expression) -> bool:
+    """Whether rows of rollups tell if it holds."""
     match part:
         case And() | Or():
-            return all(_is_known(one) for one in part.parts)
+            return all(is_known(one) for one in part.parts)
         case Not():
-            return _is_known(part.part)
+            return is_known(part.part)
         case Condition():
             if part.field.name == "error":
                 return part.comparison is Comparison.PRESENT
@@ -189,12 +208,13 @@ def _is_known(part: Expression) -> bool:
     return False
 
 
-def _cut(part: Expression) -> int:
+def cut_of(part: Expression) -> int:
+    """How fine rows must be to tell."""
     match part:
         case And() | Or():
-            return max(_cut(one) for one in part.parts)
+            return max(cut_of(one) for one in part.parts)
         case Not():
-            return _cut(part.part)
+            return cut_of(part.part)
         case Condition():
             return _NEEDS.get(part.field.name, WHOLE)
     return WHOLE
@@ -211,4 +231,4 @@ def _holds(part: Expression, kind: Kind) -> bool:
         case Condition():
             value = _VALUES[part.field.name](kind)
             return meets(value, part.comparison, part.value)
-    raise AssertionError("only what `_is_known` lets through")
+    raise AssertionError("only what `is_known` lets through")

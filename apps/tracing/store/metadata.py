@@ -10,6 +10,8 @@ from apps.tracing.store.raw import raw_cursor
 
 _LOOKED_AT = 10_000
 """The newest runs stand for all of them."""
+_TRACES_LOOKED_AT = 100_000
+_MOST_VALUES = 1000
 
 
 def most_frequent(
@@ -55,3 +57,31 @@ def most_frequent(
         for key, value in cursor:
             found.setdefault(key, []).append(value)
     return found
+
+
+def first_seen(workspace_id: UUID, project_id: UUID, key: str) -> list[tuple[str, datetime]]:
+    """The values that traces have under the key, as text, with the start of the first one each.
+
+    The newest first. Traces are looked at from the newest back, a great many but not all.
+    """
+    with raw_cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT value, min(began) FROM (
+                SELECT metadata ->> %(key)s AS value, coalesce(start_time, placed_at) AS began
+                FROM tracing_run
+                WHERE workspace_id = %(workspace)s AND project_id = %(project)s
+                  AND parent_run_id IS NULL AND metadata ? %(key)s
+                ORDER BY placed_at DESC, id DESC LIMIT %(looked_at)s
+            ) AS looked_at
+            WHERE value <> '' GROUP BY value ORDER BY 2 DESC, 1 LIMIT %(most)s
+            """,
+            {
+                "workspace": workspace_id,
+                "project": project_id,
+                "key": key,
+                "looked_at": _TRACES_LOOKED_AT,
+                "most": _MOST_VALUES,
+            },
+        )
+        return list(cursor.fetchall())

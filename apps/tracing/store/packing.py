@@ -13,7 +13,7 @@ import zstandard
 from apps.core.json import Fragment
 
 _MAGIC = b"\x28\xb5\x2f\xfd"
-_WORTHWHILE = 200
+_WORTHWHILE = 400
 _LEVEL = 1
 _local = threading.local()
 

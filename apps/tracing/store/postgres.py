@@ -49,9 +49,17 @@ class PostgresRunStore:
         return querying.page(workspace_id, query, limit=limit, cursor=cursor, payloads=payloads)
 
     def threads(
-        self, workspace_id: UUID, query: RunQuery, *, offset: int = 0, limit: int = 20
+        self,
+        workspace_id: UUID,
+        query: RunQuery,
+        *,
+        offset: int = 0,
+        limit: int = 20,
+        whole: bool = False,
     ) -> grouping.ThreadPage:
-        return grouping.threads_page(self, workspace_id, query, offset=offset, limit=limit)
+        return grouping.threads_page(
+            self, workspace_id, query, offset=offset, limit=limit, whole=whole
+        )
 
     def thread(
         self, workspace_id: UUID, thread_key: str, query: RunQuery

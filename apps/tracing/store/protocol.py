@@ -65,9 +65,19 @@ class RunStore(Protocol):
         """
 
     def threads(
-        self, workspace_id: UUID, query: RunQuery, *, offset: int = 0, limit: int = 20
+        self,
+        workspace_id: UUID,
+        query: RunQuery,
+        *,
+        offset: int = 0,
+        limit: int = 20,
+        whole: bool = False,
     ) -> ThreadPage:
-        """A page of conversations with a turn that the query means, the newest turn first."""
+        """A page of conversations with a turn that the query means, the newest turn first.
+
+        What is told is about those turns; with `whole`, about all that the conversation has in the
+        query's projects and time.
+        """
 
     def thread(self, workspace_id: UUID, thread_key: str, query: RunQuery) -> ThreadRow | None:
         """One conversation; what is told is about those of its turns that the query means."""

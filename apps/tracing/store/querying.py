@@ -1,20 +1,24 @@
 """A page of the runs that a query means.
 
-Three ways lead there: through the runs in order, when SQL decides and what is asked for is
-frequent; through the index of terms, when it is rare; by ids, when there are some. Whatever the
-way, `deciding` has the last word on what SQL leaves open.
+Four ways lead there: through the runs in order, when SQL decides and what is asked for is
+frequent; through the index of terms, when it is rare; through the stretches of time in which
+rollups leave room for it; by ids, when there are some. Whatever the way, `deciding` has the last
+word on what SQL leaves open.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from uuid import UUID
 
 from apps.tracing.errors import QueryTooSlow
 from apps.tracing.store import cursors
 from apps.tracing.store.conditions import Asked, ask
 from apps.tracing.store.deciding import Decider
+from apps.tracing.store.hints import hint_of
+from apps.tracing.store.kinds import NAMES
 from apps.tracing.store.payloads import with_payloads
 from apps.tracing.store.raw import patience
 from apps.tracing.store.rows import Stored
@@ -22,6 +26,8 @@ from apps.tracing.store.summing import with_sums
 from apps.tracing.store.types import Page, Payload, RunQuery
 from apps.tracing.store.walking import Walk
 
+_FEW_QUARTERS = 32
+"""Of an hour: so few are walked through sooner than the index of terms finds what is frequent."""
 PATIENCE = 15.0
 """Seconds. Who asks for something rare in years of runs is told to ask for less."""
 
@@ -72,7 +78,8 @@ def _found(asked: Asked, walk: Walk, wanted: int) -> tuple[list[Stored], Stored 
 
 def _ways(asked: Asked, walk: Walk, decider: Decider, wanted: int) -> Iterator[Sequence[Stored]]:
     terms = None if asked.where is None else asked.where.terms
-    if terms is None or asked.is_pointed:
+    hint = None if asked.is_pointed else hint_of(asked.query)
+    if asked.is_pointed or (terms is None and hint is None):
         yield from walk.all(wanted)
         return
     projects = asked.query.project_ids
@@ -81,4 +88,19 @@ def _ways(asked: Asked, walk: Walk, decider: Decider, wanted: int) -> Iterator[S
         if len(frequent) >= wanted:
             yield frequent
             return
-    yield from walk.by_terms(terms, wanted)
+    if terms is not None and hint is not None and not hint.bounds:
+        # By its name and model a run is found in the index.
+        hint = None
+    quarters = None if hint is None else walk.promising(hint)
+    if terms is None:
+        yield from walk.all(wanted) if quarters is None else walk.by_quarters(quarters, wanted)
+        return
+    if hint is not None and quarters is not None and hint.rolled.cut == NAMES:
+        # Nothing knows better than rows of the name where its numbers are.
+        yield from walk.by_quarters(quarters, wanted)
+        return
+    few = None if quarters is None else list(islice(quarters, _FEW_QUARTERS + 1))
+    if few is not None and len(few) <= _FEW_QUARTERS:
+        yield from walk.by_quarters(few, wanted)
+    else:
+        yield from walk.by_terms(terms, wanted)

@@ -5,21 +5,23 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
 from apps.tracing.store import counting, rollups
 from apps.tracing.store.counting import Condition
-from apps.tracing.store.figures import Figures, Measure
+from apps.tracing.store.figures import Figures, Measure, ends_of
 from apps.tracing.store.kinds import NAMES, Kind, Rolled
 from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.stretches import ASTRAY, IN_PLACE, Span
 
 SKEW = timedelta(days=1)
 _FEW = 8
+_COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,10 @@ class Cell:
     span: Span
     begins_at: datetime
     bucket: int
+
+    @property
+    def ends_at(self) -> datetime:
+        return self.begins_at + self.span.width
 
 
 @dataclass(slots=True)
@@ -50,7 +56,7 @@ class Plan:
         return parts + _astray(workspace_id, project_ids, self.edges[0], self.edges[-1])
 
     def _ranges(self) -> list[list[Condition]]:
-        ranges = list(_joined(self.quarters))
+        ranges = list(joined(self.quarters))
         if len(ranges) <= _FEW:
             return [
                 [
@@ -85,12 +91,14 @@ def _astray(
     workspace_id: UUID, project_ids: Sequence[UUID], first: datetime, last: datetime
 ) -> list[list[Condition]]:
     """The runs that no quarter holds, by their ids: the planner would take them for very many."""
+    # Of each project in the order of their own index, so that no other is taken for it.
     statement = (
-        "SELECT r.id, r.placed_at FROM tracing_run r WHERE r.workspace_id = %s"
-        f" AND r.project_id = ANY(%s) AND {ASTRAY} AND r.start_time >= %s AND r.start_time < %s"
-        " AND r.placed_at >= %s AND r.placed_at < %s"
+        "SELECT a.id, a.placed_at FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
+        " (SELECT r.id, r.placed_at FROM tracing_run r WHERE r.workspace_id = %s"
+        f" AND r.project_id = p.id AND {ASTRAY} AND r.start_time >= %s AND r.start_time < %s"
+        " AND r.placed_at >= %s AND r.placed_at < %s ORDER BY r.start_time OFFSET 0) a"
     )
-    values = [workspace_id, list(project_ids), first, last, first - SKEW, last + SKEW]
+    values = [list(project_ids), workspace_id, first, last, first - SKEW, last + SKEW]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
         found = cursor.fetchall()
@@ -183,8 +191,8 @@ def _bucket(edges: Sequence[datetime], begin: datetime, end: datetime) -> int | 
     return at if 0 <= at < len(edges) - 1 and end <= edges[at + 1] else None
 
 
-def _joined(
-    quarters: Collection[tuple[UUID, datetime]],
+def joined(
+    quarters: Iterable[tuple[UUID, datetime]],
 ) -> Iterator[tuple[UUID, datetime, datetime]]:
     """The quarters as ranges, each as long as it goes."""
     width = Span.QUARTER.width
@@ -200,6 +208,22 @@ def _joined(
         yield current
 
 
+def ends(
+    workspace_id: UUID, cells: Sequence[Cell], asked: Rolled, measures: Sequence[Measure]
+) -> Iterator[tuple[Cell, Mapping[Measure, tuple[Decimal, Decimal]]]]:
+    """The cells' rows that the question is about, each with the least and the most it knows of."""
+    columns = [f"t.{measure}" for measure in measures]
+    for cell, _, row in _rows(workspace_id, cells, asked, columns):
+        yield (
+            cell,
+            {
+                measure: ends_of(value)
+                for measure, value in zip(measures, row, strict=True)
+                if value is not None
+            },
+        )
+
+
 def rows(
     workspace_id: UUID,
     cells: Sequence[Cell],
@@ -209,13 +233,23 @@ def rows(
     details: bool,
 ) -> Iterator[tuple[Cell, Kind, Figures]]:
     """The rows of the cells that the question is about."""
+    columns = [
+        *(f"t.{name}" for name in _COUNTS),
+        *(f"t.{measure}" for measure in measures),
+        *(["t.details::text"] if details else []),
+    ]
+    for cell, kind, row in _rows(workspace_id, cells, asked, columns):
+        yield cell, kind, counting.stored(row, measures)
+
+
+def _rows(
+    workspace_id: UUID, cells: Sequence[Cell], asked: Rolled, columns: Sequence[str]
+) -> Iterator[tuple[Cell, Kind, Sequence[Any]]]:
     if not cells or not asked.scopes:
         return
-    columns = ", ".join(f"t.{measure}" for measure in measures)
     statement = (
-        "SELECT c.place, t.cut, t.scope, t.run_type, t.status, t.name, t.model, t.runs, t.errors,"
-        " t.pending, t.model_calls, t.streamed, t.last_start"
-        f"{', ' if columns else ''}{columns}{', t.details::text' if details else ''}"
+        "SELECT c.place, t.cut, t.scope, t.run_type, t.status, t.name, t.model"
+        f"{''.join(f', {column}' for column in columns)}"
         " FROM unnest(%s::uuid[], %s::int2[], %s::timestamptz[]) WITH ORDINALITY"
         " AS c(project_id, span, begins_at, place)"
         " JOIN tracing_rollup t ON t.workspace_id = %s AND t.project_id = c.project_id"
@@ -240,4 +274,4 @@ def rows(
             if kind not in kept:
                 kept[kind] = asked.keeps(kind)
             if kept[kind]:
-                yield cells[row[0] - 1], kind, counting.stored(row[7:], measures)
+                yield cells[row[0] - 1], kind, row[7:]

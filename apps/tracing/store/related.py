@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.tracing.filters import Expression
-from apps.tracing.store.filtering import compile_where_any, compile_where_root
+from apps.tracing.store.filtering import compile_where_root
 from apps.tracing.store.filtering.terms import Terms, needed_terms
 from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.terms import of_workspace
@@ -18,24 +18,21 @@ from apps.tracing.store.types import RunQuery
 FEW = 1_000
 """Runs that the index names: for more of them, walking through the runs finds a page sooner."""
 
+FEW_TRACES = "r.trace_id = ANY(%s)"
+
 Condition = tuple[str, Sequence[Any]]
 
 
 def related_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]:
     """No run that the query means fails them; `Decider` decides where they leave it open."""
-    for where, compile_ in (
-        (query.where_root, compile_where_root),
-        (query.where_any, compile_where_any),
-    ):
-        if where is None:
-            continue
-        compiled = compile_(workspace_id, where, table="r")
-        traces = _few_traces(workspace_id, where, query.project_ids)
+    for where in (query.where_root, query.where_any):
+        traces = None if where is None else _few_traces(workspace_id, where, query.project_ids)
         if traces is not None:
-            yield "r.trace_id = ANY(%s)", [traces]
-        # Asked run by run it looks into each day of a trace; of many runs `Decider` asks at once.
-        if traces is not None or where is query.where_root:
-            yield compiled.sql, compiled.values
+            yield FEW_TRACES, [traces]
+    if query.where_root is not None:
+        compiled = compile_where_root(workspace_id, query.where_root, table="r", one_by_one=True)
+        yield compiled.sql, compiled.values
+    # Any run of a trace is looked for in each day of it: `Decider` asks that of many runs at once.
 
 
 def _few_traces(

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from apps.tracing.store.counting import STARTED, TYPE, Condition
 from apps.tracing.store.filtering import compile_where, compile_where_any, compile_where_root
+from apps.tracing.store.of_threads import thread_conditions
 from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.rows import SKEW
 from apps.tracing.store.types import RunQuery, RunRow
@@ -72,7 +73,11 @@ def _looked_up(store: RunStore, workspace_id: UUID, query: RunQuery) -> Selectio
 
 def conditions_of(workspace_id: UUID, query: RunQuery) -> list[Condition]:
     """What is true of the runs of the query and of no others; `Inexact` where SQL cannot say."""
-    return [*_plain(query), *_filters(workspace_id, query)]
+    return [
+        *_plain(query),
+        *_filters(workspace_id, query),
+        *thread_conditions(workspace_id, query),
+    ]
 
 
 def _filters(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from datetime import datetime, timedelta
+from datetime import datetime
 from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
-from apps.tracing.store.locating import probable_days
+from apps.tracing.dotted_order import root_placed_at
+from apps.tracing.settling import Touched
 from apps.tracing.store.raw import raw_cursor, sql
+from apps.tracing.store.rows import SKEW
+from apps.tracing.store.stretches import EARLIEST, LATEST
 from apps.tracing.store.totals import Source, Totals
 from apps.tracing.store.types import Usage
 
@@ -32,8 +35,6 @@ _values_of = attrgetter(*KINDS)
 _OWN = ", ".join(KINDS)
 _SUMS = ", ".join(f"sum_{name}" for name in KINDS)
 _IS_SUMMED = "(sum_total_tokens IS NOT NULL OR sum_total_cost IS NOT NULL)"
-# What stands above a run began before it, by less than this.
-_LONGEST = timedelta(days=30)
 
 Key = tuple[UUID, UUID]
 """Run and project."""
@@ -41,12 +42,15 @@ Trace = tuple[UUID, UUID]
 """Project and trace."""
 
 
-def settle_sums(workspace_id: UUID, traces: Collection[Trace]) -> None:
-    """Make the sums of these traces what their runs say. Safe to repeat."""
+def settle_sums(workspace_id: UUID, touched: Sequence[Touched]) -> None:
+    """Make the sums of these runs' traces what their runs say. Safe to repeat."""
+    if not touched:
+        return
+    since = _since(workspace_id, touched)
     sources: dict[Trace, list[Source]] = defaultdict(list)
     stale: dict[Key, tuple[Any, ...]] = {}
-    times: list[datetime] = []
-    for row in _told(workspace_id, traces):
+    until = since
+    for row in _told(workspace_id, {(one.project_id, one.trace_id) for one in touched}, since):
         run_id, project_id, placed_at, trace_id, dotted_order, run_type, is_summed = row[:7]
         usage = Usage(**dict(zip(KINDS, row[7:13], strict=True)))
         if usage.is_known:
@@ -54,7 +58,7 @@ def settle_sums(workspace_id: UUID, traces: Collection[Trace]) -> None:
             sources[project_id, trace_id].append(source)
         if is_summed:
             stale[run_id, project_id] = row[13:]
-        times.append(placed_at)
+        until = max(until, placed_at)
     sums = {
         key: values
         for (project_id, _), said in sources.items()
@@ -65,26 +69,54 @@ def settle_sums(workspace_id: UUID, traces: Collection[Trace]) -> None:
         key: values for key, values in sums.items() if stale.get(key) != values
     }
     if written:
-        _write(workspace_id, written, min(times) - _LONGEST, max(times))
+        _write(workspace_id, written, since, min(until, LATEST) + SKEW)
 
 
-def _told(workspace_id: UUID, traces: Collection[Trace]) -> Iterator[tuple[Any, ...]]:
+def _since(workspace_id: UUID, touched: Sequence[Touched]) -> datetime:
+    """No run of these traces is placed before: each says in its dotted order when its root began.
+
+    Ids do not tell it: old work may be sent under new ones.
+    """
+    times = [one.placed_at for one in touched]
+    with raw_cursor() as cursor:
+        cursor.execute(
+            # The time's digits are in the order of time.
+            "SELECT min(left(r.dotted_order, 22))"
+            " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[])"
+            " AS k(id, project_id, placed_at)"
+            " JOIN tracing_run r ON r.workspace_id = %s AND r.id = k.id"
+            " AND r.project_id = k.project_id AND r.placed_at = k.placed_at"
+            " WHERE r.placed_at BETWEEN %s AND %s",
+            [
+                [one.run_id for one in touched],
+                [one.project_id for one in touched],
+                times,
+                workspace_id,
+                min(times),
+                max(times),
+            ],
+        )
+        (earliest,) = cursor.fetchone() or (None,)
+    begins = min(times) if earliest is None else min(root_placed_at(earliest), *times)
+    # A clock may be a little off.
+    return max(begins, EARLIEST) - SKEW
+
+
+def _told(
+    workspace_id: UUID, traces: Collection[Trace], since: datetime
+) -> Iterator[tuple[Any, ...]]:
     """The runs that say something of usage, and those that have sums."""
     trace_ids = list({trace_id for _, trace_id in traces})
     project_ids = list({project_id for project_id, _ in traces})
-    values: list[Any] = [workspace_id, trace_ids, project_ids]
-    since = ""
-    if near := probable_days(trace_ids):
-        since = "AND placed_at >= %s"
-        values.append(near[0])
     statement = (
         f"SELECT id, project_id, placed_at, trace_id, dotted_order, run_type, {_IS_SUMMED},"
         f" {_OWN}, {_SUMS} FROM tracing_run"
-        f" WHERE workspace_id = %s AND trace_id = ANY(%s) AND project_id = ANY(%s) {since}"
+        " WHERE workspace_id = %s AND trace_id = ANY(%s) AND project_id = ANY(%s)"
+        " AND placed_at >= %s"
         f" AND (total_tokens IS NOT NULL OR total_cost IS NOT NULL OR {_IS_SUMMED})"
     )
     with raw_cursor() as cursor:
-        cursor.execute(sql(statement), values, binary=True)
+        cursor.execute(sql(statement), [workspace_id, trace_ids, project_ids, since], binary=True)
         yield from cursor
 
 

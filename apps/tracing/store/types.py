@@ -180,6 +180,9 @@ class RunQuery:
     """What must be true of the root of the run's trace."""
     where_any: Expression | None = None
     """What must be true of at least one run of the run's trace."""
+    where_thread: Expression | None = None
+    """What must be true of the run's thread, as the turns of the query's projects and time tell it:
+    an expression of `filters.on_threads`."""
     oldest_first: bool = False
 
 

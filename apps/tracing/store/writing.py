@@ -182,7 +182,7 @@ def _upsert(
         row["is_begun"] = row["is_begun"] and not over
     values = [*_arrays(PAYLOAD_COLUMNS, payloads), *_arrays(RUN_COLUMNS, rows)]
     with raw_cursor() as cursor:
-        cursor.execute(_UPSERT, values, binary=True)
+        cursor.execute(_UPSERT, values, binary=True, prepare=True)
         # The time of receipt is the first comer's: where it is another's, the run was there.
         came = {run.key: run.fixed["received_at"] for run in runs}
         return {

@@ -23,6 +23,7 @@ from apps.tracing.pages import periods
 from apps.tracing.services import feedback_configs, ledger, prices, retention
 
 HOURS_A_PAGE = 100
+PRICES_A_PAGE = 100
 
 
 @require_GET
@@ -76,9 +77,14 @@ def setting_prices(request: PageRequest) -> HttpResponse:
     entries = prices.price_entries(workspace_id)
     if text:
         entries = [one for one in entries if text in f"{one.name} {one.provider or ''}".lower()]
+    page = _number(request.GET.get("page", ""))
+    begin, end = page * PRICES_A_PAGE, (page + 1) * PRICES_A_PAGE
     context = {
         "tab": "prices",
-        "entries": [(one, isinstance(one, ModelPrice)) for one in entries],
+        "entries": [(one, isinstance(one, ModelPrice)) for one in entries[begin:end]],
+        "count": len(entries),
+        "page": page,
+        "next_page": page + 1 if len(entries) > end else None,
         "form": form,
         "edited": edited,
         "text": text,

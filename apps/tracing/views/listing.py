@@ -8,16 +8,15 @@ from uuid import UUID
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import urlencode
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
-from apps.tracing.filters.fields import FIELDS, OPERATORS
 from apps.tracing.models import Project, SavedView, ViewType
-from apps.tracing.pages import columns, listing, projects
+from apps.tracing.pages import columns, language, listing, projects
 from apps.tracing.pages.listing import ListState
 from apps.tracing.store import Status, runs
+from apps.tracing.views.saved import opened
 
 _YEAR = 31_536_000
 MOST_VIEWS = 100
@@ -28,6 +27,8 @@ MOST_VIEWS = 100
 def project_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
     """The runs that the address asks for; as a fragment the table alone."""
     project = projects.project(request.caller.workspace_id, project_id)
+    if not request.GET and (view := _default(project)):
+        return redirect(f"{request.path}{opened(view)}")
     state = ListState.read(request.GET)
     context = _list(request, project, state)
     if request.htmx:
@@ -88,26 +89,17 @@ def _beside(request: PageRequest, project: Project, state: ListState) -> dict[st
     )
     return {
         "tab": state.show or "traces",
-        "language": _language(),
-        "saved_views": [(view, _opened(view)) for view in saved],
+        "language": language.suggestions(),
+        "saved_views": [(view, opened(view)) for view in saved],
         "current_view": next((view for view in saved if str(view.pk) == state.view), None),
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),
     }
 
 
-def _opened(view: SavedView) -> str:
-    return f"?{urlencode({'filter': view.filter_string or '', 'view': str(view.pk)})}"
-
-
-def _language() -> dict[str, Any]:
-    """What `<filter-input>` suggests: fields with what they are and which operators they take."""
-    return {
-        "fields": [
-            {"name": field.name, "about": field.about, "operators": OPERATORS[field.kind]}
-            for field in FIELDS
-        ],
-        "calls": ["and", "or", "not", "search", "exists"],
-    }
+def _default(project: Project) -> SavedView | None:
+    """The view that the project opens with."""
+    views = SavedView.objects.for_workspace(project.workspace_id)
+    return views.filter(project=project, is_default=True).first()
 
 
 def _back(request: PageRequest, project: Project) -> str:

@@ -17,15 +17,18 @@ from apps.tracing.pages import monitoring, projects
 @require_GET
 @workspace_page(Permission.CHARTS_READ)
 def project_monitoring(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """The page at once, its figures as a fragment; `whole` asks for both together."""
     project = projects.project(request.caller.workspace_id, project_id)
     chosen = monitoring.State.read(request.GET)
-    address = reverse("project-detail", args=[project.workspace_id, project.pk])
-    context = {
-        "project": project,
+    context = {"project": project, "chosen": chosen}
+    if request.htmx or "whole" in request.GET:
+        address = reverse("project-detail", args=[project.workspace_id, project.pk])
+        context["dashboard"] = monitoring.dashboard(project, chosen, address)
+    if request.htmx:
+        return render(request, "tracing/project_monitoring.html#figures", context)
+    context |= {
         "tab": "monitoring",
         "may_write": request.caller.may(Permission.CHARTS_WRITE),
-        "chosen": chosen,
         "groups": monitoring.GROUPS.items(),
-        "dashboard": monitoring.dashboard(project, chosen, address),
     }
     return render(request, "tracing/project_monitoring.html", context)

@@ -24,6 +24,7 @@ def project_list(request: PageRequest) -> HttpResponse:
         "rows": rows,
         "next_cursor": cursor,
         "text": text,
+        "may_export": request.caller.may(Permission.EXPORTS_MANAGE),
         "may_delete": request.caller.may(Permission.PROJECTS_DELETE),
     }
     return render(request, "tracing/project_list.html", context)

@@ -1,13 +1,15 @@
-"""Saved views of a project's list: a filter with a name, for everybody in the workspace."""
+"""Saved views of a project's list: filters and a time with a name, for the whole workspace."""
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
 from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect
 from django.urls import reverse
+from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
 from apps.console.pages import PageRequest, workspace_page
@@ -17,35 +19,63 @@ from apps.organizations.permissions import Permission
 from apps.tracing.models import Project, SavedView
 from apps.tracing.pages import projects
 from apps.tracing.pages.listing import ListState
+from apps.tracing.services import saved_views
+
+KEPT = ("show", "sort", "range", "from", "to")
+"""What of the list's address a view keeps besides its filters."""
 
 
 @require_POST
 @workspace_page(Permission.PROJECTS_WRITE)
 def project_views(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Save what the list is limited to as a new view or into one, rename or delete it."""
+    """Save what the list shows as a new view or into one, make it the default, delete it."""
     project = projects.project(request.caller.workspace_id, project_id)
     state = ListState.read(QueryDict(request.POST.get("back", "")))
     name = request.POST.get("name", "").strip()[:200] or "Untitled"
     action = request.POST.get("action", "create")
     if action == "create":
-        saved = SavedView(
-            workspace_id=project.workspace_id,
-            project=project,
-            display_name=name,
-            filter_string=state.text,
-        )
-        saved.save(force_insert=True)
+        saved = saved_views.save_view(project=project, display_name=name, **_fields(state))
         messages.success(request, f"“{name}” is saved.")
-        return redirect(_address(project, state, str(saved.pk)))
+        return redirect(_address(project, saved))
     saved = _one(project, request.POST.get("view", ""))
-    if action == "delete":
-        saved.delete()
-        messages.success(request, f"“{saved.display_name}” is deleted.")
-        return redirect(_address(project, state, ""))
-    saved.display_name, saved.filter_string = name, state.text
-    saved.save(update_fields=["display_name", "filter_string", "updated_at"])
-    messages.success(request, f"“{name}” is saved.")
-    return redirect(_address(project, state, str(saved.pk)))
+    match action:
+        case "delete":
+            saved_views.drop_view(view=saved)
+            messages.success(request, f"“{saved.display_name}” is deleted.")
+            return redirect(_address(project, None))
+        case "default" | "usual":
+            is_default = action == "default"
+            saved_views.choose_default(project=project, view=saved if is_default else None)
+            what = f"“{saved.display_name}”" if is_default else "all its traces"
+            messages.success(request, f"{project.name} opens with {what}.")
+        case _:
+            changes = {"display_name": name} | _fields(state)
+            saved = saved_views.change_view(view=saved, changes=changes)
+            messages.success(request, f"“{name}” is saved.")
+    return redirect(_address(project, saved))
+
+
+def _fields(state: ListState) -> dict[str, Any]:
+    """What a view keeps of the list: its filters, and what else its address says."""
+    kept = {name: value for name, value in state.parameters.items() if name in KEPT}
+    return {
+        "filter_string": state.text,
+        "trace_filter_string": state.trace,
+        "tree_filter_string": state.tree,
+        "shown": kept,
+    }
+
+
+def opened(view: SavedView) -> str:
+    """The query string of the list as the view has it."""
+    said = {
+        "filter": view.filter_string,
+        "trace": view.trace_filter_string,
+        "tree": view.tree_filter_string,
+        **{name: view.shown.get(name) for name in KEPT},
+        "view": str(view.pk),
+    }
+    return f"?{urlencode({name: value for name, value in said.items() if value})}"
 
 
 def _one(project: Project, given: str) -> SavedView:
@@ -58,6 +88,6 @@ def _one(project: Project, given: str) -> SavedView:
     )
 
 
-def _address(project: Project, state: ListState, view: str) -> str:
+def _address(project: Project, view: SavedView | None) -> str:
     address = reverse("project-detail", args=[project.workspace_id, project.pk])
-    return address + state.address(filter=state.text, q="", view=view)
+    return address + (opened(view) if view else "?view=all")

@@ -37,6 +37,7 @@ def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
         "form": form,
         "tab": "settings",
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),
+        "may_export": request.caller.may(Permission.EXPORTS_MANAGE),
         "may_delete": request.caller.may(Permission.PROJECTS_DELETE),
     }
     status = 422 if form.is_bound and form.errors else 200

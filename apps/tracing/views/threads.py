@@ -11,7 +11,7 @@ from django.views.decorators.http import require_GET
 from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import Permission
-from apps.tracing.pages import projects, threads
+from apps.tracing.pages import language, projects, threads
 from apps.tracing.pages.listing import ListState
 
 
@@ -42,6 +42,7 @@ def project_threads(request: PageRequest, project_id: UUID) -> HttpResponse:
         "tab": "threads",
         "chosen": state,
         "list": found,
+        "language": language.suggestions(),
         "page": page,
         "next_page": page + 1 if (page + 1) * threads.THREADS_A_PAGE < found.total else None,
     }

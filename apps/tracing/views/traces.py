@@ -57,9 +57,15 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
         "run_base": f"{address}/r/",
         "thread_address": f"{address}/thread?{urlencode({'thread': key})}" if key else "",
         "icons": dumps_text(RUN_TYPES),
-        "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
+        "mode": _mode(request),
     }
     return render(request, "tracing/trace.html", context)
+
+
+def _mode(request: PageRequest) -> str:
+    """How the runs are drawn: what the address says, else as this person left it."""
+    said = request.GET.get("view", "") or request.COOKIES.get("slipway_trace", "")
+    return "waterfall" if said == "waterfall" else "tree"
 
 
 @require_GET

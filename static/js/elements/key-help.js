@@ -12,6 +12,8 @@ class KeyHelp extends HTMLElement {
     document.addEventListener("keydown", this.#key);
     this.#forget = tinykeys(window, {
       "g t": (event) => isPlain(event) && this.#go("Tracing"),
+      "g b": (event) => isPlain(event) && this.#go("Dashboards"),
+      "g s": (event) => isPlain(event) && this.#go("Settings"),
       "g d": (event) => isPlain(event) && this.#go("Deployments"),
       "/": (event) => {
         const field = /** @type {HTMLInputElement | null} */ (document.querySelector("main input[type=search]"));

@@ -5,6 +5,8 @@
 import { isPlain } from "../lib/keyboard.js";
 import { toast } from "../lib/toast.js";
 
+const NARROW = matchMedia("(max-width: 64rem)");
+
 class PeekPanel extends HTMLElement {
   /** @type {AbortController | undefined} */
   #asking;
@@ -16,6 +18,7 @@ class PeekPanel extends HTMLElement {
     document.addEventListener("focusin", this.#focus);
     document.addEventListener("keydown", this.#key, true);
     this.querySelector("[data-peek-close]")?.addEventListener("click", () => this.#close());
+    if (NARROW.matches) return;
     const id = new URL(location.href).searchParams.get("peek");
     const link = id && /** @type {HTMLAnchorElement | null} */ (document.querySelector(`#run-${CSS.escape(id)} .row-link`));
     if (link) this.#open(link);
@@ -28,7 +31,7 @@ class PeekPanel extends HTMLElement {
   }
 
   #chosen = (/** @type {Event} */ event) => {
-    if (matchMedia("(max-width: 64rem)").matches) return;
+    if (NARROW.matches) return;
     event.preventDefault();
     const { link } = /** @type {CustomEvent} */ (event).detail;
     if (link === this.#link) this.#close();

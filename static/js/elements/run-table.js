@@ -6,6 +6,7 @@
  * Tells the page `row-chosen` when a row is opened by a plain click, which <peek-panel> takes.
  */
 import { isPlain } from "../lib/keyboard.js";
+import { keep } from "../lib/lists.js";
 import { toast } from "../lib/toast.js";
 
 const EVERY = 4000;
@@ -22,6 +23,7 @@ class RunTable extends HTMLElement {
     this.addEventListener("click", this.#click);
     this.addEventListener("change", this.#change);
     document.addEventListener("keydown", this.#key);
+    addEventListener("pagehide", this.#leave);
     this.#sight = new IntersectionObserver((seen) => seen.some((entry) => entry.isIntersecting) && this.#more(), { rootMargin: "400px" });
     this.#watchEnd();
     if (this.hasAttribute("data-live") || !this.#isSettled) {
@@ -44,9 +46,12 @@ class RunTable extends HTMLElement {
   disconnectedCallback() {
     clearInterval(this.#timer);
     this.#sight?.disconnect();
+    removeEventListener("pagehide", this.#leave);
     document.removeEventListener("keydown", this.#key);
     document.removeEventListener("visibilitychange", this.#look);
   }
+
+  #leave = () => keep(this);
 
   get #liveButton() {
     return /** @type {HTMLButtonElement | null} */ (this.querySelector("[data-live-button]"));

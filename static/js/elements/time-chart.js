@@ -7,7 +7,7 @@
  * click on a moment opens what is behind it (`href`, with from and to). The server's table of the numbers stays.
  */
 import { uPlot } from "../../vendor/uplot.js";
-import { FORMS, axisLabel } from "../lib/units.js";
+import { FORMS, axisLabel, axisValue } from "../lib/units.js";
 
 /** @typedef {{ name: string, hue: string, values: (number | null)[], href?: string }} Series */
 /** @typedef {{ step: number, unit: string, kind: string, times: number[], series: Series[], open?: string }} Chart */
@@ -111,7 +111,6 @@ class TimeChart extends HTMLElement {
       probe.style.removeProperty("color");
       return found;
     };
-    const form = FORMS[chart.unit] ?? FORMS.count ?? String;
     const font = `11px ${getComputedStyle(document.documentElement).getPropertyValue("--font-mono")}`;
     const axis = { stroke: tone("--text-muted"), font, grid: { stroke: tone("--line-soft"), width: 1 }, ticks: { show: false } };
     const shown = chart.series.map((one, at) => ({ ...one, at })).filter((one) => !this.#hidden.has(one.at));
@@ -127,11 +126,11 @@ class TimeChart extends HTMLElement {
         padding: [6, 8, 0, 0],
         legend: { show: false },
         tzDate: (/** @type {number} */ ts) => new Date(ts * 1000),
-        cursor: { y: false, points: { size: 6 }, drag: { x: true, y: false, setScale: false } },
+        cursor: { y: false, points: { size: 6 }, sync: { key: "time" }, drag: { x: true, y: false, setScale: false } },
         scales: { x: { time: true, range: () => this.#range }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most > 0 ? most * 1.12 : 1] } },
         axes: [
           { ...axis, size: 22, space: 60, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => axisLabel(one, (this.#range[1] ?? 0) - (this.#range[0] ?? 0))) },
-          { ...axis, size: 56, space: compact ? 24 : 32, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => form(one)) },
+          { ...axis, size: 56, space: compact ? 24 : 32, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => axisValue(chart.unit, one)) },
         ],
         series: [
           {},
@@ -145,7 +144,7 @@ class TimeChart extends HTMLElement {
               dash: one.hue === "before" ? [4, 3] : undefined,
               paths: bars,
               spanGaps: false,
-              points: { show: bars ? false : undefined, size: 4 },
+              points: bars ? { show: false } : { show: true, size: 4, fill: color, filter: alone },
             };
           }),
         ],
@@ -171,7 +170,8 @@ class TimeChart extends HTMLElement {
     const chart = /** @type {Chart} */ (this.#chart);
     const at = this.#plot?.cursor.idx;
     const left = this.#plot?.cursor.left;
-    if (at === null || at === undefined || left < 0) {
+    // The line is on every chart of the page; the figures only where the pointer is.
+    if (at === null || at === undefined || left < 0 || !this.#plot.over.matches(":hover")) {
       this.#tip.hidden = true;
       return;
     }
@@ -211,14 +211,57 @@ class TimeChart extends HTMLElement {
     location.assign(within(location.href, from, to));
   }
 
+  /**
+   * The line next to the pointer, or the part of the bar under it.
+   *
+   * @param {number} at
+   * @returns {Series | undefined}
+   */
+  #nearest(at) {
+    const chart = /** @type {Chart} */ (this.#chart);
+    const shown = chart.series.filter((_, number) => !this.#hidden.has(number));
+    const heights = this.#isStacked ? stacked(shown.map((one) => one.values)) : shown.map((one) => one.values);
+    const top = this.#plot.cursor.top;
+    let found;
+    let least = Infinity;
+    shown.forEach((one, number) => {
+      const value = heights[number]?.[at];
+      if (value === null || value === undefined) return;
+      const place = this.#plot.valToPos(value, "y");
+      const away = this.#isStacked ? (place <= top ? top - place : Infinity) : Math.abs(place - top);
+      if (away < least) [found, least] = [one, away];
+    });
+    return found;
+  }
+
   #open() {
     const chart = /** @type {Chart} */ (this.#chart);
     const at = this.#plot?.cursor.idx;
     const from = chart.times[at];
     if (!chart.open || from === undefined) return;
-    const near = chart.series.length === 1 ? chart.series[0] : undefined;
-    location.assign(within(new URL(near?.href ?? chart.open, location.href).href, from, from + chart.step));
+    const near = this.#nearest(at);
+    location.assign(within(new URL(near?.href || chart.open, location.href).href, from, from + chart.step));
   }
+}
+
+/**
+ * The values without a neighbour: a line cannot show them, so they are drawn as points.
+ *
+ * @param {any} plot
+ * @param {number} row
+ */
+function alone(plot, row) {
+  const values = plot.data[row] ?? [];
+  const found = [];
+  for (let at = 0; at < values.length; at++) {
+    if (isThere(values[at]) && !isThere(values[at - 1]) && !isThere(values[at + 1])) found.push(at);
+  }
+  return found;
+}
+
+/** @param {number | null | undefined} value */
+function isThere(value) {
+  return value !== null && value !== undefined;
 }
 
 /**

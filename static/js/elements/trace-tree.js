@@ -266,7 +266,7 @@ class TraceTree extends HTMLElement {
     const scale = this.querySelector(".tree-ruler-scale");
     if (!scale) return;
     scale.replaceChildren();
-    for (const { place, text } of this.#scale.ticks()) {
+    for (const { place, text } of this.#scale.ticks(scale.clientWidth || undefined)) {
       const tick = document.createElement("span");
       tick.className = "tree-tick";
       tick.style.setProperty("--at", String(place));

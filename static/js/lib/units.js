@@ -25,6 +25,17 @@ export const FORMS = {
   score: plain,
 };
 
+/**
+ * A value at an axis: its round number without needless zeros, `20 s`, `$0.05`.
+ *
+ * @param {string} unit
+ * @param {number} value
+ */
+export function axisValue(unit, value) {
+  const said = (FORMS[unit] ?? plain)(value);
+  return unit === "usd" || unit === "s" ? said.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "") : said;
+}
+
 const DAY = 86_400;
 
 /**

@@ -105,11 +105,16 @@ export class Scale {
     return this.window.to;
   }
 
-  /** Round moments for the ruler. */
-  ticks() {
+  /**
+   * Round moments for the ruler, as many as have room.
+   *
+   * @param {number} [width] of the ruler, in pixels
+   */
+  ticks(width = 560) {
+    const apart = Math.max(0.1, 64 / width);
     const { from, to } = this.window;
     const shown = this.folded.reduce((sum, gap) => sum - (gap.to - gap.from), to - from);
-    const rough = shown / 5;
+    const rough = shown / Math.max(1, Math.min(5, width / 72));
     const power = 10 ** Math.floor(Math.log10(rough));
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) ?? rough;
     const ticks = [];
@@ -121,7 +126,7 @@ export class Scale {
         continue;
       }
       const place = this.place(at);
-      if (place > 0.95 || place - last < 0.1) continue;
+      if (place > 1 - apart / 2 || place - last < apart) continue;
       last = place;
       ticks.push({ place, text: at === 0 ? "0" : duration(at) });
     }

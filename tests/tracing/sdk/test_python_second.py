@@ -20,7 +20,12 @@ def answered(ask, live):
 
     async def inside():
         client = Client(api_url=live.api_url, api_key=live.api_key)
-        return await ask(client)
+        try:
+            return await ask(client)
+        finally:
+            # What it has opened belongs to this loop, and it does not close it itself.
+            await client.runs._client.close()
+            client.cleanup()
 
     return asyncio.run(inside())
 

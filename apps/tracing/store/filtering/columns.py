@@ -34,7 +34,6 @@ _COLUMNS = {
     # Until its beginning comes, an update stands for the run.
     "name": "coalesce({t}.name, '')",
     "run_type": "coalesce({t}.run_type, 'chain')",
-    "thread_id": "{t}.thread_key",
     "dotted_order": "{t}.dotted_order",
     "model": "{t}.model",
     # Each segment has 58 characters, and a dot between two.
@@ -151,6 +150,15 @@ def _on_payload(over: Over, condition: Condition) -> Bounds:
     return exactly(f"{over.table}.{condition.field.name}_preview IS NOT NULL")
 
 
+def _on_thread(over: Over, condition: Condition) -> Bounds:
+    key = f"{over.table}.thread_key"
+    if condition.comparison is Comparison.EQUAL:
+        # The index of turns has keys by their digests: they may be long.
+        return exactly(f"md5({key}) = md5(%s) AND {key} = %s", condition.value, condition.value)
+    found = compared(condition, key)
+    return Bounds(found, found)
+
+
 def _on_tags(over: Over, condition: Condition) -> Bounds:
     match condition.comparison:
         case Comparison.PRESENT:
@@ -179,6 +187,7 @@ _SPECIAL: dict[str, Callable[[Over, Condition], Bounds]] = {
     "error": _on_error,
     "inputs": _on_payload,
     "outputs": _on_payload,
+    "thread_id": _on_thread,
     "tags": _on_tags,
     "metadata": _on_metadata,
 }

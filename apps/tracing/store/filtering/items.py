@@ -19,6 +19,7 @@ _FEEDBACK = {
     "feedback_comment": "f.comment",
     "feedback_source": "f.source ->> 'type'",
     "feedback_error": "f.is_error",
+    "feedback_modified_at": "f.modified_at",
 }
 
 
@@ -35,6 +36,17 @@ def on_items(over: Over, some: Some) -> Bounds:
 
 
 def _of_feedback(over: Over, some: Some) -> Sql:
+    where = feedback_met(some)
+    return Sql(
+        "EXISTS (SELECT FROM tracing_feedback f WHERE f.workspace_id = %s"
+        f" AND f.run_id = {over.table}.id AND {where.text})",
+        (over.workspace_id, *where.values),
+    )
+
+
+def feedback_met(some: Some) -> Sql:
+    """The conditions on one row of `tracing_feedback f`."""
+
     def met(condition: Condition) -> Sql:
         if condition.field.name == "feedback_score":
             condition = replace(condition, value=_as_floats(condition.value))
@@ -42,12 +54,7 @@ def _of_feedback(over: Over, some: Some) -> Sql:
             return _number_met(condition, "f.value")
         return compared(condition, f"({_FEEDBACK[condition.field.name]})")
 
-    where = _together(some, met)
-    return Sql(
-        "EXISTS (SELECT FROM tracing_feedback f WHERE f.workspace_id = %s"
-        f" AND f.run_id = {over.table}.id AND {where.text})",
-        (over.workspace_id, *where.values),
-    )
+    return _together(some, met)
 
 
 def _of_any_key(some: Some, table: str) -> Sql:

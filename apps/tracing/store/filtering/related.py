@@ -18,8 +18,13 @@ def compile_where_root(
     *,
     table: str = "tracing_run",
     as_settled: bool = False,
+    one_by_one: bool = False,
 ) -> Compiled:
-    """The runs whose trace's root matches."""
+    """The runs whose trace's root matches.
+
+    With `one_by_one`, the root of each run is looked up by its key: for a few runs in order. Else
+    the planner may look at all roots instead, which serves many runs.
+    """
     time = _ROOT_TIME.format(t=table)
     # By its whole key but for a time, so a root is one step in one index of a day or two.
     inner = compile_where(workspace_id, expression, table="root", as_settled=as_settled)
@@ -29,6 +34,7 @@ def compile_where_root(
         "root",
         f"root.id = {table}.trace_id AND root.project_id = {table}.project_id"
         f" AND root.placed_at BETWEEN {time} - {_SKEW} AND {time} + {_SKEW}",
+        one_by_one=one_by_one,
     )
 
 
@@ -51,10 +57,13 @@ def compile_where_any(
     )
 
 
-def _exists(workspace_id: UUID, inner: Compiled, table: str, related: str) -> Compiled:
+def _exists(
+    workspace_id: UUID, inner: Compiled, table: str, related: str, *, one_by_one: bool = False
+) -> Compiled:
+    # A subquery with an offset is never made a join.
     text = (
         f"EXISTS (SELECT FROM tracing_run {table} WHERE {table}.workspace_id = %s"
-        f" AND {related} AND ({inner.sql}))"
+        f" AND {related} AND ({inner.sql}){' OFFSET 0' if one_by_one else ''})"
     )
     # The index tells about the run itself, not about those beside it.
     return Compiled(text, (workspace_id, *inner.values), inner.is_exact, terms=None)

@@ -85,13 +85,13 @@ def subjects_of(
 def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[Feedback]]:
     statement = (
         "SELECT run_id, key, score, value #>> '{}', jsonb_typeof(value) = 'number', comment,"
-        " source ->> 'type', is_error FROM tracing_feedback"
+        " source ->> 'type', is_error, modified_at FROM tracing_feedback"
         " WHERE workspace_id = %s AND run_id = ANY(%s)"
     )
     found: dict[UUID, list[Feedback]] = {}
     with raw_cursor() as cursor:
         cursor.execute(statement, [workspace_id, list(run_ids)])
-        for run_id, key, score, value, is_number, comment, source, is_error in cursor:
+        for run_id, key, score, value, is_number, comment, source, is_error, modified in cursor:
             row = Feedback(
                 key=key,
                 score=score,
@@ -100,6 +100,7 @@ def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[
                 comment=comment,
                 source=source,
                 is_error=is_error,
+                modified_at=modified,
             )
             found.setdefault(run_id, []).append(row)
     return found

@@ -1,0 +1,40 @@
+"""Which versions of an agent a project has traces of."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.tenancy import get_or_404
+from apps.organizations.permissions import Permission
+from apps.tracing.models import Project
+from apps.tracing.store import metadata
+
+KEY = "LANGSMITH_AGENT_VERSION"
+"""Of a trace's metadata: the commit that was running, as clients send it."""
+
+
+class AgentVersionsView(WorkspaceAPIView):
+    required_permission = Permission.RUNS_READ
+
+    @extend_schema(responses=list[dict[str, Any]])
+    def get(self, request: ApiRequest, project_id: UUID) -> Response:
+        """Each version with the time of its first trace, the newest first."""
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        project = get_or_404(projects, pk=project_id)
+        found = metadata.first_seen(self.workspace_id, project.pk, KEY)
+        return Response([{"commit_sha": value, "first_seen_at": time} for value, time in found])
+
+
+routes = [
+    path(
+        "v1/platform/sessions/<uuid:project_id>/agent-versions",
+        AgentVersionsView.as_view(),
+        name="agent-versions",
+    )
+]
