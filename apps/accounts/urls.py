@@ -9,11 +9,21 @@ from allauth.mfa.totp import views as totp
 from allauth.socialaccount import views as social
 from allauth.socialaccount.providers.openid_connect import views as oidc
 from allauth.usersessions import views as sessions
-from django.urls import path, re_path
+from django.urls import path, register_converter
+from django.urls.converters import StringConverter
 from django.views.generic import RedirectView
 
 from apps.accounts import views
 from apps.accounts.pages import entrance, own
+
+
+class Word(StringConverter):
+    """Letters and digits: what stands before the first dash."""
+
+    regex = "[0-9A-Za-z]+"
+
+
+register_converter(Word, "word")
 
 urlpatterns = [
     path("sign-up", entrance(account.signup), name="account_signup"),
@@ -38,8 +48,8 @@ urlpatterns = [
         entrance(account.password_reset_done),
         name="account_reset_password_done",
     ),
-    re_path(
-        r"^account/password/reset/(?P<uidb36>[0-9A-Za-z]+)-(?P<key>[^/]+)$",
+    path(
+        "account/password/reset/<word:uidb36>-<str:key>",
         entrance(account.password_reset_from_key),
         name="account_reset_password_from_key",
     ),

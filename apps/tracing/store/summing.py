@@ -4,28 +4,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
 from apps.tracing.dotted_order import root_placed_at
 from apps.tracing.store.raw import raw_cursor, sql
-from apps.tracing.store.rows import SKEW, USAGE, Stored, usage
+from apps.tracing.store.rows import SKEW, SUMS, USAGE, Stored, usage
 from apps.tracing.store.totals import N, Source, Totals
 from apps.tracing.store.types import RunRow, Usage
 
 
 def with_sums(workspace_id: UUID, rows: Sequence[Stored]) -> list[RunRow]:
     """The runs as they are shown, one of their traces or many."""
-    unsettled = unsettled_traces(workspace_id, {row.trace_id for row, _ in rows})
-    live = [row for row, _ in rows if row.trace_id in unsettled and not row.is_model_call]
+    above = [row for row, _ in rows if not row.is_model_call]
+    if not above:
+        return [row for row, _ in rows]
+    unsettled, sums = _as_of_now(workspace_id, above)
+    live = [row for row in above if row.trace_id in unsettled]
     totals = _totals(workspace_id, live) if live else None
     return [
         _summed(row, totals.below(_tree_key(row.project_id, row.dotted_order)))
         if totals is not None and row.trace_id in unsettled
-        else _summed(row, sums)
-        for row, sums in rows
+        else _summed(row, sums.get((row.project_id, row.id), before))
+        for row, before in rows
     ]
+
+
+def _as_of_now(
+    workspace_id: UUID, rows: Sequence[RunRow]
+) -> tuple[set[UUID], dict[tuple[UUID, UUID], Usage | None]]:
+    """Which traces of the runs are not settled, and the settled sums of the runs.
+
+    Both in one statement: what was settled since the runs were read would else be missed by both.
+    """
+    times = [row.placed_at for row in rows]
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(
+                "WITH unsettled AS MATERIALIZED ("
+                " SELECT DISTINCT t FROM tracing_unsettled u CROSS JOIN unnest(u.trace_ids) AS t"
+                " WHERE u.workspace_id = %s AND t = ANY(%s::uuid[]))"
+                " SELECT r.project_id, r.id, r.trace_id,"
+                f" r.trace_id IN (SELECT t FROM unsettled), {SUMS} FROM tracing_run r"
+                " WHERE r.workspace_id = %s AND r.id = ANY(%s::uuid[])"
+                " AND r.placed_at BETWEEN %s AND %s"
+            ),
+            [
+                *(workspace_id, list({row.trace_id for row in rows})),
+                *(workspace_id, [row.id for row in rows], min(times), max(times)),
+            ],
+            binary=True,
+        )
+        unsettled, sums = set(), {}
+        for project_id, run_id, trace_id, is_unsettled, *found in cursor:
+            if is_unsettled:
+                unsettled.add(trace_id)
+            is_summed = any(one is not None for one in found)
+            sums[project_id, run_id] = usage([*found, None]) if is_summed else None
+    return unsettled, sums
 
 
 def with_sums_of_whole(rows: Sequence[Stored]) -> list[RunRow]:
@@ -40,20 +77,6 @@ def with_sums_of_whole(rows: Sequence[Stored]) -> list[RunRow]:
     return [
         _summed(row, totals.below(_tree_key(row.project_id, row.dotted_order))) for row, _ in rows
     ]
-
-
-def unsettled_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> set[UUID]:
-    """Those of the traces of which something came that is not settled yet."""
-    if not trace_ids:
-        return set()
-    with raw_cursor() as cursor:
-        cursor.execute(
-            "SELECT DISTINCT t FROM tracing_unsettled u CROSS JOIN unnest(u.trace_ids) AS t"
-            " WHERE u.workspace_id = %s AND t = ANY(%s::uuid[])",
-            [workspace_id, list(trace_ids)],
-            binary=True,
-        )
-        return {row[0] for row in cursor}
 
 
 def _totals(workspace_id: UUID, rows: Sequence[RunRow]) -> Totals:
