@@ -106,7 +106,7 @@ def test_the_list_of_traces_costs_the_same_however_long_it_is(page, base, worksp
     for _ in range(6):
         stored_run(workspace)
 
-    assert queries(page, where) == with_one == 9
+    assert queries(page, where) == with_one == 8
 
 
 def nested(workspace):
