@@ -360,6 +360,9 @@ SPECTACULAR_SETTINGS = {
     "DISABLE_ERRORS_AND_WARNINGS": True,
 }
 
+# It warns, before a deployment, of views whose description is written by hand (ADR 0018).
+SILENCED_SYSTEM_CHECKS = ["drf_spectacular.W001", "drf_spectacular.W002"]
+
 LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
