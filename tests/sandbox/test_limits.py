@@ -37,7 +37,7 @@ def test_a_fork_bomb_is_ended_and_meanwhile_all_others_go_on(world, limits, reco
     policy = world.policy(limits=limits(processes=100))
     with world.start(BOMB, policy=policy, stdout=subprocess.PIPE) as bomb:
         assert bomb.stdout.readline() == b"lit\n"
-        neighbour = world.run("import os; os.fork(); print('fine')")
+        neighbour = world.run("import os; os.fork() and os.wait(); print('fine')")
         worst = latency(0.5)
         pids = usage.tree(bomb.pid)
         outcome = finish(bomb, timeout=20)

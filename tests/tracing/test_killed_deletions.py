@@ -82,7 +82,6 @@ def killed_in_its_second_batch(deletion_id: UUID | None, data_dir) -> None:
         },
         stdout=subprocess.PIPE,
     )
-    assert process.stdout is not None
     with process.stdout:
         assert [process.stdout.readline() for _ in range(2)] == [b"1\n", b"2\n"]
         process.kill()

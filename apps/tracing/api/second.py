@@ -24,8 +24,8 @@ from apps.tracing.models import Project
 WINDOW = timedelta(days=1)
 
 
-class PatchStreamRenderer(BaseRenderer):
-    """A page as server-sent events: JSON Patches that make it, an item each."""
+class EventStreamRenderer(BaseRenderer):
+    """A page as server-sent events, a refusal as JSON; `events` says which, by name."""
 
     media_type = "text/event-stream"
     format = "stream"
@@ -36,7 +36,20 @@ class PatchStreamRenderer(BaseRenderer):
     ) -> bytes:
         if renderer_context is None or renderer_context["response"].status_code >= 400:
             return dumps(data)
-        return b"".join(b"event: data\ndata: %b\n\n" % dumps(event) for event in _patches(data))
+        return b"".join(
+            b"event: %b\ndata: %b\n\n" % (name.encode(), dumps(event))
+            for name, event in self.events(data)
+        )
+
+    def events(self, page: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        raise NotImplementedError
+
+
+class PatchStreamRenderer(EventStreamRenderer):
+    """JSON Patches that make the page, an item each."""
+
+    def events(self, page: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        return (("data", patch) for patch in _patches(page))
 
 
 def _patches(page: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:

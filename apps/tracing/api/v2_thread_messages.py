@@ -10,16 +10,14 @@ from uuid import UUID
 from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
-from rest_framework.renderers import BaseRenderer
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
-from apps.core.json import dumps
 from apps.core.rest import JSONRenderer
 from apps.organizations.permissions import Permission
 from apps.tracing import conversations, errors, filters, messages, store
 from apps.tracing.api import paging
-from apps.tracing.api.second import SecondAPIView
+from apps.tracing.api.second import EventStreamRenderer, SecondAPIView
 from apps.tracing.api.serializers import query_params
 from apps.tracing.messages import Message, Part, ToolCall
 from apps.tracing.store import Payload, RunDetail, RunQuery, spans
@@ -36,21 +34,12 @@ class ThreadMessagesSerializer(serializers.Serializer[Any]):
     trace_id = serializers.UUIDField(required=False)
 
 
-class GroupStreamRenderer(BaseRenderer):
-    """A page as server-sent events: a group each, then where it goes on."""
+class GroupStreamRenderer(EventStreamRenderer):
+    """A group each, then where it goes on."""
 
-    media_type = "text/event-stream"
-    format = "stream"
-    charset = None
-
-    def render(
-        self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None
-    ) -> bytes:
-        if renderer_context is None or renderer_context["response"].status_code >= 400:
-            return dumps(data)
-        cursors = {name: data[name] for name in ("next_cursor", "prev_cursor")}
-        events = [("data", item) for item in data["items"]] + [("metadata", cursors)]
-        return b"".join(b"event: %b\ndata: %b\n\n" % (n.encode(), dumps(one)) for n, one in events)
+    def events(self, page: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+        yield from (("data", item) for item in page["items"])
+        yield "metadata", {name: page[name] for name in ("next_cursor", "prev_cursor")}
 
 
 class ThreadMessagesView(SecondAPIView):

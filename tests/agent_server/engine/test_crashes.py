@@ -150,7 +150,7 @@ def test_an_agent_that_ends_its_process_is_given_up_after_three_attempts(
     engine, revision, file, listen
 ):
     thread = make_thread(revision)
-    run = make_run(thread, "die", kwargs={"input": {"file": str(file)}})
+    run = make_run(thread, "die", kwargs={"input": {"file": str(file)}, "durability": "sync"})
 
     execute(engine, thread)
     events = list(listen(run.pk))

@@ -135,6 +135,20 @@ def told_by(
             failing(span)
 
 
+NUMBERED = {
+    "gen_ai.system": "openai",
+    "gen_ai.request.model": "gpt-4o",
+    "gen_ai.request.temperature": 0.5,
+    "gen_ai.prompt.0.role": "user",
+    "gen_ai.prompt.0.content": ASKED,
+    "gen_ai.completion.0.role": "assistant",
+    "gen_ai.completion.0.content": ANSWERED,
+    "gen_ai.usage.prompt_tokens": 10,
+    "gen_ai.usage.completion_tokens": 1,
+}
+"""A model's call as the first conventions told it, each message by its number."""
+
+
 def old_genai(tracer: Tracer) -> None:
     told_by(
         tracer,
@@ -146,15 +160,7 @@ def old_genai(tracer: Tracer) -> None:
         },
         {
             "gen_ai.operation.name": "chat",
-            "gen_ai.system": "openai",
-            "gen_ai.request.model": "gpt-4o",
-            "gen_ai.request.temperature": 0.5,
-            "gen_ai.prompt.0.role": "user",
-            "gen_ai.prompt.0.content": ASKED,
-            "gen_ai.completion.0.role": "assistant",
-            "gen_ai.completion.0.content": ANSWERED,
-            "gen_ai.usage.prompt_tokens": 10,
-            "gen_ai.usage.completion_tokens": 1,
+            **NUMBERED,
         },
         {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": "tool"},
     )
@@ -198,15 +204,7 @@ def traceloop(tracer: Tracer) -> None:
         },
         {
             "llm.request.type": "chat",
-            "gen_ai.system": "openai",
-            "gen_ai.request.model": "gpt-4o",
-            "gen_ai.request.temperature": 0.5,
-            "gen_ai.prompt.0.role": "user",
-            "gen_ai.prompt.0.content": ASKED,
-            "gen_ai.completion.0.role": "assistant",
-            "gen_ai.completion.0.content": ANSWERED,
-            "gen_ai.usage.prompt_tokens": 10,
-            "gen_ai.usage.completion_tokens": 1,
+            **NUMBERED,
             "llm.usage.total_tokens": 11,
         },
         {"traceloop.span.kind": "tool", "traceloop.entity.name": "tool"},
