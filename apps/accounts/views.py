@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from allauth.usersessions.models import UserSession
 from django import forms
 from django.contrib import messages
@@ -24,7 +26,8 @@ class ProfileForm(forms.ModelForm[User]):
 @require_http_methods(["GET", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
     """The person's name, and the way to everything else about their account."""
-    form = ProfileForm(request.POST or None, instance=User.objects.get(pk=request.user.pk))
+    person = cast("User", request.user)
+    form = ProfileForm(request.POST or None, instance=User.objects.get(pk=person.pk))
     if request.method == "POST" and form.is_valid():
         form.save()
         messages.success(request, "Saved.")

@@ -87,6 +87,6 @@ def is_over(said: dict[str, Any]) -> bool:
 def _record(action: Action, person: User) -> None:
     """In the log of each organization that the person belongs to: they may know of it."""
     memberships = Membership.objects.filter(user=person)
-    organizations = list(memberships.values_list("organization_id", flat=True))
+    organizations: list[UUID | None] = list(memberships.values_list("organization_id", flat=True))
     for organization_id in organizations or [None]:
         record(action, Target("user", person.pk, person.email), organization_id=organization_id)

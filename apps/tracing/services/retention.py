@@ -79,20 +79,18 @@ def set_lives(
 
     With `all_projects`, those that are there take the default tier too.
     """
-    said = Retention.objects.filter(organization_id=organization_id, workspace_id=workspace_id)
+    # None is the organization's own row, which the stubs do not take for a value.
+    place: dict[str, Any] = {"organization_id": organization_id, "workspace_id": workspace_id}
+    said = Retention.objects.filter(**place)
     before = said.values(*changes).first() if changes else None
     record(
         Action.RETENTION_CHANGED,
         Target("retention", workspace_id or organization_id),
         before=before or dict.fromkeys(changes),
         after={**changes, "apply_to_all_projects": all_projects or None},
-        organization_id=organization_id,
-        workspace_id=workspace_id,
+        **place,
     )
-    # None is the organization's own row, which the stubs do not take for a value.
-    Retention.objects.update_or_create(  # type: ignore[misc]
-        organization_id=organization_id, workspace_id=workspace_id, defaults=changes
-    )
+    Retention.objects.update_or_create(**place, defaults=changes)
     tier = changes.get("default_trace_tier")
     if not all_projects or tier is None:
         return
