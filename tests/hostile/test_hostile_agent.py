@@ -16,7 +16,7 @@ from config.embedded.paths import Instance
 from config.env import BASE_DIR
 from tests.contract.deploying import deploy
 
-pytestmark = pytest.mark.xdist_group("hostile")
+pytestmark = pytest.mark.xdist_group("machine")
 
 REFUSED = {"FileNotFoundError", "PermissionError", "OSError", "ConnectionRefusedError"}
 SLOWEST_ANSWER = 5.0  # seconds; the machine also runs the rest of the tests

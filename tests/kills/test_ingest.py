@@ -11,7 +11,7 @@ import pytest
 from tests.installation import Installation, wait_until
 from tests.kills.senders import Sender
 
-pytestmark = [pytest.mark.house, pytest.mark.xdist_group("kills")]
+pytestmark = [pytest.mark.house, pytest.mark.xdist_group("machine")]
 
 ROLES = ["web", "worker", "redis", "postgres"]
 SENDERS = 3

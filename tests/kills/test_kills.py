@@ -16,7 +16,7 @@ from langgraph_sdk import get_sync_client
 from tests.installation import Installation, wait_until
 from tests.kills.recorder import Recorder
 
-pytestmark = [pytest.mark.house, pytest.mark.xdist_group("kills")]
+pytestmark = [pytest.mark.house, pytest.mark.xdist_group("machine")]
 
 STEPS = [f"step{number}" for number in range(1, 6)]
 FINAL = {"success", "error", "timeout", "interrupted"}
@@ -49,7 +49,7 @@ class Agent:
                 return False
             return seen[-1] in FINAL
 
-        wait_until(is_final, f"the end of run {run_id}")
+        wait_until(is_final, f"the end of run {run_id}", seconds=300)
         return seen[-1]
 
 

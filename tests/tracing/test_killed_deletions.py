@@ -18,7 +18,7 @@ from tests.factories.tracing import ingest, rows, wire_run
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, serialized_rollback=False),
-    pytest.mark.xdist_group("kills"),
+    pytest.mark.xdist_group("machine"),
 ]
 RUNS, BATCH = 30, 8
 
