@@ -193,7 +193,7 @@ def committed(transactional_db: None) -> Any:
         cursor.execute("TRUNCATE tracing_run, tracing_runpayload")
 
 
-@pytest.mark.xdist_group("hostile")
+@pytest.mark.xdist_group("machine")
 def test_no_stream_and_no_socket_opens_to_who_has_no_right(committed):
     keys = Callers(committed).keys
     callers = {"anonymous": {}, **{name: {"x-api-key": key} for name, key in keys.items()}}

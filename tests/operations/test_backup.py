@@ -17,7 +17,7 @@ from apps.operators.backup import archive, contents
 from tests.factories.organizations import WorkspaceFactory
 from tests.planted import plant
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("hostile")]
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("machine")]
 
 
 @pytest.fixture
