@@ -11,3 +11,7 @@ class DestinationRefused(errors.BadRequest):
 
 class ExportOver(errors.Conflict):
     code, detail = "export_over", "The export has ended already."
+
+
+class NotWritten(Exception):
+    """The file could not be put there; the text is for the destination's owner."""

@@ -16,9 +16,10 @@ from django.utils import timezone
 
 from apps.core import errors as core_errors
 from apps.exports import services
+from apps.exports.errors import NotWritten
 from apps.exports.models import BulkExport, ExportPart, Status
 from apps.exports.parquet import FEEDBACK, FIELDS, payloads_of, to_parquet
-from apps.exports.writers import NotWritten, Writer, writer_to
+from apps.exports.writers import Writer, writer_to
 from apps.tracing import filters, store
 from apps.tracing.services import feedback_stats
 from apps.tracing.store import RunDetail, RunQuery

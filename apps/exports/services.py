@@ -12,8 +12,9 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.exports import errors, tasks
+from apps.exports.errors import NotWritten
 from apps.exports.models import BulkExport, Destination, ExportPart, Status
-from apps.exports.writers import NotWritten, try_out
+from apps.exports.writers import try_out
 from apps.organizations.models import Workspace
 
 MOST_DAYS = 3700

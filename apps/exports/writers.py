@@ -2,21 +2,11 @@
 
 from __future__ import annotations
 
-import weakref
-from typing import Any, Protocol
-
-import boto3
-from botocore.config import Config
-from botocore.exceptions import BotoCoreError, ClientError
+from typing import Protocol
 
 from apps.core import objects
 from apps.core.ids import uuid7
-from apps.exports.guarded import guard
 from apps.exports.models import Destination, Kind
-
-
-class NotWritten(Exception):
-    """The file could not be put there; the text is for the destination's owner."""
 
 
 class Writer(Protocol):
@@ -33,7 +23,10 @@ class Writer(Protocol):
 def writer_to(destination: Destination) -> Writer:
     if destination.kind == Kind.PLATFORM:
         return _Platform(destination)
-    return _Bucket(destination)
+    # The client of S3 costs every process a fifth of a second to import; few ever need it.
+    from apps.exports.buckets import Bucket  # noqa: PLC0415
+
+    return Bucket(destination)
 
 
 def try_out(destination: Destination) -> None:
@@ -58,39 +51,3 @@ class _Platform:
 
     def remove(self, key: str) -> None:
         objects.remove([self.path(key)])
-
-
-class _Bucket:
-    """A bucket of S3, or of a server that speaks its protocol."""
-
-    def __init__(self, destination: Destination) -> None:
-        config, credentials = destination.config, destination.credentials()
-        self._name = str(config["bucket_name"])
-        self._prefixed = f"{self._name}/" if config.get("include_bucket_in_prefix") else ""
-        self._client: Any = boto3.client(
-            "s3",
-            region_name=config.get("region") or None,
-            endpoint_url=config.get("endpoint_url") or None,
-            aws_access_key_id=credentials.get("access_key_id"),
-            aws_secret_access_key=credentials.get("secret_access_key"),
-            aws_session_token=credentials.get("session_token") or None,
-            config=Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 3}),
-        )
-        guard(self._client)
-        # Its parts refer to each other, so connections would stay open until the collector comes.
-        weakref.finalize(self, self._client.close)
-
-    def path(self, key: str) -> str:
-        return f"{self._name}/{self._prefixed}{key}"
-
-    def put(self, key: str, content: bytes) -> None:
-        try:
-            self._client.put_object(Bucket=self._name, Key=self._prefixed + key, Body=content)
-        except (BotoCoreError, ClientError, ValueError) as error:
-            raise NotWritten(str(error)) from error
-
-    def remove(self, key: str) -> None:
-        try:
-            self._client.delete_object(Bucket=self._name, Key=self._prefixed + key)
-        except (BotoCoreError, ClientError):
-            return  # the right to delete is not asked for

@@ -11,8 +11,8 @@ import pytest
 
 from apps.core import objects
 from apps.exports import running, services
+from apps.exports.errors import NotWritten
 from apps.exports.models import BulkExport, Destination, ExportPart, Status
-from apps.exports.writers import NotWritten
 from tests.exports.conftest import KEYS, table
 from tests.factories.tracing import ingest, wire_run
 from tests.tracing.conftest import Api, key_for
