@@ -86,7 +86,7 @@ def dashboard_change(request: PageRequest, section_id: UUID) -> HttpResponse:
         section = dashboards.clone_section(section=section)
         messages.success(request, "Copied.")
     elif action == "delete":
-        section.delete()
+        dashboards.delete_section(section=section)
         messages.success(request, f"{section.title} is deleted.")
         return redirect("dashboard-list", section.workspace_id)
     else:

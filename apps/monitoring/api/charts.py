@@ -23,7 +23,9 @@ from apps.monitoring.api.serializers import (
 from apps.monitoring.models import Chart, ChartType, Section
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.computing import Computer
+from apps.organizations.models import ResourceType
 from apps.organizations.permissions import Permission
+from apps.organizations.services.tags import carrying
 from apps.tracing.api.serializers import query_params
 from apps.tracing.models import Project
 
@@ -89,7 +91,8 @@ class SectionsView(ChartsAPIView):
         if "ids" in asked:
             sections = sections.filter(pk__in=asked["ids"])
         if asked.get("tag_value_id"):
-            sections = sections.none()  # dashboards carry no tags here, so none has this one
+            kinds = (ResourceType.DASHBOARD,)
+            sections = carrying(sections, self.workspace_id, asked["tag_value_id"], kinds)
         total = sections.count()
         if "sort_by" in asked:
             sign = "-" if asked["sort_by_desc"] else ""
@@ -129,7 +132,7 @@ class SectionView(ChartsAPIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, section_id: UUID) -> Response:
-        get_or_404(self.sections(), pk=section_id).delete()
+        dashboards.delete_section(section=get_or_404(self.sections(), pk=section_id))
         return Response(status=204)
 
 

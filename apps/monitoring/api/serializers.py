@@ -12,6 +12,7 @@ from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
 from apps.monitoring.series import group_by_of
 from apps.monitoring.services.computing import Frame
+from apps.organizations.services.tags import MOST_ASKED
 from apps.tracing.api.asking import moment
 
 
@@ -84,7 +85,9 @@ class SectionListSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(required=False, min_value=0, max_value=100_000, default=0)
     title_contains = serializers.CharField(required=False, allow_blank=True)
     ids = serializers.ListField(child=serializers.UUIDField(), required=False)
-    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
+    tag_value_id = serializers.ListField(
+        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
+    )
     sort_by = serializers.ChoiceField(
         choices=["title", "index", "created_at", "modified_at"], required=False
     )

@@ -16,6 +16,8 @@ from apps.monitoring import prebuilt
 from apps.monitoring.models import Chart, Section
 from apps.monitoring.series import Scope, series_of
 from apps.monitoring.services.computing import MOST_SERIES
+from apps.organizations.models import ResourceType
+from apps.organizations.services import tags
 from apps.tracing.models import Project
 from apps.tracing.services import feedback_stats
 
@@ -34,6 +36,17 @@ def update_section(*, section: Section, changes: Mapping[str, Any]) -> Section:
         setattr(section, name, value)
     section.save(update_fields=[*changes, "modified_at"])
     return section
+
+
+@transaction.atomic
+def delete_section(*, section: Section) -> None:
+    """The section goes with its charts, and its tags with it."""
+    tags.untag_entirely(
+        workspace_id=section.workspace_id,
+        resource_type=ResourceType.DASHBOARD,
+        resource_id=section.pk,
+    )
+    section.delete()
 
 
 @transaction.atomic

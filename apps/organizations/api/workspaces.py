@@ -19,10 +19,11 @@ from apps.core.api import (
 from apps.organizations import resources
 from apps.organizations.api.asking import asked, checked
 from apps.organizations.api.rendering import workspace_json
-from apps.organizations.models import ResourceType, Tagging, Workspace
+from apps.organizations.models import ResourceType, Workspace
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.queries import workspaces_of
 from apps.organizations.services import workspaces
+from apps.organizations.services.tags import MOST_ASKED, carrying
 
 # The wire's names of the counts.
 _COUNTS = {
@@ -60,7 +61,9 @@ class WhichSerializer(serializers.Serializer[Any]):
 
 
 class StatsSerializer(serializers.Serializer[Any]):
-    tag_value_id = serializers.ListField(child=serializers.UUIDField(), default=list, max_length=50)
+    tag_value_id = serializers.ListField(
+        child=serializers.UUIDField(), default=list, max_length=MOST_ASKED
+    )
 
 
 class WorkspacesView(OrganizationAPIView):
@@ -146,11 +149,7 @@ class StatsView(WorkspaceAPIView):
         rows = resources.rows(kind, self.workspace_id)
         if rows is None:
             return 0
-        for tag in tags:
-            tagged = Tagging.objects.for_workspace(self.workspace_id)
-            tagged = tagged.filter(resource_type=kind, tag_value_id=tag)
-            rows = rows.filter(pk__in=tagged.values("resource_id"))
-        return rows.count()
+        return carrying(rows, self.workspace_id, tags, [kind]).count()
 
 
 class SettingsView(WorkspaceAPIView):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import IntegrityError, models, transaction
@@ -17,6 +17,9 @@ from apps.organizations.models import Tagging, TagKey, TagValue
 
 MOST_KEYS = 100
 MOST_VALUES = 1000
+MOST_ASKED = 50
+"""Values that one question may name, or one thing be made with."""
+Q = TypeVar("Q", bound=models.QuerySet[Any])
 
 
 @transaction.atomic
@@ -96,8 +99,45 @@ def tag(*, value: TagValue, resource_type: str, resource_id: UUID) -> Tagging:
     return here.get(tag_value=value)
 
 
+@transaction.atomic
+def tag_with_all(
+    *, workspace_id: UUID, value_ids: Collection[UUID], resource_type: str, resource_id: UUID
+) -> None:
+    """Put all these values on a thing of the workspace, or none when one of them is not there.
+
+    Of one key a thing has one value, so two of them are refused.
+    """
+    found = TagValue.objects.for_workspace(workspace_id).filter(pk__in=value_ids)
+    values = list(found.order_by("pk"))
+    if len(values) < len(set(value_ids)):
+        raise core_errors.NotFound("There is no such tag value in this workspace.")
+    if len({value.tag_key_id for value in values}) < len(values):
+        raise core_errors.Invalid("tag_value_ids: two of them are values of the same key.")
+    for value in values:
+        tag(value=value, resource_type=resource_type, resource_id=resource_id)
+
+
+def carrying(
+    rows: Q,
+    workspace_id: UUID,
+    value_ids: Collection[UUID],
+    resource_types: Collection[str],
+) -> Q:
+    """Those of the rows that carry all these values; a value of elsewhere is on none of them."""
+    taggings = Tagging.objects.for_workspace(workspace_id).filter(resource_type__in=resource_types)
+    for value_id in set(value_ids):
+        tagged = taggings.filter(tag_value_id=value_id)
+        rows = rows.filter(pk__in=tagged.values("resource_id"))
+    return rows
+
+
 def untag(*, tagging: Tagging) -> None:
     tagging.delete()
+
+
+def untag_entirely(*, workspace_id: UUID, resource_type: str, resource_id: UUID) -> None:
+    """No value is on the thing any more: it is about to go."""
+    Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id]).delete()
 
 
 def tags_on(

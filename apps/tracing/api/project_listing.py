@@ -8,6 +8,8 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from apps.organizations.models import ResourceType
+from apps.organizations.services.tags import carrying
 from apps.tracing import filters, store
 from apps.tracing.api.asking import expression, moment
 from apps.tracing.filters import on_metadata
@@ -28,6 +30,7 @@ _FILTERED = {
     "end_time": "end_time",
     "reference_dataset_id": "reference_dataset_id",
 }
+TAGGED_AS = (ResourceType.PROJECT, ResourceType.EXPERIMENT)
 _MOST_SORTED = 5000
 """Projects whose figures are looked up for an order; those made last."""
 
@@ -46,7 +49,7 @@ def matching(workspace_id: UUID, asked: dict[str, Any]) -> ProjectQuerySet:
     if "reference_dataset" in asked:
         projects = projects.filter(reference_dataset_id__in=asked["reference_dataset"])
     if asked.get("tag_value_id"):
-        projects = projects.none()  # projects carry no tags here, so none has this one
+        projects = carrying(projects, workspace_id, asked["tag_value_id"], TAGGED_AS)
     if asked.get("type"):
         projects = projects.filter(_of_kinds(asked["type"]))
     if asked.get("dataset_version"):

@@ -72,15 +72,7 @@ class ProjectsView(WorkspaceAPIView):
     def post(self, request: ApiRequest) -> Response:
         body = CreateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        fields = {name: value for name, value in fields_of(body).items() if value is not None}
-        plan = {name: fields.pop(name) for name in PLAN if name in fields}
-        project = services.create_project(
-            workspace_id=self.workspace_id,
-            name=fields.pop("name", None),
-            upsert=request.query_params.get("upsert", "").lower() == "true",
-            **fields,
-            **({"plan": plan} if plan else {}),
-        )
+        project = made_project(request, body, self.workspace_id)
         return Response(projects_json(self.workspace_id, [project])[0])
 
     @extend_schema(parameters=[DeleteProjectsSerializer], responses={202: dict})
@@ -167,6 +159,22 @@ class ResolutionView(WorkspaceAPIView):
         if found is None:
             raise errors.ProjectNotFound("No project has this address.")
         return Response({"session_id": found})
+
+
+def made_project(request: ApiRequest, body: Any, workspace_id: UUID) -> Project:
+    """The project that a checked body describes. To tag it is a right of its own."""
+    fields = {name: value for name, value in fields_of(body).items() if value is not None}
+    if fields.get("tag_value_ids"):
+        request.auth.require(Permission.TAGS_WRITE)
+    plan = {name: fields.pop(name) for name in PLAN if name in fields}
+    return services.create_project(
+        workspace_id=workspace_id,
+        name=fields.pop("name", None),
+        upsert=request.query_params.get("upsert", "").lower() == "true",
+        tag_value_ids=fields.pop("tag_value_ids", ()),
+        **fields,
+        **({"plan": plan} if plan else {}),
+    )
 
 
 def projects_json(

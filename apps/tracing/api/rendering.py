@@ -171,6 +171,7 @@ def project_json(
         "reference_dataset_id": project.reference_dataset_id,
         "trace_tier": project.trace_tier,
         "longlived_ttl_days": project.long_days,
+        "kicked_off_by": project.kicked_off_by,
         "run_count": stats.run_count,
         "last_run_start_time": stats.last_run_start_time,
         "test_run_number": test_run_number,

@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
+from apps.organizations.services.tags import MOST_ASKED
 from apps.tracing.api.project_listing import SORTS
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
@@ -146,6 +147,12 @@ class CreateProjectSerializer(ProjectFields):
     evaluator_keys = serializers.ListField(
         child=serializers.CharField(max_length=1000), required=False, allow_null=True
     )
+    tag_value_ids = serializers.ListField(
+        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MOST_ASKED
+    )
+    kicked_off_by = serializers.CharField(
+        required=False, allow_null=True, allow_blank=True, max_length=NAME_LENGTH
+    )
 
 
 class UpdateProjectSerializer(ProjectFields):
@@ -162,7 +169,9 @@ class ProjectListSerializer(serializers.Serializer[Any]):
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     reference_free = serializers.BooleanField(required=False, allow_null=True, default=None)
     reference_dataset = serializers.ListField(child=serializers.UUIDField(), required=False)
-    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
+    tag_value_id = serializers.ListField(
+        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
+    )
     metadata = serializers.JSONField(required=False, binary=True)
     filter = serializers.CharField(required=False)
     dataset_version = serializers.CharField(required=False, max_length=200)

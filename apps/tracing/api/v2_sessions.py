@@ -13,9 +13,10 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
+from apps.organizations.services.tags import MOST_ASKED
 from apps.tracing import errors, services
 from apps.tracing.api import project_listing
-from apps.tracing.api.projects import PLAN, changes_of, fields_of, projects_json
+from apps.tracing.api.projects import changes_of, made_project, projects_json
 from apps.tracing.api.second import SecondAPIView, UpperChoiceField, page_size
 from apps.tracing.api.serializers import (
     CreateProjectSerializer,
@@ -26,6 +27,7 @@ from apps.tracing.models import DEFAULT_PROJECT, Project, TraceTier
 
 KINDS = ("PROJECT", "AGENT", "EXPERIMENT")
 TIERS = {"LONG_LIVED": TraceTier.LONG, "SHORT_LIVED": TraceTier.SHORT}
+_AGENTS = "The project of an agent is made by the first run that is sent to the agent's address."
 _SORTS = tuple(name.upper() for name in project_listing.SORTS if name != "runs_count")
 
 
@@ -39,7 +41,9 @@ class SessionsQuerySerializer(serializers.Serializer[Any]):
     name_contains = serializers.CharField(required=False)
     type = serializers.ListField(child=UpperChoiceField(choices=KINDS), required=False)
     reference_dataset_id = serializers.ListField(child=serializers.UUIDField(), required=False)
-    tag_value_id = serializers.ListField(child=serializers.UUIDField(), required=False)
+    tag_value_id = serializers.ListField(
+        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
+    )
     dataset_version = serializers.CharField(required=False, max_length=200)
     metadata = serializers.JSONField(required=False, binary=True)
     filter = serializers.CharField(required=False)
@@ -68,6 +72,14 @@ class CreateSessionSerializer(CreateProjectSerializer):
     trace_tier = UpperChoiceField(choices=list(TIERS), required=False, allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        kind = attrs.pop("type", None)
+        has_dataset = attrs.get("reference_dataset_id") is not None
+        if kind == "AGENT":
+            raise serializers.ValidationError({"type": _AGENTS})
+        if kind == "EXPERIMENT" and not has_dataset:
+            raise serializers.ValidationError({"reference_dataset_id": "An experiment has one."})
+        if kind == "PROJECT" and has_dataset:
+            raise serializers.ValidationError({"type": "What has a dataset is an experiment."})
         return _with_tier(attrs)
 
 
@@ -114,18 +126,7 @@ class SessionsView(SecondAPIView):
     def post(self, request: ApiRequest) -> Response:
         body = CreateSessionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        fields = {name: value for name, value in fields_of(body).items() if value is not None}
-        kind = fields.pop("type", None)
-        if kind == "EXPERIMENT" and "reference_dataset_id" not in fields:
-            raise serializers.ValidationError({"reference_dataset_id": "An experiment has one."})
-        plan = {name: fields.pop(name) for name in PLAN if name in fields}
-        project = services.create_project(
-            workspace_id=self.workspace_id,
-            name=fields.pop("name", None),
-            upsert=request.query_params.get("upsert", "").lower() == "true",
-            **fields,
-            **({"plan": plan} if plan else {}),
-        )
+        project = made_project(request, body, self.workspace_id)
         return Response(_shown(self.workspace_id, project), status=201)
 
 

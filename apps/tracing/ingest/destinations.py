@@ -17,6 +17,12 @@ _AGENT_ADDRESS = re.compile(
 )
 
 
+def agent_at(address: str) -> tuple[str, str] | None:
+    """The agent and its environment that an address names; None when it names no such thing."""
+    parts = _AGENT_ADDRESS.fullmatch(address)
+    return None if parts is None else (parts[1], parts[2].upper())
+
+
 class Destinations:
     """The projects that the operations of a request name."""
 
@@ -31,9 +37,8 @@ class Destinations:
         names = {self._name(one) for one in operations if one.run.session_id is None}
         names -= {None}
         for address in {one.run.address for one in operations if self._is_addressed(one)}:
-            if address is not None and (parts := _AGENT_ADDRESS.fullmatch(address)):
-                project_id = ensure_addressed_project(self.workspace_id, parts[1], parts[2].upper())
-                self.by_address[address] = project_id
+            if address is not None and (agent := agent_at(address)):
+                self.by_address[address] = ensure_addressed_project(self.workspace_id, *agent)
         if ids:
             rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=ids)
             self.by_id |= set(rows.values_list("pk", flat=True))

@@ -24,6 +24,7 @@ class WireFeedback(msgspec.Struct, kw_only=True):
     run_id: UUID | None = None
     trace_id: UUID | None = None
     session_id: UUID | None = None
+    address: str | None = None
     score: float | bool | None = None
     value: Any = None
     comment: str | None = None
@@ -82,7 +83,12 @@ def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeed
     feedback = _decoded(_feedback, text)
     if feedback_id is not None:
         feedback.id = feedback_id
-    if feedback.run_id is None and feedback.session_id is None:
+    if feedback.address is not None and feedback.session_id is not None:
+        raise Refusal("Give either `session_id` or `address`.")
+    # Of a trace the root is meant where no run is named.
+    if feedback.session_id is None:
+        feedback.run_id = feedback.run_id or feedback.trace_id
+    if feedback.run_id is None and feedback.session_id is None and feedback.address is None:
         raise Refusal("The feedback names neither a run nor a project.")
     if not feedback.key or len(feedback.key) > KEY_LENGTH:
         raise Refusal(f"`key` must have 1 to {KEY_LENGTH} characters.")

@@ -39,6 +39,8 @@ class Project(WorkspaceOwned):
     """With `agent_id`, the address under which clients reach the project instead of a name."""
     plan = models.JSONField(null=True, blank=True, editable=False)
     """Of an experiment: `num_examples`, `num_repetitions`, `evaluator_keys` that are expected."""
+    kicked_off_by = models.CharField(max_length=1000, null=True, blank=True)  # noqa: DJ001
+    """Who or what began it, as its client says."""
     updated_at = models.DateTimeField(auto_now=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
     """Set at once; the row goes when the last of its runs has gone."""

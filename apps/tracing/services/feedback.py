@@ -13,6 +13,7 @@ from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
 from apps.tracing import errors
+from apps.tracing.ingest import destinations
 from apps.tracing.ingest.feedback import WireFeedback
 from apps.tracing.ingest.wire import Refusal, moment
 from apps.tracing.models import Feedback, FeedbackConfig, Project
@@ -44,12 +45,17 @@ def store_feedback(
     refused: list[RefusedFeedback] = []
     rows: list[Feedback] = []
     projects = _known_projects(workspace_id, given)
+    addressed = _addressed_projects(workspace_id, given)
     rules = _Rules(workspace_id, given)
     now = datetime.now(UTC)
     for one in given:
         one.id = one.id or uuid7()
         try:
-            if one.session_id is not None and one.session_id not in projects:
+            if one.address is not None:
+                one.session_id = addressed.get(one.address)
+                if one.session_id is None:
+                    raise errors.ProjectNotFound("No project has this address.")
+            elif one.session_id is not None and one.session_id not in projects:
                 raise errors.ProjectNotFound
             rules.apply(one)
             rows.append(_row(workspace_id, one, user_id, now))
@@ -133,6 +139,19 @@ def _known_projects(workspace_id: UUID, given: Sequence[WireFeedback]) -> set[UU
         return set()
     projects = Project.objects.for_workspace(workspace_id).present().filter(pk__in=named)
     return set(projects.values_list("pk", flat=True))
+
+
+def _addressed_projects(workspace_id: UUID, given: Sequence[WireFeedback]) -> dict[str, UUID]:
+    """By address of an agent: feedback follows what is there, and makes no project."""
+    found = {}
+    for address in {one.address for one in given if one.address is not None}:
+        if agent := destinations.agent_at(address):
+            agent_id, environment = agent
+            projects = Project.objects.for_workspace(workspace_id).present()
+            at_address = projects.filter(agent_id=agent_id, agent_environment=environment)
+            if (project_id := at_address.values_list("pk", flat=True).first()) is not None:
+                found[address] = project_id
+    return found
 
 
 class _Rules:

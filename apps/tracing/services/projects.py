@@ -12,7 +12,8 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.ids import uuid7
-from apps.organizations.models import Workspace
+from apps.organizations.models import ResourceType, Workspace
+from apps.organizations.services import tags
 from apps.tracing import errors, tasks
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services import retention
@@ -83,14 +84,36 @@ def _known(workspace_id: UUID, names: Collection[str]) -> dict[str, UUID]:
         return dict(cursor.execute(statement, [workspace_id, list(names)], prepare=True))
 
 
+@transaction.atomic
 def create_project(
-    *, workspace_id: UUID, name: str | None, upsert: bool = False, **fields: Any
+    *,
+    workspace_id: UUID,
+    name: str | None,
+    upsert: bool = False,
+    tag_value_ids: Collection[UUID] = (),
+    **fields: Any,
 ) -> Project:
-    """Make a project. A missing name gets a generated one.
+    """Make a project, and put the tags on it. A missing name gets a generated one.
 
     A repeat with the same client-sent id returns the project that is there. A taken name raises
     `ProjectNameTaken`, or with `upsert` updates and returns the one that has it.
     """
+    project = _made(workspace_id, name, upsert=upsert, **fields)
+    if tag_value_ids:
+        tags.tag_with_all(
+            workspace_id=workspace_id,
+            value_ids=tag_value_ids,
+            resource_type=_tagged_as(project),
+            resource_id=project.pk,
+        )
+    return project
+
+
+def _tagged_as(project: Project) -> ResourceType:
+    return ResourceType.EXPERIMENT if project.reference_dataset_id else ResourceType.PROJECT
+
+
+def _made(workspace_id: UUID, name: str | None, *, upsert: bool, **fields: Any) -> Project:
     projects = Project.objects.for_workspace(workspace_id).present()
     name = name or f"project-{uuid7().hex[-8:]}"
     project = _fresh(workspace_id, name=name, **fields)
@@ -133,6 +156,11 @@ def delete_project(*, project: Project) -> None:
     """Hide the project and free its name; its runs, files and feedback are removed soon after."""
     Project.objects.for_workspace(project.workspace_id).filter(pk=project.pk).update(
         deleted_at=timezone.now()
+    )
+    tags.untag_entirely(
+        workspace_id=project.workspace_id,
+        resource_type=_tagged_as(project),
+        resource_id=project.pk,
     )
     record(
         Action.PROJECT_DELETED,
