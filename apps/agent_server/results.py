@@ -15,11 +15,18 @@ from apps.agent_server.services.runs import Ended
 from apps.agent_server.statuses import RunStatus
 from apps.agent_server.streaming import sse
 from apps.agent_server.streaming.streams import END, Event
+from apps.core.errors import AppError
 from apps.core.json import Fragment, dumps
 
 NO_SUCH_RUN = dumps({"__error__": {"error": "HTTPException", "message": "404: Run not found"}})
 FAILED = frozenset({RunStatus.ERROR, RunStatus.TIMEOUT})
 NO_REASON = {"error": "RuntimeError", "message": "The run failed."}
+
+
+def of_refusal(error: AppError) -> bytes:
+    """The answer for who waited and may stay no longer; the status is out by then."""
+    said = {"error": "HTTPException", "message": f"{error.status}: {error.detail}"}
+    return dumps({"__error__": said})
 
 
 def of_wait(scope: Scope, run_id: UUID) -> bytes:

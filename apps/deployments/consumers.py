@@ -12,7 +12,10 @@ from uuid import UUID
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
+from apps.api_keys import standing
+from apps.core.asgi import session_key_of
 from apps.core.crossing import in_thread
+from apps.core.errors import AppError
 from apps.core.json import dumps_text
 from apps.deployments import pages
 from apps.deployments.models import LogKind, Revision
@@ -26,6 +29,8 @@ LINES_A_MESSAGE = 500
 LOOKS_AGAIN = 5.0
 """Seconds after which rows are read without being told: a message can be lost, a row cannot."""
 NOT_SIGNED_IN, NOT_HERE, OVER = 4401, 4404, 1000
+REFUSED = 4000
+"""What is added to the status that a request would have."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,7 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
         self.kind = LogKind.SERVER if query.get("log") == ["server"] else LogKind.BUILD
         self.status = ""
         self.told = asyncio.Event()
+        self.refusal: AppError | None = None
         self.teller: asyncio.Task[None] | None = None
 
         if not same_origin(self.scope):
@@ -61,6 +67,12 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
         if refusal is not None:
             await self.close(refusal)
             return
+        self.proof = standing.proof_of_session(
+            session_key_of(self.scope) or "",
+            self.scope["user"],
+            where["workspace_id"],
+            Permission.DEPLOYMENTS_READ,
+        )
         self.workspace_id: UUID = where["workspace_id"]
         self.revision_id: UUID = where["revision_id"]
         await self.channel_layer.group_add(announce.group(self.revision_id), self.channel_name)
@@ -78,7 +90,19 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
 
     async def _tell(self) -> None:
         """Send what is new, wait for word of more, until the build is over."""
+        with standing.watched(self.proof, self._refuse):
+            await self._tell_all()
+
+    def _refuse(self, error: AppError) -> None:
+        """Who reads may do so no longer."""
+        self.refusal = error
+        self.told.set()
+
+    async def _tell_all(self) -> None:
         while True:
+            if self.refusal is not None:
+                await self.close(REFUSED + self.refusal.status)
+                return
             self.told.clear()
             news = await in_thread(
                 _news, self.workspace_id, self.revision_id, self.kind, self.after

@@ -5,6 +5,7 @@ import json
 import pytest
 from asgiref.sync import sync_to_async
 from channels.testing import WebsocketCommunicator
+from django.contrib.sessions.models import Session
 from django.test import Client
 
 from apps.deployments import consumers
@@ -123,6 +124,17 @@ async def test_who_may_not_read_it_is_turned_away_without_a_line(
         "type": "websocket.close",
         "code": code,
     }
+
+
+async def test_who_is_signed_out_reads_no_further(connected, revision):
+    communicator = await connected()
+    await said(communicator)
+
+    await sync_to_async(Session.objects.all().delete)()
+    await sync_to_async(LogLineFactory)(revision=revision, message="unannounced")
+
+    end = await communicator.receive_output(timeout=10)
+    assert end == {"type": "websocket.close", "code": 4401}
 
 
 async def test_another_sites_page_cannot_connect(revision, editor):

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import cast
 from uuid import UUID
 
+from apps.agent_server import results
 from apps.agent_server.bodies.runs import RunsToStop
 from apps.agent_server.consumers.exchange import JSON, Consumer, Exchange
 from apps.agent_server.consumers.joining import JoinsRun
@@ -46,13 +47,16 @@ class CancelRun(JoinsRun):
             return
         run_id = exchange.uuid("run_id", InvalidId)
         # Listens first, so that it cannot miss the end that it asks for.
-        async with hub().open(run_id, None) as reader, exchange.kept_alive(reader.nudge):
+        async with hub().open(run_id, None) as reader:
             await in_thread(self.cancel, exchange)
             place = own_address(exchange)[1].removesuffix(b"/cancel") + b"/join"
             await exchange.start(JSON, (b"location", place))
-            end = await until_end(exchange, reader)
+            async with exchange.kept_alive(reader.nudge):
+                end = await until_end(exchange, reader)
         if end is not None:
             await exchange.finish(b"{}")
+        elif exchange.refusal is not None:
+            await exchange.finish(results.of_refusal(exchange.refusal))
 
     def cancel(self, exchange: Exchange) -> None:
         """Let the caller in and ask the run to stop; for a thread."""

@@ -22,6 +22,7 @@ from apps.agent_server.scope import Scope
 from apps.agent_server.services import following
 from apps.agent_server.streaming.hub import hub
 from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
+from apps.api_keys import standing
 from apps.api_keys.authentication import key_in
 from apps.core.crossing import in_thread
 from apps.core.errors import AppError, Forbidden, NotFound
@@ -71,6 +72,7 @@ class EventSocket:
         self._commands: set[asyncio.Task[None]] = set()
         self._held_back: dict[asyncio.Task[Any] | None, asyncio.Event] = {}
         self._is_there = asyncio.Event()
+        self._closing: asyncio.Task[None] | None = None
 
     async def serve(self) -> None:
         assert (await self._receive())["type"] == "websocket.connect"  # noqa: S101
@@ -92,13 +94,32 @@ class EventSocket:
         }
         await self._send({"type": "websocket.accept"})
         try:
-            while (message := await self._receive())["type"] == "websocket.receive":
-                await self._take(message)
+            with standing.watched(self._exchange.proof, self._end):
+                while (message := await self._receive())["type"] == "websocket.receive":
+                    if self._closing is None:
+                        await self._take(message)
         finally:
-            tasks = [*self._subscriptions.values(), *self._commands]
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._stop()
+            if self._closing is not None:
+                await self._closing
+
+    async def _stop(self) -> None:
+        """Nothing more is done or said for this connection."""
+        tasks = [*self._subscriptions.values(), *self._commands]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _end(self, error: AppError) -> None:
+        """Who opened the connection may stay no longer."""
+        self._closing = asyncio.create_task(self._dismiss(error))
+
+    async def _dismiss(self, error: AppError) -> None:
+        await self._stop()
+        said = {"type": "error", "id": None, "error": error.code, "message": error.detail}
+        with contextlib.suppress(OSError):
+            await self._say(said)
+            await self._send({"type": "websocket.close", "code": REFUSED + error.status})
 
     # Coming in
 

@@ -29,8 +29,10 @@ from apps.agent_server.admission.visit import AskFirst, Visit, facts_of
 from apps.agent_server.errors import InvalidId
 from apps.agent_server.web import query, traffic
 from apps.agent_server.web.cors import ASGI_HEADERS
-from apps.api_keys.authentication import enforce_csrf
+from apps.api_keys import standing
+from apps.api_keys.authentication import enforce_csrf, key_in
 from apps.core import errors, metrics
+from apps.core.access import Caller
 from apps.core.crossing import in_thread, on_loop
 from apps.core.ids import uuid7
 from apps.core.json import dumps
@@ -77,12 +79,17 @@ class Exchange:
         self.kwargs: dict[str, str] = scope["url_route"]["kwargs"]
         self.query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         self.is_started = False
+        self.proof: standing.Proof | None = None
+        """By what the platform knows the caller; None for whom the agent's own code lets in."""
+        self.refusal: errors.AppError | None = None
+        """Why the caller may stay no longer, which `kept_alive` notices."""
         self._has_left = False
         self._receive = receive
         self._send = send
         self._body: bytes | None = None
         self._began = time.perf_counter()
         self._visit: Visit | None = None
+        self._person: tuple[str, User] | None = None
         given = self.headers.get("x-request-id", "")
         self.request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
 
@@ -104,7 +111,10 @@ class Exchange:
 
     def admit(self, permission: str) -> Admission:
         """Let the caller in or raise. Asks the database, so it is for a thread."""
-        return admit(self.kwargs["slug"], permission, self.headers, self._member, self.visit)
+        slug = self.kwargs["slug"]
+        admission = admit(slug, permission, self.headers, self._member, self.visit)
+        self.proof = self._proof(admission.caller, permission)
+        return admission
 
     def visit(self) -> Visit:
         """This request, as an agent with authentication of its own is told of it."""
@@ -147,7 +157,17 @@ class Exchange:
         if not isinstance(user, User) or not user.is_active:
             return None
         enforce_csrf(request)
+        self._person = cookie, user
         return user
+
+    def _proof(self, caller: Caller | None, permission: str) -> standing.Proof | None:
+        if caller is None:
+            return None
+        secret = key_in(self.headers)
+        if secret is not None:
+            return standing.proof_of_key(secret, caller.workspace_id, permission)
+        assert self._person is not None  # noqa: S101
+        return standing.proof_of_session(*self._person, caller.workspace_id, permission)
 
     # The answer
 
@@ -190,6 +210,10 @@ class Exchange:
         """Whether the client hung up, which `kept_alive` notices."""
         return self._has_left
 
+    def must_end(self) -> bool:
+        """Whether there is nobody to answer any more: gone, or not let in any more."""
+        return self._has_left or self.refusal is not None
+
     async def _to_client(self, message: dict[str, Any]) -> None:
         try:
             await self._send(message)
@@ -198,7 +222,7 @@ class Exchange:
 
     @contextlib.asynccontextmanager
     async def kept_alive(self, nudge: Callable[[], None]) -> AsyncIterator[None]:
-        """Call `nudge` every five seconds, at an even pace, and when the client leaves."""
+        """Call `nudge` every five seconds, at an even pace, and when the exchange `must_end`."""
         loop = asyncio.get_running_loop()
         next_at = loop.time() + HEARTBEAT_SECONDS
         timer: asyncio.TimerHandle
@@ -215,10 +239,15 @@ class Exchange:
             self._has_left = True
             nudge()
 
+        def refuse(error: errors.AppError) -> None:
+            self.refusal = error
+            nudge()
+
         timer = loop.call_at(next_at, beat)
         watching = loop.create_task(watch())
         try:
-            yield
+            with standing.watched(self.proof, refuse):
+                yield
         finally:
             timer.cancel()
             watching.cancel()

@@ -34,9 +34,9 @@ def find(exchange: Exchange) -> tuple[Scope, UUID]:
 
 
 async def relay(exchange: Exchange, reader: ThreadReader, render: Callable[[Told], bytes]) -> None:
-    """Send what a thread's reader hears, until the client leaves or the thread is deleted."""
+    """Send what a thread's reader hears, until the exchange must end or the thread is deleted."""
     async with reader, exchange.kept_alive(reader.nudge):
-        while not exchange.has_left():
+        while not exchange.must_end():
             try:
                 heard = await reader.next()
             except ThreadGone:
@@ -45,7 +45,8 @@ async def relay(exchange: Exchange, reader: ThreadReader, render: Callable[[Told
             if chunk:
                 await exchange.write(chunk)
     if not exchange.has_left():
-        await exchange.finish()
+        refusal = exchange.refusal
+        await exchange.finish(b"" if refusal is None else sse.refusal_frame(refusal))
 
 
 class StreamThread(Consumer):

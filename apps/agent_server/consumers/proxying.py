@@ -22,6 +22,7 @@ from apps.agent_server.messaging.calls import CallFailed, acall
 from apps.agent_server.messaging.redis_link import RedisLost
 from apps.agent_server.web.cors import ASGI_HEADERS
 from apps.agent_server.web.tunnels import PIECE, Budget, Switchboard
+from apps.api_keys import standing
 from apps.core import errors
 from apps.core.crossing import in_thread
 from apps.core.json import dumps, loads
@@ -151,7 +152,8 @@ class _Proxy:
         try:
             await self._begin(mine.channel, user)
             pumping = asyncio.create_task(self._pump())
-            await self._relay()
+            with standing.watched(self._exchange.proof, self._refuse):
+                await self._relay()
         finally:
             if pumping is not None:
                 pumping.cancel()
@@ -204,6 +206,9 @@ class _Proxy:
         else:
             self._heard.put_nowait((kind, value))
 
+    def _refuse(self, error: errors.AppError) -> None:
+        self._heard.put_nowait(("refused", error))
+
     def _lost(self) -> None:
         self._heard.put_nowait(("over", "The worker is gone."))
 
@@ -215,6 +220,9 @@ class _Proxy:
                 return
             if kind == "too large":
                 raise errors.TooLarge(f"A request may have {settings.MAX_BODY_BYTES} bytes.")
+            if kind == "refused":
+                await self._dismiss(value)
+                return
             if kind == "over":
                 await self._over()
                 return
@@ -244,6 +252,13 @@ class _Proxy:
         elif kind != "websocket.send" or not self._is_started:
             raise BrokenOff
         await self._send(message)
+
+    async def _dismiss(self, error: errors.AppError) -> None:
+        """Who asked may stay no longer; an answer that has begun breaks off."""
+        if not self._is_http:
+            await self._send({"type": "websocket.close", "code": 4000 + error.status})
+        elif not self._is_started:
+            raise error
 
     async def _over(self) -> None:
         """The agent's code says no more: well, if it had said everything."""

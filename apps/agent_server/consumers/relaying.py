@@ -41,7 +41,7 @@ async def relay(
     cancels: bool = False,
     is_new: bool = False,
 ) -> None:
-    """Send the run's events until its end, or until the client leaves.
+    """Send the run's events until its end, or until the client leaves or is let in no more.
 
     Of a run that is over: what is kept.
     """
@@ -49,7 +49,7 @@ async def relay(
     if not run.is_open:
         reading.finish("over")
     async with reading as reader, exchange.kept_alive(reader.nudge):
-        while not (frames.are_over() or exchange.has_left()):
+        while not (frames.are_over() or exchange.must_end()):
             events = await reader.next()
             chunk = frames.render(events) if events else sse.HEARTBEAT
             if frames.end is not None and frames.end.id == BEGINNING:
@@ -58,26 +58,30 @@ async def relay(
                 chunk = await in_thread(results.lost_end, scope, run.run_id) if is_told else b""
             if chunk:
                 await exchange.write(chunk)
-    if exchange.has_left() and not frames.are_over():
-        await _left(scope, run.run_id, cancels=cancels)
+    if frames.are_over():
+        await exchange.finish()
         return
-    await exchange.finish()
+    await _left(scope, run.run_id, cancels=cancels)
+    if exchange.refusal is not None:
+        await exchange.finish(sse.refusal_frame(exchange.refusal))
 
 
 async def wait_for_end(
     exchange: Exchange, scope: Scope, run_id: UUID, after: EventId | None, *, cancels: bool
 ) -> Event | None:
-    """The run's last event; None when the client left before it came."""
+    """The run's last event; None when the client left before it came, or had to."""
     async with hub().open(run_id, after) as reader, exchange.kept_alive(reader.nudge):
         end = await until_end(exchange, reader)
     if end is None:
         await _left(scope, run_id, cancels=cancels)
+        if exchange.refusal is not None:
+            await exchange.finish(results.of_refusal(exchange.refusal))
     return end
 
 
 async def until_end(exchange: Exchange, reader: Subscription) -> Event | None:
-    """The last event, with newlines to keep the line up; None when the client left."""
-    while not exchange.has_left():
+    """The last event, with newlines to keep the line up; None when the exchange must end."""
+    while not exchange.must_end():
         events = await reader.next()
         if not events:
             await exchange.write(b"\n")

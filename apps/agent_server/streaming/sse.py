@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from apps.agent_server.bodies.runs import STREAM_MODES
 from apps.agent_server.protocol.events import MARK, classic
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
-from apps.core.errors import Invalid
+from apps.core.errors import AppError, Invalid
 from apps.core.json import dumps
 
 HEARTBEAT = b": heartbeat\r\n\r\n"
@@ -29,6 +29,11 @@ def frame(name: bytes, data: bytes, event_id: EventId | None = None) -> bytes:
 
 def error_frame(name: str, message: str) -> bytes:
     return frame(ERROR, dumps({"error": name, "message": message}))
+
+
+def refusal_frame(error: AppError) -> bytes:
+    """The end of a stream whose reader may stay no longer."""
+    return error_frame("HTTPException", f"{error.status}: {error.detail}")
 
 
 class Filter:

@@ -3,6 +3,7 @@
 from apps.api_keys.services.holders import (
     Holder,
     caller_of,
+    callers_of,
     forget_all,
     holder_of,
     organization_caller_of,
@@ -25,6 +26,7 @@ __all__ = [
     "Holder",
     "Rights",
     "caller_of",
+    "callers_of",
     "digest",
     "forget_all",
     "holder_of",

@@ -8,6 +8,7 @@ is read from the database as a whole: none is put together of answers that have 
 from __future__ import annotations
 
 import hmac
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, TypedDict, cast
@@ -19,6 +20,7 @@ from django.utils import timezone
 
 from apps.api_keys.errors import NeedsWorkspace
 from apps.api_keys.models import ApiKey, Kind
+from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services.secrets import digest
 from apps.core import errors
 from apps.core.access import Caller, OrganizationCaller, PersonCaller
@@ -30,7 +32,7 @@ from apps.organizations.permissions import (
     of_scopes_on_organization,
     of_scopes_on_person,
 )
-from apps.organizations.services import caller_for, organization_caller_for
+from apps.organizations.services import caller_for, callers_for, organization_caller_for
 
 if TYPE_CHECKING:
     from django_stubs_ext import WithAnnotations
@@ -69,6 +71,34 @@ def caller_of(*, secret: str, workspace_id: UUID | None = None) -> Caller:
     return _callers.get((digest(secret), workspace_id), _look_up_caller)
 
 
+def callers_of(asked: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes, UUID], Caller]:
+    """Who holds keys of these digests in workspaces, at this moment, in a handful of queries.
+
+    What would be refused is left out. This counts as no use of a key.
+    """
+    keys = _live_by_digest({hashed for hashed, _ in asked})
+    found = [(pair, keys[pair[0]]) for pair in asked if pair[0] in keys]
+    people = callers_for(
+        {(key.person_id, pair[1]) for pair, key in found if key.person_id is not None}
+    )
+    present = Workspace.objects.present().filter(pk__in={workspace for _, workspace in asked})
+    places = dict(present.values_list("pk", "organization_id"))
+    callers = {}
+    for (hashed, workspace_id), key in found:
+        caller: Caller | None = None
+        if key.person_id is not None:
+            caller = _for_person(key, people.get((key.person_id, workspace_id)))
+        elif (
+            places.get(workspace_id) == key.organization_id
+            if key.is_organization_wide
+            else workspace_id in key.reach
+        ):
+            caller = _for_nobody(key, workspace_id)
+        if caller is not None:
+            callers[hashed, workspace_id] = caller
+    return callers
+
+
 def organization_caller_of(*, secret: str) -> OrganizationCaller:
     """What the key may do with its organization itself."""
     return _organization_callers.get(digest(secret), _look_up_organization_caller)
@@ -104,13 +134,24 @@ def _look_up_caller(asked: tuple[bytes, UUID | None]) -> Caller:
     if workspace_id is None:
         workspace_id = _meant(key)
     if key.person is not None:
-        caller = caller_for(user=key.person, workspace_id=workspace_id)
-        if caller is None or caller.organization_id != key.organization_id:
-            raise errors.Forbidden(_OUT_OF_REACH)
-        allowed = caller.permissions & of_scopes(key.scopes)
-        return replace(caller, permissions=allowed, key_id=key.pk)
-    if not _reaches(key, workspace_id):
+        caller = _for_person(key, caller_for(user=key.person, workspace_id=workspace_id))
+    else:
+        caller = _for_nobody(key, workspace_id) if _reaches(key, workspace_id) else None
+    if caller is None:
         raise errors.Forbidden(_OUT_OF_REACH)
+    return caller
+
+
+def _for_person(key: ApiKey, person: Caller | None) -> Caller | None:
+    """What the key may do where its person may do that much."""
+    if person is None or person.organization_id != key.organization_id:
+        return None
+    allowed = person.permissions & of_scopes(key.scopes)
+    return replace(person, permissions=allowed, key_id=key.pk)
+
+
+def _for_nobody(key: ApiKey, workspace_id: UUID) -> Caller:
+    """What a service key may do in a workspace that it reaches."""
     return Caller(
         organization_id=key.organization_id,
         workspace_id=workspace_id,
@@ -150,21 +191,47 @@ def _look_up_holder(hashed: bytes) -> Holder:
 def _find(hashed: bytes) -> Found:
     """The live key of that hash, with `reach`: the workspaces chosen for it that are present."""
     now = timezone.now()
+    before_rotation = Q(previous_digest=hashed, previous_until__gt=now)
+    key = _live().filter(Q(digest=hashed) | before_rotation).first()
+    if key is None or not _is_same(key, hashed):
+        raise errors.Unauthenticated("Invalid API key.")
+    if (refusal := _refusal(key)) is not None:
+        raise refusal
+    _note_use(key, hashed, now)
+    return cast("Found", key)
+
+
+def _live_by_digest(hashes: Collection[bytes]) -> dict[bytes, Found]:
+    """The live keys of those hashes, by the hash that was asked for."""
+    before_rotation = Q(previous_digest__in=hashes, previous_until__gt=timezone.now())
+    found: dict[bytes, Found] = {}
+    for key in _live().filter(Q(digest__in=hashes) | before_rotation):
+        if _refusal(key) is not None:
+            continue
+        own = {bytes(key.digest)}
+        if key.previous_until is not None and key.previous_until > timezone.now():
+            own.add(bytes(key.previous_digest or b""))
+        found |= dict.fromkeys(own, cast("Found", key))
+    return found
+
+
+def _live() -> ApiKeyQuerySet:
+    """Live keys, with `reach`: the workspaces chosen for them that are present."""
     through = ApiKey.workspaces.through.objects
     chosen = through.filter(apikey_id=OuterRef("pk"), workspace__deleted_at=None)
     rows = ApiKey.objects.live().select_related("person", "organization")
-    rows = rows.annotate(reach=ArraySubquery(chosen.values("workspace_id")))
-    before_rotation = Q(previous_digest=hashed, previous_until__gt=now)
-    key = rows.filter(Q(digest=hashed) | before_rotation).first()
-    if key is None or not _is_same(key, hashed):
-        raise errors.Unauthenticated("Invalid API key.")
-    if key.person is not None:
-        if not key.person.is_active:
-            raise errors.Unauthenticated("Invalid API key.")
-        if key.organization.personal_keys_disabled:
-            raise errors.Unauthenticated("The organization allows no personal keys any more.")
-    _note_use(key, hashed, now)
-    return cast("Found", key)
+    return rows.annotate(reach=ArraySubquery(chosen.values("workspace_id")))
+
+
+def _refusal(key: ApiKey) -> errors.AppError | None:
+    """Why a key that is live is good for nothing all the same."""
+    if key.person is None:
+        return None
+    if not key.person.is_active:
+        return errors.Unauthenticated("Invalid API key.")
+    if key.organization.personal_keys_disabled:
+        return errors.Unauthenticated("The organization allows no personal keys any more.")
+    return None
 
 
 def _is_same(key: ApiKey, hashed: bytes) -> bool:

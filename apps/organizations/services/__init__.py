@@ -7,12 +7,17 @@ from apps.organizations.services.founding import (
     found,
     may_create_organization,
 )
-from apps.organizations.services.standing import caller_for, organization_caller_for
+from apps.organizations.services.standing import (
+    caller_for,
+    callers_for,
+    organization_caller_for,
+)
 
 __all__ = [
     "FIRST_WORKSPACE",
     "Founding",
     "caller_for",
+    "callers_for",
     "create_organization",
     "found",
     "may_create_organization",

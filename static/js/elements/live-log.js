@@ -87,8 +87,8 @@ class LiveLog extends HTMLElement {
     };
     socket.onmessage = (event) => this.#take(JSON.parse(event.data));
     socket.onclose = (event) => {
-      // 1000: the build is over. 4404: the revision is not there any more.
-      if (this.#gone || event.code === 1000 || event.code === 4404) {
+      // 1000: the build is over. 4401, 4403, 4404: it may not be read any more, or is not there.
+      if (this.#gone || event.code === 1000 || event.code >= 4400) {
         this.#say("ended", "Ended");
         return;
       }
