@@ -32,8 +32,8 @@ test: install-dev ## Run the tests (TESTS=path, WORKERS=2)
 test-house: install-dev ## The long form of the tests of starting, ending and recovering
 	@$(BIN)/python -m pytest tests/house -m "house or house_long"
 
-test-long: install-dev ## The long forms of the tests of tracing: full sizes, all questions, many cases
-	@$(BIN)/python -m pytest tests/tracing -m house_long --numprocesses $(WORKERS) --dist loadgroup
+test-long: install-dev ## The long forms of the tests of tracing and of pages: full sizes, all questions, many cases
+	@$(BIN)/python -m pytest tests/tracing tests/browser -m house_long --numprocesses $(WORKERS) --dist loadgroup
 
 check: install-dev ## Exactly what CI checks: lint, types, system checks, migrations, scripts
 	$(BIN)/ruff check .

@@ -109,7 +109,9 @@ def test_a_rule_may_change_what_a_run_is_given():
 def route(**cache) -> Route:
     auth = Auth(path="./a.py:a", cache=cache) if cache else Auth(path="./a.py:a")
     ids = [uuid4() for _ in range(4)]
-    return Route(*ids[:3], "slug", "name", ids[3], {}, False, ("agent",), Serving(auth=auth))
+    return Route(
+        *ids[:3], "slug", "name", ids[3], {}, False, ("agent",), serving=Serving(auth=auth)
+    )
 
 
 def test_users_are_remembered_by_the_headers_that_are_named():

@@ -43,7 +43,7 @@ def names(monkeypatch):
 def agent(**url) -> Route:
     """A route whose langgraph.json has these rules."""
     serving = Serving.of({"webhooks": {"url": url}} if url else {}, {})
-    return Route(uuid4(), uuid4(), uuid4(), "a", "a", uuid4(), {}, False, (), serving)
+    return Route(uuid4(), uuid4(), uuid4(), "a", "a", uuid4(), {}, False, (), serving=serving)
 
 
 def refused(url, **rules) -> str:

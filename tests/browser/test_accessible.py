@@ -19,6 +19,16 @@ from tests.factories.tracing import read
 
 AXE = settings.BASE_DIR / "node_modules/axe-core/axe.min.js"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+VARIANTS = pytest.mark.parametrize(
+    ("width", "theme"),
+    [
+        (1440, "light"),
+        (390, "dark"),
+        # Colours do not depend on the width, nor does what fits on the theme.
+        pytest.param(1440, "dark", marks=pytest.mark.house_long),
+        pytest.param(390, "light", marks=pytest.mark.house_long),
+    ],
+)
 
 
 def addresses(visit):
@@ -94,8 +104,7 @@ def violations(page):
     ]
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@VARIANTS
 def test_every_page_is_accessible_and_fits(visit, theme, width):
     page = visit.page
     page.set_viewport_size({"width": width, "height": 844})

@@ -7,7 +7,7 @@ from apps.organizations.models import Membership
 from apps.organizations.permissions import Level
 from apps.organizations.roles import system_role
 from apps.organizations.services import invitations
-from tests.browser.test_accessible import violations
+from tests.browser.test_accessible import VARIANTS, violations
 from tests.factories.organizations import people_of
 
 PAGES = [
@@ -32,8 +32,7 @@ def furnished(visit):
     return visit
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-@pytest.mark.parametrize("width", [1440, 390])
+@VARIANTS
 def test_the_settings_are_accessible_and_fit(furnished, theme, width):
     page = furnished.page
     page.set_viewport_size({"width": width, "height": 844})

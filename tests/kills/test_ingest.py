@@ -20,11 +20,9 @@ BEFORE, AFTER = 9, 9
 
 
 class Platform:
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, key: str) -> None:
         self.installation = installation
-        installation.start()
-        installation.wait_until_ready()
-        self.key = installation.bootstrap()["api_key"]
+        self.key = key
         self.client = httpx.Client(
             base_url=installation.url, headers={"X-Api-Key": self.key}, timeout=60
         )
@@ -51,12 +49,10 @@ class Platform:
 
 
 @pytest.fixture(scope="module")
-def platform(tmp_path_factory):
-    installation = Installation(tmp_path_factory.mktemp("ingest-kills") / "data")
-    platform = Platform(installation)
+def platform(installation, key):
+    platform = Platform(installation, key)
     with platform.client:
         yield platform
-    assert installation.stop() == 0
 
 
 def trial(platform: Platform, role: str, project: str) -> None:
