@@ -25,7 +25,7 @@ from tests.factories.agent_server import (
 )
 from tests.factories.deployments import LogLineFactory
 from tests.factories.exports import exported
-from tests.factories.monitoring import ChartFactory, SectionFactory
+from tests.factories.monitoring import ChartFactory, OrganizationChartFactory, SectionFactory
 from tests.factories.organizations import WorkspaceFactory, people_of
 from tests.planted import plant
 
@@ -63,10 +63,17 @@ class Foreign:
         chart = ChartFactory(
             section=SectionFactory(workspace=self.workspace, title="sentinel"), title="sentinel"
         )
+        wide = OrganizationChartFactory(
+            section__organization=self.workspace.organization,
+            section__title="sentinel",
+            title="sentinel",
+        )
         return {
             **people_of(self.workspace, "sentinel"),
             "section_id": chart.section.pk,
             "chart_id": chart.pk,
+            "organization_section_id": wide.section.pk,
+            "organization_chart_id": wide.pk,
             "workspace_id": self.workspace.pk,
             "slug": agent.slug,
             "deployment_id": agent.pk,

@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from django.db import models
 
+from apps.core.ids import uuid7
 from apps.core.tenancy import Rows, WorkspaceOwned
-from apps.monitoring.querysets import ChartQuerySet, SectionQuerySet
+from apps.monitoring.querysets import (
+    ChartQuerySet,
+    OrganizationChartQuerySet,
+    OrganizationSectionQuerySet,
+    SectionQuerySet,
+)
 
 
 class ChartType(models.TextChoices):
@@ -25,33 +31,24 @@ class ChartType(models.TextChoices):
         return self in {ChartType.LINE, ChartType.BAR}
 
 
-class Section(WorkspaceOwned):
-    """A dashboard."""
+class SectionFields(models.Model):
+    """What any dashboard has."""
 
     title = models.CharField(max_length=200)
     description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
     index = models.IntegerField(default=0)
-    project_id = models.UUIDField(null=True, blank=True)
-    """Whose prebuilt dashboard it was made from."""
     modified_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(SectionQuerySet)
-    unscoped = SectionQuerySet.as_manager()
-
     class Meta:
-        base_manager_name = "unscoped"
-        indexes = [
-            models.Index(fields=["workspace", "index", "created_at"], name="section_in_order")
-        ]
+        abstract = True
 
     def __str__(self) -> str:
         return self.title
 
 
-class Chart(WorkspaceOwned):
-    """One or more series of figures."""
+class ChartFields(models.Model):
+    """What any chart has."""
 
-    section = models.ForeignKey(Section, models.CASCADE, related_name="charts")
     title = models.CharField(max_length=200)
     description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
     chart_type = models.CharField(max_length=10, choices=ChartType, default=ChartType.LINE)
@@ -62,6 +59,34 @@ class Chart(WorkspaceOwned):
     """As the wire has them, checked."""
     modified_at = models.DateTimeField(auto_now=True)
 
+    class Meta:
+        abstract = True
+
+    def __str__(self) -> str:
+        return self.title
+
+
+class Section(SectionFields, WorkspaceOwned):
+    """A dashboard."""
+
+    project_id = models.UUIDField(null=True, blank=True)
+    """Whose prebuilt dashboard it was made from."""
+
+    objects = Rows(SectionQuerySet)
+    unscoped = SectionQuerySet.as_manager()
+
+    class Meta:
+        base_manager_name = "unscoped"
+        indexes = [
+            models.Index(fields=["workspace", "index", "created_at"], name="section_in_order")
+        ]
+
+
+class Chart(ChartFields, WorkspaceOwned):
+    """One or more series of figures."""
+
+    section = models.ForeignKey(Section, models.CASCADE, related_name="charts")
+
     objects = Rows(ChartQuerySet)
     unscoped = ChartQuerySet.as_manager()
 
@@ -69,5 +94,39 @@ class Chart(WorkspaceOwned):
         base_manager_name = "unscoped"
         indexes = [models.Index(fields=["workspace", "section"], name="chart_of_section")]
 
-    def __str__(self) -> str:
-        return self.title
+
+class OrganizationOwned(models.Model):
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    organization = models.ForeignKey(
+        "organizations.Organization", models.CASCADE, related_name="+", db_index=False
+    )
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        abstract = True
+
+
+class OrganizationSection(SectionFields, OrganizationOwned):
+    """A dashboard over several workspaces of an organization."""
+
+    objects = OrganizationSectionQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(
+                fields=["organization", "index", "created_at"], name="organization_section_order"
+            )
+        ]
+
+
+class OrganizationChart(ChartFields, OrganizationOwned):
+    """A chart whose series say which workspace each of them is about."""
+
+    section = models.ForeignKey(OrganizationSection, models.CASCADE, related_name="charts")
+
+    objects = OrganizationChartQuerySet.as_manager()
+
+    class Meta:
+        indexes = [
+            models.Index(fields=["organization", "section"], name="organization_chart_section")
+        ]

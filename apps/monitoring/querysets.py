@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
+from uuid import UUID
 
 from django.db import models
 
 if TYPE_CHECKING:
-    from apps.monitoring.models import Chart, Section  # noqa: F401
+    from apps.monitoring.models import (  # noqa: F401
+        Chart,
+        OrganizationChart,
+        OrganizationSection,
+        Section,
+    )
 
 
 class SectionQuerySet(models.QuerySet["Section"]):
@@ -21,4 +27,24 @@ class SectionQuerySet(models.QuerySet["Section"]):
 
 class ChartQuerySet(models.QuerySet["Chart"]):
     def in_order(self) -> ChartQuerySet:
+        return self.order_by("index", "created_at", "pk")
+
+
+class OrganizationSectionQuerySet(models.QuerySet["OrganizationSection"]):
+    def of(self, organization_id: UUID) -> OrganizationSectionQuerySet:
+        return self.filter(organization_id=organization_id)
+
+    def with_counts(self) -> OrganizationSectionQuerySet:
+        """Each with `chart_count`."""
+        return self.annotate(chart_count=models.Count("charts"))
+
+    def in_order(self) -> OrganizationSectionQuerySet:
+        return self.order_by("index", "created_at", "pk")
+
+
+class OrganizationChartQuerySet(models.QuerySet["OrganizationChart"]):
+    def of(self, organization_id: UUID) -> OrganizationChartQuerySet:
+        return self.filter(organization_id=organization_id)
+
+    def in_order(self) -> OrganizationChartQuerySet:
         return self.order_by("index", "created_at", "pk")

@@ -22,6 +22,7 @@ FEEDBACK_FIELD = "feedback_score"
 FIELDS = (*map(str, Measure), FEEDBACK_FIELD)
 DEFINITIONS = ("count", "sum", "max", "min", "avg", "percentile", "ratio")
 _DEEPEST = 4
+_PROJECTS, _DATASETS = "tracing_project", "dataset"
 
 Value = int | float | dict[str, Any] | None
 
@@ -70,10 +71,15 @@ class Scope:
     project_ids: Sequence[UUID]
     """All of which the caller may read."""
     common: Mapping[str, Any] = field(default_factory=dict)
+    datasets: Mapping[UUID, UUID] = field(default_factory=dict)
+    """Of those that are experiments: on which dataset."""
+    workspace_id: UUID | None = None
+    """Whose they are; None where that is looked at elsewhere."""
 
 
 def series_of(said: Mapping[str, Any], scope: Scope, section_group: GroupBy | None) -> Series:
     """The series; `Invalid` says what in it makes no sense."""
+    _refuse_what_is_not_computed(said, scope)
     query = _query(said, scope)
     definition = said.get("metric_definition")
     if definition:
@@ -88,6 +94,17 @@ def series_of(said: Mapping[str, Any], scope: Scope, section_group: GroupBy | No
     )
 
 
+def _refuse_what_is_not_computed(said: Mapping[str, Any], scope: Scope) -> None:
+    """A chart that leaves out half of what it was asked for would be a wrong chart."""
+    if said.get("project_metric"):
+        raise errors.Invalid("project_metric: this server has metrics of runs alone.")
+    if len(said.get("group_by_definitions") or ()) > 1:
+        raise errors.Invalid("group_by_definitions: runs are grouped by one thing at a time.")
+    named = said.get("workspace_id")
+    if named and scope.workspace_id is not None and str(named) != str(scope.workspace_id):
+        raise errors.Invalid("workspace_id: charts of a workspace are about that workspace.")
+
+
 def _query(said: Mapping[str, Any], scope: Scope) -> RunQuery:
     own, common = said.get("filters") or {}, scope.common
     definition = said.get("filter_definition") or {}
@@ -96,6 +113,12 @@ def _query(said: Mapping[str, Any], scope: Scope) -> RunQuery:
     if wanted:
         named = {str(project_id) for project_id in wanted}
         projects = [one for one in projects if str(one) in named]
+    if definition.get("source_type", _PROJECTS) not in {_PROJECTS, _DATASETS}:
+        raise errors.Invalid(f"filter_definition.source_type: {_PROJECTS} or {_DATASETS}.")
+    if definition.get("source_type") == _DATASETS:
+        experiments = [one for one in projects if one in scope.datasets]
+        asked = {str(dataset_id) for dataset_id in definition.get("dataset_ids") or ()}
+        projects = [one for one in experiments if not asked or str(scope.datasets[one]) in asked]
     return RunQuery(
         project_ids=projects,
         where=_all(common.get("filter"), own.get("filter"), definition.get("run_filter")),

@@ -5,8 +5,8 @@ from typing import Any
 import factory
 from factory.django import DjangoModelFactory
 
-from apps.monitoring.models import Chart, Section
-from tests.factories.organizations import WorkspaceFactory
+from apps.monitoring.models import Chart, OrganizationChart, OrganizationSection, Section
+from tests.factories.organizations import OrganizationFactory, WorkspaceFactory
 
 
 class SectionFactory(DjangoModelFactory[Section]):
@@ -33,3 +33,20 @@ class ChartFactory(DjangoModelFactory[Chart]):
     @classmethod
     def _create(cls, model_class: type[Chart], *args: Any, **fields: Any) -> Chart:
         return model_class.unscoped.create(*args, **fields)
+
+
+class OrganizationSectionFactory(DjangoModelFactory[OrganizationSection]):
+    class Meta:
+        model = OrganizationSection
+
+    organization = factory.SubFactory(OrganizationFactory)
+    title = factory.Sequence(lambda n: f"Section {n}")
+
+
+class OrganizationChartFactory(DjangoModelFactory[OrganizationChart]):
+    class Meta:
+        model = OrganizationChart
+
+    section = factory.SubFactory(OrganizationSectionFactory)
+    organization = factory.SelfAttribute("section.organization")
+    title = factory.Sequence(lambda n: f"Chart {n}")

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
 from apps.monitoring.models import Chart, Section
+from apps.organizations.models import ResourceType, Tagging
+from apps.organizations.services import tags
 from apps.tracing.models import Feedback
 from tests.factories.monitoring import ChartFactory, SectionFactory
-from tests.factories.tracing import ingest
+from tests.factories.tracing import ProjectFactory, ingest
 from tests.tracing.stats.populations import NOON, model_call, project_of, roll_up, run
 
 pytestmark = pytest.mark.django_db
@@ -106,6 +109,11 @@ def test_sections_and_charts_are_made_changed_and_removed(api, workspace):
         {"metric": "run_count", "filters": {"filter": "eq(name"}},
         {"metric": "run_count", "group_by": {"attribute": "metadata"}},
         {"metric": "run_count", "group_by": {"attribute": "colour"}},
+        {"metric": "run_count", "project_metric": "run_count"},
+        {"metric": "run_count", "workspace_id": "00000000-0000-4000-8000-000000000000"},
+        {"metric": "run_count", "filter_definition": {"source_type": "planet"}},
+        {"group_by_definitions": [{"attribute": "name"}, {"attribute": "run_type"}]},
+        {"group_by_definitions": [{"attribute": "feedback_label", "path": "k"}]},
     ],
 )
 def test_a_series_that_makes_no_sense_is_refused(api, workspace, series):
@@ -143,6 +151,34 @@ def test_definitions_say_what_is_computed(api, workspace):
     assert one({"type": "min", "field": "latency_seconds"}) == 2.0
     assert one({"type": "percentile", "field": "latency_seconds", "params": {"p": 50}}) == 4.0
     assert one({"type": "ratio", "numerator": failed, "denominator": {"type": "count"}}) == 1 / 3
+
+
+def test_a_series_over_datasets_counts_their_experiments(api, workspace):
+    of_dataset, of_another = uuid4(), uuid4()
+    for name, dataset_id in (("plain", None), ("e1", of_dataset), ("e2", of_another)):
+        ProjectFactory(workspace=workspace, name=name, reference_dataset_id=dataset_id)
+        ingest(workspace, run(5, session_name=name))
+
+    def counted(**definition: Any) -> Any:
+        return values(preview(api, {"metric": "run_count", "filter_definition": definition}))[0]
+
+    assert counted(source_type="dataset", dataset_ids=[str(of_dataset)]) == 1
+    assert counted(source_type="dataset") == 2
+    assert counted(source_type="tracing_project") == 3
+
+
+def test_sections_are_found_by_their_tags(api, workspace, stranger):
+    key = tags.create_key(workspace_id=workspace.pk, key="Team")
+    value = tags.create_value(key=key, value="search")
+    marked, _ = SectionFactory(workspace=workspace), SectionFactory(workspace=workspace)
+    tags.tag(value=value, resource_type=ResourceType.DASHBOARD, resource_id=marked.pk)
+
+    (found,) = api.get("/charts/section", tag_value_id=str(value.pk)).json()
+
+    assert found["id"] == str(marked.pk)
+    assert api.get("/charts/section", tag_value_id=str(uuid4())).json() == []
+    assert api.delete(f"/charts/section/{marked.pk}").status_code == 204
+    assert not Tagging.objects.for_workspace(workspace).exists()
 
 
 def test_groups_are_the_largest(api, workspace):

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.core.ids import uuid7
 from apps.tracing.models import Feedback, FeedbackConfig, KeptTrace
-from apps.tracing.services import feedback_attaching
+from apps.tracing.services import ensure_addressed_project, feedback_attaching
 from apps.tracing.settling.settler import settle_everything
 from tests.factories.tracing import (
     ProjectFactory,
@@ -370,3 +370,36 @@ def test_one_bad_feedback_does_not_lose_the_others_of_its_request(api, workspace
     assert response.status_code == 202
     assert len(response.json()["errors"]) == 2
     assert [one.key for one in Feedback.objects.for_workspace(workspace)] == ["k"]
+
+
+def test_feedback_finds_its_project_by_the_address_of_an_agent(api, workspace):
+    project_id = ensure_addressed_project(workspace.pk, "support", "PRODUCTION")
+    said = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
+
+    given = api.post("/feedback", said)
+    in_the_stream = uuid7()
+    stored = api.multipart(form((f"feedback.{in_the_stream}", said)))
+
+    assert (given.status_code, given.json()["session_id"]) == (200, str(project_id))
+    assert stored.status_code == 202
+    assert {one.project_id for one in Feedback.objects.for_workspace(workspace)} == {project_id}
+
+
+def test_feedback_makes_no_project_of_its_address(api, workspace, stranger):
+    ensure_addressed_project(stranger.pk, "support", "PRODUCTION")
+    said = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
+    session_id = str(ProjectFactory(workspace=workspace).pk)
+
+    assert api.post("/feedback", said).status_code == 404
+    assert api.post("/feedback", said | {"address": "nowhere"}).status_code == 404
+    assert api.post("/feedback", said | {"session_id": session_id}).status_code == 422
+    assert not Feedback.unscoped.exists()
+
+
+def test_feedback_on_a_trace_is_on_its_root(api, workspace):
+    root = wire_run()
+    ingest(workspace, root)
+
+    given = api.post("/feedback", {"key": "k", "score": 1, "trace_id": root["id"]}).json()
+
+    assert (given["run_id"], given["is_root"]) == (root["id"], True)

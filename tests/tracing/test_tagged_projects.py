@@ -100,7 +100,7 @@ def test_the_tags_are_looked_up_by_an_index(workspace, production):
 
 
 @pytest.mark.parametrize(("path", "status"), [("/sessions", 200), ("/v2/sessions", 201)])
-def test_a_project_is_made_with_its_tags(api, workspace, production, shop, path, status):
+def test_a_project_is_made_with_its_tags(api, production, shop, path, status):
     body = {
         "name": "p",
         "tag_value_ids": [str(production.pk), str(shop.pk)],

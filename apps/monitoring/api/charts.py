@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -20,9 +21,10 @@ from apps.monitoring.api.serializers import (
     SectionSerializer,
     frame_of,
 )
-from apps.monitoring.models import Chart, ChartType, Section
+from apps.monitoring.models import Chart, ChartType, OrganizationChart, Section
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.computing import Computer
+from apps.monitoring.services.organization_dashboards import ComputerOfMany
 from apps.organizations.models import ResourceType
 from apps.organizations.permissions import Permission
 from apps.organizations.services.tags import carrying
@@ -44,7 +46,7 @@ def section_json(section: Section) -> dict[str, Any]:
     }
 
 
-def chart_json(chart: Chart) -> dict[str, Any]:
+def chart_json(chart: Chart | OrganizationChart) -> dict[str, Any]:
     words = {"markdown": chart.description or ""} if chart.chart_type == ChartType.TEXT else {}
     return words | {
         "id": chart.pk,
@@ -59,7 +61,7 @@ def chart_json(chart: Chart) -> dict[str, Any]:
     }
 
 
-def with_data(computer: Computer, chart: dict[str, Any]) -> dict[str, Any]:
+def with_data(computer: Computer | ComputerOfMany, chart: dict[str, Any]) -> dict[str, Any]:
     data = computer.points(chart["chart_type"], chart["series"], chart["common_filters"])
     return chart | {"data": data}
 
@@ -86,33 +88,40 @@ class SectionsView(ChartsAPIView):
         """The dashboards of the workspace, without their charts."""
         asked = query_params(SectionListSerializer, request)
         sections = self.sections()
-        if asked.get("title_contains"):
-            sections = sections.filter(title__icontains=asked["title_contains"])
-        if "ids" in asked:
-            sections = sections.filter(pk__in=asked["ids"])
         if asked.get("tag_value_id"):
             kinds = (ResourceType.DASHBOARD,)
             sections = carrying(sections, self.workspace_id, asked["tag_value_id"], kinds)
-        total = sections.count()
-        if "sort_by" in asked:
-            sign = "-" if asked["sort_by_desc"] else ""
-            sections = sections.order_by(f"{sign}{asked['sort_by']}", "pk")
-        else:
-            sections = sections.in_order()
-        begin, end = asked["offset"], asked["offset"] + asked["limit"]
-        return Response(
-            [
-                section_json(section) | {"chart_count": section.chart_count}
-                for section in sections.with_counts()[begin:end]
-            ],
-            headers={"X-Pagination-Total": str(total)},
-        )
+        return section_list(sections, asked, section_json)
 
     @extend_schema(request=SectionSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        fields = _valid(SectionSerializer(data=request.data))
+        fields = said(SectionSerializer(data=request.data))
         section = dashboards.create_section(workspace_id=self.workspace_id, **fields)
         return Response(section_json(section) | {"chart_count": 0})
+
+
+def section_list(
+    sections: Any, asked: dict[str, Any], shown: Callable[[Any], dict[str, Any]]
+) -> Response:
+    """The page that is asked for; the number of all that match is in `X-Pagination-Total`."""
+    if asked.get("title_contains"):
+        sections = sections.filter(title__icontains=asked["title_contains"])
+    if "ids" in asked:
+        sections = sections.filter(pk__in=asked["ids"])
+    total = sections.count()
+    if "sort_by" in asked:
+        sign = "-" if asked["sort_by_desc"] else ""
+        sections = sections.order_by(f"{sign}{asked['sort_by']}", "pk")
+    else:
+        sections = sections.in_order()
+    begin, end = asked["offset"], asked["offset"] + asked["limit"]
+    return Response(
+        [
+            shown(section) | {"chart_count": section.chart_count}
+            for section in sections.with_counts()[begin:end]
+        ],
+        headers={"X-Pagination-Total": str(total)},
+    )
 
 
 class SectionView(ChartsAPIView):
@@ -127,7 +136,7 @@ class SectionView(ChartsAPIView):
     @extend_schema(request=SectionSerializer, responses=dict)
     def patch(self, request: ApiRequest, section_id: UUID) -> Response:
         section = get_or_404(self.sections(), pk=section_id)
-        changes = _valid(SectionSerializer(data=request.data, partial=True))
+        changes = said(SectionSerializer(data=request.data, partial=True))
         return Response(section_json(dashboards.update_section(section=section, changes=changes)))
 
     @extend_schema(responses={204: None})
@@ -142,7 +151,7 @@ class CloneSectionView(ChartsAPIView):
     @extend_schema(request=CloneSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """A copy of a section, or of the dashboard that a project has by itself."""
-        asked = _valid(CloneSerializer(data=request.data))
+        asked = said(CloneSerializer(data=request.data))
         if asked.get("section_id") is not None:
             section = get_or_404(self.sections(), pk=asked["section_id"])
             return Response(section_json(dashboards.clone_section(section=section)))
@@ -169,7 +178,7 @@ class CreateChartView(ChartsAPIView):
 
     @extend_schema(request=ChartSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        fields = _valid(ChartSerializer(data=request.data))
+        fields = said(ChartSerializer(data=request.data))
         section_id = fields.pop("section_id", None)
         chart = dashboards.create_chart(
             workspace_id=self.workspace_id, section_id=section_id, **fields
@@ -186,8 +195,7 @@ class PreviewView(ChartsAPIView):
         body = PreviewSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         chart = body.validated_data["chart"]
-        said: dict[str, Any] = request.data if isinstance(request.data, dict) else {}
-        computer = self.computer(said.get("bucket_info"))
+        computer = self.computer(body.initial_data["bucket_info"])
         series = [{"id": str(at), **one} for at, one in enumerate(chart["series"])]
         points = computer.points(chart["chart_type"], series, chart.get("common_filters") or {})
         return Response({"data": points})
@@ -208,7 +216,7 @@ class ChartView(ChartsAPIView):
     @extend_schema(request=ChartSerializer, responses=dict)
     def patch(self, request: ApiRequest, chart_id: UUID) -> Response:
         chart = self.chart(chart_id)
-        changes = _valid(ChartSerializer(data=request.data, partial=True))
+        changes = said(ChartSerializer(data=request.data, partial=True))
         return Response(chart_json(dashboards.update_chart(chart=chart, changes=changes)))
 
     @extend_schema(responses={204: None})
@@ -253,7 +261,7 @@ class ProjectDashboardView(ChartsAPIView):
         )
 
 
-def _valid(body: Any) -> dict[str, Any]:
+def said(body: Any) -> dict[str, Any]:
     """What was said; null is the same as absent, but for texts that may be empty."""
     body.is_valid(raise_exception=True)
     given: dict[str, Any] = body.validated_data

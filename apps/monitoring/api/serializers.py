@@ -78,20 +78,25 @@ class SectionSerializer(serializers.Serializer[Any]):
     )
 
 
-class SectionListSerializer(serializers.Serializer[Any]):
-    """The query string of the list of sections."""
+class OrganizationSectionListSerializer(serializers.Serializer[Any]):
+    """The query string of the list of sections of an organization."""
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=100, default=100)
     offset = serializers.IntegerField(required=False, min_value=0, max_value=100_000, default=0)
     title_contains = serializers.CharField(required=False, allow_blank=True)
     ids = serializers.ListField(child=serializers.UUIDField(), required=False)
-    tag_value_id = serializers.ListField(
-        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
-    )
     sort_by = serializers.ChoiceField(
         choices=["title", "index", "created_at", "modified_at"], required=False
     )
     sort_by_desc = serializers.BooleanField(required=False, default=False)
+
+
+class SectionListSerializer(OrganizationSectionListSerializer):
+    """The same of a workspace, whose sections may carry tags."""
+
+    tag_value_id = serializers.ListField(
+        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
+    )
 
 
 class CloneSerializer(serializers.Serializer[Any]):

@@ -1,5 +1,5 @@
 """The platform API's addresses of monitoring."""
 
-from apps.monitoring.api import charts
+from apps.monitoring.api import charts, organization_charts
 
-urlpatterns = [*charts.routes]
+urlpatterns = [*charts.routes, *organization_charts.routes]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
@@ -69,19 +70,25 @@ class Computer:
     _answers: dict[Any, Answer] = field(default_factory=dict)
     _needed: dict[Any, set[Measure]] = field(default_factory=dict)
     """What all charts that ask the same runs want to know of them."""
-    _projects: list[UUID] | None = None
 
-    @property
-    def project_ids(self) -> list[UUID]:
-        if self._projects is None:
-            projects = Project.objects.for_workspace(self.workspace_id).present()
-            self._projects = list(projects.values_list("pk", flat=True))
-        return self._projects
+    @cached_property
+    def _projects(self) -> dict[UUID, UUID | None]:
+        """Each with the dataset that it is an experiment on."""
+        projects = Project.objects.for_workspace(self.workspace_id).present()
+        return dict(projects.values_list("pk", "reference_dataset_id"))
+
+    def scope(self, common: Mapping[str, Any]) -> Scope:
+        return Scope(
+            list(self._projects),
+            common,
+            {project_id: on for project_id, on in self._projects.items() if on is not None},
+            self.workspace_id,
+        )
 
     def prepare(self, charts: Sequence[Mapping[str, Any]]) -> None:
         """Say which charts will be asked for, so that what they share is looked up once."""
         for chart in charts:
-            scope = Scope(self.project_ids, chart["common_filters"])
+            scope = self.scope(chart["common_filters"])
             self._need([series_of(one, scope, self.frame.group_by) for one in chart["series"]])
 
     def _need(self, all_series: Sequence[Series]) -> None:
@@ -92,7 +99,7 @@ class Computer:
         self, chart_type: str, said: Sequence[Mapping[str, Any]], common: Mapping[str, Any]
     ) -> list[dict[str, Any]]:
         """The data points of a chart of the wire; `Invalid` for series that make no sense."""
-        scope = Scope(self.project_ids, common)
+        scope = self.scope(common)
         all_series = [series_of(one, scope, self.frame.group_by) for one in said]
         return self.points_of(chart_type, all_series)
 

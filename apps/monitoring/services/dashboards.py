@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import Any, TypeVar
 from uuid import UUID
 
 from django.db import transaction
@@ -13,7 +13,7 @@ from apps.core import errors
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
 from apps.monitoring import prebuilt
-from apps.monitoring.models import Chart, Section
+from apps.monitoring.models import Chart, OrganizationSection, Section
 from apps.monitoring.series import Scope, series_of
 from apps.monitoring.services.computing import MOST_SERIES
 from apps.organizations.models import ResourceType
@@ -21,6 +21,7 @@ from apps.organizations.services import tags
 from apps.tracing.models import Project
 from apps.tracing.services import feedback_stats
 
+S = TypeVar("S", Section, OrganizationSection)
 MOST_CHARTS = 200
 DEFAULT_TITLE = "Custom charts"
 
@@ -31,7 +32,7 @@ def create_section(*, workspace_id: UUID, title: str, **fields: Any) -> Section:
     return section
 
 
-def update_section(*, section: Section, changes: Mapping[str, Any]) -> Section:
+def update_section(*, section: S, changes: Mapping[str, Any]) -> S:
     for name, value in changes.items():
         setattr(section, name, value)
     section.save(update_fields=[*changes, "modified_at"])
@@ -60,7 +61,7 @@ def create_chart(*, workspace_id: UUID, section_id: UUID | None, **fields: Any) 
         section = get_or_404(sections, pk=section_id)
     if section.charts.count() >= MOST_CHARTS:
         raise errors.Invalid(f"A section has at most {MOST_CHARTS} charts.")
-    chart = Chart(workspace_id=workspace_id, section=section, **_checked(fields))
+    chart = Chart(workspace_id=workspace_id, section=section, **checked(fields, workspace_id))
     chart.save(force_insert=True)
     return chart
 
@@ -72,20 +73,20 @@ def update_chart(*, chart: Chart, changes: Mapping[str, Any]) -> Chart:
         sections = Section.objects.for_workspace(chart.workspace_id)
         chart.section = get_or_404(sections, pk=changes.pop("section_id"))
     asked = {"series": chart.series, "common_filters": chart.common_filters} | changes
-    for name, value in _checked(asked).items():
+    for name, value in checked(asked, chart.workspace_id).items():
         setattr(chart, name, value)
     chart.save()
     return chart
 
 
-def _checked(fields: Mapping[str, Any]) -> dict[str, Any]:
+def checked(fields: Mapping[str, Any], workspace_id: UUID | None = None) -> dict[str, Any]:
     """The fields with an id for each series; `Invalid` for what could never be computed."""
     series = [{"id": str(uuid7()), **_without_nulls(one)} for one in fields.get("series") or ()]
     common = _without_nulls(fields.get("common_filters") or {})
     if len(series) > MOST_SERIES:
         raise errors.Invalid(f"series: at most {MOST_SERIES}.")
     for one in series:
-        series_of(one, Scope([], common), None)
+        series_of(one, Scope([], common, workspace_id=workspace_id), None)
     return {**fields, "series": series, "common_filters": common}
 
 
