@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 from uuid import UUID
@@ -34,16 +35,22 @@ def find(exchange: Exchange) -> tuple[Scope, UUID]:
 
 
 async def relay(exchange: Exchange, reader: ThreadReader, render: Callable[[Told], bytes]) -> None:
-    """Send what a thread's reader hears, until the exchange must end or the thread is deleted."""
-    async with reader, exchange.kept_alive(reader.nudge):
-        while not exchange.must_end():
+    """Send what a thread's reader hears, until the exchange must end or the thread is deleted.
+
+    The answer begins when the reader has: whoever has seen it begin misses nothing after that.
+    """
+    with contextlib.suppress(ThreadGone):
+        async with reader:
             try:
-                heard = await reader.next()
-            except ThreadGone:
-                break
-            chunk = sse.HEARTBEAT if heard is None else render(heard)
-            if chunk:
-                await exchange.write(chunk)
+                await reader.begun()
+            finally:
+                await exchange.start(*sse.HEADERS)
+            async with exchange.kept_alive(reader.nudge):
+                while not exchange.must_end():
+                    heard = await reader.next()
+                    chunk = sse.HEARTBEAT if heard is None else render(heard)
+                    if chunk:
+                        await exchange.write(chunk)
     if not exchange.has_left():
         refusal = exchange.refusal
         await exchange.finish(b"" if refusal is None else sse.refusal_frame(refusal))
@@ -58,9 +65,7 @@ class StreamThread(Consumer):
         scope, pk = await in_thread(find, exchange)
         modes = _modes(exchange)
         after = _after(exchange.headers.get("last-event-id"))
-        await exchange.start(*sse.HEADERS)
-        render = _Rendering(modes)
-        await relay(exchange, ThreadReader(hub(), scope, pk, after), render)
+        await relay(exchange, ThreadReader(hub(), scope, pk, after), _Rendering(modes))
 
 
 class StreamEvents(Consumer):
@@ -72,7 +77,6 @@ class StreamEvents(Consumer):
         raw = await exchange.body()
         scope, pk = await in_thread(find, exchange)
         wanted = _wanted(raw)
-        await exchange.start(*sse.HEADERS)
 
         def render(heard: Told) -> bytes:
             return b"".join(

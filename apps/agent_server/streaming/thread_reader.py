@@ -25,6 +25,7 @@ log = logging.getLogger(__name__)
 
 MOST_KNOWN = 1_000
 NUDGES_BETWEEN_LOOKS = 6
+MOST_SECONDS_TO_BEGIN = 2.0
 
 
 class Heard(NamedTuple):
@@ -94,6 +95,20 @@ class ThreadReader:
                 self._has_caught_up = True
                 return CaughtUp()
             await self._woken.wait()
+
+    async def begun(self) -> None:
+        """Wait until it is known where "now" is: whatever begins afterwards is heard whole.
+
+        While the messages or the database are away that is not known; then nobody waits for long.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(MOST_SECONDS_TO_BEGIN):
+                while self._is_first_look:
+                    self._woken.clear()
+                    if not self._look():
+                        await self._woken.wait()
+                if self._stream is None:
+                    self._go_on()
 
     def nudge(self) -> None:
         """Have `next` return, also when nothing has come."""
