@@ -7,7 +7,9 @@ from functools import wraps
 from http import HTTPStatus
 from typing import Any
 
+from django.contrib.auth.password_validation import password_validators_help_texts
 from django.contrib.auth.views import redirect_to_login
+from django.db import transaction
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
@@ -23,7 +25,7 @@ def entrance(view: View) -> View:
 
     @wraps(view)
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return _completed(request, view(request, *args, **kwargs))
+        return _completed(request, _whole(request, view, *args, **kwargs))
 
     return never_cache(page)
 
@@ -35,15 +37,29 @@ def own(view: View) -> View:
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())
-        return _completed(request, view(request, *args, **kwargs))
+        return _completed(request, _whole(request, view, *args, **kwargs))
 
     return never_cache(page)
+
+
+def _whole(request: HttpRequest, view: View, *args: Any, **kwargs: Any) -> HttpResponseBase:
+    """The deed and its word in the audit log together, or neither where the log refuses it."""
+    if request.method != "POST":
+        return view(request, *args, **kwargs)
+    with transaction.atomic():
+        return view(request, *args, **kwargs)
 
 
 def _completed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     if isinstance(response, TemplateResponse):
         shown = response.context_data = (response.context_data or {}) | context.entrance(request)
-        refused = request.method == "POST" and getattr(shown.get("form"), "errors", None)
+        form = shown.get("form")
+        if "password1" in getattr(form, "fields", ()):
+            # Django's own is a list in HTML; a field's help is a sentence.
+            form.fields["password1"].help_text = " ".join(password_validators_help_texts())
+        for name in {"password", "oldpassword"} & set(getattr(form, "fields", ())):
+            form.fields[name].help_text = ""  # a link in HTML: our pages have their own
+        refused = request.method == "POST" and getattr(form, "errors", None)
         if refused and response.status_code == HTTPStatus.OK:
             response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
     return response

@@ -5,14 +5,18 @@ from __future__ import annotations
 from typing import cast
 
 from allauth.usersessions.models import UserSession
+from allauth.usersessions.views import list_usersessions
 from django import forms
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
-from django.shortcuts import redirect, render
+from django.shortcuts import redirect
+from django.template.response import TemplateResponse
 from django.views.decorators.http import require_http_methods, require_POST
 
+from apps.audit.actions import Action
 from apps.core import errors
 from apps.organizations.models import User
+from apps.organizations.services.own import rename, tell
 
 
 class ProfileForm(forms.ModelForm[User]):
@@ -29,11 +33,20 @@ def profile(request: HttpRequest) -> HttpResponse:
     person = cast("User", request.user)
     form = ProfileForm(request.POST or None, instance=User.objects.get(pk=person.pk))
     if request.method == "POST" and form.is_valid():
-        form.save()
+        rename(user_id=person.pk, name=form.cleaned_data["name"])
         messages.success(request, "Saved.")
         return redirect("account-profile")
     status = 422 if form.errors else 200
-    return render(request, "account/profile.html", {"form": form}, status=status)
+    return TemplateResponse(request, "account/profile.html", {"form": form}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+def sessions(request: HttpRequest) -> HttpResponse:
+    """Where the person is signed in; by POST, they are signed out everywhere else."""
+    shown: HttpResponse = list_usersessions(request)
+    if request.method == "POST":
+        tell(Action.USER_SESSION_REVOKED, cast("User", request.user))
+    return shown
 
 
 @require_POST
@@ -43,4 +56,5 @@ def end_session(request: HttpRequest, session_id: int) -> HttpResponse:
     if session is None:
         raise errors.NotFound
     session.end()
+    tell(Action.USER_SESSION_REVOKED, cast("User", request.user), before={"ip": session.ip})
     return redirect("usersessions_list")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from itertools import groupby
 
 from django import forms
 from django.http import HttpResponse, QueryDict, StreamingHttpResponse
@@ -14,23 +15,35 @@ from apps.audit.actions import Action
 from apps.audit.exporting import FORMATS, lines
 from apps.audit.search import Search, page
 from apps.audit.services import Target, record
+from apps.audit.telling import deed, told
 from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.access import OrganizationCaller
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.services import organization_caller_for
 
-KINDS = sorted({str(action).partition(".")[0] for action in Action})
+KINDS = {
+    kind: list(deeds)
+    for kind, deeds in groupby(sorted(Action), lambda action: action.partition(".")[0])
+}
 
 
 class SearchForm(forms.Form):
+    is_search = True
+    """Every field narrows, so none says that it may be left empty."""
+
     action = forms.ChoiceField(
         required=False,
         label="What",
         choices=[
             ("", "Everything"),
-            *((kind, f"{kind.replace('_', ' ')}: all") for kind in KINDS),
-            *((str(action), str(action)) for action in sorted(Action)),
+            *(
+                (
+                    deed(kind),
+                    [(kind, f"{deed(kind)}: all"), *((str(one), deed(one)) for one in deeds)],
+                )
+                for kind, deeds in KINDS.items()
+            ),
         ],
     )
     actor = forms.CharField(required=False, label="Who", max_length=254)
@@ -68,7 +81,7 @@ def setting_audit(request: PageRequest) -> HttpResponse:
     context = {
         "tab": "audit",
         "form": form,
-        "entries": entries,
+        "entries": [told(entry) for entry in entries],
         "next_cursor": cursor,
         "is_first": not request.GET.get("cursor"),
         "formats": list(FORMATS),

@@ -62,7 +62,7 @@ class OperatorsSite(admin.AdminSite):
         context = {
             **self.each_context(request),
             "title": "Partitions and retention",
-            "partitions": standing.partitions(),
+            "tables": storage.tables(standing.partitions()),
             "lives": storage.lives(),
             "exceptions": storage.exceptions(),
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -53,6 +54,20 @@ class Partition:
     rows: int
     size: int
     bounds: str
+
+    @property
+    def first(self) -> str:
+        """The day it begins with; empty for one that has no beginning."""
+        return self._day("FROM")
+
+    @property
+    def last(self) -> str:
+        """The day before which it ends."""
+        return self._day("TO")
+
+    def _day(self, word: str) -> str:
+        found = re.search(rf"{word} \('(\d{{4}}-\d\d-\d\d)", self.bounds)
+        return found[1] if found else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import groupby
 
 from django.conf import settings
 
+from apps.operators.standing import Partition
 from apps.tracing.models import Retention
 
 MOST = 200
@@ -17,6 +20,28 @@ class Life:
     days: int
     """0 is for ever."""
     setting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table that is cut by days."""
+
+    name: str
+    partitions: list[Partition]
+
+    @property
+    def rows(self) -> int:
+        return sum(one.rows for one in self.partitions)
+
+    @property
+    def size(self) -> int:
+        return sum(one.size for one in self.partitions)
+
+
+def tables(partitions: Iterable[Partition]) -> list[Table]:
+    """The partitions by their tables, in the order in which they come."""
+    by_name = groupby(partitions, lambda one: one.table)
+    return [Table(name, list(days)) for name, days in by_name]
 
 
 def lives() -> list[Life]:

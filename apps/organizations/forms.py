@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from django import forms
+from django.forms.boundfield import BoundWidget
 
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import DESCRIPTIONS, Level, words_of
@@ -97,6 +98,15 @@ class CustomRoleForm(forms.Form):
         super().__init__(*args, **kwargs)
         words = [(word, DESCRIPTIONS[word]) for word in words_of(level)]
         self.fields["permissions"].choices = words  # type: ignore[attr-defined]
+
+    @property
+    def kinds(self) -> list[tuple[str, list[BoundWidget]]]:
+        """The boxes of the permissions, by what they are about."""
+        kinds: dict[str, list[BoundWidget]] = {}
+        for box in self["permissions"].subwidgets:
+            kind = str(box.data["value"]).partition(":")[0]
+            kinds.setdefault(kind.replace("_", " ").capitalize(), []).append(box)
+        return list(kinds.items())
 
 
 class OrganizationForm(forms.Form):

@@ -11,7 +11,12 @@ from django.db.models import Q
 
 from apps.core.access import OrganizationCaller
 from apps.organizations.models import Membership, Role, User, Workspace, WorkspaceMembership
-from apps.organizations.permissions import Level, OrganizationPermission, Permission
+from apps.organizations.permissions import (
+    ORGANIZATION_ADMINS,
+    Level,
+    OrganizationPermission,
+    Permission,
+)
 from apps.organizations.querysets import ADMINISTER
 from apps.organizations.roles import SystemRole, system_role
 
@@ -77,3 +82,15 @@ def administrators_of(organization_id: UUID) -> list[Membership]:
 def memberships_by_user(organization_id: UUID, users: Collection[User]) -> dict[UUID, Membership]:
     rows = Membership.objects.filter(organization_id=organization_id, user__in=users)
     return {row.user_id: row for row in rows.select_related("custom_role")}
+
+
+def administrators_in(organization_ids: Collection[UUID]) -> dict[UUID, list[str]]:
+    """Addresses of those who can add people to workspaces, by organization; owners first."""
+    if not organization_ids:
+        return {}
+    rows = Membership.objects.filter(organization_id__in=organization_ids)
+    rows = rows.filter(role__in=ORGANIZATION_ADMINS).order_by("-role", "user__email")
+    found: dict[UUID, list[str]] = defaultdict(list)
+    for organization_id, email in rows.values_list("organization_id", "user__email"):
+        found[organization_id].append(email)
+    return found

@@ -18,6 +18,11 @@ class IdentityKind(StrEnum):
     KEY = "x-api-key"
     USER = "x-user-id + IP"
 
+    @property
+    def words(self) -> str:
+        """What people call it."""
+        return {"IP": "IP", "x-api-key": "Key"}.get(self, "Person and IP")
+
 
 class Limit(NamedTuple):
     """So many requests in so many seconds."""

@@ -42,6 +42,14 @@ class RowUse:
     """Requests in the last days, today's among them."""
 
     @property
+    def span(self) -> str:
+        """The interval, as people say it."""
+        for unit, name in ((3600, "h"), (60, "min")):
+            if self.seconds % unit == 0:
+                return f"{self.seconds // unit} {name}"
+        return f"{self.seconds} s"
+
+    @property
     def share(self) -> int:
         return min(100, round(100 * self.count / self.limit))
 

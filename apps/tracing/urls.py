@@ -49,6 +49,7 @@ project: list[URLPattern | URLResolver] = [
     path("/selected", selected.traces_selected, name="traces-selected"),
     path("/monitoring", monitoring.project_monitoring, name="project-monitoring"),
     path("/settings", settings.project_settings, name="project-settings"),
+    path("/tags", settings.project_tags, name="project-tags"),
     path("/delete", settings.project_delete, name="project-delete"),
     path("/r/<uuid:run_id>", include(run)),
 ]

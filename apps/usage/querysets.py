@@ -7,6 +7,8 @@ from uuid import UUID
 from django.db import models
 from django.db.models import Q
 
+from apps.organizations.models import Workspace
+
 if TYPE_CHECKING:
     from apps.usage.models import UsageDay, UsageLimit  # noqa: F401
 
@@ -20,9 +22,9 @@ class UsageDayQuerySet(models.QuerySet["UsageDay"]):
 class UsageLimitQuerySet(models.QuerySet["UsageLimit"]):
     def on(self, workspace_id: UUID) -> UsageLimitQuerySet:
         """All that bind the workspace: its own, and its organization's."""
+        of_it = Workspace.objects.filter(pk=workspace_id).values("organization_id")
         return self.filter(
-            Q(workspace_id=workspace_id)
-            | Q(workspace=None, organization__workspaces__id=workspace_id)
+            Q(workspace_id=workspace_id) | Q(workspace=None, organization_id__in=of_it)
         )
 
     def of_organization(self, organization_id: UUID) -> UsageLimitQuerySet:

@@ -9,6 +9,7 @@ import { showCurrent } from "./lib/sight.js";
 const ELEMENTS = {
   "annotate-form": () => import("./elements/annotate-form.js"),
   "api-docs": () => import("./elements/api-docs.js"),
+  "changed-form": () => import("./elements/changed-form.js"),
   "command-palette": () => import("./elements/command-palette.js"),
   "confirm-name": () => import("./elements/confirm-name.js"),
   "copy-button": () => import("./elements/copy-button.js"),

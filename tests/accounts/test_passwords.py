@@ -25,7 +25,7 @@ def test_a_forgotten_password_is_replaced_by_a_link_that_works_once(client, ada,
     assert response["Location"] == "/account/password/reset/done"
     ada.refresh_from_db()
     assert ada.check_password(OTHER)
-    assert b"too old" in Client().get(link).content
+    assert b"has expired" in Client().get(link).content
 
 
 def test_nobody_learns_who_has_an_account(client, db, mailoutbox):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.db import IntegrityError, transaction
 from django.utils import timezone
 
@@ -13,6 +12,7 @@ from apps.audit.services import Target, record
 from apps.organizations.errors import OrganizationNameTaken
 from apps.organizations.models import Membership, Organization, User, Workspace
 from apps.organizations.services.workspaces import make_workspace
+from apps.switches import services as switches
 
 FIRST_WORKSPACE = "Default"
 
@@ -55,10 +55,14 @@ def found(*, organization_name: str, email: str, password: str | None = None) ->
 
 
 def may_create_organization(person: User) -> bool:
-    """Where anybody may sign up anybody may; else operators, and whoever owns one already."""
+    """Where anybody may sign up anybody may; else operators, and whoever owns one already.
+
+    The people of the operator's identity provider may too: they come without an invitation.
+    """
     return (
-        settings.SIGN_UP
+        switches.is_on("sign_up")
         or person.is_staff
+        or person.socialaccount_set.exists()  # type: ignore[attr-defined]  # allauth's
         or Membership.objects.filter(user=person, role="owner").exists()
     )
 

@@ -13,6 +13,7 @@ from apps.core import errors
 from apps.organizations.forms import NewOrganizationForm
 from apps.organizations.models import Membership, User, Workspace
 from apps.organizations.page_parts import done, page
+from apps.organizations.queries import administrators_in
 from apps.organizations.services import create_organization, invitations, may_create_organization
 
 
@@ -40,7 +41,11 @@ def organizations(request: HttpRequest) -> HttpResponse:
         workspace.organization_id: workspace
         for workspace in Workspace.objects.open_to(person).order_by("-created_at")
     }
-    rows = memberships.select_related("organization", "custom_role")
+    rows = list(memberships.select_related("organization", "custom_role"))
+    without = [row.organization_id for row in rows if row.organization_id not in first]
+    helpers = administrators_in(without)
+    for row in rows:
+        row.helpers = helpers.get(row.organization_id, [])[:2]  # type: ignore[attr-defined]
     context = {
         "form": form,
         "rows": [(row, first.get(row.organization_id)) for row in rows],

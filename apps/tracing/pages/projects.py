@@ -13,8 +13,11 @@ from django.db.models import Q
 
 from apps.core import errors
 from apps.core.tenancy import get_or_404
+from apps.organizations.models import ResourceType, Tagging
+from apps.organizations.services.tags import carrying
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import chips
+from apps.tracing.pages.tagging import on_projects
 from apps.tracing.services import statistics
 from apps.tracing.store import ProjectStats, runs
 
@@ -38,6 +41,7 @@ class ProjectRow:
     """Of all time, as the ledger has them."""
     stats: Mapping[str, Any]
     """Of the last seven days."""
+    tags: Sequence[Tagging] = ()
 
     @property
     def feedback(self) -> list[tuple[str, str]]:
@@ -45,12 +49,14 @@ class ProjectRow:
 
 
 def listed(
-    workspace_id: UUID, *, text: str = "", after: str = ""
+    workspace_id: UUID, *, text: str = "", after: str = "", tag: UUID | None = None
 ) -> tuple[list[ProjectRow], str | None]:
     """A page of projects, newest first, and the cursor of the next page."""
     rows = Project.objects.for_workspace(workspace_id).present().plain().newest_first()
     if text:
         rows = rows.filter(name__icontains=text)
+    if tag:
+        rows = carrying(rows, workspace_id, [tag], [ResourceType.PROJECT])
     if after:
         start, last = _cursor(after)
         rows = rows.filter(Q(start_time__lt=start) | Q(start_time=start, pk__lt=last))
@@ -60,10 +66,13 @@ def listed(
     counts = runs.project_stats(workspace_id, ids)
     since = datetime.now(UTC) - timedelta(days=DAYS)
     stats = statistics.project_stats(workspace_id, ids, since=since, select=SELECTED)
+    tags = on_projects(workspace_id, ids)
     cursor = None
     if len(found) > PROJECTS_A_PAGE:
         cursor = f"{page[-1].start_time.isoformat()}~{page[-1].pk}"
-    return [ProjectRow(row, counts[row.pk], stats.get(row.pk, {})) for row in page], cursor
+    return [
+        ProjectRow(row, counts[row.pk], stats.get(row.pk, {}), tags.get(row.pk, ())) for row in page
+    ], cursor
 
 
 def _cursor(text: str) -> tuple[datetime, UUID]:

@@ -10,17 +10,24 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
 from apps.tracing import services
-from apps.tracing.pages import projects
+from apps.tracing.pages import projects, tagging
 
 
 @require_GET
 @workspace_page(Permission.PROJECTS_READ)
 def project_list(request: PageRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()[:200]
+    offered = tagging.choices(request.caller.workspace_id)
+    tag = tagging.chosen(request.GET.get("tag", ""), offered)
     rows, cursor = projects.listed(
-        request.caller.workspace_id, text=text, after=request.GET.get("after", "")
+        request.caller.workspace_id,
+        text=text,
+        after=request.GET.get("after", ""),
+        tag=tag.pk if tag else None,
     )
     context = {
+        "tag": tag,
+        "offered": offered,
         "rows": rows,
         "next_cursor": cursor,
         "text": text,

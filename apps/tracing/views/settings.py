@@ -13,7 +13,7 @@ from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
 from apps.tracing import errors, services
 from apps.tracing.forms import ProjectForm
-from apps.tracing.pages import projects
+from apps.tracing.pages import projects, tagging
 
 
 @require_http_methods(["GET", "POST"])
@@ -36,12 +36,24 @@ def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
         "project": project,
         "form": form,
         "tab": "settings",
+        "tags": tagging.choices(project.workspace_id, project.pk),
+        "may_tag": request.caller.may(Permission.TAGS_WRITE),
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),
         "may_export": request.caller.may(Permission.EXPORTS_MANAGE),
         "may_delete": request.caller.may(Permission.PROJECTS_DELETE),
     }
     status = 422 if form.is_bound and form.errors else 200
     return render(request, "tracing/project_settings.html", context, status=status)
+
+
+@require_POST
+@workspace_page(Permission.TAGS_WRITE)
+def project_tags(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """What the project carries of each key."""
+    project = projects.project(request.caller.workspace_id, project_id)
+    tagging.put(project.workspace_id, project.pk, request.POST)
+    messages.success(request, "Saved.")
+    return redirect("project-settings", project.workspace_id, project.pk)
 
 
 @require_POST

@@ -1,0 +1,48 @@
+"""How an entry of the audit log reads to people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from apps.audit.models import Entry
+
+
+def deed(action: str) -> str:
+    """`key.created` as `Key created`."""
+    return action.replace(".", " ").replace("_", " ").capitalize()
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """An entry with its deed in words, and each field that differs: before, after."""
+
+    entry: Entry
+    what: str
+    differences: list[tuple[str, str, str]]
+
+    @property
+    def fields(self) -> str:
+        return ", ".join(name for name, _, _ in self.differences)
+
+
+def told(entry: Entry) -> Told:
+    before, after = entry.before or {}, entry.after or {}
+    names = dict.fromkeys([*before, *after])
+    differences = [
+        (name.replace("_", " "), _text(before.get(name)), _text(after.get(name))) for name in names
+    ]
+    return Told(entry, deed(entry.action), differences)
+
+
+def _text(value: Any) -> str:
+    match value:
+        case None | "" | [] | {}:
+            return ""
+        case bool():
+            return "yes" if value else "no"
+        case list():
+            return ", ".join(map(_text, value))
+        case dict():
+            return ", ".join(f"{name}: {_text(part)}" for name, part in value.items())
+    return str(value)
