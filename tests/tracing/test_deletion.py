@@ -144,6 +144,48 @@ def test_a_large_deletion_goes_on_after_the_answer(api, workspace, project, monk
     assert (done["status"], done["removed_runs"], rows()) == ("done", 10, 0)
 
 
+def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
+    api, workspace, project, monkeypatch
+):
+    monkeypatch.setattr(deletion, "AT_ONCE", 0)
+    monkeypatch.setattr(deletion.tasks.delete_traces, "delay", lambda _: None)
+    root, child = tree(workspace, project, api)
+    kept = str(stored_run(workspace, extra={"metadata": {"user": 8}}))
+    settler.settle_everything()
+
+    answer = api.post(
+        "/runs/delete", {"session_id": str(project.pk), "metadata": {"user": 7}}
+    ).json()
+    later = wire_run(extra={"metadata": {"user": 7}})
+    ingest(workspace, later)
+
+    assert (answer["status"], answer["removed_runs"], rows()) == ("pending", 0, 4)
+    asked = {"session": [str(project.pk)]}
+    listed = {one["id"] for one in api.post("/runs/query", asked).json()["runs"]}
+    assert listed == {kept, later["id"]}
+    assert {api.get(f"/runs/{one['id']}").status_code for one in (root, child)} == {404}
+    assert api.post("/runs/query", {"trace": root["id"]}).json()["runs"] == []
+    assert deletion.work_off(UUID(answer["id"]))
+    assert rows() == 2
+    done = api.get(f"/runs/delete/{answer['id']}").json()
+    assert (done["status"], done["removed_runs"]) == ("done", 2)
+
+
+def test_a_trace_larger_than_a_batch_goes_whole_though_its_word_goes_first(
+    api, workspace, project, monkeypatch
+):
+    monkeypatch.setattr(removal.remove_of_traces, "__kwdefaults__", {"limit": 2})
+    root = wire_run(extra={"metadata": {"user": 7}})
+    ingest(workspace, root, *(wire_run(parent=root) for _ in range(9)))
+    wanted = TraceDeletion(workspace=workspace, project=project, metadata={"user": 7})
+    wanted.save()
+
+    assert deletion.work_off(wanted.pk)
+
+    wanted.refresh_from_db()
+    assert (wanted.removed_runs, rows()) == (10, 0)
+
+
 def test_what_was_interrupted_is_taken_up_from_its_row(api, workspace, project):
     root, _ = tree(workspace, project, api)
     lost = TraceDeletion(workspace=workspace, project=project, trace_ids=[root["id"]])

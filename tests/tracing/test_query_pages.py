@@ -14,7 +14,7 @@ from apps.tracing.api import paging
 from apps.tracing.errors import QueryTooSlow
 from apps.tracing.services import ensure_project
 from apps.tracing.settling import settler
-from apps.tracing.store import Payload, RunQuery, querying, walking
+from apps.tracing.store import Payload, RunQuery, order, querying, walking
 from tests.factories.tracing import ingest, wire_run
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -73,7 +73,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("settled", ["nothing", "half", "everything"])
 @pytest.mark.parametrize("probed", [0, 2000], ids=["by the index", "by a look at the newest"])
 def test_pages_are_the_same_however_much_is_settled(workspace, monkeypatch, settled, probed):
-    monkeypatch.setattr(walking, "PROBED", probed)
+    monkeypatch.setattr(order, "PROBED", probed)
     runs = population()
     if settled == "half":
         ingest(workspace, *runs[::2])

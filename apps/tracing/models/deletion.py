@@ -20,8 +20,9 @@ class TraceDeletion(WorkspaceOwned):
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="+", db_index=False)
     trace_ids = ArrayField(models.UUIDField(), default=list)
+    """Which; of a deletion by metadata, those that are found and on their way out."""
     metadata = models.JSONField(null=True)
-    """Pairs that the root has to have; a list of values means any of them."""
+    """Pairs that one run of a trace has to have; a list of values means any of them."""
     status = models.CharField(max_length=10, choices=DeletionStatus, default=DeletionStatus.PENDING)
     removed_runs = models.BigIntegerField(default=0)
     finished_at = models.DateTimeField(null=True)

@@ -17,8 +17,8 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
-from apps.core.json import dumps_text
-from apps.tracing import filters, store, tasks
+from apps.tracing import store, tasks
+from apps.tracing.filters.on_pairs import with_pairs
 from apps.tracing.models import (
     DeletionStatus,
     DoomedFile,
@@ -48,8 +48,8 @@ def delete_traces(
 ) -> TraceDeletion:
     """Delete the traces of these ids, or those with a run that has this metadata.
 
-    Small deletions are done on return; of the rest the worker takes care. Safe to repeat: what is
-    not there is not deleted.
+    Nobody sees any of them from now on. Small deletions are done on return; of the rest the worker
+    takes care. Safe to repeat: what is not there is not deleted.
     """
     with transaction.atomic():
         deletion = TraceDeletion(
@@ -92,7 +92,7 @@ def work_off(deletion_id: UUID, *, batches: int | None = None) -> bool:
             deletion.removed_runs += len(removed)
             if not removed:
                 deletion.status, deletion.finished_at = DeletionStatus.DONE, timezone.now()
-            deletion.save(update_fields=["removed_runs", "status", "finished_at"])
+            deletion.save(update_fields=["trace_ids", "removed_runs", "status", "finished_at"])
         done += 1
     else:
         return False
@@ -101,31 +101,27 @@ def work_off(deletion_id: UUID, *, batches: int | None = None) -> bool:
 
 
 def _next_batch(deletion: TraceDeletion) -> list[RemovedRun]:
+    """Remove some runs of the traces that are meant; of none any more, find those that are next.
+
+    What is found is kept: the run that has the metadata may go long before the rest of its trace.
+    """
     workspace_id, project_id = deletion.workspace_id, deletion.project_id
-    if deletion.trace_ids:
-        return forget(
-            workspace_id, removal.remove_of_traces(workspace_id, project_id, deletion.trace_ids)
-        )
-    for trace_ids in _with_metadata(deletion):
-        removed = removal.remove_of_traces(workspace_id, project_id, trace_ids)
-        if removed:
-            return forget(workspace_id, removed)
-    return []
+    removed = removal.remove_of_traces(workspace_id, project_id, deletion.trace_ids)
+    if not removed and deletion.metadata:
+        for trace_ids in _with_metadata(deletion):
+            deletion.trace_ids = trace_ids
+            removed = removal.remove_of_traces(workspace_id, project_id, trace_ids)
+            if removed:
+                break
+    return forget(workspace_id, removed)
 
 
 def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
     """The traces that have the metadata and came before they were asked for, page by page."""
-    pairs = []
-    for key, value in (deletion.metadata or {}).items():
-        values = value if isinstance(value, list) else [value]
-        listed = ", ".join(filters.quoted(_as_text(one)) for one in values)
-        pairs.append(
-            f"and(eq(metadata_key, {filters.quoted(key)}), in(metadata_value, [{listed}]))"
-        )
-    if not pairs:
-        return
     query = RunQuery(
-        project_ids=[deletion.project_id], where=filters.parse(f"and({', '.join(pairs)})")
+        project_ids=[deletion.project_id],
+        where=with_pairs(deletion.metadata or {}),
+        with_doomed=True,
     )
     cursor = None
     while True:
@@ -136,11 +132,6 @@ def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
         cursor = page.next_cursor
         if cursor is None:
             return
-
-
-def _as_text(value: Any) -> str:
-    """As the filter language compares metadata: numbers and booleans by their JSON text."""
-    return value if isinstance(value, str) else dumps_text(value)
 
 
 def remove_runs_of(project: Project) -> None:

@@ -50,7 +50,7 @@ def ask(workspace_id: UUID, query: RunQuery) -> Asked:
         *_conditions(query),
         *related_conditions(workspace_id, query),
         *thread_conditions(workspace_id, query),
-        not_doomed(workspace_id),
+        *([] if query.with_doomed else [not_doomed(workspace_id)]),
     ]
     since, until = _places(workspace_id, query)
     for condition, begin, end in _pointed(workspace_id, query):

@@ -25,6 +25,7 @@ from apps.tracing.store.rows import Stored
 from apps.tracing.store.summing import with_sums
 from apps.tracing.store.types import Page, Payload, RunQuery
 from apps.tracing.store.walking import Walk
+from apps.tracing.store.walking_terms import TermWalk
 
 _FEW_QUARTERS = 32
 """Of an hour: so few are walked through sooner than the index of terms finds what is frequent."""
@@ -103,4 +104,4 @@ def _ways(asked: Asked, walk: Walk, decider: Decider, wanted: int) -> Iterator[S
     if few is not None and len(few) <= _FEW_QUARTERS:
         yield from walk.by_quarters(few, wanted)
     else:
-        yield from walk.by_terms(terms, wanted)
+        yield from TermWalk(walk.asked, walk.place).rows(terms, wanted)

@@ -184,6 +184,8 @@ class RunQuery:
     """What must be true of the run's thread, as the turns of the query's projects and time tell it:
     an expression of `filters.on_threads`."""
     oldest_first: bool = False
+    with_doomed: bool = False
+    """With those whose deletion is asked for: for the one who deletes them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,14 @@ _ROOT_TIME = "(left({t}.dotted_order, 15)::timestamp AT TIME ZONE 'UTC')"
 _SKEW = "interval '1 day'"
 
 
+def since_root(table: str, of: str) -> str:
+    """Where the runs of a trace are placed, told by any run of it: so days are left out.
+
+    Nothing of a trace is placed before its root; a clock may be a little off.
+    """
+    return f"{table}.placed_at >= {_ROOT_TIME.format(t=of)} - {_SKEW}"
+
+
 def compile_where_root(
     workspace_id: UUID,
     expression: Expression,
@@ -46,14 +54,13 @@ def compile_where_any(
     as_settled: bool = False,
 ) -> Compiled:
     """The runs whose trace has a run that matches."""
-    # Nothing of a trace is placed before its root; a clock may be a little off.
     inner = compile_where(workspace_id, expression, table="anyone", as_settled=as_settled)
     return _exists(
         workspace_id,
         inner,
         "anyone",
         f"anyone.trace_id = {table}.trace_id AND anyone.project_id = {table}.project_id"
-        f" AND anyone.placed_at >= {_ROOT_TIME.format(t=table)} - {_SKEW}",
+        f" AND {since_root('anyone', table)}",
     )
 
 
