@@ -54,11 +54,12 @@ def _completed(request: HttpRequest, response: HttpResponseBase) -> HttpResponse
     if isinstance(response, TemplateResponse):
         shown = response.context_data = (response.context_data or {}) | context.entrance(request)
         form = shown.get("form")
-        if "password1" in getattr(form, "fields", ()):
+        fields = getattr(form, "fields", {})
+        if "password1" in fields:
             # Django's own is a list in HTML; a field's help is a sentence.
-            form.fields["password1"].help_text = " ".join(password_validators_help_texts())
-        for name in {"password", "oldpassword"} & set(getattr(form, "fields", ())):
-            form.fields[name].help_text = ""  # a link in HTML: our pages have their own
+            fields["password1"].help_text = " ".join(password_validators_help_texts())
+        for name in {"password", "oldpassword"} & set(fields):
+            fields[name].help_text = ""  # a link in HTML: our pages have their own
         refused = request.method == "POST" and getattr(form, "errors", None)
         if refused and response.status_code == HTTPStatus.OK:
             response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY

@@ -8,7 +8,6 @@ from allauth.mfa.recovery_codes import views as recovery
 from allauth.mfa.totp import views as totp
 from allauth.socialaccount import views as social
 from allauth.socialaccount.providers.openid_connect import views as oidc
-from allauth.usersessions import views as sessions
 from django.urls import path, register_converter
 from django.urls.converters import StringConverter
 from django.views.generic import RedirectView
@@ -81,7 +80,7 @@ urlpatterns = [
         name="mfa_download_recovery_codes",
     ),
     # Where this person is signed in
-    path("account/sessions", own(sessions.list_usersessions), name="usersessions_list"),
+    path("account/sessions", own(views.sessions), name="usersessions_list"),
     path("account/sessions/<int:session_id>/end", own(views.end_session), name="session-end"),
     # Identity providers
     path("account/oidc/<str:provider_id>", entrance(oidc.login), name="openid_connect_login"),

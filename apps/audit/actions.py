@@ -30,6 +30,7 @@ class Action(StrEnum):
     USER_SIGNED_UP = "user.signed_up"
     USER_SIGNED_IN = "user.signed_in"
     USER_SIGNED_OUT = "user.signed_out"
+    USER_SIGN_IN_FAILED = "user.sign_in_failed"
     USER_UPDATED = "user.updated"
     USER_PASSWORD_CHANGED = "user.password_changed"  # noqa: S105
     USER_EMAIL_CHANGED = "user.email_changed"
@@ -47,6 +48,8 @@ class Action(StrEnum):
     TAG_CREATED = "tag.created"
     TAG_UPDATED = "tag.updated"
     TAG_DELETED = "tag.deleted"
+    TAG_PUT_ON = "tag.put_on"
+    TAG_TAKEN_OFF = "tag.taken_off"
 
     RATE_LIMIT_CHANGED = "rate_limit.changed"
     USAGE_LIMIT_SET = "usage_limit.set"
@@ -67,6 +70,7 @@ class Action(StrEnum):
     DEPLOYMENT_DELETED = "deployment.deleted"
     DEPLOYMENT_ROLLED_BACK = "deployment.rolled_back"
     DEPLOYMENT_SECRETS_CHANGED = "deployment.secrets_changed"
+    WEBHOOK_SECRET_REPLACED = "deployment.webhook_secret_replaced"  # noqa: S105
     REVISION_CREATED = "revision.created"
     REVISION_INTERRUPTED = "revision.interrupted"
 
@@ -103,7 +107,7 @@ FIELDS: dict[str, frozenset[str]] = {
         {"email", "role", "workspace_role", "workspaces", "expires_at", "organization_role"}
     ),
     "role": frozenset({"name", "display_name", "description", "permissions", "access_scope"}),
-    "user": frozenset({"email", "name", "is_active", "is_staff", "is_superuser", "method"}),
+    "user": frozenset({"email", "name", "is_active", "is_staff", "is_superuser", "method", "ip"}),
     "session": frozenset({"ip", "user_agent", "created_at", "last_seen_at"}),
     "key": frozenset(
         {

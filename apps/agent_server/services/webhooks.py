@@ -15,6 +15,8 @@ from apps.agent_server.models import Thread, WebhookDelivery, WebhookSecret
 from apps.agent_server.scope import Scope
 from apps.agent_server.webhooks import signing, statements
 from apps.agent_server.webhooks.rules import WebhookBlocked, validate
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
 from apps.core import secrets
 from apps.deployments.models import Deployment
 
@@ -70,6 +72,11 @@ def replace_secret(*, deployment: Deployment) -> Secret:
     row.previous, row.secret = row.secret, secrets.encrypt(signing.make_secret())
     row.replaced_at = timezone.now()
     row.save(update_fields=["previous", "secret", "replaced_at"])
+    record(
+        Action.WEBHOOK_SECRET_REPLACED,
+        Target("deployment", deployment.pk, deployment.name),
+        workspace_id=deployment.workspace_id,
+    )
     return _as_secret(row)
 
 

@@ -23,7 +23,7 @@ from apps.organizations.api.rendering import invitation_json, member_json
 from apps.organizations.models import Invitation, Membership, User
 from apps.organizations.permissions import Level, OrganizationPermission, PersonPermission
 from apps.organizations.queries import places_of
-from apps.organizations.services import invitations, people
+from apps.organizations.services import invitations, own, people
 from apps.organizations.services.grants import find_role
 
 
@@ -167,8 +167,7 @@ class OwnMembershipView(PersonAPIView):
     def patch(self, request: PersonRequest) -> Response:
         """The person's own name."""
         body = checked(OwnChangesSerializer, request.data)
-        User.objects.filter(pk=request.auth.user_id).update(name=body["full_name"])
-        user = User.objects.get(pk=request.auth.user_id)
+        user = own.rename(user_id=request.auth.user_id, name=body["full_name"])
         return Response({"user_id": user.pk, "email": user.email, "full_name": user.name or None})
 
 

@@ -14,6 +14,7 @@ from apps.core import errors as core_errors
 from apps.organizations import resources
 from apps.organizations.errors import TagTaken
 from apps.organizations.models import Tagging, TagKey, TagValue
+from apps.organizations.querysets import TaggingQuerySet
 
 MOST_KEYS = 100
 MOST_VALUES = 1000
@@ -88,7 +89,9 @@ def tag(*, value: TagValue, resource_type: str, resource_id: UUID) -> Tagging:
     if not resources.names(resource_type, workspace_id, [resource_id]):
         raise core_errors.NotFound(f"There is no such {resource_type} in this workspace.")
     here = Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id])
-    here.filter(tag_value__tag_key_id=value.tag_key_id).exclude(tag_value=value).delete()
+    if here.filter(tag_value=value).exists():
+        return here.get(tag_value=value)
+    _take_off(here.filter(tag_value__tag_key_id=value.tag_key_id))
     row = Tagging(
         workspace_id=workspace_id,
         tag_value=value,
@@ -96,6 +99,7 @@ def tag(*, value: TagValue, resource_type: str, resource_id: UUID) -> Tagging:
         resource_id=resource_id,
     )
     here.bulk_create([row], ignore_conflicts=True)
+    _record_on(Action.TAG_PUT_ON, value, row, "after")
     return here.get(tag_value=value)
 
 
@@ -131,8 +135,27 @@ def carrying(
     return rows
 
 
+@transaction.atomic
+def set_on(
+    *,
+    workspace_id: UUID,
+    resource_type: str,
+    resource_id: UUID,
+    wanted: Mapping[UUID, UUID | None],
+) -> None:
+    """For each key that is given, the thing carries that value of it from then on, or none."""
+    here = Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id])
+    bare = [key_id for key_id, value_id in wanted.items() if value_id is None]
+    _take_off(here.filter(tag_value__tag_key_id__in=bare))
+    given = [value_id for value_id in wanted.values() if value_id is not None]
+    values = TagValue.objects.for_workspace(workspace_id).filter(pk__in=given)
+    for value in values.order_by("pk"):
+        tag(value=value, resource_type=resource_type, resource_id=resource_id)
+
+
+@transaction.atomic
 def untag(*, tagging: Tagging) -> None:
-    tagging.delete()
+    _take_off(Tagging.objects.for_workspace(tagging.workspace_id).filter(pk=tagging.pk))
 
 
 def untag_entirely(*, workspace_id: UUID, resource_type: str, resource_id: UUID) -> None:
@@ -147,6 +170,24 @@ def tags_on(
     rows = Tagging.objects.for_workspace(workspace_id).on(resource_type, list(resource_ids))
     rows = rows.select_related("tag_value__tag_key")
     return list(rows.order_by("resource_id", "tag_value__tag_key__key", "tag_value__value"))
+
+
+def _take_off(taggings: TaggingQuerySet) -> None:
+    for tagging in taggings.select_related("tag_value__tag_key"):
+        _record_on(Action.TAG_TAKEN_OFF, tagging.tag_value, tagging, "before")
+    taggings.delete()
+
+
+def _record_on(action: Action, value: TagValue, tagging: Tagging, when: str) -> None:
+    """Record that a value is on a thing, or that it was."""
+    said = {
+        "key": value.tag_key.key,
+        "value": value.value,
+        "resource_type": tagging.resource_type,
+        "resource_id": tagging.resource_id,
+    }
+    name = f"{value.tag_key.key}: {value.value}"
+    _record(action, tagging.workspace_id, value.pk, name, **{when: said})
 
 
 def _saved(row: models.Model) -> None:

@@ -137,6 +137,7 @@ def update_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
     """Set the given fields and return the project; a taken name raises `ProjectNameTaken`."""
     if not changes:
         return project
+    tier_before = project.trace_tier
     for field, value in changes.items():
         setattr(project, field, value)
     if "trace_tier" in changes:
@@ -144,11 +145,23 @@ def update_project(*, project: Project, changes: Mapping[str, Any]) -> Project:
     try:
         with transaction.atomic():
             project.save(update_fields=[*changes, "short_since", "updated_at"])
+            if project.trace_tier != tier_before:
+                _record_tier(project, tier_before)
     except IntegrityError:
         raise errors.ProjectNameTaken(
             f"A project named {changes.get('name')!r} already exists."
         ) from None
     return project
+
+
+def _record_tier(project: Project, before: str) -> None:
+    record(
+        Action.RETENTION_CHANGED,
+        Target("retention", project.pk, project.name),
+        before={"trace_tier": before},
+        after={"trace_tier": project.trace_tier},
+        workspace_id=project.workspace_id,
+    )
 
 
 @transaction.atomic

@@ -1,0 +1,42 @@
+"""What people do about themselves, as the logs of their organizations tell it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.organizations.models import Membership, User
+
+
+def tell(
+    action: Action,
+    user: User,
+    *,
+    before: Mapping[str, Any] | None = None,
+    after: Mapping[str, Any] | None = None,
+) -> None:
+    """Record a deed about that person wherever they belong; once at least.
+
+    An account is of no organization, and who runs one wants to see how its people come in.
+    """
+    rows = Membership.objects.filter(user=user).order_by("organization_id")
+    places: list[UUID | None] = [*rows.values_list("organization_id", flat=True)]
+    target = Target("user", user.pk, user.email)
+    for organization_id in places or [None]:
+        record(action, target, organization_id=organization_id, before=before, after=after)
+
+
+@transaction.atomic
+def rename(*, user_id: UUID, name: str) -> User:
+    """Call the person so from now on."""
+    user = User.objects.select_for_update(no_key=True).get(pk=user_id)
+    before, user.name = user.name, name
+    if before != name:
+        user.save(update_fields=["name"])
+        tell(Action.USER_UPDATED, user, before={"name": before}, after={"name": name})
+    return user

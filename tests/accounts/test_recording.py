@@ -1,0 +1,100 @@
+"""What the audit log tells of accounts: in the log of each organization that the person is in."""
+
+import pytest
+from allauth.usersessions.models import UserSession
+from django.test import Client
+
+from apps.audit.models import Entry
+from tests.accounts.conftest import PASSWORD, is_in, person, sign_in
+from tests.accounts.test_second_factor import code_of
+from tests.factories.organizations import MembershipFactory
+
+pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def ada():
+    ada = person("ada@example.com")
+    for _ in range(2):
+        MembershipFactory(user=ada)
+    return ada
+
+
+def told(ada) -> list[tuple[str, object, object]]:
+    """What the first of her organizations reads; the other reads the same."""
+    logs = []
+    for membership in ada.memberships.all():
+        entries = Entry.objects.of_organization(membership.organization_id).order_by("at", "id")
+        logs.append([(e.action, e.before, e.after) for e in entries if e.target_name == ada.email])
+    assert logs[0] == logs[1]
+    return logs[0]
+
+
+def test_coming_failing_to_and_leaving(client, ada):
+    sign_in(client, ada.email, password="wrong")
+    sign_in(client, ada.email)
+    client.post("/sign-out")
+
+    assert told(ada) == [
+        ("user.sign_in_failed", None, {"method": "password"}),
+        ("user.signed_in", None, {"method": "password"}),
+        ("user.signed_out", None, None),
+    ]
+
+
+def test_an_address_that_nobody_has_is_not_written_down(client, db):
+    sign_in(client, "my password in the wrong field", password="x")
+    sign_in(client, "nobody@example.com", password="x")
+
+    entries = Entry.objects.filter(action="user.sign_in_failed")
+    assert [(e.organization_id, e.target_name) for e in entries] == [(None, "")]
+
+
+def test_a_second_factor_from_its_first_to_its_last_day(
+    client, ada, django_capture_on_commit_callbacks
+):
+    sign_in(client, ada.email)
+    client.post(client.get("/account/second-factor/on")["Location"], {"password": PASSWORD})
+    secret = client.get("/account/second-factor/on").context["form"].secret
+    with django_capture_on_commit_callbacks(execute=True):
+        client.post("/account/second-factor/on", {"code": code_of(secret)})
+    other = Client()
+    sign_in(other, ada.email)
+    other.post("/account/second-factor/code", {"code": "000000"})
+    client.post("/account/second-factor/off")
+
+    words = [(action, before or after) for action, before, after in told(ada)]
+    assert words == [
+        ("user.signed_in", {"method": "password"}),
+        ("user.second_factor_added", {"method": "totp"}),
+        ("user.second_factor_added", {"method": "recovery_codes"}),
+        ("user.sign_in_failed", {"method": "second factor"}),
+        ("user.second_factor_removed", {"method": "totp"}),
+        ("user.second_factor_removed", {"method": "recovery_codes"}),
+    ]
+    assert secret not in repr(told(ada))
+
+
+def test_a_password_a_name_and_sessions(client, ada):
+    other = Client()
+    sign_in(other, ada.email)
+    sign_in(client, ada.email)
+    session = UserSession.objects.get(session_key=other.session.session_key)
+    before = len(told(ada))
+
+    client.post(f"/account/sessions/{session.pk}/end")
+    client.post("/account/sessions")
+    client.post("/account", {"name": "Ada"})
+    client.post("/account", {"name": "Ada"})
+    new = "another long and odd password"
+    body = {"oldpassword": PASSWORD, "password1": new, "password2": new}
+    client.post("/account/password", body)
+
+    assert told(ada)[before:] == [
+        ("user.session_revoked", {"ip": "127.0.0.1"}, None),
+        ("user.session_revoked", None, None),
+        ("user.updated", {"name": ""}, {"name": "Ada"}),
+        ("user.password_changed", None, None),
+    ]
+    assert new not in repr(told(ada))
+    assert not is_in(other)

@@ -1,0 +1,300 @@
+"""For each route that changes something: what the audit log says of it, or why it says nothing.
+
+A line is a method, a route, and after the arrow the action's name or a reason in brackets.
+"""
+# ruff: noqa: E501 -- a decision is one line, so that it can be found
+
+REASONS = {
+    "asks": "a question that is too long for an address: nothing changes",
+    "work": "what people and programs record, and say about it: it is the content, and its own log",
+    "view": "how somebody looks at things: charts, columns, saved filters",
+    "stop": "work is ended early, and its row stays and says so",
+    "none": "there is nothing here that could be changed: it is refused, or not kept",
+    "mail": "a mail is sent to who owns the address; what they do with it is told",
+    "self": "a step on the way in or out, whose end is told",
+    "invoice": "what is written on invoices: the account's rows are billing's own record",
+}
+
+TABLE = """
+post /account -> user.updated
+post /account/again -> [self]
+post /account/connections -> [self]
+post /account/emails -> user.email_changed
+post /account/oidc-sign-up -> user.signed_up
+post /account/oidc/<str:provider_id> -> [self]
+post /account/password -> user.password_changed
+post /account/password/reset -> [mail]
+post /account/password/reset/<word:uidb36>-<str:key> -> user.password_changed
+post /account/password/set -> user.password_changed
+post /account/recovery-codes/new -> user.second_factor_added
+post /account/second-factor/again -> [self]
+post /account/second-factor/code -> user.signed_in
+post /account/second-factor/off -> user.second_factor_removed
+post /account/second-factor/on -> user.second_factor_added
+post /account/sessions -> user.session_revoked
+post /account/sessions/<int:session_id>/end -> user.session_revoked
+post /account/sign-in -> [self]
+post /account/verify -> [none]
+post /account/verify/<str:key> -> [self]
+post /account/oidc/<str:provider_id>/callback -> user.signed_in
+post /end-impersonation -> impersonation.ended
+post /sign-in -> user.signed_in
+post /sign-out -> user.signed_out
+post /sign-up -> user.signed_up
+
+post /api-key -> key.created
+patch /api-key/<uuid:key_id> -> key.updated
+delete /api-key/<uuid:key_id> -> key.revoked
+post /api-key/<uuid:key_id>/rotate -> key.rotated
+post /api-key/current -> key.created
+patch /api-key/current/<uuid:key_id> -> key.updated
+delete /api-key/current/<uuid:key_id> -> key.revoked
+post /api-key/current/<uuid:key_id>/rotate -> key.rotated
+post /orgs/current/service-keys -> key.created
+patch /orgs/current/service-keys/<uuid:key_id> -> key.updated
+delete /orgs/current/service-keys/<uuid:key_id> -> key.revoked
+post /orgs/current/service-keys/<uuid:key_id>/rotate -> key.rotated
+delete /orgs/current/personal-access-tokens/<uuid:key_id> -> key.revoked
+post /o/<uuid:workspace_id>/settings/keys -> key.created
+post /o/<uuid:workspace_id>/settings/keys/own -> key.created
+post /o/<uuid:workspace_id>/settings/keys/all -> key.created
+post /o/<uuid:workspace_id>/settings/keys/<uuid:key_id>/revoke -> key.revoked
+post /o/<uuid:workspace_id>/settings/keys/<uuid:key_id>/rotate -> key.rotated
+
+post /orgs -> organization.created
+post /organizations -> organization.created
+patch /orgs/current -> organization.updated
+patch /orgs/current/info -> organization.updated
+patch /orgs/members/basic -> user.updated
+post /orgs/current/members -> member.invited
+post /orgs/current/members/batch -> member.invited
+post /orgs/current/members/basic/batch -> member.added
+patch /orgs/current/members/<uuid:membership_id> -> member.role_changed
+delete /orgs/current/members/<uuid:membership_id> -> member.removed
+delete /orgs/current/members/<uuid:invitation_id>/pending -> member.invitation_revoked
+delete /orgs/current/members/pending/<uuid:invitation_id> -> member.invitation_revoked
+post /orgs/current/roles -> role.created
+patch /orgs/current/roles/<uuid:role_id> -> role.updated
+delete /orgs/current/roles/<uuid:role_id> -> role.deleted
+post /orgs/pending/<uuid:invitation_id>/claim -> member.invitation_accepted
+delete /orgs/pending/<uuid:invitation_id> -> member.invitation_revoked
+post /workspaces/pending/<uuid:invitation_id>/claim -> member.invitation_accepted
+delete /workspaces/pending/<uuid:invitation_id> -> member.invitation_revoked
+post /invitations/<str:token> -> member.invitation_accepted
+post /workspaces -> workspace.created
+post /tenants -> workspace.created
+patch /workspaces/<uuid:workspace_id> -> workspace.updated
+patch /tenants/<uuid:workspace_id> -> workspace.updated
+delete /workspaces/<uuid:workspace_id> -> workspace.deleted
+delete /tenants/<uuid:workspace_id> -> workspace.deleted
+post /settings/handle -> workspace.updated
+post /workspaces/current/members -> member.added
+post /workspaces/current/members/batch -> member.added
+patch /workspaces/current/members/<uuid:identity_id> -> member.role_changed
+delete /workspaces/current/members/<uuid:identity_id> -> member.removed
+delete /workspaces/current/members/<uuid:identity_id>/pending -> member.invitation_revoked
+post /workspaces/current/secrets -> secret.set
+delete /workspaces/current/shared -> run.unshared
+post /o/<uuid:workspace_id>/settings/general -> workspace.updated
+post /o/<uuid:workspace_id>/settings/general/delete -> workspace.deleted
+post /o/<uuid:workspace_id>/settings/workspaces -> workspace.created
+post /o/<uuid:workspace_id>/settings/organization -> organization.updated
+post /o/<uuid:workspace_id>/settings/organization/hand-over -> organization.ownership_transferred
+post /o/<uuid:workspace_id>/settings/organization/leave -> member.left
+post /o/<uuid:workspace_id>/settings/organization/unshare -> run.unshared
+post /o/<uuid:workspace_id>/settings/people -> member.invited
+post /o/<uuid:workspace_id>/settings/people/<uuid:membership_id>/remove -> member.removed
+post /o/<uuid:workspace_id>/settings/people/<uuid:membership_id>/role -> member.role_changed
+post /o/<uuid:workspace_id>/settings/members -> member.added
+post /o/<uuid:workspace_id>/settings/members/<uuid:identity_id>/remove -> member.removed
+post /o/<uuid:workspace_id>/settings/members/<uuid:identity_id>/role -> member.role_changed
+post /o/<uuid:workspace_id>/settings/invitations/<uuid:invitation_id>/revoke -> member.invitation_revoked
+post /o/<uuid:workspace_id>/settings/roles -> role.created
+post /o/<uuid:workspace_id>/settings/roles/<uuid:role_id>/delete -> role.deleted
+post /o/<uuid:workspace_id>/settings/secrets -> secret.set
+post /o/<uuid:workspace_id>/settings/secrets/delete -> secret.deleted
+post /o/<uuid:workspace_id>/settings/billing -> [invoice]
+post /o/<uuid:workspace_id>/settings/audit/export -> audit.exported
+
+post /workspaces/current/tag-keys -> tag.created
+patch /workspaces/current/tag-keys/<uuid:tag_key_id> -> tag.updated
+delete /workspaces/current/tag-keys/<uuid:tag_key_id> -> tag.deleted
+post /workspaces/current/tag-keys/<uuid:tag_key_id>/tag-values -> tag.created
+patch /workspaces/current/tag-keys/<uuid:tag_key_id>/tag-values/<uuid:tag_value_id> -> tag.updated
+delete /workspaces/current/tag-keys/<uuid:tag_key_id>/tag-values/<uuid:tag_value_id> -> tag.deleted
+post /workspaces/current/taggings -> tag.put_on
+delete /workspaces/current/taggings/<uuid:tagging_id> -> tag.taken_off
+post /workspaces/current/tags/resources -> [asks]
+post /o/<uuid:workspace_id>/settings/tags -> tag.created
+post /o/<uuid:workspace_id>/settings/tags/<uuid:tag_key_id>/delete -> tag.deleted
+post /o/<uuid:workspace_id>/settings/tags/<uuid:tag_key_id>/values -> tag.created
+post /o/<uuid:workspace_id>/settings/tags/<uuid:tag_key_id>/values/<uuid:tag_value_id>/delete -> tag.deleted
+
+put /usage-limits -> usage_limit.set
+delete /usage-limits/<uuid:limit_id> -> usage_limit.deleted
+put /usage-limits/org -> usage_limit.set
+delete /usage-limits/org/<uuid:limit_id> -> usage_limit.deleted
+post /o/<uuid:workspace_id>/settings/usage -> usage_limit.set
+post /o/<uuid:workspace_id>/settings/usage/<uuid:limit_id>/delete -> usage_limit.deleted
+put /ttl-settings -> retention.changed
+put /orgs/ttl-settings -> retention.changed
+put /orgs/current/ttl-settings -> retention.changed
+put /workspaces/current/ttl-settings -> retention.changed
+post /o/<uuid:workspace_id>/settings/retention -> retention.changed
+post /model-price-map -> price.changed
+put /model-price-map/<uuid:price_id> -> price.changed
+delete /model-price-map/<uuid:price_id> -> price.changed
+post /o/<uuid:workspace_id>/settings/prices -> price.changed
+post /o/<uuid:workspace_id>/settings/prices/<uuid:price_id>/delete -> price.changed
+
+post /sessions -> [work]
+delete /sessions -> project.deleted
+patch /sessions/<uuid:project_id> -> retention.changed
+delete /sessions/<uuid:project_id> -> project.deleted
+post /v2/sessions -> [work]
+patch /v2/sessions/<uuid:project_id> -> retention.changed
+post /o/<uuid:workspace_id>/projects/delete -> project.deleted
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/delete -> project.deleted
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/settings -> retention.changed
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/selected -> traces.deleted
+post /runs/delete -> traces.deleted
+post /runs/delete/traces -> traces.deleted
+put /runs/<uuid:run_id>/share -> run.shared
+delete /runs/<uuid:run_id>/share -> run.unshared
+post /v2/runs/<uuid:run_id>/share -> run.shared
+delete /v2/runs/<uuid:run_id>/share -> run.unshared
+post /v2/threads/<path:thread_key>/share -> run.shared
+delete /v2/threads/<path:thread_key>/share -> run.unshared
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/r/<uuid:run_id>/share -> run.shared
+post /bulk-exports -> export.created
+patch /bulk-exports/<uuid:export_id> -> [stop]
+post /bulk-exports/destinations -> export_destination.created
+patch /bulk-exports/destinations/<uuid:destination_id> -> export_destination.updated
+post /o/<uuid:workspace_id>/exports/new -> export.created
+post /o/<uuid:workspace_id>/exports/destinations/new -> export_destination.created
+post /o/<uuid:workspace_id>/exports/<uuid:export_id>/cancel -> [stop]
+
+post /v2/deployments -> deployment.created
+delete /v2/deployments -> deployment.deleted
+patch /v2/deployments/<uuid:deployment_id> -> deployment.updated
+delete /v2/deployments/<uuid:deployment_id> -> deployment.deleted
+post /v2/deployments/<uuid:deployment_id>/revisions -> revision.created
+post /v2/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/interrupt -> revision.interrupted
+post /v2/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/redeploy -> deployment.rolled_back
+post /v2/deployments/<uuid:deployment_id>/webhook-secret -> deployment.webhook_secret_replaced
+post /v2/deployments/<uuid:deployment_id>/push-token -> [none]
+post /v2/deployments/<uuid:deployment_id>/upload-url -> [none]
+post /v1/projects/<uuid:deployment_id>/deploy_logs -> [asks]
+post /v1/projects/<uuid:deployment_id>/revisions/<uuid:revision_id>/build_logs -> [asks]
+post /v1/projects/<uuid:deployment_id>/revisions/<uuid:revision_id>/deploy_logs -> [asks]
+post /o/<uuid:workspace_id>/deployments/new -> deployment.created
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/delete -> deployment.deleted
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/deploy -> revision.created
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/environment -> deployment.secrets_changed
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/redeploy -> deployment.rolled_back
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/revisions/<uuid:revision_id>/stop -> revision.interrupted
+post /o/<uuid:workspace_id>/deployments/<uuid:deployment_id>/settings -> deployment.updated
+
+post /runs -> [work]
+patch /runs/<uuid:run_id> -> [work]
+post /runs/batch -> [work]
+post /runs/multipart -> [work]
+post /otel/v1/traces -> [work]
+post /otel/v1/claude_code -> [work]
+post /feedback -> [work]
+patch /feedback/<uuid:feedback_id> -> [work]
+delete /feedback/<uuid:feedback_id> -> [work]
+post /feedback/eager -> [work]
+post /feedback/tokens -> [work]
+post /feedback/tokens/<uuid:token> -> [work]
+post /feedback-configs -> [work]
+patch /feedback-configs -> [work]
+delete /feedback-configs -> [work]
+post /feedback/formulas -> [work]
+put /feedback/formulas/<uuid:formula_id> -> [work]
+delete /feedback/formulas/<uuid:formula_id> -> [work]
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/r/<uuid:run_id>/feedback -> [work]
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/r/<uuid:run_id>/feedback/<uuid:feedback_id>/delete -> [work]
+post /o/<uuid:workspace_id>/settings/feedback -> [work]
+post /o/<uuid:workspace_id>/settings/feedback/delete -> [work]
+
+post /charts -> [asks]
+post /org-charts -> [asks]
+post /org-charts/preview -> [asks]
+post /org-charts/create -> [view]
+post /org-charts/<uuid:organization_chart_id> -> [asks]
+patch /org-charts/<uuid:organization_chart_id> -> [view]
+delete /org-charts/<uuid:organization_chart_id> -> [view]
+post /org-charts/section -> [view]
+post /org-charts/section/clone -> [view]
+post /org-charts/section/<uuid:organization_section_id> -> [asks]
+patch /org-charts/section/<uuid:organization_section_id> -> [view]
+delete /org-charts/section/<uuid:organization_section_id> -> [view]
+post /charts/preview -> [asks]
+post /charts/create -> [view]
+post /charts/<uuid:chart_id> -> [asks]
+patch /charts/<uuid:chart_id> -> [view]
+delete /charts/<uuid:chart_id> -> [view]
+post /charts/section -> [view]
+post /charts/section/clone -> [view]
+post /charts/section/<uuid:section_id> -> [asks]
+patch /charts/section/<uuid:section_id> -> [view]
+delete /charts/section/<uuid:section_id> -> [view]
+post /sessions/<uuid:project_id>/dashboard -> [asks]
+post /sessions/<uuid:project_id>/views -> [view]
+patch /sessions/<uuid:project_id>/views/<uuid:view_id> -> [view]
+delete /sessions/<uuid:project_id>/views/<uuid:view_id> -> [view]
+patch /sessions/<uuid:project_id>/views/<uuid:view_id>/rename -> [view]
+post /o/<uuid:workspace_id>/dashboards -> [view]
+post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/change -> [view]
+post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/charts/<uuid:chart_id> -> [view]
+post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/charts/new -> [view]
+post /o/<uuid:workspace_id>/dashboards/of/<uuid:project_id> -> [view]
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/columns -> [view]
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/views -> [view]
+
+post /runs/query -> [asks]
+post /runs/query/validate -> [asks]
+post /runs/generate-query -> [asks]
+post /runs/group -> [asks]
+post /runs/group/stats -> [asks]
+post /runs/stats -> [asks]
+post /public/<uuid:token>/runs/query -> [asks]
+post /v2/public/<uuid:token>/runs/query -> [asks]
+post /v2/runs/query -> [asks]
+post /v2/threads/query -> [asks]
+post /v2/threads/stats -> [asks]
+post /v2/traces/query -> [asks]
+post /v2/ai-search/parse -> [asks]
+post /sessions/<uuid:project_id>/insights -> [none]
+post /(?:(?:.+/)?v1/)?metadata/submit -> [none]
+post /v1/beacon/ingest-traces -> [none]
+post /v1/beacon/usage-snapshot -> [none]
+post /v1/beacon/v1/metrics -> [none]
+post /v1/beacon/v1/traces -> [none]
+post /v1/beacon/verify -> [none]
+"""
+# All methods of these are refused: rules are not carried out here, so none can be made.
+REFUSED = "/runs/rules"
+# They answer every method alike, and change nothing.
+ALIKE = {"/auth", "/healthz", "/readyz"}
+# Of an agent's own: its assistants, threads, runs and store are its users' content.
+AGENTS = "/agents/"
+
+# Deeds that no route does: commands, tasks, the admin site, and parts of a larger deed.
+ELSEWHERE = {
+    "organization.deleted", "user.deactivated", "impersonation.started", "switch.changed",
+    "admin.changed", "audit.forgotten", "rate_limit.changed", "user.sign_in_failed",
+    "usage_limit.deleted",
+}  # fmt: skip
+
+
+def decisions() -> dict[tuple[str, str], str]:
+    """By method and route; a reason stands in brackets."""
+    found = {}
+    for line in filter(None, TABLE.splitlines()):
+        asked, _, decided = line.partition(" -> ")
+        method, _, route = asked.partition(" ")
+        assert (method, route) not in found, line
+        found[method, route] = decided
+    return found

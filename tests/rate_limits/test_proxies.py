@@ -1,0 +1,110 @@
+"""Whose address a request has: X-Forwarded-For counts as far as trusted proxies wrote it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
+
+from apps.rate_limits.identity import identify
+from apps.rate_limits.table import IdentityKind
+from config import web
+from config.env import Env
+
+PROXIES = "10.0.0.0/8, 192.0.2.7, 2001:db8:ffff::/48"
+PROXY, STRANGER = "10.1.2.3", "203.0.113.9"
+
+
+def config_of(proxies: str, monkeypatch: Any) -> dict[str, Any]:
+    """What the web process tells its server about forwarding."""
+    given: dict[str, Any] = {}
+
+    class Told(Exception):
+        pass
+
+    def take(*args: Any, **kwargs: Any) -> None:
+        given.update(kwargs)
+        raise Told
+
+    trusting = Env(trusted_proxies=proxies)  # type: ignore[call-arg]
+    monkeypatch.setattr(web, "env", lambda: trusting)
+    monkeypatch.setattr(web.uvicorn, "Config", take)
+    monkeypatch.setattr("sys.argv", ["web"])
+    with pytest.raises(Told):
+        web.main()
+    return given
+
+
+def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) -> str:
+    """The network that a request from `peer` is counted under, as the table identifies it."""
+    seen: list[dict[str, Any]] = []
+
+    async def application(scope: dict[str, Any], receive: Any, send: Any) -> None:
+        seen.append(scope)
+
+    served: Any = application
+    if config["proxy_headers"]:
+        served = ProxyHeadersMiddleware(served, trusted_hosts=config["forwarded_allow_ips"])
+    scope = {
+        "type": kind,
+        "path": "/",
+        "scheme": "http" if kind == "http" else "ws",
+        "client": (peer, 50000),
+        "headers": [(b"x-forwarded-for", value.encode("latin-1")) for value in forwarded],
+    }
+    asyncio.run(served(scope, None, None))
+    identity = identify({}, (seen[0]["client"] or ("",))[0], lambda: None)
+    assert identity.kind is IdentityKind.IP
+    return identity.value
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize(
+    ("peer", "forwarded", "expected"),
+    [
+        # Nobody but a proxy is believed.
+        (STRANGER, ["198.51.100.1"], STRANGER),
+        (STRANGER, ["10.9.9.9"], STRANGER),
+        (PROXY, [], PROXY),
+        (PROXY, ["198.51.100.1"], "198.51.100.1"),
+        # What a client wrote itself stands to the left of what a proxy added.
+        (PROXY, ["1.1.1.1, 8.8.8.8, 198.51.100.1"], "198.51.100.1"),
+        (PROXY, ["10.9.9.9, 198.51.100.1"], "198.51.100.1"),
+        (PROXY, ["1.1.1.1", "198.51.100.1"], "198.51.100.1"),
+        # Through several proxies: the first from the right that is none.
+        (PROXY, ["1.1.1.1, 198.51.100.1, 192.0.2.7, 10.4.4.4"], "198.51.100.1"),
+        (PROXY, ["198.51.100.1, 192.0.2.8, 10.4.4.4"], "192.0.2.8"),
+        # Of IPv6 the network counts, with a port or without.
+        (PROXY, ["2001:db8:1:2:3::4"], "2001:db8:1:2::/64"),
+        (PROXY, ["[2001:db8:1:2::9]:443"], "2001:db8:1:2::/64"),
+        ("2001:db8:ffff::1", ["2001:db8:1:2::9, 2001:db8:ffff::2"], "2001:db8:1:2::/64"),
+        (PROXY, ["::ffff:198.51.100.1"], "198.51.100.1"),
+        (PROXY, ["198.51.100.1:4711"], "198.51.100.1"),
+        # Garbage is one client, whatever it says.
+        (PROXY, ["1.1.1.1, <script>"], "unknown"),
+        (PROXY, ["1.1.1.1, unknown"], "unknown"),
+        (PROXY, ["999.1.1.1"], "unknown"),
+    ],
+)
+def test_the_client_is_the_first_from_the_right_that_no_proxy_of_ours_is(
+    monkeypatch, kind, peer, forwarded, expected
+):
+    config = config_of(PROXIES, monkeypatch)
+
+    assert counted(kind, peer, forwarded, config) == expected
+
+
+@pytest.mark.parametrize("kind", ["http", "websocket"])
+@pytest.mark.parametrize("peer", ["127.0.0.1", PROXY, STRANGER])
+def test_without_trusted_proxies_nobody_is_believed(monkeypatch, kind, peer):
+    config = config_of("", monkeypatch)
+
+    assert counted(kind, peer, ["198.51.100.1"], config) == peer
+
+
+@pytest.mark.parametrize("word", ["proxy.example", "10.0.0.0/33", "*"])
+def test_a_proxy_that_is_no_address_stops_the_start(word):
+    with pytest.raises(ValueError, match="does not appear to be"):
+        Env(trusted_proxies=word).proxies  # type: ignore[call-arg]  # noqa: B018
