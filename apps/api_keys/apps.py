@@ -5,6 +5,7 @@ from django.apps import AppConfig
 
 class ApiKeysConfig(AppConfig):
     name = "apps.api_keys"
+    verbose_name = "API keys"
 
     def ready(self) -> None:
         from apps.api_keys.models import ApiKey  # noqa: PLC0415

@@ -4,6 +4,7 @@ import pytest
 from allauth.usersessions.models import UserSession
 from django.test import Client
 
+from apps.accounts.templatetags.accounts import browser
 from tests.accounts.conftest import person, sign_in
 
 pytestmark = pytest.mark.django_db
@@ -50,3 +51,18 @@ def test_all_others_end_at_once(client, ada):
     client.post("/account/sessions")
 
     assert [one.get("/account").status_code for one in (client, *others)] == [200, 302, 302]
+
+
+@pytest.mark.parametrize(
+    ("user_agent", "said"),
+    [
+        ("Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
+        ("Mozilla/5.0 (Windows NT 10.0) Chrome/140.0 Safari/537.36", "Chrome on Windows"),
+        ("Mozilla/5.0 (Windows NT 10.0) Chrome/140.0 Safari/537.36 Edg/140.0", "Edge on Windows"),
+        ("Mozilla/5.0 (iPhone; like Mac OS X) Version/18.0 Safari/604.1", "Safari on iPhone"),
+        ("curl/8.5.0", "curl"),
+        ("", "Unknown"),
+    ],
+)
+def test_a_browser_is_called_by_its_name(user_agent, said):
+    assert browser(user_agent) == said

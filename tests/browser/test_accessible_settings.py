@@ -12,7 +12,12 @@ from tests.factories.organizations import people_of
 
 PAGES = [
     "general", "members", "keys", "keys/own", "keys/all", "secrets", "tags", "organization",
-    "people", "roles", "roles?level=organization", "workspaces",
+    "people", "roles", "roles?level=organization", "workspaces", "usage", "limits", "addresses",
+    "billing", "audit",
+]  # fmt: skip
+OWN = [
+    "/organizations", "/account", "/account/emails", "/account/password",
+    "/account/second-factor", "/account/sessions",
 ]  # fmt: skip
 
 
@@ -38,7 +43,8 @@ def test_the_settings_are_accessible_and_fit(furnished, theme, width):
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     problems = {}
-    for address in [*(f"{furnished.base}/settings/{name}" for name in PAGES), "/organizations"]:
+    addresses = [*(f"{furnished.base}/settings/{name}" for name in PAGES), *OWN]
+    for address in addresses:
         page.goto(address, wait_until="networkidle")
         found = violations(page)
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):

@@ -3,7 +3,9 @@
 import re
 
 import pytest
+from allauth.socialaccount.models import SocialAccount
 from django.test import Client
+from django.utils import timezone
 
 from apps.api_keys.models import ApiKey
 from apps.api_keys.services import caller_of
@@ -288,3 +290,38 @@ def test_who_is_in_no_workspace_is_shown_what_they_can_do(organization):
 
     assert page.request["PATH_INFO"] == "/organizations"
     assert page.status_code == 200
+
+
+def test_a_newcomer_takes_an_invitation_up_where_they_come_in(organization, workspace, settings):
+    settings.SIGN_UP = False
+    new = UserFactory(email="new@example.com", email_verified_at=timezone.now())
+    invitation = invitations.invite(
+        organization_id=organization.pk,
+        role=system_role(Level.ORGANIZATION, "member"),
+        email="new@example.com",
+        workspaces={workspace.pk: system_role(Level.WORKSPACE, "viewer")},
+    )
+    client = signed_in(new)
+    shown = client.get("/", follow=True).content.decode()
+
+    assert "Join Acme" in shown
+    assert "Make an organization" not in shown
+    client.post(f"/invitations/{invitations.token_of(invitation)}", {"answer": "accept"})
+    assert client.get("/").headers["Location"] == f"/o/{workspace.pk}/projects"
+
+
+def test_people_of_the_identity_provider_may_make_an_organization(settings):
+    settings.SIGN_UP = False
+    new = UserFactory(email="new@example.com")
+    client = signed_in(new)
+
+    assert client.post("/organizations", {"name": "Mine"}).status_code == 403
+    SocialAccount.objects.create(user=new, provider="oidc", uid="1")
+    assert client.post("/organizations", {"name": "Mine"}).status_code == 302
+    assert Membership.objects.get(user=new).organization.name == "Mine"
+
+
+def test_who_is_in_no_workspace_of_theirs_is_told_who_can_help(organization, owner):
+    new = MembershipFactory(organization=organization).user
+
+    assert owner.email in signed_in(new).get("/organizations").content.decode()

@@ -255,3 +255,15 @@ def test_the_page_shows_days_and_caps_and_sets_one(client, workspace):
     assert page.status_code == 200
     assert "12345" in page.content.decode().replace("\u202f", "").replace(",", "")
     assert UsageLimit.objects.of_workspace(workspace.pk).get().limit_value == 12345
+
+
+def test_a_cap_is_told_once_however_many_workspaces_there_are(workspace):
+    for _ in range(2):
+        WorkspaceFactory(organization=workspace.organization)
+    cap(workspace, "hourly_runs", 5)
+    cap(workspace, "monthly_runs", 7, whole_organization=True)
+
+    assert [(use.kind, use.limit.limit_value) for use in caps.uses(workspace.pk)] == [
+        ("hourly_runs", 5),
+        ("monthly_runs", 7),
+    ]

@@ -130,7 +130,7 @@ class TimeChart extends HTMLElement {
         scales: { x: { time: true, range: () => this.#range }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most > 0 ? most * 1.12 : 1] } },
         axes: [
           { ...axis, size: 22, space: 60, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => axisLabel(one, (this.#range[1] ?? 0) - (this.#range[0] ?? 0))) },
-          { ...axis, size: 56, space: compact ? 24 : 32, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => axisValue(chart.unit, one)) },
+          { ...axis, size: chart.unit === "s" ? 68 : 56, space: compact ? 24 : 32, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => axisValue(chart.unit, one)) },
         ],
         series: [
           {},
