@@ -145,3 +145,37 @@ class DestinationForm(forms.Form):
         if given["kind"] == Kind.PLATFORM:
             return None
         return {name: given[name] for name in ("access_key_id", "secret_access_key")}
+
+
+class ChangeDestinationForm(forms.Form):
+    """Its name, and for a bucket other keys: where it is stays, for exports are there already."""
+
+    name = forms.CharField(max_length=200, label="Name")
+    access_key_id = forms.CharField(
+        max_length=500,
+        label="Access key",
+        required=False,
+        widget=forms.TextInput(attrs={"autocomplete": "off"}),
+        help_text="Empty keeps the keys as they are.",
+    )
+    secret_access_key = forms.CharField(
+        max_length=1000, label="Secret key", required=False, strip=False, widget=_PASSWORD
+    )
+
+    def __init__(self, destination: Destination, data: Any = None) -> None:
+        super().__init__(data, initial={"name": destination.name})
+        if destination.kind != Kind.S3:
+            del self.fields["access_key_id"], self.fields["secret_access_key"]
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        if bool(given.get("access_key_id")) != bool(given.get("secret_access_key")):
+            self.add_error("secret_access_key", "Give both keys, or none to keep them.")
+        return given
+
+    def credentials(self) -> dict[str, str] | None:
+        """Other keys; None keeps those that are there."""
+        given = self.cleaned_data
+        if not given.get("access_key_id"):
+            return None
+        return {name: given[name] for name in ("access_key_id", "secret_access_key")}

@@ -17,7 +17,7 @@ from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors as core_errors
 from apps.core.tenancy import get_or_404
 from apps.exports import errors, services
-from apps.exports.forms import DestinationForm, ExportForm
+from apps.exports.forms import ChangeDestinationForm, DestinationForm, ExportForm
 from apps.exports.models import BulkExport, Destination, ExportPart, Kind
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
@@ -164,3 +164,28 @@ def destination_new(request: PageRequest) -> HttpResponse:
             return redirect("export-new", workspace_id)
     status = 422 if form.is_bound else 200
     return render(request, "exports/destination_new.html", {"form": form}, status=status)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.EXPORTS_MANAGE)
+def destination_edit(request: PageRequest, destination_id: UUID) -> HttpResponse:
+    """Another name, or other keys, which are tried before they are kept."""
+    workspace_id = request.caller.workspace_id
+    destination = get_or_404(Destination.objects.for_workspace(workspace_id), pk=destination_id)
+    title = destination.name
+    form = ChangeDestinationForm(destination, request.POST or None)
+    if form.is_valid():
+        try:
+            services.update_destination(
+                destination=destination,
+                name=form.cleaned_data["name"],
+                credentials=form.credentials(),
+            )
+        except (errors.DestinationRefused, core_errors.Unavailable) as refused:
+            form.add_error(None, refused.detail)
+        else:
+            messages.success(request, f"{destination.name} is saved.")
+            return redirect("export-list", workspace_id)
+    context = {"form": form, "destination": destination, "title": title}
+    status = 422 if form.is_bound else 200
+    return render(request, "exports/destination_edit.html", context, status=status)

@@ -8,7 +8,7 @@ from typing import Any
 from django import forms
 
 from apps.monitoring.models import Chart, ChartType
-from apps.monitoring.series import METRICS
+from apps.monitoring.series import FEEDBACK_METRICS, METRICS
 from apps.tracing import filters
 from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
@@ -86,6 +86,12 @@ class ChartForm(forms.Form):
         except FilterError as error:
             raise forms.ValidationError(error.detail) from None
         return text
+
+    def clean(self) -> dict[str, Any]:
+        given: dict[str, Any] = super().clean() or {}
+        if given.get("group_by") and set(given.get("metrics") or ()) & set(FEEDBACK_METRICS):
+            self.add_error("group_by", "Runs are grouped, feedback on them is not.")
+        return given
 
     @property
     def fields_of_chart(self) -> dict[str, Any]:

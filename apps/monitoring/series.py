@@ -86,6 +86,8 @@ def series_of(said: Mapping[str, Any], scope: Scope, section_group: GroupBy | No
         part = _defined(definition, query, 0)
     else:
         part = _metric(str(said.get("metric") or "run_count"), said.get("feedback_key"), query)
+    if isinstance(part, FeedbackPart) and _group_by(said) is not None:
+        raise errors.Invalid("group_by: runs are grouped, feedback on them is not.")
     return Series(
         id=str(said.get("id") or ""),
         name=str(said.get("name") or ""),
@@ -173,6 +175,12 @@ def _defined(said: Mapping[str, Any], query: RunQuery, depth: int) -> Part:
             raise errors.Invalid("metric_definition: a ratio has a numerator and a denominator.")
         return RatioPart(_defined(upper, query, depth + 1), _defined(lower, query, depth + 1))
     query = _narrowed(query, said.get("filter"))
+    entity = said.get("entity") or "run"
+    if entity not in {"run", "feedback"}:
+        raise errors.Invalid("metric_definition.entity: run or feedback.")
+    if kind == "count" and entity == "feedback":
+        key = _feedback_key(said.get("params") or {})
+        return FeedbackPart(query, key, lambda one: one["count"])
     if kind == "count":
         return RunPart(query, lambda figures: figures.runs)
     name, params = said.get("field"), said.get("params") or {}
@@ -195,13 +203,18 @@ def _defined(said: Mapping[str, Any], query: RunQuery, depth: int) -> Part:
 
 
 def _defined_feedback(kind: str, query: RunQuery, params: Mapping[str, Any]) -> Part:
-    key = params.get("feedback_key")
-    if not isinstance(key, str) or not key:
-        raise errors.Invalid("metric_definition.params.feedback_key: names the feedback.")
+    key = _feedback_key(params)
     name = {"sum": "sum", "max": "max", "min": "min", "avg": "avg"}.get(kind)
     if name is None:
         raise errors.Invalid("metric_definition.type: feedback has sum, max, min and avg.")
     return FeedbackPart(query, key, lambda one: one[name])
+
+
+def _feedback_key(params: Mapping[str, Any]) -> str:
+    key = params.get("feedback_key")
+    if not isinstance(key, str) or not key:
+        raise errors.Invalid("metric_definition.params.feedback_key: names the feedback.")
+    return key
 
 
 def _share(params: Mapping[str, Any]) -> float:

@@ -136,6 +136,8 @@ def _of_project(page: Page, project: str) -> Iterator[tuple[str, str]]:
         yield "failed", failed
     if thread := _first_row(page, f"{project}/threads"):
         yield "thread", thread
+        yield "thread-trajectory", f"{thread}&view=trajectory"
+        yield "thread-details", f"{thread}&view=details"
 
 
 def _first_row(page: Page, address: str) -> str | None:

@@ -193,3 +193,55 @@ def test_a_schedule_tells_how_many_exports_it_made(admin, workspace, here):
     made = BulkExport.unscoped.filter(source=schedule).count()
     assert [row.spawned for row in rows if row.export == schedule] == [made]
     assert made > 0
+
+
+def test_a_destination_is_renamed(admin, workspace, here):
+    page = address("export-destination", workspace, here.pk)
+
+    shown = admin.get(page).text
+    empty = admin.post(page, {"name": ""})
+    answer = admin.post(page, {"name": "Files"})
+
+    assert "Downloads" in shown
+    assert "Secret key" not in shown
+    assert (empty.status_code, answer.status_code) == (422, 302)
+    here.refresh_from_db()
+    assert here.name == "Files"
+    assert page in admin.get(address("export-list", workspace)).text
+
+
+def test_the_keys_of_a_bucket_are_given_together_and_tried(admin, workspace):
+    config = {"bucket_name": "lake", "endpoint_url": "http://127.0.0.1:9"}
+    bucket = Destination(workspace_id=workspace.pk, name="Lake", kind="s3", config=config)
+    bucket.set_credentials({"access_key_id": "old", "secret_access_key": "old"})
+    bucket.save(force_insert=True)
+    page = address("export-destination", workspace, bucket.pk)
+
+    renamed = admin.post(page, {"name": "Data", "access_key_id": "", "secret_access_key": ""})
+    half = admin.post(page, {"name": "Data", "access_key_id": "new", "secret_access_key": ""})
+    failed = admin.post(page, {"name": "Data", "access_key_id": "new", "secret_access_key": "x"})
+
+    assert (renamed.status_code, half.status_code, failed.status_code) == (302, 422, 422)
+    bucket.refresh_from_db()
+    assert (bucket.name, bucket.credentials()["access_key_id"]) == ("Data", "old")
+
+
+def test_a_viewer_changes_no_destination(client, workspace, here):
+    member(client, workspace, "viewer")
+
+    answer = client.post(address("export-destination", workspace, here.pk), {"name": "Mine"})
+
+    assert answer.status_code == 403
+    here.refresh_from_db()
+    assert here.name == "Downloads"
+
+
+def test_a_destination_of_another_workspace_is_not_there(admin, workspace):
+    theirs = Destination(workspace_id=WorkspaceFactory().pk, name="Theirs", kind="platform")
+    theirs.save(force_insert=True)
+
+    answer = admin.post(address("export-destination", workspace, theirs.pk), {"name": "Mine"})
+
+    assert answer.status_code == 404
+    theirs.refresh_from_db()
+    assert theirs.name == "Theirs"

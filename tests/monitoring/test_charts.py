@@ -109,7 +109,10 @@ def test_sections_and_charts_are_made_changed_and_removed(api, workspace):
         {"metric": "run_count", "filters": {"filter": "eq(name"}},
         {"metric": "run_count", "group_by": {"attribute": "metadata"}},
         {"metric": "run_count", "group_by": {"attribute": "colour"}},
-        {"metric": "run_count", "project_metric": "run_count"},
+        {"metric": "run_count", "project_metric": "cpu_usage"},
+        {"metric": "feedback_score_avg", "group_by": {"attribute": "name"}},
+        {"metric_definition": {"type": "count", "entity": "planet"}},
+        {"metric_definition": {"type": "count", "entity": "feedback"}},
         {"metric": "run_count", "workspace_id": "00000000-0000-4000-8000-000000000000"},
         {"metric": "run_count", "filter_definition": {"source_type": "planet"}},
         {"group_by_definitions": [{"attribute": "name"}, {"attribute": "run_type"}]},
@@ -254,7 +257,10 @@ def test_feedback_is_averaged_where_its_run_started(api, workspace):
         "params": {"feedback_key": "helpful"},
     }
 
+    counted = {"type": "count", "entity": "feedback", "params": {"feedback_key": "helpful"}}
+
     assert values(points) == [0.5, 0.5]
+    assert values(preview(api, {"metric_definition": counted})) == [2, 1]
     assert values(preview(api, {"metric_definition": definition})) == [1.0, 0.5]
 
 

@@ -169,6 +169,32 @@ def test_a_view_keeps_its_time_and_opens_the_project(page, workspace):
     assert page.get(base).status_code == 200
 
 
+def test_a_view_keeps_its_columns_and_they_are_changed_in_it(page, workspace):
+    base = project_address(workspace, stored_run(workspace, error="Boom"))
+    page.post(f"{base}/columns", {"column": ["name", "error"], "back": ""})
+    made = page.post(f"{base}/views", {"name": "Errors", "back": "show=all"})["Location"]
+    page.post(f"{base}/columns", {"usual": "1", "back": ""})
+
+    opened = page.get(made)
+    state = opened.context["state"]
+    moved = page.post(
+        f"{base}/columns", {"column": ["name", "error"], "add": "tags", "back": state.here[1:]}
+    )["Location"]
+
+    def shown(response):
+        return [column.key for column in response.context["columns"]]
+
+    assert shown(opened) == ["name", "error"]
+    assert shown(page.get(moved)) == ["name", "error", "tags"]
+    assert "latency" in shown(page.get(f"{base}?view=all"))
+    view = SavedView.unscoped.get()
+    saved = {"view": view.pk, "name": "Errors", "action": "update"}
+    page.post(f"{base}/views", saved | {"back": page.get(moved).context["state"].here[1:]})
+    view.refresh_from_db()
+    assert json.loads(view.shown["columns"]) == ["name", "error", "tags"]
+    assert page.get(f"{base}?columns=[[[").status_code == 200
+
+
 def test_one_view_at_most_opens_a_project(page, workspace):
     base = project_address(workspace, stored_run(workspace))
     for name in ("first", "second"):

@@ -27,7 +27,7 @@ class SavedView(WorkspaceOwned):
     tree_filter_string = models.TextField(null=True, blank=True)  # noqa: DJ001
     type = models.CharField(max_length=20, choices=ViewType, default=ViewType.RUNS)
     shown = models.JSONField(default=dict, blank=True)
-    """What a page shows besides: its tab, order and time, as its address says them."""
+    """What a page shows besides: its tab, order, time, columns, as its address says them."""
     is_default = models.BooleanField(default=False)
     """Whether the project opens with it."""
     updated_at = models.DateTimeField(auto_now=True)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 COOKIE = "slipway_columns"
 _MOST = 24
 _LONGEST = 120
+LONGEST_COLUMNS = _MOST * _LONGEST
 
 
 @dataclass(frozen=True)
@@ -65,11 +66,11 @@ def find(key: str) -> Column | None:
     return None
 
 
-def chosen(cookie: str | None) -> list[Column]:
-    """The columns that the cookie names, in its order; the usual ones when it names none."""
+def chosen(said: str | None) -> list[Column]:
+    """The columns that an address or a cookie names, in its order; the usual ones without."""
     try:
-        keys = json.loads(cookie) if cookie else None
-    except ValueError:
+        keys = json.loads(said) if said else None
+    except (ValueError, RecursionError):
         keys = None
     return named(keys) if isinstance(keys, list) else named(USUAL)
 
@@ -89,6 +90,11 @@ def offered(now: Iterable[Column]) -> list[Column]:
     return [column for key, column in STANDARD.items() if key not in shown]
 
 
+def as_text(columns: Iterable[Column]) -> str:
+    return json.dumps([column.key for column in columns], separators=(",", ":"))
+
+
 def as_cookie(columns: Iterable[Column]) -> str:
-    keys = [column.key for column in columns]
-    return "" if keys == list(USUAL) else json.dumps(keys, separators=(",", ":"))
+    """Nothing for the usual ones."""
+    text = as_text(columns)
+    return "" if text == as_text(named(USUAL)) else text

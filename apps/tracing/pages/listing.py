@@ -12,7 +12,7 @@ from apps.tracing import filters
 from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses, periods
-from apps.tracing.pages.columns import Column
+from apps.tracing.pages.columns import LONGEST_COLUMNS, Column
 from apps.tracing.pages.periods import Period
 from apps.tracing.services import feedback_stats
 from apps.tracing.store import RunQuery, RunRow, runs
@@ -62,6 +62,9 @@ class ListState:
     """A filter of the traces' roots."""
     tree: str = ""
     """A filter that any run of the trace meets."""
+    columns: str = ""
+    """The columns that a view brought, as `columns.as_text` writes them; else they are a person's
+    own."""
 
     @classmethod
     def read(cls, given: Mapping[str, str]) -> ListState:
@@ -75,6 +78,7 @@ class ListState:
             view=given.get("view", "")[:36],
             trace=given.get("trace", "").strip()[:LONGEST_FILTER],
             tree=given.get("tree", "").strip()[:LONGEST_FILTER],
+            columns=given.get("columns", "")[:LONGEST_COLUMNS],
         )
 
     def saying(self, text: str) -> ListState:
@@ -118,6 +122,7 @@ class ListState:
             "q": self.words,
             "sort": "start" if self.oldest_first else "",
             "view": self.view,
+            "columns": self.columns,
         }
         return {name: value for name, value in said.items() if value} | self.period.parameters
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -13,7 +13,7 @@ from apps.tracing.models import Project
 from apps.tracing.pages.listing import ListState, Problem, chips, problem_of
 from apps.tracing.pages.run_views import PayloadView, payload_view
 from apps.tracing.services import feedback_stats
-from apps.tracing.store import Payload, RunDetail, RunQuery, RunRow, runs
+from apps.tracing.store import Page, Payload, RunDetail, RunQuery, RunRow, runs
 from apps.tracing.store.figures import Measure
 from apps.tracing.store.grouping import ThreadRow
 
@@ -94,21 +94,28 @@ def listed(project: Project, state: ListState, page: int) -> ThreadList:
     return ThreadList(rows, found.total)
 
 
-def thread(project: Project, key: str, *, cursor: str = "") -> Thread:
-    """A page of the thread's turns, oldest first; none when there is no such thread."""
+def turns_of(
+    project: Project, key: str, *, cursor: str = "", payloads: Collection[Payload] = ()
+) -> Page:
+    """A page of the roots that are the thread's turns, oldest first."""
     query = RunQuery(
         project_ids=[project.pk],
         is_root=True,
         oldest_first=True,
         where=filters.parse(f"eq(thread_id, {filters.quoted(key)})"),
     )
-    page = runs.query(
+    return runs.query(
         project.workspace_id,
         query,
         limit=TURNS_A_PAGE,
         cursor=cursor or None,
-        payloads=(Payload.INPUTS, Payload.OUTPUTS),
+        payloads=payloads,
     )
+
+
+def thread(project: Project, key: str, *, cursor: str = "") -> Thread:
+    """A page of the thread's turns as a conversation; none when there is no such thread."""
+    page = turns_of(project, key, cursor=cursor, payloads=(Payload.INPUTS, Payload.OUTPUTS))
     ids = [detail.row.id for detail in page.runs]
     said = feedback_stats.of_runs(project.workspace_id, ids) if ids else {}
     turns: list[Turn] = []

@@ -17,7 +17,7 @@ from apps.tracing.store.raw import raw_cursor, sql
 from apps.tracing.store.selecting import selection
 
 FeedbackFigures = dict[str, Any]
-"""`n`, `sum`, `avg`, `min`, `max` of the scores, and `values`: how often each label."""
+"""`n`, `sum`, `avg`, `min`, `max` of the scores; `values`: how often each label; `count` of all."""
 
 
 def by_bucket(
@@ -55,7 +55,7 @@ def by_bucket(
         " label, count(*) AS times FROM picked WHERE label IS NOT NULL GROUP BY 1, 2, 3) counted"
         " GROUP BY bucket, key)"
         " SELECT p.bucket, p.key, count(p.score), sum(p.score), avg(p.score), min(p.score),"
-        " max(p.score), l.labels::text FROM picked p LEFT JOIN labels l USING (bucket, key)"
+        " max(p.score), l.labels::text, count(*) FROM picked p LEFT JOIN labels l USING (bucket, key)"
         " GROUP BY p.bucket, p.key, l.labels"
     )
     with raw_cursor() as cursor:
@@ -68,6 +68,7 @@ def by_bucket(
                 "min": row[5],
                 "max": row[6],
                 "values": loads(row[7] or "{}"),
+                "count": row[8],
             }
             for row in cursor
         }

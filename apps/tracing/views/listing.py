@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.http import HttpResponse
+from django.http import HttpResponse, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
@@ -49,8 +49,13 @@ def project_columns(request: PageRequest, project_id: UUID) -> HttpResponse:
     if (moved := request.POST.get("up", "")) in keys[1:]:
         at = keys.index(moved)
         keys[at - 1 : at + 1] = [moved, keys[at - 1]]
+    wanted = columns.named(columns.USUAL if "usual" in request.POST else keys)
+    back = QueryDict(request.POST.get("back", ""), mutable=True)
+    if "columns" in back:  # a view's, which are changed where they are said
+        back["columns"] = columns.as_text(wanted)
+        return redirect(f"{_list_address(project)}?{back.urlencode()}")
     response = redirect(_back(request, project))
-    cookie = "" if "usual" in request.POST else columns.as_cookie(columns.named(keys))
+    cookie = columns.as_cookie(wanted)
     if cookie:
         response.set_cookie(columns.COOKIE, cookie, _YEAR, samesite="Lax", httponly=True)
     else:
@@ -59,7 +64,7 @@ def project_columns(request: PageRequest, project_id: UUID) -> HttpResponse:
 
 
 def _list(request: PageRequest, project: Project, state: ListState) -> dict[str, Any]:
-    shown = columns.chosen(request.COOKIES.get(columns.COOKIE))
+    shown = columns.chosen(state.columns or request.COOKIES.get(columns.COOKIE))
     after = request.GET.get("after", "")
     found = listing.run_list(project, state, shown, cursor=after)
     is_empty = not found.rows and not state.is_limited
@@ -104,6 +109,9 @@ def _default(project: Project) -> SavedView | None:
 
 def _back(request: PageRequest, project: Project) -> str:
     """The list as it was, by the query string that the form carried."""
-    address = reverse("project-detail", args=[project.workspace_id, project.pk])
     query = request.POST.get("back", "")
-    return f"{address}?{query}" if query else address
+    return f"{_list_address(project)}?{query}" if query else _list_address(project)
+
+
+def _list_address(project: Project) -> str:
+    return reverse("project-detail", args=[project.workspace_id, project.pk])

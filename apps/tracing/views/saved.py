@@ -1,7 +1,8 @@
-"""Saved views of a project's list: filters and a time with a name, for the whole workspace."""
+"""Saved views of a project's list: filters, time and columns with a name, for everybody here."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
@@ -17,11 +18,11 @@ from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project, SavedView
-from apps.tracing.pages import projects
+from apps.tracing.pages import columns, projects
 from apps.tracing.pages.listing import ListState
 from apps.tracing.services import saved_views
 
-KEPT = ("show", "sort", "range", "from", "to")
+KEPT = ("show", "sort", "range", "from", "to", "columns")
 """What of the list's address a view keeps besides its filters."""
 
 
@@ -31,6 +32,9 @@ def project_views(request: PageRequest, project_id: UUID) -> HttpResponse:
     """Save what the list shows as a new view or into one, make it the default, delete it."""
     project = projects.project(request.caller.workspace_id, project_id)
     state = ListState.read(QueryDict(request.POST.get("back", "")))
+    if not state.columns:
+        own = columns.chosen(request.COOKIES.get(columns.COOKIE))
+        state = replace(state, columns=columns.as_text(own))
     name = request.POST.get("name", "").strip()[:200] or "Untitled"
     action = request.POST.get("action", "create")
     if action == "create":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
@@ -11,8 +12,13 @@ from django.views.decorators.http import require_GET
 from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import Permission
-from apps.tracing.pages import language, projects, threads
+from apps.tracing.models import Project
+from apps.tracing.pages import language, projects, thread_details, threads, trajectories
 from apps.tracing.pages.listing import ListState
+
+VIEWS = (("trajectory", "Trajectory"), ("", "Turns"), ("details", "Details"))
+"""The ways to read a thread, as its address names them."""
+_TEMPLATES = {"trajectory": "thread_trajectory", "": "thread", "details": "thread_details"}
 
 
 @require_GET
@@ -20,12 +26,30 @@ from apps.tracing.pages.listing import ListState
 def thread_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
     """The turns of the thread that `thread` names: keys may hold anything, so not in the path."""
     project = projects.project(request.caller.workspace_id, project_id)
-    key = request.GET.get("thread", "")
-    thread = threads.thread(project, key, cursor=request.GET.get("after", "")) if key else None
-    if thread is None or not thread.turns:
+    key, after = request.GET.get("thread", ""), request.GET.get("after", "")
+    view = request.GET.get("view", "")
+    if not key or view not in dict(VIEWS):
         raise errors.NotFound
-    context = {"project": project, "thread": thread, "after": request.GET.get("after", "")}
-    return render(request, "tracing/thread.html", context)
+    found = _read(project, key, view, after)
+    if found is None:
+        raise errors.NotFound
+    context = {"project": project, "key": key, "view": view, "views": VIEWS, "after": after}
+    return render(request, f"tracing/{_TEMPLATES[view]}.html", context | found)
+
+
+def _read(project: Project, key: str, view: str, after: str) -> dict[str, Any] | None:
+    """What the way to read needs; None when there is no such thread."""
+    match view:
+        case "trajectory":
+            steps = trajectories.trajectory(project, key, cursor=after)
+            there = bool(steps.passages)
+            found = {"trajectory": steps, "most_steps": trajectories.MOST_STEPS}
+            return found | {"next_cursor": steps.next_cursor} if there else None
+        case "details":
+            told = thread_details.details(project, key, cursor=after)
+            return {"details": told, "next_cursor": told.next_cursor} if told else None
+    thread = threads.thread(project, key, cursor=after)
+    return {"thread": thread, "next_cursor": thread.next_cursor} if thread.turns else None
 
 
 @require_GET

@@ -1,0 +1,73 @@
+"""A thread in figures: how long, how dear, how it was judged, and each turn in a row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from apps.tracing import filters
+from apps.tracing.models import Project
+from apps.tracing.pages.threads import turns_of
+from apps.tracing.services import feedback_stats
+from apps.tracing.store import RunQuery, RunRow, runs
+from apps.tracing.store.figures import Measure
+from apps.tracing.store.grouping import ThreadRow
+
+
+@dataclass(frozen=True)
+class ThreadDetails:
+    row: ThreadRow
+    turns: Sequence[RunRow]
+    next_cursor: str | None
+    feedback: Sequence[tuple[str, Mapping[str, Any]]]
+    """On the thread and on its turns, by key."""
+    metadata: Sequence[tuple[str, Any]]
+    """Of the last turn that is shown."""
+
+    @property
+    def lasted(self) -> timedelta | None:
+        """From the first turn's start to the last turn's end."""
+        return None if self.row.last_end is None else self.row.last_end - self.row.first_start
+
+    def _quantile(self, share: float) -> float | None:
+        found = self.row.figures.quantile(Measure.LATENCY, share)
+        return None if found is None else float(found)
+
+    @property
+    def usual_latency(self) -> float | None:
+        return self._quantile(0.5)
+
+    @property
+    def worst_latency(self) -> float | None:
+        return self._quantile(0.99)
+
+    @property
+    def tokens(self) -> tuple[int, int, int]:
+        """In, out and together."""
+        measures = (Measure.PROMPT_TOKENS, Measure.COMPLETION_TOKENS, Measure.TOTAL_TOKENS)
+        first, second, both = (int(self.row.figures.total(one)) for one in measures)
+        return first, second, both
+
+    @property
+    def costs(self) -> tuple[Decimal, Decimal, Decimal]:
+        """In, out and together."""
+        measures = (Measure.PROMPT_COST, Measure.COMPLETION_COST, Measure.TOTAL_COST)
+        first, second, both = (Decimal(self.row.figures.total(one)) for one in measures)
+        return first, second, both
+
+
+def details(project: Project, key: str, *, cursor: str = "") -> ThreadDetails | None:
+    """The thread's figures with a page of its turns; None when there is no such thread."""
+    of_thread = filters.parse(f"eq(thread_id, {filters.quoted(key)})")
+    query = RunQuery(project_ids=[project.pk], where=of_thread)
+    row = runs.thread(project.workspace_id, key, query)
+    if row is None:
+        return None
+    page = turns_of(project, key, cursor=cursor)
+    turns = [detail.row for detail in page.runs]
+    said = feedback_stats.of_threads(project.workspace_id, project.pk, [key]).get(key, {})
+    metadata = sorted(turns[-1].metadata.items()) if turns else []
+    return ThreadDetails(row, turns, page.next_cursor, sorted(said.items()), metadata)
