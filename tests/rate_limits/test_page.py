@@ -90,7 +90,16 @@ def test_the_page_lists_each_row_that_is_the_organizations(client, workspace, ow
     ]
     assert len(rows) == 1 + 25
     stats = next(r for r in rows if r[0] == "Stats")
-    assert stats == ["Stats", "/runs/stats", "x-api-key", "1 / 10 s", "2 loader", "100%", "1", "1"]
+    assert stats == [
+        "Stats",
+        "/runs/stats",
+        "Key",
+        "Key: 1 in 10 s",
+        "Most used now: 2 loader",
+        "100%",
+        "1",
+        "1 refused in 8 days",
+    ]
 
 
 def test_who_may_not_see_use_does_not(client, workspace):
