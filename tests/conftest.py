@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 from django.conf import settings
 from django.db import connection
@@ -13,6 +15,7 @@ from pytest_django import DjangoDbBlocker
 
 from tests import live as live_platform
 from tests import services
+from tests.installation import wait_until
 from tests.live import Live
 
 LINES_OF_LOG = 25
@@ -29,6 +32,27 @@ def live() -> Live:
     return live_platform.shared(
         Path(os.environ[services.FOLDER]), run=int(os.environ[services.RUN])
     )
+
+
+@dataclass(frozen=True)
+class SampleAgent:
+    """The agent that `make up` deploys."""
+
+    url: str
+    api_key: str
+
+
+@pytest.fixture(scope="session")
+def sample_agent(live: Live) -> SampleAgent:
+    """The sample agent of the whole platform, once it serves."""
+    info = f"{live.agent_url()}/info"
+
+    def serves() -> bool:
+        answer = httpx.get(info, headers=live.headers, timeout=10)
+        return bool(answer.is_success and answer.json()["host"]["revision_id"])
+
+    wait_until(serves, "the sample agent's deployment", seconds=180)
+    return SampleAgent(live.agent_url(), live.api_key)
 
 
 @pytest.fixture(scope="session")

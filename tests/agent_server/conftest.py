@@ -2,9 +2,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
 
-import httpx
 import pytest
 import redis
 from django.db import connections
@@ -22,8 +20,6 @@ from tests.agent_server.double import Worker
 from tests.factories.agent_server import AgentFactory
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import WorkspaceFactory
-from tests.installation import wait_until
-from tests.live import Live
 
 
 @pytest.fixture(autouse=True)
@@ -99,27 +95,6 @@ async def worker(front, settings) -> AsyncIterator[Worker]:
     await worker.listen()
     yield worker
     await worker.aclose()
-
-
-@dataclass(frozen=True)
-class SampleAgent:
-    """The agent that `make up` deploys."""
-
-    url: str
-    api_key: str
-
-
-@pytest.fixture
-def sample_agent(live: Live) -> SampleAgent:
-    """The sample agent of the whole platform, once it serves."""
-    info = f"{live.agent_url()}/info"
-
-    def serves() -> bool:
-        answer = httpx.get(info, headers=live.headers, timeout=10)
-        return bool(answer.is_success and answer.json()["host"]["revision_id"])
-
-    wait_until(serves, "the sample agent's deployment", seconds=180)
-    return SampleAgent(live.agent_url(), live.api_key)
 
 
 @pytest.fixture

@@ -23,7 +23,8 @@ SLOWEST_ANSWER = 5.0  # seconds; the machine also runs the rest of the tests
 
 
 @pytest.fixture(scope="module")
-def hostile(live, tmp_path_factory):
+def hostile(live, sample_agent, tmp_path_factory):
+    """The attacker, beside the sample agent, which serves by then."""
     place = tmp_path_factory.mktemp("hostile") / "agent"
     place.mkdir()  # builds run as another user, who may read this one
     shutil.copy(Path(__file__).parent / "agent.py", place)
@@ -96,7 +97,7 @@ def test_it_gains_no_rights_and_writes_nothing_that_lasts(hostile):
 
 
 @pytest.mark.parametrize("attack", ["fork_without_end", "fill_memory"])
-def test_the_platform_answers_while_an_agent_wants_everything(live, hostile, attack):
+def test_the_platform_answers_while_an_agent_wants_everything(live, hostile, sample_agent, attack):
     slowest, answers, over = [0.0], [], threading.Event()
 
     def ask() -> None:
@@ -112,7 +113,7 @@ def test_the_platform_answers_while_an_agent_wants_everything(live, hostile, att
     try:
         thread = hostile.threads.create()["thread_id"]
         run = hostile.runs.create(thread, "hostile", input={"attack": attack})
-        with get_sync_client(url=live.agent_url(), api_key=live.api_key) as other:
+        with get_sync_client(url=sample_agent.url, api_key=live.api_key) as other:
             said = {"messages": [{"role": "user", "content": "What is 12 * 7 + 1?"}]}
             answer = other.runs.wait(None, "agent", input=said)
         hostile.runs.join(thread, run["run_id"])
