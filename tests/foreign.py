@@ -28,6 +28,7 @@ from tests.factories.exports import exported
 from tests.factories.monitoring import ChartFactory, OrganizationChartFactory, SectionFactory
 from tests.factories.organizations import WorkspaceFactory, people_of
 from tests.planted import plant
+from tests.planted_beside import plant_beside_agents, plant_beside_people, plant_spans
 
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 
@@ -56,7 +57,8 @@ class Foreign:
         )
         run = AgentRunFactory(thread=thread, metadata={"a": "sentinel"})
         WebhookDeliveryFactory(agent_run=run, url="https://sentinel.example/")
-        StoreItemFactory(deployment=agent, namespace=["sentinel"], value={"a": "sentinel"})
+        item = StoreItemFactory(deployment=agent, namespace=["sentinel"], value={"a": "sentinel"})
+        plant_beside_agents(agent, run, item, "sentinel")
         LogLineFactory(revision=agent.active_revision, message="sentinel")
         planted = plant(self.workspace, "sentinel", "sentinel")
         part = exported(Project.unscoped.get(pk=planted["project_id"]), "sentinel")
@@ -68,8 +70,11 @@ class Foreign:
             section__title="sentinel",
             title="sentinel",
         )
+        people = people_of(self.workspace, "sentinel")
+        plant_beside_people(self.workspace, "sentinel")
+        plant_spans(self.workspace, "sentinel")
         return {
-            **people_of(self.workspace, "sentinel"),
+            **people,
             "section_id": chart.section.pk,
             "chart_id": chart.pk,
             "organization_section_id": wide.section.pk,
