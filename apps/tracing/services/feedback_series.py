@@ -55,7 +55,8 @@ def by_bucket(
         " label, count(*) AS times FROM picked WHERE label IS NOT NULL GROUP BY 1, 2, 3) counted"
         " GROUP BY bucket, key)"
         " SELECT p.bucket, p.key, count(p.score), sum(p.score), avg(p.score), min(p.score),"
-        " max(p.score), l.labels::text, count(*) FROM picked p LEFT JOIN labels l USING (bucket, key)"
+        " max(p.score), l.labels::text, count(*)"
+        " FROM picked p LEFT JOIN labels l USING (bucket, key)"
         " GROUP BY p.bucket, p.key, l.labels"
     )
     with raw_cursor() as cursor:
