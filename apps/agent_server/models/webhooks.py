@@ -46,6 +46,7 @@ class WebhookDelivery(WorkspaceOwned):
     unscoped = WebhookDeliveryQuerySet.as_manager()
 
     class Meta:
+        verbose_name_plural = "webhook deliveries"
         indexes = [
             models.Index(
                 fields=["due_at"], condition=Q(status__in=["due", "sending"]), name="webhook_due"
