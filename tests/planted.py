@@ -171,7 +171,11 @@ def _beside(
         completion_cost="0.1",
     )
     deletion = TraceDeletion(
-        workspace=workspace, project=project, trace_ids=[UUID(int=1)], metadata={word: secret}
+        workspace=workspace,
+        project=project,
+        trace_ids=[UUID(int=1)],
+        metadata={word: secret},
+        status="done",  # one that is under way would hide what is planted
     )
     held = HeldOperation(
         workspace=workspace,

@@ -155,6 +155,7 @@ post /v2/sessions -> [work]
 patch /v2/sessions/<uuid:project_id> -> retention.changed
 post /o/<uuid:workspace_id>/projects/delete -> project.deleted
 post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/delete -> project.deleted
+post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/tags -> tag.put_on
 post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/settings -> retention.changed
 post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/selected -> traces.deleted
 post /runs/delete -> traces.deleted
@@ -172,6 +173,7 @@ post /bulk-exports/destinations -> export_destination.created
 patch /bulk-exports/destinations/<uuid:destination_id> -> export_destination.updated
 post /o/<uuid:workspace_id>/exports/new -> export.created
 post /o/<uuid:workspace_id>/exports/destinations/new -> export_destination.created
+post /o/<uuid:workspace_id>/exports/destinations/<uuid:destination_id> -> export_destination.updated
 post /o/<uuid:workspace_id>/exports/<uuid:export_id>/cancel -> [stop]
 
 post /v2/deployments -> deployment.created

@@ -75,7 +75,8 @@ def test_a_person_without_a_workspace_is_told_whom_to_ask():
     response = signed_in(newcomer).get("/", follow=True)
 
     assert response.status_code == 200
-    assert b"Ask an administrator to invite new@example.com" in response.content
+    assert b"No invitation is waiting for you" in response.content
+    assert b"One that is sent to new@example.com shows here" in response.content
 
 
 def test_the_first_byte_knows_the_theme(page, workspace):

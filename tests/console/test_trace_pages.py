@@ -82,7 +82,7 @@ def test_the_list_of_projects_costs_the_same_however_long_it_is(page, base, work
     with_one = queries(page, base)
     ProjectFactory.create_batch(6, workspace=workspace)
 
-    assert queries(page, base) == with_one == 6
+    assert queries(page, base) == with_one == 8
 
 
 def test_traces_show_what_went_in_and_what_came_out(page, base, workspace):

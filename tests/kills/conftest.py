@@ -10,7 +10,7 @@ import pytest
 from tests.installation import Installation
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
     folder: Path = tmp_path_factory.mktemp("kills")
     installation = Installation(folder / "data")
@@ -20,6 +20,6 @@ def installation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installat
     assert installation.stop() == 0
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def key(installation: Installation) -> str:
     return installation.bootstrap()["api_key"]
