@@ -10,12 +10,14 @@ from pathlib import Path
 import httpx
 import pytest
 from django.conf import settings
+from django.contrib.contenttypes.management import create_contenttypes
 from django.db import connection
+from django.db.models.signals import post_migrate
 from pytest_django import DjangoDbBlocker
 
 from tests import live as live_platform
 from tests import services
-from tests.installation import wait_until
+from tests.installation import Installation, wait_until
 from tests.live import Live
 
 LINES_OF_LOG = 25
@@ -32,6 +34,24 @@ def live() -> Live:
     return live_platform.shared(
         Path(os.environ[services.FOLDER]), run=int(os.environ[services.RUN])
     )
+
+
+@pytest.fixture(scope="session")
+def killable(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installation]:
+    """The installation whose processes are killed, by tests of the group `machine`.
+
+    One for all of them: a start costs more than many kills.
+    """
+    installation = Installation(tmp_path_factory.mktemp("killable") / "data")
+    installation.start()
+    installation.wait_until_ready()
+    yield installation
+    assert installation.stop() == 0
+
+
+@pytest.fixture(scope="session")
+def killable_key(killable: Installation) -> str:
+    return killable.bootstrap()["api_key"]
 
 
 @dataclass(frozen=True)
@@ -66,6 +86,9 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     options["options"] = f"{options.get('options', '')} -c {way}".strip()
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(f"SET {way}")
+    # Emptying the tables ends with these two, and no test asks for what they make.
+    post_migrate.disconnect(create_contenttypes)
+    post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
     yield
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(

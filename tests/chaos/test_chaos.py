@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import gc
 import secrets
-from pathlib import Path
 
 import pytest
 
 from tests.chaos.trial import trial
+from tests.installation import Installation
 
 pytestmark = [
     pytest.mark.house,
-    pytest.mark.xdist_group("chaos"),
+    pytest.mark.xdist_group("machine"),
     # The client's way to say that it was cut off and comes back, and what it leaves open then.
     pytest.mark.filterwarnings("ignore:Request failed, attempting reconnect"),
     pytest.mark.filterwarnings("ignore:Reconnecting without a Last-Event-ID"),
@@ -23,9 +23,9 @@ SECONDS = 25
 
 
 def test_no_run_is_lost_and_no_history_broken_while_processes_are_killed(
-    tmp_path: Path,
+    killable: Installation, killable_key: str
 ) -> None:
-    outcome = trial(tmp_path, secrets.token_hex(4), SECONDS)
+    outcome = trial(killable, killable_key, secrets.token_hex(4), SECONDS)
     gc.collect()  # sockets that were cut are this test's, not the next one's
 
     print(outcome)  # noqa: T201  (the seed and the figures, with `-s`)

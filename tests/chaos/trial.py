@@ -40,20 +40,15 @@ class Outcome:
         return "\n  ".join([said, *self.violations])
 
 
-def trial(folder: Path, seed: str, seconds: float) -> Outcome:
-    """Start an installation in the folder, harass it, and look at what it has become."""
-    installation = Installation(folder / "data")
+def trial(installation: Installation, key: str, seed: str, seconds: float) -> Outcome:
+    """Harass an installation that runs, and look at what it has become."""
     with Recorder() as recorder:
-        installation.start()
-        try:
-            installation.wait_until_ready()
-            return _harass(installation, recorder, seed, seconds)
-        finally:
-            installation.stop()
+        return _harass(installation, key, recorder, seed, seconds)
 
 
-def _harass(installation: Installation, recorder: Recorder, seed: str, seconds: float) -> Outcome:
-    key = installation.bootstrap()["api_key"]
+def _harass(
+    installation: Installation, key: str, recorder: Recorder, seed: str, seconds: float
+) -> Outcome:
     address = _deploy(installation, recorder)
 
     def client() -> SyncLangGraphClient:

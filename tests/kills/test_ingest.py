@@ -49,8 +49,8 @@ class Platform:
 
 
 @pytest.fixture(scope="module")
-def platform(installation, key):
-    platform = Platform(installation, key)
+def platform(killable, killable_key):
+    platform = Platform(killable, killable_key)
     with platform.client:
         yield platform
 

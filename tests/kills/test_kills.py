@@ -68,8 +68,8 @@ def recorder():
 
 
 @pytest.fixture(scope="module")
-def agent(installation, key, tmp_path_factory, recorder):
-    agent = Agent(installation, key, tmp_path_factory.mktemp("five"), recorder)
+def agent(killable, killable_key, tmp_path_factory, recorder):
+    agent = Agent(killable, killable_key, tmp_path_factory.mktemp("five"), recorder)
     with agent.client:
         yield agent
 
