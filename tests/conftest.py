@@ -10,7 +10,6 @@ from pathlib import Path
 import httpx
 import pytest
 from django.conf import settings
-from django.contrib.contenttypes.management import create_contenttypes
 from django.db import connection
 from django.db.models.signals import post_migrate
 from pytest_django import DjangoDbBlocker
@@ -86,8 +85,7 @@ def django_db_setup(django_db_setup: None, django_db_blocker: DjangoDbBlocker) -
     options["options"] = f"{options.get('options', '')} -c {way}".strip()
     with django_db_blocker.unblock(), connection.cursor() as cursor:
         cursor.execute(f"SET {way}")
-    # Emptying the tables ends with these two, and no test asks for what they make.
-    post_migrate.disconnect(create_contenttypes)
+    # Emptying the tables would end with making these anew, and no test asks for them.
     post_migrate.disconnect(dispatch_uid="django.contrib.auth.management.create_permissions")
     yield
     with django_db_blocker.unblock(), connection.cursor() as cursor:
