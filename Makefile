@@ -13,7 +13,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-house test-long test-kills test-chaos fuzz check format bench bench-queries seed screenshots lock clean
+.PHONY: help up install install-dev test test-house test-long test-kills test-kills-ingest test-chaos fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
 
 help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"

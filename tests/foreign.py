@@ -92,8 +92,6 @@ class Foreign:
             "destination_id": part.export.destination_id,
             "export_id": part.export_id,
             "part_id": part.pk,
-            "rule_id": UUID(int=1),  # there are none
-            "issue_id": UUID(int=1),  # nor of these
             "checkpoint_id": UUID(int=1),
             # What a mail's link or a stranger's session would be, guessed.
             "key": "guessed",

@@ -36,7 +36,6 @@ def plant_beside_agents(agent: Deployment, run: AgentRun, item: StoreItem, word:
     """Rows that hang on a deployment, its revision, a run's thread and a store's item."""
     workspace, thread, data = agent.workspace, run.thread, word.encode()
     revision = agent.active_revision
-    assert revision is not None
     said = {"graph_id": "agent", "name": word, "description": word, "metadata": {"a": word}}
     assistant = Assistant(workspace=workspace, deployment=agent, config={"a": word}, **said)
     assistant.save()

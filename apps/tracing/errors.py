@@ -35,12 +35,6 @@ class DottedOrderRefused(errors.BadRequest):
     code, detail = "dotted_order_refused", "The dotted order does not fit the run."
 
 
-class NotHere(errors.BadRequest):
-    """Something to be made that nothing here would ever carry out."""
-
-    code, detail = "not_here", "This server has nothing that would carry this out."
-
-
 class DownloadExpired(errors.Forbidden):
     code, detail = "download_expired", "This link is not valid any more."
 

@@ -257,7 +257,6 @@ post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/views -> [view]
 
 post /runs/query -> [asks]
 post /runs/query/validate -> [asks]
-post /runs/generate-query -> [asks]
 post /runs/group -> [asks]
 post /runs/group/stats -> [asks]
 post /runs/stats -> [asks]
@@ -267,8 +266,6 @@ post /v2/runs/query -> [asks]
 post /v2/threads/query -> [asks]
 post /v2/threads/stats -> [asks]
 post /v2/traces/query -> [asks]
-post /v2/ai-search/parse -> [asks]
-post /sessions/<uuid:project_id>/insights -> [none]
 post /(?:(?:.+/)?v1/)?metadata/submit -> [none]
 post /v1/beacon/ingest-traces -> [none]
 post /v1/beacon/usage-snapshot -> [none]
@@ -276,8 +273,6 @@ post /v1/beacon/v1/metrics -> [none]
 post /v1/beacon/v1/traces -> [none]
 post /v1/beacon/verify -> [none]
 """
-# All methods of these are refused: rules are not carried out here, so none can be made.
-REFUSED = "/runs/rules"
 # They answer every method alike, and change nothing.
 ALIKE = {"/auth", "/healthz", "/readyz"}
 # Of an agent's own: its assistants, threads, runs and store are its users' content.

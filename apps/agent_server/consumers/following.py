@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_server.consumers.exchange import Consumer, Exchange
+from apps.agent_server.errors import ThreadNotFound
 from apps.agent_server.protocol import events as channels
 from apps.agent_server.protocol.filters import Wanted
 from apps.agent_server.scope import Scope
@@ -39,13 +40,14 @@ async def relay(exchange: Exchange, reader: ThreadReader, render: Callable[[Told
 
     The answer begins when the reader has: whoever has seen it begin misses nothing after that.
     """
-    with contextlib.suppress(ThreadGone):
-        async with reader:
-            try:
-                await reader.begun()
-            finally:
-                await exchange.start(*sse.HEADERS)
-            async with exchange.kept_alive(reader.nudge):
+    async with reader:
+        try:
+            await reader.begun()
+        except ThreadGone:
+            raise ThreadNotFound(exchange.uuid("thread_id")) from None
+        await exchange.start(*sse.HEADERS)
+        async with exchange.kept_alive(reader.nudge):
+            with contextlib.suppress(ThreadGone):
                 while not exchange.must_end():
                     heard = await reader.next()
                     chunk = sse.HEARTBEAT if heard is None else render(heard)

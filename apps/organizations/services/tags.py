@@ -89,8 +89,8 @@ def tag(*, value: TagValue, resource_type: str, resource_id: UUID) -> Tagging:
     if not resources.names(resource_type, workspace_id, [resource_id]):
         raise core_errors.NotFound(f"There is no such {resource_type} in this workspace.")
     here = Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id])
-    if here.filter(tag_value=value).exists():
-        return here.get(tag_value=value)
+    if (there := here.filter(tag_value=value).first()) is not None:
+        return there
     _take_off(here.filter(tag_value__tag_key_id=value.tag_key_id))
     row = Tagging(
         workspace_id=workspace_id,

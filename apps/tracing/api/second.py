@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -24,8 +25,8 @@ from apps.tracing.models import Project
 WINDOW = timedelta(days=1)
 
 
-class EventStreamRenderer(BaseRenderer):
-    """A page as server-sent events, a refusal as JSON; `events` says which, by name."""
+class EventStreamRenderer(BaseRenderer, ABC):
+    """A page as server-sent events, a refusal as JSON."""
 
     media_type = "text/event-stream"
     format = "stream"
@@ -41,8 +42,9 @@ class EventStreamRenderer(BaseRenderer):
             for name, event in self.events(data)
         )
 
+    @abstractmethod
     def events(self, page: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        raise NotImplementedError
+        """What is sent of the page: names of events and their data, in order."""
 
 
 class PatchStreamRenderer(EventStreamRenderer):

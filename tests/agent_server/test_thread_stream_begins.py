@@ -1,0 +1,46 @@
+"""When the stream of a thread answers: once it listens, so that nothing after that is missed."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from apps.agent_server.services import following
+from apps.core.crossing import in_thread
+from tests.agent_server.asgi import PATIENCE_SECONDS
+from tests.factories.agent_server import ThreadFactory
+
+
+@pytest.fixture
+def path(agent):
+    return f"/threads/{ThreadFactory(deployment=agent).thread_id}/stream"
+
+
+async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch):
+    look, asked, may_look = following.of_thread, threading.Event(), threading.Event()
+
+    def look_late(*words):
+        asked.set()
+        assert may_look.wait(PATIENCE_SECONDS)
+        return look(*words)
+
+    monkeypatch.setattr(following, "of_thread", look_late)
+    async with call.open("GET", path) as exchange:
+        assert await in_thread(asked.wait, PATIENCE_SECONDS)
+        await asyncio.sleep(0)
+        before = exchange.answer.status
+        may_look.set()
+        await exchange.started()
+
+    assert (before, exchange.answer.status) == (0, 200)
+
+
+async def test_a_thread_that_is_deleted_meanwhile_is_not_found(call, path, monkeypatch):
+    monkeypatch.setattr(following, "of_thread", lambda *_: None)
+
+    async with call.open("GET", path) as exchange:
+        answer = await exchange.ended()
+
+    assert answer.status == 404
