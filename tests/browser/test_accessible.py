@@ -54,7 +54,8 @@ def addresses(visit):
     yield f"{project}?show=all&trace=eq(name,'x')&tree=eq(nme,1)"
     yield from (f"{project}/monitoring?compare=1", f"{project}/threads")
     yield from dashboards_and_exports(visit, project)
-    yield f"{project}/thread?thread=t-1"
+    for view in ("", "trajectory", "details"):
+        yield f"{project}/thread?thread=t-1&view={view}"
     share = sharing.share_trace(visit.workspace.pk, UUID(root["id"]))
     yield f"/public/{share.token}/r"
     for name in ("ledger", "prices", "feedback", "retention"):
@@ -79,6 +80,7 @@ def dashboards_and_exports(visit, project):
     yield from (f"{base}/exports", f"{base}/exports/destinations/new")
     here = Destination(workspace_id=workspace.pk, name="Downloads", kind="platform")
     here.save(force_insert=True)
+    yield f"{base}/exports/destinations/{here.pk}"
     day = datetime(2026, 3, 1, tzinfo=UTC)
     export = create_export(
         export=BulkExport(
