@@ -27,7 +27,7 @@ SECTIONS = (
         "list-tree",
         "project-list",
         Permission.PROJECTS_READ,
-        ("project", "trace", "export"),
+        ("project", "projects", "trace", "traces", "thread", "export"),
     ),
     Section(
         "Deployments",

@@ -2,7 +2,9 @@ import re
 
 import pytest
 from django.test import Client
+from django.urls import URLPattern, get_resolver
 
+from apps.console.sections import SECTIONS
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import (
     MembershipFactory,
@@ -123,3 +125,27 @@ def test_a_failure_of_the_server_shows_nothing_of_its_inside(page, workspace, mo
     assert response.status_code == 500
     assert b"Something broke on our side" in response.content
     assert b"secret detail" not in response.content
+
+
+NO_PAGES = {
+    "workspace-home", "palette-find", "host-deployments", "host-deployment", "list-download",
+    "run-feedback", "feedback-delete",
+}  # fmt: skip
+"""Addresses in a workspace that lead elsewhere, or answer with a part of a page or a file."""
+
+
+def test_every_page_of_a_workspace_belongs_to_a_section(db):
+    nouns = {noun for section in SECTIONS for noun in section.nouns}
+
+    homeless = {name for name in _names(get_resolver()) if name.partition("-")[0] not in nouns}
+
+    assert homeless == NO_PAGES
+
+
+def _names(resolver, before=""):
+    for found in resolver.url_patterns:
+        address = before + str(found.pattern)
+        if not isinstance(found, URLPattern):
+            yield from _names(found, address)
+        elif found.name and address.startswith("o/<uuid:workspace_id>"):
+            yield found.name
