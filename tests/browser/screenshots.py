@@ -90,8 +90,7 @@ def _walk(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "no-projects", f"{base}/projects?q=nothing+of+the+kind"
     if project := _first_row(page, f"{base}/projects"):
         yield from _of_project(page, project)
-    for name in ("ledger", "prices", "feedback", "retention"):
-        yield f"settings-{name}", f"{base}/settings/{name}"
+    yield from _of_settings(page, f"{base}/settings")
     yield "dashboards", f"{base}/dashboards"
     if dashboard := _first_row(page, f"{base}/dashboards"):
         yield "dashboard", dashboard
@@ -110,6 +109,15 @@ def _walk(page: Page, base: str) -> Iterator[tuple[str, str]]:
         if revision := _first_row(page, deployment):
             yield "revision", revision
     yield "nowhere", f"{base}/nowhere"
+
+
+def _of_settings(page: Page, settings: str) -> Iterator[tuple[str, str]]:
+    """What the navigation of the settings leads to, named as its addresses."""
+    page.goto(f"{settings}/general")
+    for link in page.locator(".settings-nav a").all():
+        address = link.get_attribute("href") or ""
+        name = address.partition("/settings/")[2]
+        yield f"settings-{name.replace('/', '-')}", address
 
 
 def _of_project(page: Page, project: str) -> Iterator[tuple[str, str]]:
