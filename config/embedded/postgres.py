@@ -27,11 +27,10 @@ SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "cluster_name": "slipway",
-    "shared_buffers": "128MB",
     "work_mem": "8MB",
     "maintenance_work_mem": "64MB",
-    "max_wal_size": "1GB",
-    "wal_compression": "on",
+    "max_wal_size": "2GB",
+    "wal_compression": "off",
     "random_page_cost": "1.1",
     "jit": "off",
     "io_method": "sync",
@@ -43,6 +42,9 @@ SETTINGS = {
     "log_line_prefix": "%m [%p] %d ",
     "log_min_duration_statement": "2s",
 }
+_CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
+_FEWEST_BUFFERS, _MOST_BUFFERS = 128, 1024
+"""MB. With 128, runs that come as fast as they can are a sixth fewer: pages go and come back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,6 +80,7 @@ class Postgres:
         settings = SETTINGS | {
             "unix_socket_directories": str(self.instance.socket_dir),
             "max_connections": str(self.connections),
+            "shared_buffers": f"{buffers(psutil.virtual_memory().total)}MB",
         }
         for name, value in settings.items():
             words += ["-c", f"{name}={value}"]
@@ -241,3 +244,10 @@ def _give(folder: Path, owner: int) -> None:
         os.chown(parent, owner, owner)
         for name in names:
             os.chown(Path(parent, name), owner, owner, follow_symlinks=False)
+
+
+def buffers(machine: int, limit: Path = _CGROUP_MEMORY) -> int:
+    """MB for pages: a sixteenth of the bytes that the machine, or the container, has."""
+    with suppress(OSError, ValueError):
+        machine = min(machine, int(limit.read_text()))
+    return max(_FEWEST_BUFFERS, min(machine // 16 // 2**20, _MOST_BUFFERS))
