@@ -1,6 +1,20 @@
-"""A revoked key is dead everywhere within a second: platform API and Agent Servers alike."""
+"""A revoked key is dead everywhere: within a second for requests, within two for open lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed
+from websockets.sync.client import connect
 
 from tests.api_keys.revocation import measure
+
+REVOKED = "401: This API key is not valid any more."
+PATIENCE = 20
 
 
 def test_no_connection_is_let_in_a_second_after_the_revocation(live):
@@ -8,3 +22,44 @@ def test_no_connection_is_let_in_a_second_after_the_revocation(live):
 
     assert [one.path for one in watched if not one.is_refused] == []
     assert max(one.last_good for one in watched) < 1.0
+
+
+@pytest.fixture
+def admin(live):
+    with httpx.Client(base_url=live.url, headers=live.headers, timeout=60) as client:
+        yield client
+
+
+def test_a_stream_and_a_socket_that_are_open_end(live, admin):
+    made = admin.post("/api-key", json={"description": "lines"}).raise_for_status().json()
+    place = admin.post("/agents/sample-agent/threads", json={}).raise_for_status().json()
+    path, key = f"/agents/sample-agent/threads/{place['thread_id']}/stream", made["key"]
+    address = f"{live.url.replace('http', 'ws', 1)}{path}/events"
+    with (
+        ThreadPoolExecutor(2) as threads,
+        httpx.stream("GET", f"{live.url}{path}", headers={"X-Api-Key": key}, timeout=60) as stream,
+        connect(address, additional_headers={"X-Api-Key": key}) as socket,
+    ):
+        lines = [threads.submit(_rest_of, stream), threads.submit(_end_of, socket)]
+        admin.delete(f"/api-key/{made['id']}").raise_for_status()
+        revoked = time.monotonic()
+
+        (text, streamed), (code, closed) = (line.result(PATIENCE) for line in lines)
+
+    assert "event: error" in text
+    assert REVOKED in text
+    assert code == 4401
+    assert max(streamed, closed) - revoked < 2.0
+
+
+def _rest_of(stream: httpx.Response) -> tuple[str, float]:
+    text = "".join(stream.iter_text())
+    return text, time.monotonic()
+
+
+def _end_of(socket) -> tuple[int | None, float]:
+    try:
+        while True:
+            json.loads(socket.recv(PATIENCE))
+    except ConnectionClosed as end:
+        return end.rcvd.code if end.rcvd else None, time.monotonic()
