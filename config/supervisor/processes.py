@@ -81,14 +81,7 @@ def platform(env: Env, listener: int) -> list[Process]:
     queues = {"worker": ("runs,periodic", env.worker_threads)}
     queues["builder"] = ("builds", env.build_threads)
     return [
-        *(
-            Process(
-                name=name,
-                command=_python(instance, name, "config.web", "--fd", str(listener)),
-                inherits_listener=True,
-            )
-            for name in ["web", *(f"web-{n}" for n in range(2, env.web_processes + 1))]
-        ),
+        *(_web(instance, listener, place) for place in range(env.web_processes)),
         *(
             Process(
                 name=role,
@@ -102,6 +95,12 @@ def platform(env: Env, listener: int) -> list[Process]:
         ),
         Process(name="beat", command=_celery(instance, "beat", "beat", "--pidfile=")),
     ]  # fmt: skip
+
+
+def _web(instance: Instance, listener: int, place: int) -> Process:
+    name = f"web-{place + 1}" if place else "web"
+    words = ("config.web", "--fd", str(listener), "--place", str(place))
+    return Process(name=name, command=_python(instance, name, *words), inherits_listener=True)
 
 
 def errand(instance: Instance, name: str, *arguments: str) -> Process:

@@ -1,0 +1,94 @@
+"""Several web processes on one socket."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any
+
+import pytest
+import uvicorn
+
+from config.web import Counts, SharingServer
+
+REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
+
+
+async def application(scope: Any, receive: Any, send: Any) -> None:
+    await send({"type": "http.response.start", "status": 204, "headers": []})
+    await send({"type": "http.response.body"})
+
+
+@pytest.fixture
+def listener():
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        yield found
+
+
+@pytest.fixture
+async def servers(listener, tmp_path):
+    found = []
+    for place in range(2):
+        config = uvicorn.Config(application, lifespan="off", log_config=None)
+        config.load()
+        server = SharingServer(config, Counts(tmp_path / "counts", place, 2))
+        server.lifespan = config.lifespan_class(config)
+        await server.startup([listener.dup()])
+        found.append(server)
+    yield found
+    for server in found:
+        await server.shutdown()
+
+
+@pytest.fixture
+async def connect(listener):
+    writers = []
+
+    async def opened():
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        writers.append(writer)
+        return reader, writer
+
+    yield opened
+    for writer in writers:
+        writer.close()
+
+
+def taken(servers):
+    return [len(server.server_state.connections) for server in servers]
+
+
+async def answered(streams):
+    reader, writer = streams
+    writer.write(REQUEST)
+    return await reader.readuntil(b"\r\n\r\n")
+
+
+async def test_each_takes_as_many_connections_as_the_other(servers, connect):
+    lines = [await connect() for _ in range(8)]
+
+    answers = await asyncio.gather(*map(answered, lines))
+
+    assert all(answer.startswith(b"HTTP/1.1 204") for answer in answers)
+    assert taken(servers) == [4, 4]
+
+
+async def test_a_process_that_is_gone_is_not_waited_for(servers, connect, tmp_path):
+    gone = Counts(tmp_path / "counts", 0, 2)  # no connection, and nobody there to take one
+    servers[0]._accepting[0].cancel()
+
+    for count in (1, 2, 3):
+        await answered(await connect())
+        gone.tell(0)
+        assert taken(servers) == [0, count]
+
+
+def test_a_place_counts_anew(tmp_path):
+    first, second = (Counts(tmp_path / "counts", place, 2) for place in range(2))
+    first.tell(3)
+    second.tell(2)
+
+    assert (first.is_least(), second.is_least()) == (False, True)
+
+    Counts(tmp_path / "counts", 0, 2)
+    assert (first.is_least(), second.is_least()) == (True, False)
