@@ -11,11 +11,11 @@ import argparse
 import io
 import json
 import os
+import resource
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tests.installation import Installation
 
@@ -89,7 +89,8 @@ def _measure(key: str, requests: int) -> None:
     }
     print("CPU of the web process, microseconds, best of", ROUNDS)
     for name, piece in pieces.items():
-        print(f"  {name:36} {min(_cpu(piece, requests) for _ in range(ROUNDS)):7.1f}")
+        best = min(_spent(piece, requests) for _ in range(ROUNDS))
+        print(f"  {name:36} {best.cpu:7.1f}, {best.kernel:.1f} in the kernel")
     used = _redis_cpu(client)
     for _ in range(requests):
         checking()
@@ -97,18 +98,23 @@ def _measure(key: str, requests: int) -> None:
     print(f"  {'(Redis itself, for a count)':36} {of_redis:7.1f}")
 
     print("\nWhole requests through Django's handler, microseconds of CPU")
-    print(f"  {'request':30} {'limits on':>10} {'off':>8} {'limit':>7} {'share':>6}")
+    print(
+        f"  {'request':20} {'limits on':>10} {'off':>8} {'limit':>7} {'share':>6}"
+        f" {'kernel':>8} {'waits':>6}"
+    )
     for method, path in (("GET", "/info"), ("POST", "/auth"), ("GET", "/sessions")):
         ask = asking(method, path)
         on, off = [], []
         for _ in range(ROUNDS):
             for factor, found in ((1e6, on), (0.0, off)):
                 settings.RATE_LIMIT_FACTOR = factor
-                found.append(_cpu(ask, requests))
-        cost = min(on) - min(off)
-        share = cost / min(on)
+                found.append(_spent(ask, requests))
+        with_it, without = min(on), min(off)
+        cost = with_it.cpu - without.cpu
         print(
-            f"  {method + ' ' + path:30} {min(on):10.1f} {min(off):8.1f} {cost:7.1f} {share:6.1%}"
+            f"  {method + ' ' + path:20} {with_it.cpu:10.1f} {without.cpu:8.1f} {cost:7.1f}"
+            f" {cost / with_it.cpu:6.1%} {with_it.kernel - without.kernel:8.1f}"
+            f" {with_it.waits - without.waits:6.1f}"
         )
 
 
@@ -116,12 +122,23 @@ def _nobody() -> None:
     return None
 
 
-def _cpu(piece: Callable[[], object], times: int) -> float:
+class Spent(NamedTuple):
+    """What a call costs on average: microseconds of CPU in all and in the kernel; its waits."""
+
+    cpu: float
+    kernel: float
+    waits: float
+
+
+def _spent(piece: Callable[[], object], times: int) -> Spent:
     piece()
-    began = time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF)
     for _ in range(times):
         piece()
-    return (time.process_time() - began) / times * 1e6
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    user, kernel = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
+    waits = after.ru_nvcsw - before.ru_nvcsw
+    return Spent((user + kernel) / times * 1e6, kernel / times * 1e6, waits / times)
 
 
 def _redis_cpu(client: Any) -> float:
