@@ -26,6 +26,11 @@ def _split(value: str) -> tuple[str, ...]:
     return tuple(word.strip() for word in value.split(",") if word.strip())
 
 
+def _web_processes() -> int:
+    # Measured up to two: a quarter more runs a second come in. See docs/adr/0002.
+    return min(2, os.cpu_count() or 1)
+
+
 class Env(BaseSettings):
     """The settings of one installation; names are those of the environment variables."""
 
@@ -99,7 +104,7 @@ class Env(BaseSettings):
     sentry_environment: str = "production"
 
     # Size of the processes
-    web_processes: int = Field(1, ge=1, le=64)
+    web_processes: int = Field(default_factory=_web_processes, ge=1, le=64)
     web_threads: int = Field(8, ge=1, le=128)
     worker_threads: int = Field(8, ge=1, le=64)
     build_threads: int = Field(2, ge=1, le=16)

@@ -73,7 +73,7 @@ _started: list[Installation] = []
 
 
 def _start(folder: Path, run: int) -> dict[str, Any]:
-    installation = Installation(folder / "live")
+    installation = Installation(folder / "live", WEB_PROCESSES="2")
     _started.append(installation)
     installation.start(companion=run)
     installation.wait_until_ready()
