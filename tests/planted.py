@@ -41,13 +41,14 @@ def plant(
     *,
     ids: tuple[UUID, UUID] | None = None,
     dataset_id: UUID = DATASET,
+    example_id: UUID = EXAMPLE,
 ) -> Values:
     """Make the rows; names are `word`, contents have the secret too.
 
     `ids` are those of the runs, for workspaces whose runs shall be called the same. Returns a
     value for each parameter of a route, and the ids that bodies may name.
     """
-    root = _trace(workspace, word, secret, *(ids or (uuid7(), uuid7())))
+    root = _trace(workspace, word, secret, example_id, ids or (uuid7(), uuid7()))
     project = Project.objects.for_workspace(workspace).get(name=word)
     Project.objects.for_workspace(workspace).filter(pk=project.pk).update(
         description=secret, extra={"metadata": {word: secret}}, reference_dataset_id=dataset_id
@@ -60,7 +61,7 @@ def plant(
         "thread_key": word,
         "word": word,
         "dataset_id": dataset_id,
-        "example_id": EXAMPLE,
+        "example_id": example_id,
         **_feedback(workspace, project, root["id"], word, secret),
         **_beside(workspace, project, UUID(root["id"]), word, secret),
         **_exports(workspace, project, word, secret),
@@ -69,7 +70,7 @@ def plant(
 
 
 def _trace(
-    workspace: Workspace, word: str, secret: str, root_id: UUID, child_id: UUID
+    workspace: Workspace, word: str, secret: str, example_id: UUID, ids: tuple[UUID, UUID]
 ) -> dict[str, str]:
     both = {word: secret}
     said = {
@@ -81,12 +82,12 @@ def _trace(
         "error": f"{word} {secret}",
         "serialized": both,
         "events": [{"name": word, "kwargs": both}],
-        "reference_example_id": str(EXAMPLE),
+        "reference_example_id": str(example_id),
         "extra": {"metadata": both | {"thread_id": word, "ls_model_name": word}, "more": both},
     }
-    root = wire_run(id=root_id, **said)
+    root = wire_run(id=ids[0], **said)
     model = {"usage_metadata": {"input_tokens": 41, "output_tokens": 1, "total_tokens": 42}}
-    child = wire_run(root, id=child_id, **(said | {"run_type": "llm", "outputs": both | model}))
+    child = wire_run(root, id=ids[1], **(said | {"run_type": "llm", "outputs": both | model}))
     body = form(
         (f"post.{root['id']}", root),
         (f"attachment.{root['id']}.{word}", secret.encode(), "Content-Type: text/plain"),

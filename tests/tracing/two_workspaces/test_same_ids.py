@@ -12,8 +12,10 @@ import logging
 import pytest
 from django.core.cache import cache
 
+from apps.core import objects
 from apps.core.ids import uuid7
 from apps.organizations.models import Workspace
+from tests.factories.tracing import read
 from tests.planted import Values, plant
 from tests.tracing.two_workspaces.questions import Question, questions, routes, some
 from tests.tracing.two_workspaces.walking import (
@@ -37,6 +39,7 @@ def check(holder: Workspace, asker: Workspace, *, pages: bool, each: int) -> Non
     names = Names.of(own, own, asker)
     client = client_of(asker, signed_in=pages)
     counts = Counts()
+    files = files_of(asker, own)
     answers: list[tuple[Question, Answer]] = []
     for route in routes(pages=pages):
         for question in some(questions(route), each=each):
@@ -45,6 +48,9 @@ def check(holder: Workspace, asker: Workspace, *, pages: bool, each: int) -> Non
                 answer = passing(client, question, names)
                 counts.count(question, answer)
                 answers.append((question, answer))
+    # What a question removed from object storage no transaction brings back.
+    for path, content in files.items():
+        objects.put(path, content)
     theirs: Values = plant(holder, WORD, "unspeakable of-the-holder", ids=ids)
     cache.clear()
 
@@ -61,6 +67,11 @@ def check(holder: Workspace, asker: Workspace, *, pages: bool, each: int) -> Non
     seen = {question.route for question, answer in answers if "of-the-asker" in answer.text}
     assert len(seen) >= (15 if pages else 30)
     logger.info("%s: %s", "pages" if pages else "api", counts)
+
+
+def files_of(workspace: Workspace, values: Values) -> dict[str, bytes]:
+    attachments = read(workspace, values["run_id"]).row.attachments
+    return {one.path: objects.get(one.path) for one in attachments}
 
 
 @pytest.mark.parametrize("surface", ["api", "pages"])

@@ -35,7 +35,7 @@ QUICK, WHOLE = 16, 1
 
 def check(holder: Workspace, asker: Workspace, *, pages: bool, each: int) -> None:
     theirs = plant(holder, WORD, SECRET)
-    own = plant(asker, "own-word", "own-secret", dataset_id=uuid4())
+    own = plant(asker, "own-word", "own-secret", dataset_id=uuid4(), example_id=uuid4())
     foreign = Names.of(theirs, own, asker)
     absent = Names.of(nobodys(theirs, ABSENT), own, asker)
     before = holdings(holder)

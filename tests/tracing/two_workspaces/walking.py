@@ -5,12 +5,14 @@ from __future__ import annotations
 import difflib
 import json
 import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid4
 
 from django.conf import settings
+from django.core import signing
 from django.db import connection, transaction
 from django.test import Client
 
@@ -118,7 +120,7 @@ def answer_to(client: Client, question: Question, names: Names) -> Answer:
         )
     content = b"".join(response) if response.streaming else response.content
     told = [f"{name}: {said}" for name, said in sorted(response.items()) if _lasts(name)]
-    told += [f"cookie: {one.OutputString()}" for one in response.cookies.values() if _says(one)]
+    told += [f"cookie: {_readable(one)}" for one in response.cookies.values() if _says(one)]
     text = "\n".join([*told, content.decode("utf-8", "replace")])
     for pattern in (_SIGNED, _UUID, _TIME, _NAME, _TOKEN, _NONCE):
         text = pattern.sub("*", text)
@@ -131,6 +133,15 @@ def _lasts(name: str) -> bool:
 
 def _says(cookie: Any) -> bool:
     return cookie.key not in {settings.CSRF_COOKIE_NAME, settings.SESSION_COOKIE_NAME}
+
+
+def _readable(cookie: Any) -> str:
+    """The cookie as it is set; of messages, what they say."""
+    if cookie.key != "messages":
+        return str(cookie.OutputString())
+    text = cookie.value.partition(":")[0]
+    said: bytes = signing.b64_decode(text.removeprefix(".").encode())
+    return f"messages={zlib.decompress(said) if text.startswith('.') else said!r}"
 
 
 def passing(client: Client, question: Question, names: Names) -> Answer:
