@@ -8,6 +8,8 @@ from uuid import uuid4
 import pytest
 from langgraph_sdk.errors import APIStatusError, NotFoundError
 
+from tests.installation import wait_until
+
 # Test ids must be the same in every worker, so this is no random one.
 NOBODY = "6f1e3d0a-0000-4000-8000-000000000000"
 
@@ -434,9 +436,9 @@ def test_a_deleted_run_is_gone_and_its_state_stays(client, thread, five):
 def test_a_run_under_way_stops_before_it_is_deleted(client, thread):
     given = {"notes": ["slow"], "sleep": 20, "slow": "write"}
     run = client.runs.create(thread, "pace", input=given)["run_id"]
-    for part in client.runs.join_stream(thread, run, stream_mode="values"):
-        if part.event == "values" and part.data["notes"][-1] == "plan":
-            break
+    wait_until(
+        lambda: client.threads.get_state(thread)["next"] == ["write"], "the slow node", seconds=15
+    )
 
     client.runs.delete(thread, run)
 

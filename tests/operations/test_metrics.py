@@ -1,3 +1,4 @@
+import os
 import subprocess
 import sys
 import time
@@ -11,6 +12,18 @@ from tests.factories.organizations import UserFactory, WorkspaceFactory
 from tests.factories.tracing import wire_run
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """Only what this process counts: the workers of a test run share a data folder."""
+    # Files are made with what is counted first.
+    metrics.ingested_runs.labels("langsmith")
+    metrics.answered("GET", "a/route", 200, 0.01)
+    (tmp_path / "here").mkdir()
+    for file in metrics.folder().glob(f"*/*_{os.getpid()}.db"):
+        (tmp_path / "here" / file.name).symlink_to(file)
+    monkeypatch.setattr(metrics, "folder", lambda: tmp_path)
 
 
 def scrape(client, settings):
@@ -52,7 +65,7 @@ def test_an_operators_session_and_by_setting_this_machine_do(client, settings):
     assert client.get("/metrics", REMOTE_ADDR="192.0.2.1").status_code == 401
 
 
-def test_requests_are_counted_by_the_pattern_of_their_route(client, settings):
+def test_requests_are_counted_by_the_pattern_of_their_route(client, settings, alone):
     key = {"X-Api-Key": key_for(WorkspaceFactory())}
     line = (
         'slipway_http_request_seconds_count{method="GET",route="runs/<uuid:run_id>",status="404"}'
@@ -91,7 +104,7 @@ def test_how_things_stand_is_told_beside_what_was_counted(client, settings):
     assert 'slipway_queue_messages{queue="runs"}' in text
 
 
-def test_accepted_runs_are_counted_by_wire(client, settings):
+def test_accepted_runs_are_counted_by_wire(client, settings, alone):
     workspace = WorkspaceFactory()
     line = 'slipway_ingested_runs_total{wire="langsmith"}'
     before = value(scrape(client, settings), line)
