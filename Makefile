@@ -13,7 +13,7 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-house test-long test-kills test-kills-ingest test-chaos fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: help up install install-dev test test-lifecycle test-long test-crash test-crash-ingest test-chaos fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
 
 help: ## List what can be done
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -30,14 +30,14 @@ install-dev: install .venv/installed-dev ## Install what the tests and checks ne
 # shows is asked for on purpose.
 ORDER ?= 20261122
 test: install-dev ## Run the tests (TESTS=path, WORKERS=2, ORDER=any number: another order)
-	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "not house_long" \
+	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "not slow" \
 		--randomly-seed $(ORDER)
 
-test-house: install-dev ## The long form of the tests of starting, ending and recovering
-	@$(BIN)/python -m pytest tests/house -m "house or house_long"
+test-lifecycle: install-dev ## The long form of the tests of starting, ending and recovering
+	@$(BIN)/python -m pytest tests/lifecycle -m "lifecycle or slow"
 
 test-long: install-dev ## The long forms of the tests of tracing and of pages: full sizes, all questions, many cases
-	@$(BIN)/python -m pytest tests/tracing tests/browser -m house_long --numprocesses $(WORKERS) --dist loadgroup
+	@$(BIN)/python -m pytest tests/tracing tests/browser -m slow --numprocesses $(WORKERS) --dist loadgroup
 
 check: install-dev ## Exactly what CI checks: lint, types, system checks, migrations, scripts
 	$(BIN)/ruff check .
@@ -74,11 +74,11 @@ bench-limits: install-dev ## What a key and a limit cost a request, in CPU (BENC
 screenshots: install-dev ## Take pictures of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots
 
-test-kills: install-dev ## kill -9 of each process in the middle of a run
-	@$(BIN)/python -m pytest tests/kills -s -m "house or house_long"
+test-crash: install-dev ## kill -9 of each process in the middle of a run
+	@$(BIN)/python -m pytest tests/crash -s -m "lifecycle or slow"
 
-test-kills-ingest: install-dev ## kill -9 of each process while runs come in, ten times each
-	@$(BIN)/python -m pytest tests/kills/test_ingest.py -s -m "house or house_long"
+test-crash-ingest: install-dev ## kill -9 of each process while runs come in, ten times each
+	@$(BIN)/python -m pytest tests/crash/test_ingest.py -s -m "lifecycle or slow"
 
 SECONDS ?= 600
 test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEED=any word)
@@ -86,7 +86,7 @@ test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEE
 
 EXAMPLES ?= 100
 FUZZED := tests/tracing/test_described_routes.py tests/tracing/test_fuzzed_bodies.py \
-	tests/tracing/otlp/test_fuzzed_protobuf.py tests/tracing/two_workspaces/test_cursors.py
+	tests/ingest/otlp/test_fuzzed_protobuf.py tests/tracing/two_workspaces/test_cursors.py
 fuzz: install-dev ## Ask every route that is described, and send odd bodies (EXAMPLES=100 of each)
 	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest $(FUZZED) -q --numprocesses $(WORKERS) --dist loadgroup
 

@@ -11,9 +11,9 @@ from config.wsgi import application as wsgi_application  # first: it loads the a
 # isort: split
 from apps.agent_server import routing as agent_server_routing
 from apps.agent_server.api import urls as agent_server_urls
-from apps.agent_server.consumers import viewing
-from apps.agent_server.messaging import courier
-from apps.agent_server.web.front import AgentFront
+from apps.agent_server.consumers import drf_adapter
+from apps.agent_server.messaging import redis_dispatcher
+from apps.agent_server.web.router import AgentFront
 from apps.core.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
 from apps.rate_limits.consumers import limited
@@ -21,14 +21,14 @@ from apps.usage import meter
 
 
 def _on_startup() -> None:
-    courier.serve_process()
+    redis_dispatcher.serve_process()
     meter.start()
 
 
 application = AgentFront(
     http_routes=[
         *agent_server_routing.http_routes,
-        *viewing.routes_of(agent_server_urls.urlpatterns),
+        *drf_adapter.routes_of(agent_server_urls.urlpatterns),
     ],
     websocket_routes=[
         *deployments_routing.websocket_routes,

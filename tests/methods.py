@@ -8,7 +8,7 @@ from typing import Any
 from django.test import Client
 from django.urls import URLPattern, URLResolver
 
-from tests.foreign import PARAMETER
+from tests.other_tenant import PARAMETER
 
 CHANGES = ("post", "put", "patch", "delete")
 ID = "00000000-0000-0000-0000-000000000001"

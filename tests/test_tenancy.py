@@ -1,7 +1,7 @@
 """The wall: every route, walked by callers who must not get through.
 
-Routes join by themselves. One with a parameter that tests/foreign.py does not know, or one that is
-open to all and not listed in `OPEN`, fails until somebody says what it exposes.
+Routes join by themselves. One with a parameter that tests/other_tenant.py does not know, or
+one that is open to all and not listed in `OPEN`, fails until somebody says what it exposes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tests.factories.organizations import (
     WorkspaceFactory,
     WorkspaceMembershipFactory,
 )
-from tests.foreign import PARAMETER, Foreign
+from tests.other_tenant import PARAMETER, Foreign
 
 pytestmark = pytest.mark.django_db
 

@@ -11,8 +11,8 @@ from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from django.http import HttpRequest
 from django.shortcuts import render
 
-from apps.accounts import invited
-from apps.accounts.addresses import self_made
+from apps.accounts import pending_invitation
+from apps.accounts.email_verification import self_made
 from apps.core import secrets
 from apps.organizations.models import User
 from apps.switches import services as switches
@@ -21,7 +21,7 @@ from apps.switches import services as switches
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Whoever was invited may; everybody may where the operator lets them."""
-        return switches.is_on("sign_up") or invited.invitation_of(request) is not None
+        return switches.is_on("sign_up") or pending_invitation.invitation_of(request) is not None
 
     def new_user(self, request: HttpRequest) -> User:
         return self_made(User())

@@ -5,4 +5,4 @@ class AccountsConfig(AppConfig):
     name = "apps.accounts"
 
     def ready(self) -> None:
-        from apps.accounts import addresses, recording  # noqa: F401, PLC0415 -- connect receivers
+        from apps.accounts import audit_signals  # noqa: F401, PLC0415 -- connect receivers

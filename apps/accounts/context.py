@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
-from apps.accounts.invited import invitation_of
+from apps.accounts.pending_invitation import invitation_of
 from apps.switches import services as switches
 
 

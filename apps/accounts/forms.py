@@ -5,10 +5,11 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 
-from apps.accounts import invited
+from apps.accounts import pending_invitation
 from apps.organizations import services
 from apps.organizations.errors import OrganizationNameTaken
 from apps.organizations.models import Organization, User
+from apps.organizations.services import organization_creation
 
 
 class SignUpExtras(forms.Form):
@@ -40,7 +41,7 @@ class SignUpExtras(forms.Form):
 
     def signup(self, request: HttpRequest, user: User) -> None:
         """Give the new person a place, unless an invitation will."""
-        if invited.invitation_of(request) is not None:
+        if pending_invitation.invitation_of(request) is not None:
             return
         name: Any = self.cleaned_data.get("organization")
         if name:
@@ -49,4 +50,4 @@ class SignUpExtras(forms.Form):
             except OrganizationNameTaken:  # taken since the form was checked
                 name = ""
         if not name:
-            services.founding.create_personal_organization(owner=user)
+            organization_creation.create_personal_organization(owner=user)

@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.audit.actions import Action
 from apps.core import errors
 from apps.organizations.models import User
-from apps.organizations.services.own import rename, tell
+from apps.organizations.services.profile import rename, tell
 
 
 class ProfileForm(forms.ModelForm[User]):

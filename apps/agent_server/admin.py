@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 
 from apps.agent_server.models import AgentRun, Assistant, Thread, WebhookDelivery
-from apps.core.admin_rows import ReadOnly
+from apps.core.admin_base import ReadOnly
 
 
 @admin.register(Assistant)

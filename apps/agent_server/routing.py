@@ -4,18 +4,18 @@ from django.urls import path
 from django.urls.resolvers import URLPattern
 
 from apps.agent_server.consumers import (
-    cancelling,
-    commanding,
-    creating,
+    cancel_runs,
+    commands,
+    create_run,
     drawings,
     event_socket,
-    following,
-    joining,
+    join_run,
     states,
-    storing,
+    store,
+    thread_stream,
     threads,
 )
-from apps.agent_server.consumers.exchange import Consumer
+from apps.agent_server.consumers.http_request import Consumer
 
 _THREAD = "agents/<slug:slug>/threads/<str:thread_id>"
 _RUN = f"{_THREAD}/runs/<str:run_id>"
@@ -30,28 +30,28 @@ def _route(address: str, consumer: type[Consumer]) -> URLPattern:
 
 # The hottest first: they are tried in this order.
 http_routes = [
-    _route(f"{_THREAD}/runs/wait", creating.WaitForThreadRun),
-    _route(f"{_THREAD}/runs/stream", creating.StreamThreadRun),
+    _route(f"{_THREAD}/runs/wait", create_run.WaitForThreadRun),
+    _route(f"{_THREAD}/runs/stream", create_run.StreamThreadRun),
     _route(f"{_THREAD}/state", states.ThreadState),
     _route(f"{_THREAD}/history", states.ReadHistory),
     _route("agents/<slug:slug>/threads", threads.CreateThread),
-    _route(f"{_THREAD}/commands", commanding.Command),
-    _route(f"{_THREAD}/stream/events", following.StreamEvents),
-    _route(f"{_THREAD}/stream", following.StreamThread),
-    _route(f"{_RUN}/join", joining.JoinThreadRun),
-    _route(f"{_RUN}/stream", joining.JoinThreadStream),
-    _route(f"{_RUN}/cancel", cancelling.CancelRun),
-    _route(_RUN, cancelling.DeleteRun),
-    _route(f"{_STATELESS}/cancel", cancelling.CancelRuns),
-    _route(f"{_STATELESS}/wait", creating.WaitForStatelessRun),
-    _route(f"{_STATELESS}/stream", creating.StreamStatelessRun),
-    _route(f"{_STATELESS}/<str:run_id>/stream", joining.JoinStatelessStream),
-    _route(f"{_STATELESS}/<str:run_id>/join", joining.JoinStatelessRun),
+    _route(f"{_THREAD}/commands", commands.Command),
+    _route(f"{_THREAD}/stream/events", thread_stream.StreamEvents),
+    _route(f"{_THREAD}/stream", thread_stream.StreamThread),
+    _route(f"{_RUN}/join", join_run.JoinThreadRun),
+    _route(f"{_RUN}/stream", join_run.JoinThreadStream),
+    _route(f"{_RUN}/cancel", cancel_runs.CancelRun),
+    _route(_RUN, cancel_runs.DeleteRun),
+    _route(f"{_STATELESS}/cancel", cancel_runs.CancelRuns),
+    _route(f"{_STATELESS}/wait", create_run.WaitForStatelessRun),
+    _route(f"{_STATELESS}/stream", create_run.StreamStatelessRun),
+    _route(f"{_STATELESS}/<str:run_id>/stream", join_run.JoinStatelessStream),
+    _route(f"{_STATELESS}/<str:run_id>/join", join_run.JoinStatelessRun),
     _route(f"{_THREAD}/state/checkpoint", states.ReadCheckpoint),
     _route(f"{_THREAD}/state/<str:checkpoint_id>", states.ReadCheckpoint),
-    _route(f"{_STORE}/items", storing.StoreItems),
-    _route(f"{_STORE}/items/search", storing.SearchStore),
-    _route(f"{_STORE}/namespaces", storing.ListNamespaces),
+    _route(f"{_STORE}/items", store.StoreItems),
+    _route(f"{_STORE}/items/search", store.SearchStore),
+    _route(f"{_STORE}/namespaces", store.ListNamespaces),
     _route(f"{_ASSISTANT}/graph", drawings.DrawGraph),
     _route(f"{_ASSISTANT}/schemas", drawings.DescribeSchemas),
     _route(f"{_ASSISTANT}/subgraphs", drawings.DescribeSubgraphs),

@@ -9,9 +9,9 @@ from typing import Any
 
 from celery import shared_task, signals
 
-from apps.agent_server.engine import loop
+from apps.agent_runtime import loop
 from apps.agent_server.services import cron_firing, deliveries, store
-from apps.agent_server.webhooks import postman
+from apps.agent_server.webhooks import delivery_worker
 
 
 @signals.worker_ready.connect
@@ -26,23 +26,23 @@ def start_engine(sender: Any = None, **_: object) -> None:
 def stop_engine(**_: object) -> None:
     """Runs go back to the queue after their current step."""
     loop.stop()
-    postman.stop()
+    delivery_worker.stop()
 
 
 @shared_task(name="agent_server.sweep_runs", acks_late=False)
 def sweep_runs() -> None:
     """Return runs whose worker is lost, and name threads that wait again. Safe to repeat."""
-    from apps.agent_server import sweeping  # noqa: PLC0415  (models, which this module needs nowhere else)
+    from apps.agent_server import recovery  # noqa: PLC0415  (models, which this module needs nowhere else)
 
-    sweeping.sweep()
+    recovery.sweep()
 
 
 @shared_task(name="agent_server.purge_threads", acks_late=False)
 def purge_threads() -> None:
     """Delete what stateless runs left. Safe to repeat."""
-    from apps.agent_server import sweeping  # noqa: PLC0415
+    from apps.agent_server import recovery  # noqa: PLC0415
 
-    sweeping.purge_temporary_threads()
+    recovery.purge_temporary_threads()
 
 
 @shared_task(name="agent_server.fire_crons", acks_late=False, expires=10)
@@ -54,7 +54,7 @@ def fire_crons() -> None:
 @shared_task(name="agent_server.deliver_webhooks", acks_late=False, expires=10)
 def deliver_webhooks() -> None:
     """Send the webhooks that are due. Safe to repeat: each is claimed."""
-    postman.wake()
+    delivery_worker.wake()
 
 
 @shared_task(name="agent_server.forget_webhooks", acks_late=False)
@@ -72,14 +72,14 @@ def sweep_store() -> None:
 @shared_task(name="agent_server.sweep_threads", acks_late=False, expires=60)
 def sweep_threads() -> None:
     """Delete threads and histories whose time is over. Safe to repeat."""
-    from apps.agent_server import expiring  # noqa: PLC0415
+    from apps.agent_server import thread_ttl  # noqa: PLC0415
 
-    expiring.sweep()
+    thread_ttl.sweep()
 
 
 @shared_task(name="agent_server.sweep_streams", acks_late=False)
 def sweep_streams() -> None:
     """Forget what resumable runs said, once nobody may come back for it. Safe to repeat."""
-    from apps.agent_server.streaming import kept  # noqa: PLC0415
+    from apps.agent_server.streaming import stream_history  # noqa: PLC0415
 
-    kept.sweep()
+    stream_history.sweep()

@@ -13,8 +13,8 @@ from rest_framework.request import Request
 
 from apps.api_keys import services
 from apps.core import errors
-from apps.core.access import Caller, OrganizationCaller, PersonCaller
-from apps.core.origin import recognised, recognised_as
+from apps.core.callers import Caller, OrganizationCaller, PersonCaller
+from apps.core.request_context import recognised, recognised_as
 from apps.organizations.models import Membership, User
 from apps.organizations.permissions import PersonPermission
 from apps.organizations.services import caller_for, organization_caller_for

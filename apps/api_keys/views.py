@@ -17,13 +17,13 @@ from apps.api_keys.forms import OVERLAPS, KeyForm, ReachingKeyForm, RotationForm
 from apps.api_keys.models import ApiKey, Kind
 from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services import Rights
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.models import Organization
 from apps.organizations.page_parts import done, organization_of, page
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.queries import workspaces_of
+from apps.web_ui.pages import PageRequest, workspace_page
 
 _O = OrganizationPermission
 MOST = 500

@@ -13,7 +13,7 @@ from celery import current_task
 from django.contrib.auth import get_user_model
 
 from apps.audit.models import ActorKind
-from apps.core.origin import Origin
+from apps.core.request_context import Origin
 
 _labels: dict[ActorKind, Callable[[UUID], str | None]] = {}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 
 from apps.audit.models import Entry
-from apps.core.admin_rows import ReadOnly
+from apps.core.admin_base import ReadOnly
 
 
 @admin.register(Entry)

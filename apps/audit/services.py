@@ -13,7 +13,7 @@ from apps.audit.actions import FIELDS, OUTLASTING, Action
 from apps.audit.actors import actor_of
 from apps.audit.models import Entry
 from apps.core import errors
-from apps.core import origin as origins
+from apps.core import request_context as origins
 from apps.core.json import dumps, loads, storable
 
 IMPERSONATOR = "impersonator"

@@ -13,14 +13,14 @@ from django.views.decorators.http import require_GET, require_POST
 
 from apps.audit.actions import Action
 from apps.audit.exporting import FORMATS, lines
+from apps.audit.presentation import deed, told
 from apps.audit.search import Search, page
 from apps.audit.services import Target, record
-from apps.audit.telling import deed, told
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
-from apps.core.access import OrganizationCaller
+from apps.core.callers import OrganizationCaller
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.services import organization_caller_for
+from apps.web_ui.pages import PageRequest, workspace_page
 
 KINDS = {
     kind: list(deeds)

@@ -12,10 +12,10 @@ from apps.billing import services
 from apps.billing.errors import BillingAway
 from apps.billing.forms import DetailsForm
 from apps.billing.models import Payment
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.services import organization_caller_for
+from apps.web_ui.pages import PageRequest, workspace_page
 
 PAYMENTS_A_PAGE = 50
 

@@ -8,11 +8,11 @@ from uuid import UUID
 from django.urls import reverse
 
 from apps.console.sections import SECTIONS
-from apps.core.access import Caller
+from apps.core.callers import Caller
 from apps.deployments.models import Deployment
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import runs
 from apps.tracing.models import Project
-from apps.tracing.store import runs
 
 EACH = 6
 

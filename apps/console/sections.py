@@ -7,7 +7,7 @@ from typing import Any
 
 from django.urls import NoReverseMatch, ResolverMatch, reverse
 
-from apps.core.access import Caller, OrganizationCaller
+from apps.core.callers import Caller, OrganizationCaller
 from apps.organizations.permissions import OrganizationPermission, Permission
 
 

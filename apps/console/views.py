@@ -13,14 +13,14 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.accounts import signing_in
+from apps.accounts import signing_in, throttle
 from apps.accounts.context import entrance
-from apps.console import attempts, palette
-from apps.console.context import LAST_WORKSPACE
+from apps.console import palette
 from apps.console.forms import SignInForm
-from apps.console.pages import PageRequest, to_sign_in, workspace_page
+from apps.console.page_context import LAST_WORKSPACE
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
+from apps.web_ui.pages import PageRequest, to_sign_in, workspace_page
 
 
 @require_GET
@@ -49,7 +49,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _sign_in_page(request, SignInForm(request=request), after, status=200)
 
     form = SignInForm(request.POST, request=request)
-    if not attempts.take(request, request.POST.get("email", "")[:254]):
+    if not throttle.take(request, request.POST.get("email", "")[:254]):
         form.errors.clear()
         form.add_error(None, "Too many tries. Wait ten minutes, then try again.")
         return _sign_in_page(request, form, after, status=429)

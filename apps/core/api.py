@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.core import errors
-from apps.core.access import Caller, OrganizationCaller, PersonCaller
+from apps.core.callers import Caller, OrganizationCaller, PersonCaller
 from apps.core.middleware import as_app_error, error_headers, error_json
 
 log = logging.getLogger(__name__)

@@ -15,9 +15,9 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
 from django.urls import URLPattern
 
-from apps.core.crossing import in_thread
-from apps.core.origin import Origin, begin
+from apps.core.request_context import Origin, begin
 from apps.core.routing import Routes
+from apps.core.sync_bridge import in_thread
 
 Scope = dict[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import structlog
 from celery import current_task
 
-from apps.core import origin
+from apps.core import request_context
 
 
 def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
@@ -49,7 +49,7 @@ def with_origin(
     logger: object, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
     """Adds who and where: read when something is logged, so that requests pay nothing for it."""
-    found = origin.current()
+    found = request_context.current()
     if found is not None:
         caller = found.caller
         said = {

@@ -17,8 +17,8 @@ from django.shortcuts import render
 from apps.core import errors, metrics
 from apps.core.ids import uuid7
 from apps.core.json import dumps
-from apps.core.origin import Origin, begin, end
 from apps.core.paths import canonical
+from apps.core.request_context import Origin, begin, end
 
 log = logging.getLogger(__name__)
 Handler = Callable[[HttpRequest], HttpResponse]

@@ -11,7 +11,7 @@ from typing import Any
 
 from django.conf import settings
 
-from apps.core import origin
+from apps.core import request_context
 
 _QUOTES_VALUES = ("DETAIL:", "CONTEXT:")
 _KEPT_OF_REQUEST = ("method", "url")
@@ -61,7 +61,7 @@ def without_payloads(event: Any, hint: Any) -> Any:
         # The sentence of the code; what was put into it stays here.
         event["logentry"] = {"message": str(event["logentry"].get("message", ""))[:_LONGEST]}
     tags = event.setdefault("tags", {})
-    found = origin.current()
+    found = request_context.current()
     if found is not None:
         tags["request_id"] = found.request_id
         if found.caller is not None:

@@ -16,10 +16,10 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import FileResponse
 
-from apps.core import errors, room
-from apps.core.crossing import pool
+from apps.core import body_memory, errors
+from apps.core.body_memory import Held
 from apps.core.json import dumps
-from apps.core.room import Held
+from apps.core.sync_bridge import pool
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -37,7 +37,7 @@ class WSGIBridge:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with room.bodies.holding() as held:
+        with body_memory.bodies.holding() as held:
             try:
                 body = await read_body(scope, receive, held)
             except errors.AppError as error:
@@ -46,7 +46,7 @@ class WSGIBridge:
             except ConnectionError:
                 return
             environ = build_environ(scope, body)
-            environ[room.HELD] = held
+            environ[body_memory.HELD] = held
             loop = asyncio.get_running_loop()
             while again := await loop.run_in_executor(pool(), self._answer, environ, loop, send):
                 await again()

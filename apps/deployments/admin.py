@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from apps.core.admin_rows import ReadOnly
+from apps.core.admin_base import ReadOnly
 from apps.deployments.models import Deployment, Revision, StatusChange
 
 

@@ -12,14 +12,14 @@ from uuid import UUID
 
 from channels.generic.websocket import AsyncWebsocketConsumer
 
-from apps.api_keys import standing
+from apps.api_keys import live_reauth
 from apps.core.asgi import session_key_of
-from apps.core.crossing import in_thread
 from apps.core.errors import AppError
 from apps.core.json import dumps_text
+from apps.core.sync_bridge import in_thread
 from apps.deployments import pages
 from apps.deployments.models import LogKind, Revision
-from apps.deployments.services import announce
+from apps.deployments.services import notifications
 from apps.deployments.statuses import FINAL
 from apps.organizations.models import User
 from apps.organizations.permissions import Permission
@@ -67,7 +67,7 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
         if refusal is not None:
             await self.close(refusal)
             return
-        self.proof = standing.proof_of_session(
+        self.proof = live_reauth.proof_of_session(
             session_key_of(self.scope) or "",
             self.scope["user"],
             where["workspace_id"],
@@ -75,13 +75,13 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
         )
         self.workspace_id: UUID = where["workspace_id"]
         self.revision_id: UUID = where["revision_id"]
-        await self.channel_layer.group_add(announce.group(self.revision_id), self.channel_name)
+        await self.channel_layer.group_add(notifications.group(self.revision_id), self.channel_name)
         self.teller = asyncio.create_task(self._tell())
 
     async def disconnect(self, code: int) -> None:
         if self.teller is not None:
             self.teller.cancel()
-            group = announce.group(self.revision_id)
+            group = notifications.group(self.revision_id)
             await self.channel_layer.group_discard(group, self.channel_name)
 
     async def revision_changed(self, message: dict[str, Any]) -> None:
@@ -90,7 +90,7 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
 
     async def _tell(self) -> None:
         """Send what is new, wait for word of more, until the build is over."""
-        with standing.watched(self.proof, self._refuse):
+        with live_reauth.watched(self.proof, self._refuse):
             await self._tell_all()
 
     def _refuse(self, error: AppError) -> None:

@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
 
-from apps.core import addresses
+from apps.core import ssrf
 from apps.deployments import errors
 
 REMOTE_SCHEMES = ("https", "http", "ssh", "git")
@@ -120,10 +120,10 @@ def check_reachable(host: str) -> None:
     if settings.ALLOW_PRIVATE_ADDRESSES:
         return
     try:
-        addresses.public(host, addresses.resolve(host))
-    except addresses.Unresolved:
+        ssrf.public(host, ssrf.resolve(host))
+    except ssrf.Unresolved:
         raise NotReachable(f"The host {host} is not known.") from None
-    except addresses.Private:
+    except ssrf.Private:
         raise NotReachable(
             f"The host {host} is on a private network, which builds may not reach here"
             " (ALLOW_PRIVATE_ADDRESSES)."

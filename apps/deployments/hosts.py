@@ -16,11 +16,11 @@ from django.conf import settings
 
 from apps.core import secrets
 from apps.deployments import sandbox
+from apps.deployments.build_dirs import Workplace
 from apps.deployments.builds import interpreters
 from apps.deployments.langgraph_json.variables import Facts
 from apps.deployments.models import Deployment, Revision
 from apps.deployments.services import environment
-from apps.deployments.workplaces import Workplace
 
 PROGRAM = Path(__file__).resolve().parent.parent / "graph_host"
 

@@ -44,7 +44,7 @@ class DeploymentRow:
 
     @property
     def state(self) -> str:
-        """What it does, in the words of apps.console.badges."""
+        """What it does, in the words of apps.web_ui.badges."""
         active, newest = self.deployment.active_revision_id, self.newest
         if newest is not None and not newest.is_final:
             return "updating" if active else "starting"

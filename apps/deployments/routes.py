@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from apps.core.fresh import Fresh
+from apps.core.ttl_cache import Fresh
 from apps.deployments.models import Deployment
 from apps.deployments.serving import Serving
 

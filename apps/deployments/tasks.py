@@ -12,7 +12,7 @@ from django.db import DatabaseError, transaction
 from apps.core.connections import close_dead
 from apps.deployments import services
 from apps.deployments.builds import build
-from apps.deployments.services import sweeping
+from apps.deployments.services import recovery
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ def erase_deployment(deployment_id: str) -> None:
 @shared_task(name="deployments.sweep")
 def sweep() -> None:
     close_dead()
-    sweeping.sweep()
+    recovery.sweep()
 
 
 @signals.worker_ready.connect
@@ -46,6 +46,6 @@ def builder_is_ready(sender: Any, **_: object) -> None:
     if not str(sender.hostname).startswith("builder"):
         return
     try:
-        sweeping.sweep()
+        recovery.sweep()
     except DatabaseError:
         log.exception("the builder's first sweep failed; beat will repeat it")

@@ -12,7 +12,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.deployments import pages, services
 from apps.deployments.forms import NewDeploymentForm, SettingsForm, VariablesForm
@@ -20,6 +19,7 @@ from apps.deployments.models import Deployment, LogKind, Revision
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
+from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_GET

@@ -10,8 +10,8 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
 from apps.exports.errors import NotWritten
-from apps.exports.guarded import guard
 from apps.exports.models import Destination
+from apps.exports.ssrf_guard import guard
 
 
 class Bucket:

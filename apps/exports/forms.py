@@ -11,7 +11,7 @@ from django import forms
 from apps.core.errors import AppError
 from apps.exports.models import BulkExport, Compression, Destination, Kind
 from apps.exports.services import MOST_DAYS
-from apps.tracing import filters
+from apps.trace_store import filters
 from apps.tracing.models import Project
 
 _PASSWORD = forms.PasswordInput(attrs={"autocomplete": "off"})

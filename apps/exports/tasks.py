@@ -8,9 +8,9 @@ from celery import shared_task
 @shared_task(name="exports.go_on", time_limit=900, acks_late=False)
 def go_on() -> None:
     """Write some files of what is unfinished. Safe to run twice: each part is claimed."""
-    from apps.exports import running  # noqa: PLC0415  (services import this module)
+    from apps.exports import runner  # noqa: PLC0415  (services import this module)
 
-    if running.work_for(seconds=30):
+    if runner.work_for(seconds=30):
         go_on.delay()
 
 

@@ -13,7 +13,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors as core_errors
 from apps.core.tenancy import get_or_404
 from apps.exports import errors, services
@@ -21,6 +20,7 @@ from apps.exports.forms import ChangeDestinationForm, DestinationForm, ExportFor
 from apps.exports.models import BulkExport, Destination, ExportPart, Kind
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
+from apps.web_ui.pages import PageRequest, workspace_page
 
 A_PAGE = 50
 PARTS_SHOWN = 400

@@ -11,9 +11,9 @@ from langgraph.types import StateUpdate
 
 from . import describe
 from .commands import to_command
-from .door import Door
-from .drafts import DraftSaver
+from .edit_saver import DraftSaver
 from .graphs import Access, AnyGraph, Graph
+from .rpc import Door
 from .saver import SocketSaver
 from .snapshots import left, snapshot
 from .users import User

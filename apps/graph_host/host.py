@@ -14,14 +14,14 @@ from pathlib import Path
 from typing import Any
 
 from . import calls, encoding, serde, wire
+from .asgi_app import Application
 from .auth import Guard
-from .door import Desk
 from .graphs import Graph, load_graphs
 from .loopback import Loopback
 from .project import Project, ProjectError
+from .rpc import Desk
 from .runs import Run
 from .store import SocketStore, speaker
-from .web import Application
 from .wire import Frame, Link
 
 

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from .door import Desk
+from .rpc import Desk
 from .wire import Frame
 
 PIECE = 64 * 1024

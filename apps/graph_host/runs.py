@@ -18,9 +18,9 @@ from langgraph.types import Command
 
 from . import channels, encoding
 from .commands import to_command
-from .door import Door
 from .events import Converter, Event, Modes
 from .graphs import AnyGraph, Graph, known_context
+from .rpc import Door
 from .saver import SocketSaver, Stored
 from .snapshots import left
 from .store import speaker

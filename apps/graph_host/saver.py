@@ -26,7 +26,7 @@ from langgraph.checkpoint.base import (
 )
 
 from . import encoding
-from .door import Door
+from .rpc import Door
 
 _APART = "thread="
 """How the namespace begins of what a graph inside a run keeps under a thread id of its own."""

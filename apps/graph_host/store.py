@@ -20,8 +20,8 @@ from langgraph.store.base import (
 )
 
 from . import encoding
-from .door import Desk, Door
 from .project import Project, ProjectError
+from .rpc import Desk, Door
 
 if TYPE_CHECKING:
     from langgraph.store.base import TTLConfig

@@ -9,10 +9,10 @@ from django import forms
 
 from apps.monitoring.models import Chart, ChartType
 from apps.monitoring.series import FEEDBACK_METRICS, METRICS
-from apps.tracing import filters
+from apps.trace_store import filters
+from apps.trace_store.store.stats import Attribute
 from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
-from apps.tracing.store.stats import Attribute
 
 _GROUPS = [("", "Nothing"), *((one.value, one.value.replace("_", " ")) for one in Attribute)]
 

@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from apps.core import errors
-from apps.tracing import filters
-from apps.tracing.filters import Expression
+from apps.trace_store import filters
+from apps.trace_store.filters import Expression
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.metrics import Figures, Measure
+from apps.trace_store.store.stats import Attribute, GroupBy
 from apps.tracing.services.statistics import NUMBERS
-from apps.tracing.store import RunQuery
-from apps.tracing.store.figures import Figures, Measure
-from apps.tracing.store.stats import Attribute, GroupBy
 
 FEEDBACK_METRICS = ("feedback", "feedback_score_avg", "feedback_values")
 METRICS = (*(name for name in NUMBERS if name != "last_run_start_time"), *FEEDBACK_METRICS)

@@ -10,7 +10,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core.errors import AppError
 from apps.core.tenancy import get_or_404
 from apps.monitoring import pages
@@ -20,6 +19,7 @@ from apps.monitoring.services import dashboards
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
 from apps.tracing.pages import periods, projects
+from apps.web_ui.pages import PageRequest, workspace_page
 
 MOST_PROJECTS = 500
 FIRST: dict[str, Any] = {

@@ -21,11 +21,11 @@ from django.db.models import (
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
-from apps.console.figures import compact, count, duration, size
 from apps.deployments.models import Deployment
 from apps.organizations.admin import OrganizationAdmin
 from apps.organizations.models import Membership, Organization, Workspace
 from apps.usage.models import UsageDay
+from apps.web_ui.formatting import compact, count, duration, size
 
 _DAYS = 30
 # Tokens and secrets of sign-in, which their own apps would show in full.

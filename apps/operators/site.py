@@ -34,22 +34,22 @@ class OperatorsSite(admin.AdminSite):
         ]
 
     def index(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
-        from apps.operators import standing  # noqa: PLC0415 -- the site is made before the apps
+        from apps.operators import system_status  # noqa: PLC0415 -- the site is made before the apps
 
         try:
-            found = standing.look()
+            found = system_status.look()
         except DatabaseError:
             found = None
         return super().index(request, {**(extra_context or {}), "standing": found})
 
     def processes(self, request: HttpRequest) -> HttpResponse:
         """Workers, their tasks, queues, and the graph hosts that execute agents."""
-        from apps.operators import processes, standing  # noqa: PLC0415
+        from apps.operators import processes, system_status  # noqa: PLC0415
 
         context = {
             **self.each_context(request),
             "title": "Processes and queues",
-            "standing": standing.look(),
+            "standing": system_status.look(),
             "workers": processes.workers(),
             "hosts": processes.hosts(),
         }
@@ -57,12 +57,12 @@ class OperatorsSite(admin.AdminSite):
 
     def storage(self, request: HttpRequest) -> HttpResponse:
         """Partitions by day with rows and size, and how long what is kept where."""
-        from apps.operators import standing, storage  # noqa: PLC0415
+        from apps.operators import storage, system_status  # noqa: PLC0415
 
         context = {
             **self.each_context(request),
             "title": "Partitions and retention",
-            "tables": storage.tables(standing.partitions()),
+            "tables": storage.tables(system_status.partitions()),
             "lives": storage.lives(),
             "exceptions": storage.exceptions(),
         }

@@ -8,7 +8,7 @@ from itertools import groupby
 
 from django.conf import settings
 
-from apps.operators.standing import Partition
+from apps.operators.system_status import Partition
 from apps.tracing.models import Retention
 
 MOST = 200
@@ -52,7 +52,7 @@ def lives() -> list[Life]:
             "Short-lived traces", settings.TRACE_RETENTION_SHORT_DAYS, "TRACE_RETENTION_SHORT_DAYS"
         ),
         Life("Log of webhooks", settings.WEBHOOK_LOG_DAYS, "WEBHOOK_LOG_DAYS"),
-        Life("Audit log", 0, "manage.py forget_audit"),
+        Life("Audit log", 0, "manage.py prune_audit_log"),
     ]
 
 

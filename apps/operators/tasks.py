@@ -9,7 +9,7 @@ from typing import Any
 import psutil
 from celery.worker.control import inspect_command
 
-from apps.agent_server.engine import loop
+from apps.agent_runtime import loop
 
 
 @inspect_command()

@@ -13,7 +13,7 @@ from django.http import HttpRequest
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
-from apps.core.admin_rows import ReadOnly
+from apps.core.admin_base import ReadOnly
 from apps.organizations.models import (
     Invitation,
     Membership,

@@ -9,10 +9,10 @@ from django.forms import Form
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from apps.console.pages import PageRequest
 from apps.core import errors
-from apps.core.access import OrganizationCaller
+from apps.core.callers import OrganizationCaller
 from apps.organizations.services import organization_caller_for
+from apps.web_ui.pages import PageRequest
 
 
 def organization_of(request: PageRequest, permission: str) -> OrganizationCaller:

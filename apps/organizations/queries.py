@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from apps.core.access import OrganizationCaller
+from apps.core.callers import OrganizationCaller
 from apps.organizations.models import Membership, Role, User, Workspace, WorkspaceMembership
 from apps.organizations.permissions import (
     ORGANIZATION_ADMINS,

@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.organizations.views import organization, own, people, tags, workspace
+from apps.organizations.views import members, organization, profile, tags, workspace
 
 SETTINGS = "o/<uuid:workspace_id>/settings"
 _MEMBER = f"{SETTINGS}/members/<uuid:identity_id>"
@@ -46,14 +46,14 @@ urlpatterns = [
         organization.setting_role_delete,
         name="setting-role-delete",
     ),
-    path(f"{SETTINGS}/people", people.setting_people, name="setting-people"),
-    path(f"{_PERSON}/role", people.setting_person_role, name="setting-person-role"),
-    path(f"{_PERSON}/remove", people.setting_person_remove, name="setting-person-remove"),
+    path(f"{SETTINGS}/people", members.setting_people, name="setting-people"),
+    path(f"{_PERSON}/role", members.setting_person_role, name="setting-person-role"),
+    path(f"{_PERSON}/remove", members.setting_person_remove, name="setting-person-remove"),
     path(
         f"{SETTINGS}/invitations/<uuid:invitation_id>/revoke",
-        people.setting_invitation_revoke,
+        members.setting_invitation_revoke,
         name="setting-invitation-revoke",
     ),
-    path("organizations", own.organizations, name="own-organizations"),
-    path("invitations/<str:token>", people.invitation, name="invitation"),
+    path("organizations", profile.organizations, name="own-organizations"),
+    path("invitations/<str:token>", members.invitation, name="invitation"),
 ]

@@ -19,7 +19,7 @@ import redis
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from redis.exceptions import NoScriptError, ResponseError
 
-from apps.core.crossing import needs_thread
+from apps.core.sync_bridge import needs_thread
 
 ANSWER_SECONDS = 0.25
 AWAY_SECONDS = 1.0

@@ -11,7 +11,7 @@ from django.db import transaction
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors
-from apps.core.fresh import Fresh
+from apps.core.ttl_cache import Fresh
 from apps.organizations.models import Organization
 from apps.rate_limits.models import LEAST_FACTOR, MOST_FACTOR, LimitFactor
 from apps.rate_limits.table import CATEGORIES

@@ -14,7 +14,7 @@ from uuid import UUID
 from apps.api_keys.authentication import key_in
 from apps.api_keys.services import holder_of
 from apps.core import errors
-from apps.core.fresh import Fresh
+from apps.core.ttl_cache import Fresh
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 from apps.rate_limits.table import IdentityKind

@@ -7,11 +7,11 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.services import organization_caller_for
-from apps.rate_limits.use import DAYS, use_of
+from apps.rate_limits.usage_report import DAYS, use_of
+from apps.web_ui.pages import PageRequest, workspace_page
 from config.regions import REGIONS
 
 

@@ -11,8 +11,8 @@ class TracingConfig(AppConfig):
         from apps.organizations.models import ResourceType  # noqa: PLC0415
         from apps.tracing.models import Project  # noqa: PLC0415
         from apps.tracing.querysets import ProjectQuerySet  # noqa: PLC0415
-        from apps.tracing.services import places, usage  # noqa: PLC0415
-        from apps.usage import sources  # noqa: PLC0415
+        from apps.tracing.services import usage, workspace_hooks  # noqa: PLC0415
+        from apps.usage import usage_sources  # noqa: PLC0415
 
         def projects(workspace_id: UUID) -> ProjectQuerySet:
             present = Project.objects.for_workspace(workspace_id).present()
@@ -24,7 +24,7 @@ class TracingConfig(AppConfig):
 
         resources.describe(ResourceType.PROJECT, projects)
         resources.describe(ResourceType.EXPERIMENT, experiments)
-        hooks.workspace_made.connect(places.furnish)
-        hooks.workspace_deleted.connect(places.clear)
-        hooks.shares_closed.connect(places.close_shares)
-        sources.register(usage.ingested)
+        hooks.workspace_made.connect(workspace_hooks.furnish)
+        hooks.workspace_deleted.connect(workspace_hooks.clear)
+        hooks.shares_closed.connect(workspace_hooks.close_shares)
+        usage_sources.register(usage.ingested)

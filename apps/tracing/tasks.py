@@ -10,7 +10,7 @@ from celery import shared_task
 @shared_task(name="tracing.make_partitions", time_limit=60)
 def make_partitions() -> None:
     """Make the days of runs that are to come."""
-    from apps.tracing.store import partitions  # noqa: PLC0415  (services import this module)
+    from apps.trace_store.store import partitions  # noqa: PLC0415  (services import this module)
 
     partitions.make_ahead()
 
@@ -18,33 +18,33 @@ def make_partitions() -> None:
 @shared_task(name="tracing.settle_held", time_limit=300)
 def settle_held() -> None:
     """Place held operations whose run came at the same moment, and those that waited too long."""
-    from apps.tracing.services import upkeep  # noqa: PLC0415  (services import this module)
+    from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
 
-    upkeep.settle_held()
+    maintenance.settle_held()
 
 
 @shared_task(name="tracing.compact_counts", time_limit=300)
 def compact_counts() -> None:
     """Make one row of the counts of each past hour."""
-    from apps.tracing.services import upkeep  # noqa: PLC0415  (services import this module)
+    from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
 
-    upkeep.compact_counts()
+    maintenance.compact_counts()
 
 
 @shared_task(name="tracing.remove_deleted_projects", time_limit=3600)
 def remove_deleted_projects() -> None:
     """Remove the runs and files of projects that were deleted, then their rows."""
-    from apps.tracing.services import upkeep  # noqa: PLC0415  (services import this module)
+    from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
 
-    upkeep.remove_deleted_projects()
+    maintenance.remove_deleted_projects()
 
 
 @shared_task(name="tracing.settle", time_limit=120)
 def settle() -> None:
     """Do what follows from the runs that came."""
-    from apps.tracing.settling import settler  # noqa: PLC0415  (services import this module)
+    from apps.trace_store.postprocess import processor  # noqa: PLC0415  (services import this module)
 
-    settler.run_for(seconds=10)
+    processor.run_for(seconds=10)
 
 
 @shared_task(name="tracing.delete_traces", time_limit=3600)
@@ -74,38 +74,38 @@ def expire() -> None:
 @shared_task(name="tracing.attach_feedback", time_limit=300)
 def attach_feedback() -> None:
     """Look for the runs of feedback that came in the stream of runs."""
-    from apps.tracing.services import feedback_attaching  # noqa: PLC0415  (services import this)
+    from apps.feedback.services import attach_to_runs  # noqa: PLC0415  (services import this)
 
-    feedback_attaching.attach_pending()
+    attach_to_runs.attach_pending()
 
 
 @shared_task(name="tracing.compute_formulas", time_limit=3600)
 def compute_formulas() -> None:
     """Compute what new and changed formulas of feedback give."""
-    from apps.tracing.services import feedback_formulas  # noqa: PLC0415  (services import this)
+    from apps.feedback.services import formulas  # noqa: PLC0415  (services import this)
 
-    feedback_formulas.compute_stale()
+    formulas.compute_stale()
 
 
 @shared_task(name="tracing.forget_feedback_tokens", time_limit=600)
 def forget_feedback_tokens() -> None:
     """Remove tokens that expired long ago."""
-    from apps.tracing.services import feedback_tokens  # noqa: PLC0415  (services import this)
+    from apps.feedback.services import tokens  # noqa: PLC0415  (services import this)
 
-    feedback_tokens.forget_expired()
+    tokens.forget_expired()
 
 
 @shared_task(name="tracing.make_rollups", time_limit=300, expires=30)
 def make_rollups() -> None:
     """Make statistics of quarters, hours and days again in which runs have changed."""
-    from apps.tracing.store import making  # noqa: PLC0415  (services import this module)
+    from apps.trace_store.store import rollup_build  # noqa: PLC0415  (services import this module)
 
-    making.make_dirty()
+    rollup_build.make_dirty()
 
 
 @shared_task(name="tracing.close_quiet_traces", time_limit=300)
 def close_quiet_traces() -> None:
     """End what stands in for roots of spans that did not come; forget traces long over."""
-    from apps.tracing.otlp import upkeep  # noqa: PLC0415  (services import this module)
+    from apps.ingest.otlp import upkeep  # noqa: PLC0415  (services import this module)
 
     upkeep.close_quiet_traces()

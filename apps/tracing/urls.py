@@ -6,7 +6,6 @@ from apps.tracing.views import (
     compare,
     downloads,
     feedback,
-    house,
     listing,
     monitoring,
     projects,
@@ -16,6 +15,7 @@ from apps.tracing.views import (
     sharing,
     threads,
     traces,
+    workspace_settings,
 )
 
 
@@ -54,12 +54,20 @@ project: list[URLPattern | URLResolver] = [
     path("/r/<uuid:run_id>", include(run)),
 ]
 settings_pages = [
-    path("/ledger", house.setting_ledger, name="setting-ledger"),
-    path("/prices", house.setting_prices, name="setting-prices"),
-    path("/prices/<uuid:price_id>/delete", house.setting_price_delete, name="setting-price-delete"),
-    path("/feedback", house.setting_feedback, name="setting-feedback"),
-    path("/feedback/delete", house.setting_feedback_delete, name="setting-feedback-delete"),
-    path("/retention", house.setting_retention, name="setting-retention"),
+    path("/ledger", workspace_settings.setting_ledger, name="setting-ledger"),
+    path("/prices", workspace_settings.setting_prices, name="setting-prices"),
+    path(
+        "/prices/<uuid:price_id>/delete",
+        workspace_settings.setting_price_delete,
+        name="setting-price-delete",
+    ),
+    path("/feedback", workspace_settings.setting_feedback, name="setting-feedback"),
+    path(
+        "/feedback/delete",
+        workspace_settings.setting_feedback_delete,
+        name="setting-feedback-delete",
+    ),
+    path("/retention", workspace_settings.setting_retention, name="setting-retention"),
 ]
 PROJECTS = "o/<uuid:workspace_id>/projects"
 urlpatterns = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.core.admin_rows import ReadOnly
+from apps.core.admin_base import ReadOnly
 from apps.usage.models import UsageDay, UsageLimit
 from apps.usage.querysets import UsageDayQuerySet
 

@@ -5,6 +5,6 @@ class UsageConfig(AppConfig):
     name = "apps.usage"
 
     def ready(self) -> None:
-        from apps.usage import meter, sources  # noqa: PLC0415  (needs the loaded apps)
+        from apps.usage import meter, usage_sources  # noqa: PLC0415
 
-        sources.register(meter.metered)
+        usage_sources.register(meter.metered)

@@ -17,7 +17,7 @@ from django.db import Error as DatabaseError
 from django.db import connection
 
 from apps.core.connections import close_dead
-from apps.usage.sources import Figures
+from apps.usage.usage_sources import Figures
 
 log = logging.getLogger(__name__)
 PERIOD_SECONDS = 2.0

@@ -13,7 +13,7 @@ from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
-from apps.usage import caps, meter, sources
+from apps.usage import meter, quotas, usage_sources
 from apps.usage.models import MEASURES, LimitType, UsageDay, UsageLimit
 from apps.usage.querysets import UsageLimitQuerySet
 
@@ -39,12 +39,12 @@ def set_days(now: datetime | None = None) -> None:
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
     for back in range(_DAYS_SET):
         begin = today - timedelta(days=back)
-        for figures in sources.each(begin, begin + timedelta(days=1), None):
+        for figures in usage_sources.each(begin, begin + timedelta(days=1), None):
             _set(begin.date(), figures)
     meter.forget_old(now)
 
 
-def _set(day: date, figures: sources.Figures) -> None:
+def _set(day: date, figures: usage_sources.Figures) -> None:
     if not figures:
         return
     names = [name for name in MEASURES if any(name in said for said in figures.values())]
@@ -86,7 +86,7 @@ def set_limit(
     before = UsageLimit.objects.filter(**place).values("limit_value").first()
     limit, _ = UsageLimit.objects.update_or_create(**place, defaults={"limit_value": limit_value})
     _record(Action.USAGE_LIMIT_SET, limit, before, {"limit_value": limit_value})
-    transaction.on_commit(caps.forget)
+    transaction.on_commit(quotas.forget)
     return limit
 
 
@@ -96,7 +96,7 @@ def delete_limit(*, limits: UsageLimitQuerySet, limit_id: UUID) -> None:
     limit = get_or_404(limits.select_for_update(), pk=limit_id)
     _record(Action.USAGE_LIMIT_DELETED, limit, {"limit_value": limit.limit_value}, None)
     limit.delete()
-    transaction.on_commit(caps.forget)
+    transaction.on_commit(quotas.forget)
 
 
 def _record(

@@ -11,12 +11,12 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.console import figures
-from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
 from apps.tracing.pages.charts import Chart, Line
-from apps.usage import caps, services
+from apps.usage import quotas, services
 from apps.usage.models import LimitType, UsageDay, UsageLimit
+from apps.web_ui import formatting
+from apps.web_ui.pages import PageRequest, workspace_page
 
 DAYS = 31
 _CHARTS = (
@@ -68,7 +68,8 @@ def setting_usage(request: PageRequest) -> HttpResponse:
         "tab": "usage",
         "charts": [_chart(n, *said, days) for n, said in enumerate(_CHARTS)],
         "uses": [
-            (use, words(use.kind), round(use.share * 100)) for use in caps.uses(caller.workspace_id)
+            (use, words(use.kind), round(use.share * 100))
+            for use in quotas.uses(caller.workspace_id)
         ],
         "form": form,
         "may_write": may_write,
@@ -90,9 +91,9 @@ def _chart(
 ) -> Chart:
     values = {name: [int(getattr(day, name)) for day in days] for name, _ in lines}
     first = sum(values[lines[0][0]])
-    total = {"s": figures.duration, "count": figures.count}[unit](first)
+    total = {"s": formatting.duration, "count": formatting.count}[unit](first)
     if lines[0][0] == "bytes":
-        total = figures.size(first)
+        total = formatting.size(first)
     return Chart(
         id=f"usage-{number}",
         title=title,

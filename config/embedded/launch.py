@@ -10,7 +10,7 @@ from signal import SIGKILL, Signals
 
 from config.embedded.paths import SERVICE_UID
 
-TETHER = Path(__file__).with_name("tether.py")
+PARENT_DEATH_SCRIPT = Path(__file__).with_name("parent_death.py")
 
 
 class CannotStart(Exception):
@@ -38,7 +38,7 @@ def anyone_may_enter(path: Path) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Tether:
+class ParentBoundProcess:
     """What stands before a command line so that the process dies with its supervisor."""
 
     log: Path | None = None
@@ -47,7 +47,14 @@ class Tether:
     deadly: Signals = SIGKILL
 
     def command(self, program: Sequence[str | Path], parent: int | None = None) -> list[str]:
-        words = [sys.executable, "-I", "-S", str(TETHER), "--parent", str(parent or os.getpid())]
+        words = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(PARENT_DEATH_SCRIPT),
+            "--parent",
+            str(parent or os.getpid()),
+        ]
         words += ["--deadly", str(int(self.deadly))]
         if self.log is not None:
             words += ["--log", str(self.log)]

@@ -16,7 +16,7 @@ from signal import SIGQUIT
 import psutil
 import psycopg
 
-from config.embedded.launch import CannotStart, Tether, private_folder, service_uid
+from config.embedded.launch import CannotStart, ParentBoundProcess, private_folder, service_uid
 from config.embedded.paths import BILLING_ROLE, DATABASE, Instance
 
 SUPERUSER = "postgres"
@@ -85,8 +85,10 @@ class Postgres:
         for name, value in settings.items():
             words += ["-c", f"{name}={value}"]
         # SIGQUIT: postgres leaves at once and recovers at its next start, as after a power cut.
-        tether = Tether(log=log, uid=service_uid(), needs=[self.folder], deadly=SIGQUIT)
-        return tether.command(words)
+        process = ParentBoundProcess(
+            log=log, uid=service_uid(), needs=[self.folder], deadly=SIGQUIT
+        )
+        return process.command(words)
 
     def is_ready(self) -> bool:
         # The server's own word first: asking while it recovers would fill its log.
@@ -148,7 +150,7 @@ class Postgres:
         words += ["--no-instructions"]
         try:
             with _own_name(draft) as wrapper:
-                command = Tether(uid=uid, needs=[draft]).command([*wrapper, *words])
+                command = ParentBoundProcess(uid=uid, needs=[draft]).command([*wrapper, *words])
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode != 0:
                 last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import redis
 
-from config.embedded.launch import CannotStart, Tether, private_folder, service_uid
+from config.embedded.launch import CannotStart, ParentBoundProcess, private_folder, service_uid
 from config.embedded.paths import Instance
 
 SETTINGS = {
@@ -45,8 +45,8 @@ class Redis:
         }
         for name, value in settings.items():
             words += [f"--{name}", value]
-        tether = Tether(log=log, uid=service_uid(), needs=[self.instance.redis_dir])
-        return tether.command(words)
+        process = ParentBoundProcess(log=log, uid=service_uid(), needs=[self.instance.redis_dir])
+        return process.command(words)
 
     def is_ready(self) -> bool:
         client = redis.Redis.from_url(self.instance.redis_url, socket_timeout=2)

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from config.embedded.launch import CannotStart
 from config.embedded.paths import UnsafePlace
 from config.env import env
-from config.supervisor.boot import Boot
+from config.supervisor.lifecycle import Boot
 from config.supervisor.regions import Regions, parse
 from config.supervisor.terminal import Terminal
 

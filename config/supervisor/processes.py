@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 
-from config.embedded.launch import Tether
+from config.embedded.launch import ParentBoundProcess
 from config.embedded.paths import Instance
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
@@ -105,7 +105,7 @@ def _web(instance: Instance, listener: int, place: int) -> Process:
 
 def errand(instance: Instance, name: str, *arguments: str) -> Process:
     """A management command that runs once."""
-    command = _tethered(instance, name, str(BASE_DIR / "manage.py"), *arguments)
+    command = _parent_bound(instance, name, str(BASE_DIR / "manage.py"), *arguments)
     return Process(name=name, command=command, respawn=False)
 
 
@@ -114,9 +114,9 @@ def _celery(instance: Instance, name: str, *arguments: str) -> list[str]:
 
 
 def _python(instance: Instance, name: str, module: str, *arguments: str) -> list[str]:
-    return _tethered(instance, name, "-m", module, *arguments)
+    return _parent_bound(instance, name, "-m", module, *arguments)
 
 
-def _tethered(instance: Instance, name: str, *arguments: str) -> list[str]:
+def _parent_bound(instance: Instance, name: str, *arguments: str) -> list[str]:
     log: Path = instance.log_dir / f"{name}.log"
-    return Tether(log=log).command([sys.executable, *arguments])
+    return ParentBoundProcess(log=log).command([sys.executable, *arguments])

@@ -7,16 +7,16 @@ import pytest
 import redis
 from django.db import connections
 
-from apps.agent_server.messaging.courier import courier
+from apps.agent_server.messaging.redis_dispatcher import courier
 from apps.agent_server.services import assistants
 from apps.agent_server.streaming import hub as hubs
 from apps.api_keys import services as api_keys
-from apps.core import crossing
+from apps.core import sync_bridge
 from apps.core.loop_database import loop_database
 from apps.deployments import routes
 from apps.deployments.models import Deployment
 from tests.agent_server.asgi import Caller
-from tests.agent_server.double import Worker
+from tests.agent_server.fake_worker import Worker
 from tests.factories.agent_server import AgentFactory
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import WorkspaceFactory
@@ -77,7 +77,7 @@ async def front(transactional_db, redis_client) -> AsyncIterator[None]:
     await hubs.hub().aclose()
     await courier().aclose()
     await loop_database().aclose()
-    pool = crossing.pool()
+    pool = sync_bridge.pool()
     threads = list(pool._threads)
     barrier = threading.Barrier(len(threads))
 

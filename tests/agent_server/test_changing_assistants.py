@@ -9,8 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.db import connections
 
-from apps.agent_server.bodies.assistants import AssistantChanges
 from apps.agent_server.models import AgentRun, Assistant, AssistantVersion, Thread
+from apps.agent_server.schemas.assistants import AssistantChanges
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistant_changes, assistants
 from apps.deployments import routes

@@ -11,9 +11,9 @@ import pytest
 import redis
 from django.db import connections
 
-from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.messaging import messages
 from apps.agent_server.models import AgentRun, Assistant, Thread
+from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch, runs
 from tests.factories.agent_server import AgentFactory, ThreadFactory, route_of, workspace_beside

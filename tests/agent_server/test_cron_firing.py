@@ -9,10 +9,10 @@ import pytest
 import time_machine
 from django.db import DatabaseError, connections, transaction
 
-from apps.agent_server.bodies.crons import NewCron
 from apps.agent_server.models import AgentRun, Cron, Thread
+from apps.agent_server.schemas.crons import NewCron
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import cron_firing, crons, forgetting
+from apps.agent_server.services import cron_firing, crons, delete_threads
 from apps.agent_server.services.cron_firing import fire_due
 from apps.deployments import routes
 from tests.factories.agent_server import AgentRunFactory, ThreadFactory, route_of
@@ -135,7 +135,7 @@ def test_changed_metadata_reaches_the_next_run(scope, clock):
 
 
 def crons_changes(fields):
-    from apps.agent_server.bodies.crons import CronChanges
+    from apps.agent_server.schemas.crons import CronChanges
 
     return CronChanges.check(fields)
 
@@ -300,6 +300,6 @@ def test_a_firing_and_the_end_of_its_thread_do_not_block_each_other(scope, clock
 
 def _delete_and_close(scope, thread_id):
     try:
-        forgetting.forget(scope, thread_id)
+        delete_threads.forget(scope, thread_id)
     finally:
         connections.close_all()

@@ -9,9 +9,9 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
-from apps.agent_server import expiring, sweeping
+from apps.agent_server import recovery, thread_ttl
 from apps.agent_server.models import AgentRun, Checkpoint, CheckpointBlob, CheckpointWrite, Thread
-from apps.agent_server.services import forgetting, histories, threads
+from apps.agent_server.services import checkpoints, delete_threads, threads
 from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 from tests.factories.agent_server import AgentFactory, AgentRunFactory, ThreadFactory
@@ -80,11 +80,11 @@ def test_a_thread_goes_when_it_was_quiet_for_its_time(agent):
     for thread in (old, young, forever):
         age(thread, HOUR)
 
-    assert expiring.sweep(always=True) == 1
+    assert thread_ttl.sweep(always=True) == 1
 
     visible = set(Thread.unscoped.filter(temporary=False).values_list("pk", flat=True))
     assert visible == {young.pk, forever.pk}
-    assert expiring.sweep(always=True) == 0
+    assert thread_ttl.sweep(always=True) == 0
 
 
 def test_what_went_is_removed_by_the_purge(agent):
@@ -92,8 +92,8 @@ def test_what_went_is_removed_by_the_purge(agent):
     save(thread, 1)
     age(thread, HOUR)
 
-    expiring.sweep(always=True)
-    sweeping.purge_temporary_threads()
+    thread_ttl.sweep(always=True)
+    recovery.purge_temporary_threads()
 
     assert not Thread.unscoped.filter(pk=thread.pk).exists()
     assert not Checkpoint.objects.filter(thread=thread.pk).exists()
@@ -105,7 +105,7 @@ def test_activity_keeps_a_thread(agent):
     age(thread, HOUR)
     Thread.unscoped.filter(pk=thread.pk).update(updated_at=timezone.now())
 
-    assert expiring.sweep(always=True) == 0
+    assert thread_ttl.sweep(always=True) == 0
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
@@ -114,7 +114,7 @@ def test_a_thread_with_an_open_run_stays(agent, status):
     AgentRunFactory(thread=thread, status=status)
     age(thread, HOUR)
 
-    assert expiring.sweep(always=True) == 0
+    assert thread_ttl.sweep(always=True) == 0
     assert AgentRun.unscoped.filter(thread=thread).exists()
 
 
@@ -124,14 +124,14 @@ def test_with_keep_latest_old_checkpoints_go_and_the_head_stays(agent):
         save(thread, number)
     age(thread, HOUR)
 
-    assert expiring.sweep(always=True) == 1
+    assert thread_ttl.sweep(always=True) == 1
 
     assert numbers(thread) == [3]
     assert blobs(thread) == {("new", "3"), ("old", "1")}
     assert CheckpointWrite.objects.filter(thread=thread).count() == 1
     thread.refresh_from_db()
     assert (thread.temporary, thread.ttl_until, thread.edits) == (False, None, 3)
-    assert expiring.sweep(always=True) == 0
+    assert thread_ttl.sweep(always=True) == 0
 
 
 def test_with_keep_latest_young_checkpoints_stay_until_they_are_old(agent):
@@ -142,7 +142,7 @@ def test_with_keep_latest_young_checkpoints_stay_until_they_are_old(agent):
         save(thread, number)
     Thread.unscoped.filter(pk=thread.pk).update(updated_at=timezone.now())
 
-    expiring.sweep(always=True)
+    thread_ttl.sweep(always=True)
 
     assert numbers(thread) == [2, 3]
     thread.refresh_from_db()
@@ -158,7 +158,7 @@ def test_a_busy_life_under_keep_latest_does_not_grow(agent):
             save(thread, run * 10 + step)
         age(thread, HOUR)
         Thread.unscoped.filter(pk=thread.pk).update(pruned_at=timezone.now() - HOUR)
-        expiring.sweep(always=True)
+        thread_ttl.sweep(always=True)
         sizes.append((len(numbers(thread)), len(blobs(thread))))
 
     assert sizes == [(1, 2)] * 5
@@ -173,7 +173,7 @@ def test_graphs_inside_keep_what_is_still_under_way(agent):
     save(thread, 5, namespace="ask:task", root=3)
     save(thread, 6, namespace="memory", root=1)
 
-    assert histories.keep_latest(thread.pk)
+    assert checkpoints.keep_latest(thread.pk)
 
     kept = {name: numbers(thread, name) for name in ("", "ask:old-task", "ask:task", "memory")}
     assert kept == {"": [3], "ask:old-task": [], "ask:task": [5], "memory": [6]}
@@ -183,10 +183,10 @@ def test_histories_are_cut_in_portions(agent, monkeypatch):
     thread = ThreadFactory(deployment=agent)
     for number in range(7):
         save(thread, number)
-    monkeypatch.setattr(forgetting, "PORTION", 2)
+    monkeypatch.setattr(delete_threads, "PORTION", 2)
 
-    forgetting.forget_rows([thread.pk])
-    forgetting.purge([thread.pk])
+    delete_threads.forget_rows([thread.pk])
+    delete_threads.purge([thread.pk])
 
     with connection.cursor() as cursor:
         for table in ("checkpoint", "checkpointblob", "checkpointwrite"):
@@ -198,10 +198,10 @@ def test_histories_are_cut_in_portions(agent, monkeypatch):
 def test_a_forgotten_thread_frees_its_id_at_once(agent):
     thread = ThreadFactory(deployment=agent)
 
-    assert forgetting.forget_rows([thread.pk]) == 1
+    assert delete_threads.forget_rows([thread.pk]) == 1
     ThreadFactory(deployment=agent, thread_id=thread.thread_id)
 
-    assert forgetting.forget_rows([thread.pk]) == 0
+    assert delete_threads.forget_rows([thread.pk]) == 0
 
 
 # The deployment's settings
@@ -220,14 +220,14 @@ def test_a_deployment_says_how_much_is_swept_at_once(agent):
     for _ in range(3):
         age(ThreadFactory(deployment=agent, ttl_minutes=1), HOUR)
 
-    assert [expiring.sweep(always=True) for _ in range(3)] == [2, 1, 0]
+    assert [thread_ttl.sweep(always=True) for _ in range(3)] == [2, 1, 0]
 
 
 def test_a_deployment_says_how_often_it_is_swept():
-    pace = expiring.Pace.of({"sweep_interval_minutes": 10})
+    pace = thread_ttl.Pace.of({"sweep_interval_minutes": 10})
 
     assert [minute for minute in range(31) if pace.is_due(minute)] == [0, 10, 20, 30]
-    assert expiring.Pace.of({}) == (5, 1_000)
+    assert thread_ttl.Pace.of({}) == (5, 1_000)
 
 
 def test_new_threads_get_the_deployments_time_to_live(agent):

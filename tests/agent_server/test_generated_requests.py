@@ -8,7 +8,7 @@ import json
 import pytest
 
 from apps.agent_server.openapi.document import document
-from apps.core.crossing import in_thread
+from apps.core.sync_bridge import in_thread
 from tests.agent_server.generating import Maker
 from tests.factories.agent_server import AgentRunFactory, CronFactory, ThreadFactory, route_of
 

@@ -7,7 +7,7 @@ from uuid import uuid4
 import pytest
 
 from apps.agent_server.models import Thread
-from apps.core.crossing import in_thread
+from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.factories.agent_server import AgentFactory, ThreadFactory
 

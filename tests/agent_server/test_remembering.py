@@ -7,10 +7,10 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from apps.agent_server.consumers import asking
-from apps.agent_server.consumers.remembering import Remembered
+from apps.agent_server.consumers import graph_calls
+from apps.agent_server.consumers.state_cache import Remembered
 from apps.agent_server.models import Thread
-from apps.core.crossing import in_thread
+from apps.core.sync_bridge import in_thread
 from tests.factories.agent_server import ThreadFactory
 
 
@@ -52,7 +52,7 @@ def graph(monkeypatch) -> list:
         asked.append(params["limit"])
         return b'[{"answer":%d}]' % len(asked)
 
-    monkeypatch.setattr(asking, "acall", call)
+    monkeypatch.setattr(graph_calls, "acall", call)
     return asked
 
 

@@ -11,7 +11,7 @@ from uuid import uuid4
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from apps.agent_server.admission import visit
+from apps.agent_server.auth import custom_auth
 from apps.deployments import routes
 from config.asgi import application
 from tests.agent_server.asgi import Caller
@@ -142,7 +142,7 @@ def questions(agent, front, monkeypatch) -> list[dict[str, Any]]:
         asked.append(question)
         return {"refused": {"status": 418, "detail": "Not today."}}
 
-    monkeypatch.setattr(visit, "_ask", refuse)
+    monkeypatch.setattr(custom_auth, "_ask", refuse)
     return asked
 
 
@@ -188,7 +188,7 @@ async def test_one_question_is_a_request(agent, questions, monkeypatch):
         user = {"identity": "tom", "permissions": []}
         return {"user": user, "filters": {"owner": "tom"}, "value": question["value"]}
 
-    monkeypatch.setattr(visit, "_ask", allow)
+    monkeypatch.setattr(custom_auth, "_ask", allow)
 
     answer = await Caller(agent.slug, Authorization="tom")("POST", "/threads/search", {"limit": 3})
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server.admission import rules, visit
-from apps.agent_server.admission.rules import FilterRefused
-from apps.agent_server.bodies.runs import RunBody
-from apps.agent_server.bodies.threads import NewThread
+from apps.agent_server.auth import custom_auth, rules
+from apps.agent_server.auth.rules import FilterRefused
+from apps.agent_server.schemas.runs import RunBody
+from apps.agent_server.schemas.threads import NewThread
 from apps.deployments.langgraph_json.sections import Auth
 from apps.deployments.routes import Route
 from apps.deployments.serving import Serving
@@ -115,7 +115,7 @@ def route(**cache) -> Route:
 
 
 def test_users_are_remembered_by_the_headers_that_are_named():
-    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
     users.keep(cached, {"authorization": "a", "x": "1"}, {"identity": "ann"})
 
     assert users.get(cached, {"authorization": "a", "x": "2"}) == {"identity": "ann"}
@@ -124,21 +124,21 @@ def test_users_are_remembered_by_the_headers_that_are_named():
 
 
 def test_who_sends_none_of_the_headers_is_not_remembered():
-    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"])
+    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"])
     users.keep(cached, {}, {"identity": "ann"})
 
     assert users.get(cached, {}) is None
 
 
 def test_nobody_is_remembered_without_a_cache():
-    users, plain = visit.KnownUsers(), route()
+    users, plain = custom_auth.KnownUsers(), route()
     users.keep(plain, {"authorization": "a"}, {"identity": "ann"})
 
     assert users.get(plain, {"authorization": "a"}) is None
 
 
 def test_the_oldest_are_forgotten_first():
-    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"], max_size=2)
+    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"], max_size=2)
     for name in "abc":
         users.keep(cached, {"authorization": name}, {"identity": name})
 
@@ -148,11 +148,11 @@ def test_the_oldest_are_forgotten_first():
 
 
 def test_users_are_forgotten_in_time(monkeypatch):
-    users, cached = visit.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
     users.keep(cached, {"authorization": "a"}, {"identity": "ann"})
-    later = visit.time.monotonic() + 6
+    later = custom_auth.time.monotonic() + 6
 
-    monkeypatch.setattr(visit.time, "monotonic", lambda: later)
+    monkeypatch.setattr(custom_auth.time, "monotonic", lambda: later)
 
     assert users.get(cached, {"authorization": "a"}) is None
 
@@ -167,4 +167,4 @@ def test_agents_do_not_learn_what_is_the_platforms(settings):
         ("X-Else", "kept"),
     ]
 
-    assert [*visit.without_secrets(sent)] == [("Cookie", "theirs=2"), ("X-Else", "kept")]
+    assert [*custom_auth.without_secrets(sent)] == [("Cookie", "theirs=2"), ("X-Else", "kept")]

@@ -7,12 +7,12 @@ from urllib.parse import quote, urlencode
 
 import pytest
 
-from apps.agent_server.bodies.store import ItemSearch, NewItem
-from apps.agent_server.memory.statements import Vector
 from apps.agent_server.models import StoreItem, StoreVector
+from apps.agent_server.schemas.store import ItemSearch, NewItem
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import store
-from apps.core.crossing import in_thread
+from apps.agent_server.store.statements import Vector
+from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.factories.agent_server import AgentFactory, route_of
 from tests.factories.api_keys import key_for

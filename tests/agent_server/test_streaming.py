@@ -8,10 +8,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from apps.agent_server.consumers import exchange as exchanges
+from apps.agent_server.consumers import http_request as exchanges
 from apps.agent_server.models import AgentRun
 from apps.agent_server.streaming import hub as hubs
-from apps.core.crossing import in_thread
+from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.agent_server.conftest import hang_up
 from tests.factories.agent_server import AgentRunFactory, ThreadFactory

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from apps.agent_server.services import following
-from apps.core.crossing import in_thread
+from apps.agent_server.services import thread_streams
+from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import PATIENCE_SECONDS
 from tests.factories.agent_server import ThreadFactory
 
@@ -19,14 +19,14 @@ def path(agent):
 
 
 async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch):
-    look, asked, may_look = following.of_thread, threading.Event(), threading.Event()
+    look, asked, may_look = thread_streams.of_thread, threading.Event(), threading.Event()
 
     def look_late(*words):
         asked.set()
         assert may_look.wait(PATIENCE_SECONDS)
         return look(*words)
 
-    monkeypatch.setattr(following, "of_thread", look_late)
+    monkeypatch.setattr(thread_streams, "of_thread", look_late)
     async with call.open("GET", path) as exchange:
         assert await in_thread(asked.wait, PATIENCE_SECONDS)
         await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch
 
 
 async def test_a_thread_that_is_deleted_meanwhile_is_not_found(call, path, monkeypatch):
-    monkeypatch.setattr(following, "of_thread", lambda *_: None)
+    monkeypatch.setattr(thread_streams, "of_thread", lambda *_: None)
 
     async with call.open("GET", path) as exchange:
         answer = await exchange.ended()

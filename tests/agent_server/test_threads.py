@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server.consumers import asking
+from apps.agent_server.consumers import graph_calls
 from apps.agent_server.messaging import calls, messages
 from apps.agent_server.models import AgentRun, Thread
-from apps.core.crossing import in_thread
+from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.factories.agent_server import AgentFactory, AgentRunFactory, ThreadFactory
 from tests.factories.organizations import WorkspaceMembershipFactory
@@ -280,7 +280,7 @@ def graph(monkeypatch) -> list:
         asked.append((revision.pk, graph_id, method, params, thread and thread.thread_id))
         return b'{"live":true}'
 
-    monkeypatch.setattr(asking, "acall", call)
+    monkeypatch.setattr(graph_calls, "acall", call)
     return asked
 
 
@@ -361,7 +361,7 @@ async def test_a_graph_that_does_not_answer_is_unavailable(call, agent, monkeypa
     async def fail(*_, **__):
         raise calls.CallFailed("TimeoutError", "The graph did not answer in time.")
 
-    monkeypatch.setattr(asking, "acall", fail)
+    monkeypatch.setattr(graph_calls, "acall", fail)
 
     answer = await call("GET", "/assistants/agent/graph?xray=true")
 

@@ -10,7 +10,7 @@ import pytest
 
 from apps.agent_server.services import webhooks
 from apps.agent_server.services.webhooks import WebhookBlocked
-from apps.core import addresses
+from apps.core import ssrf
 from apps.deployments.routes import Route
 from apps.deployments.serving import Serving
 
@@ -191,7 +191,7 @@ def test_own_routes_do_not_lead_out_of_the_agent(path):
 
 
 def test_a_name_server_that_hangs_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(addresses, "LOOK_UP_SECONDS", 0.05)
+    monkeypatch.setattr(ssrf, "LOOK_UP_SECONDS", 0.05)
     answers = threading_event_wait(monkeypatch)
 
     assert refused("https://slow.example/") == "the host slow.example is not known."

@@ -7,7 +7,7 @@ from django.utils import timezone
 from apps.api_keys import services
 from apps.api_keys.authentication import authenticate
 from apps.api_keys.errors import NeedsWorkspace
-from apps.api_keys.services import holders
+from apps.api_keys.services import key_lookup
 from apps.core import errors
 from apps.organizations.permissions import Permission
 from tests.factories.api_keys import key_for, row_of
@@ -60,7 +60,7 @@ def test_a_cached_key_is_dead_within_a_second_of_its_revocation():
     services.caller_of(secret=secret)
     services.revoke_key(key=row_of(secret))
 
-    assert holders.CACHE_SECONDS < 1
+    assert key_lookup.CACHE_SECONDS < 1
     assert services.caller_of(secret=secret)
     services.forget_all()
     with pytest.raises(errors.Unauthenticated):

@@ -7,8 +7,8 @@ from apps.api_keys.services import issue_key
 from apps.audit.actions import FIELDS, Action
 from apps.audit.models import Entry
 from apps.audit.services import Target, record
-from apps.core.access import Caller
-from apps.core.origin import Origin, acting
+from apps.core.callers import Caller
+from apps.core.request_context import Origin, acting
 from tests.factories.organizations import UserFactory, WorkspaceFactory
 
 pytestmark = pytest.mark.django_db

@@ -172,7 +172,9 @@ def test_an_operator_forgets_old_entries_and_that_is_told(workspace):
     tell(workspace)
     cut = (old + timedelta(days=2)).date().isoformat()
 
-    call_command("forget_audit", f"--before={cut}", f"--organization={workspace.organization_id}")
+    call_command(
+        "prune_audit_log", f"--before={cut}", f"--organization={workspace.organization_id}"
+    )
 
     left = Entry.objects.of_organization(workspace.organization_id).newest_first()
     assert [(entry.action, (entry.after or {}).get("count")) for entry in left] == [
@@ -185,6 +187,6 @@ def test_a_day_to_come_is_no_time_to_forget(workspace):
     tomorrow = (datetime.now(UTC) + timedelta(days=2)).date().isoformat()
 
     with pytest.raises(CommandError, match="not come"):
-        call_command("forget_audit", f"--before={tomorrow}")
+        call_command("prune_audit_log", f"--before={tomorrow}")
 
     assert Entry.objects.of_organization(workspace.organization_id).count() == 1

@@ -1,7 +1,7 @@
 """How entries of the audit log read."""
 
 from apps.audit.models import Entry
-from apps.audit.telling import deed, told
+from apps.audit.presentation import deed, told
 
 
 def test_a_deed_is_said_in_words():

@@ -6,7 +6,7 @@ from apps.audit.models import Entry
 from apps.deployments import services as deployments
 from apps.tracing.services import deletion, projects, retention, sharing
 from tests.factories.organizations import WorkspaceFactory
-from tests.planted import plant
+from tests.tenant_fixtures import plant
 
 pytestmark = pytest.mark.django_db
 

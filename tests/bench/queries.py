@@ -170,7 +170,7 @@ def write_plans(workspace_id: str, asked: dict[str, Question], target: Path) -> 
 
     from django.db import connection
 
-    from apps.tracing import store
+    from apps.trace_store import store
     from apps.tracing.api.asking import run_query
     from apps.tracing.api.serializers import RunsQuerySerializer
     from apps.tracing.services.statistics import run_stats

@@ -46,7 +46,7 @@ def main() -> int:
 def _measure(options: argparse.Namespace) -> None:
     from django.db import connection
 
-    from apps.agent_server.memory.statements import Owner
+    from apps.agent_server.store.statements import Owner
     from apps.deployments.models import Deployment
     from apps.organizations.models import Workspace
 
@@ -110,8 +110,8 @@ def _fill(cursor: Any, owners: list[Any], options: argparse.Namespace) -> None:
 
 
 def _queries(owner: Any, near: Any, dims: int) -> Iterator[tuple[str, Any]]:
-    from apps.agent_server.memory import filters, namespaces, statements
-    from apps.agent_server.memory.namespaces import Match
+    from apps.agent_server.store import filters, namespaces, statements
+    from apps.agent_server.store.namespaces import Match
 
     def search(prefix: list[str], wanted: Any = None, offset: int = 0) -> Any:
         condition = filters.compiled(wanted)

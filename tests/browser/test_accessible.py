@@ -25,8 +25,8 @@ VARIANTS = pytest.mark.parametrize(
         (1440, "light"),
         (390, "dark"),
         # Colours do not depend on the width, nor does what fits on the theme.
-        pytest.param(1440, "dark", marks=pytest.mark.house_long),
-        pytest.param(390, "light", marks=pytest.mark.house_long),
+        pytest.param(1440, "dark", marks=pytest.mark.slow),
+        pytest.param(390, "light", marks=pytest.mark.slow),
     ],
 )
 

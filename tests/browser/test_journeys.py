@@ -9,7 +9,7 @@ from django.db import connections
 from playwright.sync_api import expect
 
 from apps.deployments.models import StatusChange
-from apps.deployments.services import announce
+from apps.deployments.services import notifications
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
 from tests.factories.tracing import ingest, read, stored_run, wire_run
 
@@ -41,7 +41,7 @@ def say(revision, message):
     """Write a line and announce it, as a builder does: from a thread without an event loop."""
     LogLineFactory(revision=revision, message=message)
     with ThreadPoolExecutor(1) as builder:
-        builder.submit(announce.revision_changed, revision.pk).result()
+        builder.submit(notifications.revision_changed, revision.pk).result()
         builder.submit(connections.close_all).result()
 
 

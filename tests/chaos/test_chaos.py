@@ -11,7 +11,7 @@ from tests.chaos.trial import trial
 from tests.installation import Installation
 
 pytestmark = [
-    pytest.mark.house,
+    pytest.mark.lifecycle,
     pytest.mark.xdist_group("machine"),
     # The client's way to say that it was cut off and comes back, and what it leaves open then.
     pytest.mark.filterwarnings("ignore:Request failed, attempting reconnect"),

@@ -14,8 +14,8 @@ from langgraph_sdk.client import SyncLangGraphClient
 from tests.chaos import load, verdict
 from tests.chaos.killer import Killer
 from tests.contract.deploying import commit
+from tests.crash.recorder import Recorder
 from tests.installation import Installation, wait_until
-from tests.kills.recorder import Recorder
 
 CLIENTS = 6
 

@@ -2,7 +2,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from apps.console import figures
+from apps.web_ui import formatting
 
 NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
@@ -25,9 +25,9 @@ NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
     ],
 )
 def test_a_duration_has_three_figures_and_a_unit(seconds, words):
-    assert figures.duration(seconds) == words
+    assert formatting.duration(seconds) == words
     if seconds is not None:
-        assert figures.duration(timedelta(seconds=seconds)) == words
+        assert formatting.duration(timedelta(seconds=seconds)) == words
 
 
 @pytest.mark.parametrize(
@@ -44,7 +44,7 @@ def test_a_duration_has_three_figures_and_a_unit(seconds, words):
     ],
 )
 def test_a_moment_is_said_as_people_say_it(back, words):
-    assert figures.ago(NOW - back, NOW) == words
+    assert formatting.ago(NOW - back, NOW) == words
 
 
 @pytest.mark.parametrize(
@@ -52,11 +52,11 @@ def test_a_moment_is_said_as_people_say_it(back, words):
     [(0, "0"), (999, "999"), (1000, "1k"), (1234, "1.2k"), (123_456, "123k"), (3_100_000, "3.1M")],
 )
 def test_a_count_is_made_short(value, words):
-    assert figures.compact(value) == words
+    assert formatting.compact(value) == words
 
 
 def test_sizes_and_thousands():
-    assert figures.size(512) == "512 B"
-    assert figures.size(18_240) == "18.2 KB"
-    assert figures.size(3_400_000) == "3.4 MB"
-    assert figures.count(1_234_567) == "1\u202f234\u202f567"
+    assert formatting.size(512) == "512 B"
+    assert formatting.size(18_240) == "18.2 KB"
+    assert formatting.size(3_400_000) == "3.4 MB"
+    assert formatting.count(1_234_567) == "1\u202f234\u202f567"

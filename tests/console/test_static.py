@@ -8,8 +8,8 @@ from django.contrib.staticfiles import finders
 from django.contrib.staticfiles.storage import staticfiles_storage
 from django.core.management import call_command
 
-from apps.console.badges import BADGES, ROLES, RUN_TYPES, UNKNOWN
 from apps.console.sections import SECTIONS
+from apps.web_ui.badges import BADGES, ROLES, RUN_TYPES, UNKNOWN
 
 ROOT = settings.BASE_DIR if hasattr(settings, "BASE_DIR") else settings.STATICFILES_DIRS[0].parent
 needs_libraries = pytest.mark.skipif(

@@ -5,7 +5,7 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.tracing.ingest import intake, requests
+from apps.ingest import intake, requests
 from tests.factories.tracing import (
     MULTIPART,
     ProjectFactory,

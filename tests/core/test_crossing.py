@@ -11,9 +11,10 @@ from contextvars import ContextVar
 import pytest
 from django.db import connection
 
-from apps.agent_server import prepared
+from apps.agent_server import prepared_sql
 from apps.core.connections import close_dead
-from apps.core.crossing import (
+from apps.core.loop_database import loop_database
+from apps.core.sync_bridge import (
     has_changed_something,
     in_thread,
     is_on_loop,
@@ -21,7 +22,6 @@ from apps.core.crossing import (
     on_loop,
     wait_for,
 )
-from apps.core.loop_database import loop_database
 from apps.organizations.models import Organization
 
 NAME: ContextVar[str] = ContextVar("name")
@@ -98,7 +98,7 @@ async def test_the_orm_is_used_in_a_thread(transactional_db):
 
     def work():
         calls.append(is_on_loop())
-        found = prepared.row("SELECT 1", [])
+        found = prepared_sql.row("SELECT 1", [])
         return found, Organization.objects.count(), threading.get_ident()
 
     found, count, thread = await on_loop(work)
@@ -121,7 +121,7 @@ async def test_nothing_is_done_twice(transactional_db):
 
 async def test_statements_on_the_loop_run_at_the_same_time(transactional_db):
     def work():
-        return prepared.row("SELECT pg_sleep(0.3)::text, 1", [])
+        return prepared_sql.row("SELECT pg_sleep(0.3)::text, 1", [])
 
     loop = asyncio.get_running_loop()
     begin = loop.time()
@@ -166,7 +166,7 @@ def _two_looks() -> tuple[int, int]:
     found = []
     for _ in range(2):
         close_dead()
-        row = prepared.row("SELECT pg_backend_pid()", [])
+        row = prepared_sql.row("SELECT pg_backend_pid()", [])
         found.append(row[0])
     connection.close()
     return found[0], found[1]

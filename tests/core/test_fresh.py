@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from apps.core import fresh
-from apps.core.fresh import Fresh
+from apps.core import ttl_cache
+from apps.core.ttl_cache import Fresh
 
 
 class Clock:
@@ -18,7 +18,7 @@ class Clock:
 @pytest.fixture
 def clock(monkeypatch):
     found = Clock()
-    monkeypatch.setattr(fresh, "time", found)
+    monkeypatch.setattr(ttl_cache, "time", found)
     return found
 
 

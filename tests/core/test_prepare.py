@@ -1,6 +1,6 @@
 import pytest
 
-from apps.core.management.commands import prepare
+from apps.operators.management.commands import bootstrap_instance
 from apps.organizations.models import User
 
 
@@ -10,7 +10,7 @@ def test_a_password_that_begins_with_a_dash_is_a_password(settings, tmp_path):
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "admin_password").write_text("-dash-first")
 
-    facts = prepare._bootstrap()
+    facts = bootstrap_instance._bootstrap()
 
     assert facts["password"] == "-dash-first"
     assert User.objects.get().check_password("-dash-first")

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from apps.deployments import services
-from apps.deployments.builds import work as works
+from apps.deployments.build_dirs import Workplace
+from apps.deployments.builds import build_context as works
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
-from apps.deployments.workplaces import Workplace
 from tests import services as test_services
 from tests.deployments.repositories import CONFIG, GRAPH, WORKING, Repository
 from tests.factories.deployments import DeploymentFactory

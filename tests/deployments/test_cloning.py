@@ -21,9 +21,9 @@ from cryptography.x509.oid import NameOID
 
 from apps.deployments import checks, git, sample
 from apps.deployments.builds import clone
+from apps.deployments.builds.build_context import Work
 from apps.deployments.builds.errors import BuildFailed
-from apps.deployments.builds.origin import Commit
-from apps.deployments.builds.work import Work
+from apps.deployments.builds.source import Commit
 from apps.deployments.models import LogLine
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog

@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from django.core.management import CommandError, call_command
 
-from apps.deployments import deploying, sample
+from apps.deployments import deploy_cli, sample
 from apps.deployments.management.commands import deploy
 from apps.deployments.models import Deployment, Revision
 from apps.deployments.services import environment
@@ -73,7 +73,7 @@ def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
     Revision.unscoped.update(status=S.BUILD_FAILED, failure="There is no file.")
     lines = []
 
-    ended = deploying.wait(revision, each_line=lambda line: lines.append(line.message))
+    ended = deploy_cli.wait(revision, each_line=lambda line: lines.append(line.message))
 
     assert (ended.status, lines) == ("BUILD_FAILED", ["Looking for it"])
     with pytest.raises(CommandError, match=r"^There is no file\.$"):

@@ -5,8 +5,8 @@ import pytest
 from apps.core import secrets
 from apps.core.ids import uuid7
 from apps.deployments import hosts, services
+from apps.deployments.build_dirs import Workplace
 from apps.deployments.services import environment
-from apps.deployments.workplaces import Workplace
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 
 pytestmark = pytest.mark.django_db

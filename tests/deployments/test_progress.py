@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from apps.deployments import errors, services
 from apps.deployments.models import Revision
-from apps.deployments.services import progress, sweeping
+from apps.deployments.services import progress, recovery
 from apps.deployments.statuses import RevisionStatus as S
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 
@@ -108,7 +108,7 @@ def test_an_abandoned_build_begins_again(revision):
     progress.claim(revision.pk, owner="a")
     long_ago(revision)
 
-    sweeping.sweep()
+    recovery.sweep()
 
     again = progress.claim(revision.pk, owner="b")
     assert (again.status, again.attempt, again.losses) == ("BUILDING", 2, 1)
@@ -119,7 +119,7 @@ def test_an_abandoned_redeployment_is_not_built_again(deployment):
     progress.claim(revision.pk, owner="a")
     long_ago(revision)
 
-    sweeping.sweep()
+    recovery.sweep()
 
     assert progress.claim(revision.pk, owner="b").status == "DEPLOYING"
 
@@ -128,7 +128,7 @@ def test_the_third_loss_ends_it(revision):
     for _ in range(3):
         progress.claim(revision.pk, owner="a")
         long_ago(revision)
-        sweeping.sweep()
+        recovery.sweep()
 
     revision.refresh_from_db()
     assert revision.status == "BUILD_FAILED"
@@ -138,7 +138,7 @@ def test_the_third_loss_ends_it(revision):
 def test_a_live_build_is_left_alone(revision):
     progress.claim(revision.pk, owner="a")
 
-    sweeping.sweep()
+    recovery.sweep()
 
     revision.refresh_from_db()
     assert (revision.status, revision.lease_owner) == ("BUILDING", "a")
@@ -206,7 +206,7 @@ def test_a_step_is_announced_once_it_is_committed(
     revision, django_capture_on_commit_callbacks, monkeypatch
 ):
     said = []
-    monkeypatch.setattr("apps.deployments.services.announce._send", said.append)
+    monkeypatch.setattr("apps.deployments.services.notifications._send", said.append)
 
     with django_capture_on_commit_callbacks(execute=True):
         progress.advance(revision.pk, to=S.BUILDING)

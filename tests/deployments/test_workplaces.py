@@ -3,7 +3,7 @@ import os
 import pytest
 
 from apps.core.ids import uuid7
-from apps.deployments.workplaces import Unreadable, Workplace, remove
+from apps.deployments.build_dirs import Unreadable, Workplace, remove
 
 
 @pytest.fixture

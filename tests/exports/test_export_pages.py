@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.urls import reverse
 
-from apps.exports import running
+from apps.exports import runner
 from apps.exports.models import BulkExport, Destination
 from apps.exports.services import create_export, spawn_due
 from apps.tracing.models import Project
@@ -83,7 +83,7 @@ def test_a_destination_and_an_export_by_hand(admin, workspace, project):
     assert answer.url == address("export-detail", workspace, export.pk)
     assert (export.start_time, export.end_time) == (DAY, DAY + timedelta(days=2))
     assert 'hx-trigger="every 2s"' in admin.get(answer.url).text
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
     page = admin.get(answer.url).text
     assert "Completed" in page
     assert "part-00000.parquet" in page

@@ -10,7 +10,7 @@ from uuid import uuid4
 import pytest
 
 from apps.core import objects
-from apps.exports import running, services
+from apps.exports import runner, services
 from apps.exports.errors import NotWritten
 from apps.exports.models import BulkExport, Destination, ExportPart, Status
 from tests.exports.conftest import KEYS, table
@@ -72,7 +72,7 @@ def test_runs_are_exported_by_day_with_what_they_hold(api, workspace, ask):
     ingest(workspace, root, run(hours=30, name="next day"), run(hours=60, name="too late"))
 
     export = ask()
-    assert running.work_for(seconds=60) is False
+    assert runner.work_for(seconds=60) is False
 
     shown = api.get(f"/bulk-exports/{export['id']}").json()
     assert (shown["status"], shown["progress"]) == (
@@ -102,19 +102,19 @@ def test_a_filter_and_chosen_fields(api, workspace, ask):
     ingest(workspace, run(name="kept"), run(name="left out"))
 
     export = ask(filter='eq(name, "kept")', export_fields=["name", "outputs"], compression="gzip")
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     assert rows_of(api, export) == [{"name": "kept", "outputs": '{"answer": "because"}'}]
 
 
 def test_a_file_ends_at_its_size_and_the_next_goes_on(api, workspace, ask, monkeypatch):
-    monkeypatch.setattr(running, "PAGE", 2)
-    monkeypatch.setattr(running, "ROWS_A_FILE", 4)
+    monkeypatch.setattr(runner, "PAGE", 2)
+    monkeypatch.setattr(runner, "ROWS_A_FILE", 4)
     made = [run(hours=1 + number / 10) for number in range(10)]
     ingest(workspace, *made)
 
     export = ask()
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     files = parts(api, export)[0]["metadata"]["result"]["exported_files"]
     assert [path.rpartition("/")[2] for path in files] == [
@@ -125,7 +125,7 @@ def test_a_file_ends_at_its_size_and_the_next_goes_on(api, workspace, ask, monke
 
 def test_an_export_of_nothing_completes_without_files(api, ask):
     export = ask()
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     assert api.get(f"/bulk-exports/{export['id']}").json()["status"] == "Completed"
     assert rows_of(api, export) == []
@@ -136,7 +136,7 @@ def test_files_on_the_platform_are_fetched_by_signed_addresses(
 ):
     ingest(workspace, run())
     export = ask()
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     [url] = parts(api, export)[0]["metadata"]["result"]["download_urls"]
 
@@ -151,8 +151,8 @@ def test_files_on_the_platform_are_fetched_by_signed_addresses(
 def test_a_worker_killed_between_file_and_row_loses_and_doubles_nothing(
     api, workspace, ask, monkeypatch
 ):
-    monkeypatch.setattr(running, "PAGE", 1)
-    monkeypatch.setattr(running, "ROWS_A_FILE", 2)
+    monkeypatch.setattr(runner, "PAGE", 1)
+    monkeypatch.setattr(runner, "ROWS_A_FILE", 2)
     made = [run(hours=1 + number / 10) for number in range(5)]
     ingest(workspace, *made)
     export = ask()
@@ -167,12 +167,12 @@ def test_a_worker_killed_between_file_and_row_loses_and_doubles_nothing(
 
     monkeypatch.setattr(objects, "put", killed_after_the_second)
     with pytest.raises(KeyboardInterrupt):
-        running.work_for(seconds=60)
-    assert running.work_for(seconds=60) is False  # it is another's, until its lease is over
+        runner.work_for(seconds=60)
+    assert runner.work_for(seconds=60) is False  # it is another's, until its lease is over
     assert len(rows_of(api, export)) == 2
 
     ExportPart.unscoped.filter(export=export["id"]).update(busy_until=DAY)
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     assert [row["id"] for row in rows_of(api, export)] == [one["id"] for one in made]
 
@@ -185,7 +185,7 @@ def test_a_destination_that_refuses_is_tried_again_later(api, workspace, ask, mo
         raise NotWritten("AccessDenied")
 
     monkeypatch.setattr("apps.exports.writers._Platform.put", refuse)
-    assert running.work_for(seconds=60) is False
+    assert runner.work_for(seconds=60) is False
 
     [first, _] = parts(api, export)
     assert (first["status"], first["retry_number"]) == ("Running", 1)
@@ -194,7 +194,7 @@ def test_a_destination_that_refuses_is_tried_again_later(api, workspace, ask, mo
 
 
 def test_one_that_fails_for_good_says_so(api, workspace, ask, monkeypatch):
-    monkeypatch.setattr(running, "MOST_ATTEMPTS", 1)
+    monkeypatch.setattr(runner, "MOST_ATTEMPTS", 1)
     ingest(workspace, run())
     export = ask()
 
@@ -202,7 +202,7 @@ def test_one_that_fails_for_good_says_so(api, workspace, ask, monkeypatch):
         raise NotWritten("AccessDenied")
 
     monkeypatch.setattr("apps.exports.writers._Platform.put", refuse)
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     assert api.get(f"/bulk-exports/{export['id']}").json()["status"] == "Failed"
 
@@ -214,7 +214,7 @@ def test_a_cancelled_export_writes_no_more(api, workspace, ask):
     answer = api.patch(f"/bulk-exports/{export['id']}", {"status": "Cancelled"})
 
     assert (answer.status_code, answer.json()["status"]) == (200, "Cancelled")
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
     assert rows_of(api, export) == []
     assert {part["status"] for part in parts(api, export)} == {"Cancelled"}
     again = api.patch(f"/bulk-exports/{export['id']}", {"status": "Cancelled"})
@@ -223,7 +223,7 @@ def test_a_cancelled_export_writes_no_more(api, workspace, ask):
 
 def test_one_that_has_ended_cannot_be_cancelled(api, ask):
     export = ask()
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     answer = api.patch(f"/bulk-exports/{export['id']}", {"status": "Cancelled"})
 
@@ -247,7 +247,7 @@ def test_a_schedule_makes_an_export_of_each_window_ten_minutes_after_it(api, wor
         (timedelta(hours=0), timedelta(hours=6)),
         (timedelta(hours=6), timedelta(hours=12)),
     ]
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
     assert [len(rows_of(api, {"id": one.pk})) for one in made] == [1, 1]
     assert api.get(f"/bulk-exports/{schedule['id']}").json()["status"] == "Running"
 
@@ -292,7 +292,7 @@ def test_an_export_to_a_bucket(api, workspace, project, s3, s3_url):
     }  # fmt: skip
 
     export = api.post("/bulk-exports", body).json()
-    running.work_for(seconds=60)
+    runner.work_for(seconds=60)
 
     [part] = parts(api, export)
     [found] = s3.list_objects_v2(Bucket="exports")["Contents"]

@@ -10,10 +10,10 @@ from django.db import connection
 from factory.django import DjangoModelFactory
 
 from apps.core.ids import uuid7
+from apps.ingest import intake, requests
 from apps.organizations.models import Workspace
-from apps.tracing import store
-from apps.tracing.dotted_order import segment
-from apps.tracing.ingest import intake, requests
+from apps.trace_store import store
+from apps.trace_store.dotted_order import segment
 from apps.tracing.models import Project
 from tests.factories.organizations import WorkspaceFactory
 

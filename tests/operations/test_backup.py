@@ -15,7 +15,7 @@ from apps.core import objects
 from apps.core.objects.files import Folder
 from apps.operators.backup import archive, contents
 from tests.factories.organizations import WorkspaceFactory
-from tests.planted import plant
+from tests.tenant_fixtures import plant
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("machine")]
 

@@ -4,8 +4,8 @@ import logging
 import pytest
 
 from apps.core import logs, reporting
-from apps.core.access import Caller
-from apps.core.origin import Origin, acting
+from apps.core.callers import Caller
+from apps.core.request_context import Origin, acting
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import wire_run

@@ -14,10 +14,10 @@ from apps.organizations.permissions import Level, OrganizationPermission, Permis
 from apps.organizations.roles import SYSTEM_ROLES, system_role
 from apps.organizations.services import (
     caller_for,
+    members,
     organization_caller_for,
-    people,
     roles,
-    workspace_people,
+    workspace_members,
 )
 from tests.factories.organizations import MembershipFactory, RoleFactory, WorkspaceMembershipFactory
 
@@ -94,9 +94,9 @@ class TestChanging:
         by = acting(admin, organization)
 
         for deed in (
-            lambda: people.change_role(membership=of(member), role=OWNER, by=by),
-            lambda: people.change_role(membership=of(owner), role=MEMBER, by=by),
-            lambda: people.remove_member(membership=of(owner), by=by),
+            lambda: members.change_role(membership=of(member), role=OWNER, by=by),
+            lambda: members.change_role(membership=of(owner), role=MEMBER, by=by),
+            lambda: members.remove_member(membership=of(owner), by=by),
         ):
             with pytest.raises(BeyondOwnRights):
                 deed()
@@ -104,8 +104,8 @@ class TestChanging:
         assert [of(user).role for user in (owner, admin, member)] == ["owner", "admin", "member"]
 
     def test_an_owner_makes_another_and_can_then_go(self, owner, admin, organization):
-        people.change_role(membership=of(admin), role=OWNER, by=acting(owner, organization))
-        people.leave(organization_id=organization.pk, user=owner)
+        members.change_role(membership=of(admin), role=OWNER, by=acting(owner, organization))
+        members.leave(organization_id=organization.pk, user=owner)
 
         assert list(Membership.objects.values_list("user__email", "role")) == [
             ("admin@example.com", "owner")
@@ -115,9 +115,9 @@ class TestChanging:
         by = acting(owner, organization)
 
         for deed in (
-            lambda: people.leave(organization_id=organization.pk, user=owner),
-            lambda: people.change_role(membership=of(owner), role=ADMIN, by=by),
-            lambda: people.remove_member(membership=of(owner), by=by),
+            lambda: members.leave(organization_id=organization.pk, user=owner),
+            lambda: members.change_role(membership=of(owner), role=ADMIN, by=by),
+            lambda: members.remove_member(membership=of(owner), by=by),
         ):
             with pytest.raises(LastOwner):
                 deed()
@@ -134,7 +134,7 @@ class TestChanging:
             workspace_id=workspace.pk,
         )
 
-        people.remove_member(membership=of(member), by=acting(owner, organization))
+        members.remove_member(membership=of(member), by=acting(owner, organization))
         WorkspaceMembershipFactory(workspace=workspace, user=member)
 
         assert caller_for(user=member, workspace_id=workspace.pk) is not None
@@ -143,7 +143,7 @@ class TestChanging:
 
     def test_who_is_there_is_not_added_again(self, member, organization):
         with pytest.raises(AlreadyMember):
-            people.add_member(organization_id=organization.pk, user=member, role=MEMBER)
+            members.add_member(organization_id=organization.pk, user=member, role=MEMBER)
 
         assert Membership.objects.filter(user=member).count() == 1
 
@@ -151,14 +151,14 @@ class TestChanging:
         self, workspace, outsider
     ):
         with pytest.raises(errors.NotFound):
-            workspace_people.add_to_workspace(
+            workspace_members.add_to_workspace(
                 workspace=workspace, user=outsider, role=system_role(Level.WORKSPACE, "viewer")
             )
 
         assert caller_for(user=outsider, workspace_id=workspace.pk) is None
 
     def test_what_is_done_is_told(self, owner, member, organization):
-        people.change_role(membership=of(member), role=VIEWER, by=acting(owner, organization))
+        members.change_role(membership=of(member), role=VIEWER, by=acting(owner, organization))
 
         entry = Entry.objects.get(action="member.role_changed")
         assert (entry.before, entry.after) == (
@@ -174,8 +174,8 @@ class TestAtOnce:
         second = MembershipFactory(organization=organization, role="owner").user
 
         outcomes = _together(
-            lambda: people.leave(organization_id=organization.pk, user=owner),
-            lambda: people.leave(organization_id=organization.pk, user=second),
+            lambda: members.leave(organization_id=organization.pk, user=owner),
+            lambda: members.leave(organization_id=organization.pk, user=second),
         )
 
         assert sorted(outcomes) == ["LastOwner", "done"]
@@ -186,8 +186,8 @@ class TestAtOnce:
         first_by, second_by = acting(owner, organization), acting(second, organization)
 
         _together(
-            lambda: people.change_role(membership=of(second), role=ADMIN, by=first_by),
-            lambda: people.change_role(membership=of(owner), role=ADMIN, by=second_by),
+            lambda: members.change_role(membership=of(second), role=ADMIN, by=first_by),
+            lambda: members.change_role(membership=of(owner), role=ADMIN, by=second_by),
         )
 
         assert Membership.objects.filter(organization=organization, role="owner").count() == 1

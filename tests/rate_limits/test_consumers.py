@@ -13,7 +13,7 @@ from django.test import Client
 from django.urls import path
 
 from apps.core.asgi import Front
-from apps.core.crossing import pool
+from apps.core.sync_bridge import pool
 from apps.rate_limits.consumers import limited
 from config.asgi import application as platform
 from tests.factories.api_keys import key_for

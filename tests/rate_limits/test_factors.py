@@ -108,7 +108,7 @@ def test_the_command_refuses_in_a_sentence(options, said):
 
 def test_a_raised_limit_is_felt_within_a_second(client, monkeypatch):
     now = [100.0]
-    monkeypatch.setattr("apps.core.fresh.time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr("apps.core.ttl_cache.time", SimpleNamespace(monotonic=lambda: now[0]))
     workspace = WorkspaceFactory()
     headers = {"X-Api-Key": key_for(workspace)}
     with time_machine.travel(1_800_000_000.0, tick=False):

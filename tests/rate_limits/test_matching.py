@@ -121,7 +121,7 @@ HEALTH = {"/ok", "/info/health", "/healthz", "/readyz", "/metrics"}
 def is_page(path: str, view: Any) -> bool:
     """Whether the view is a page: those are neither described APIs nor plain JSON endpoints."""
     module = f"{view.__module__}."
-    is_api = ".api." in module or module == "apps.api_keys.plain."
+    is_api = ".api." in module or module == "apps.api_keys.lightweight_views."
     return path.startswith(("/admin/", "/agents/")) or not is_api
 
 

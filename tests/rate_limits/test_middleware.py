@@ -179,7 +179,7 @@ def test_unknown_addresses_of_the_api_count_too(client, clock):
 def test_a_refused_request_is_not_parsed(client, clock, monkeypatch):
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
     client.post("/runs/stats", headers=headers)
-    monkeypatch.setattr("apps.core.rest.JSONParser.parse", None)  # calling it would fail
+    monkeypatch.setattr("apps.core.drf.JSONParser.parse", None)  # calling it would fail
 
     refused = client.post("/runs/stats", "{", content_type="application/json", headers=headers)
 

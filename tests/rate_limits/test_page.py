@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.html import strip_tags
 
 from apps.api_keys.models import ApiKey
-from apps.rate_limits.use import use_of
+from apps.rate_limits.usage_report import use_of
 from tests.factories.api_keys import key_for, row_of
 from tests.factories.organizations import (
     MembershipFactory,
@@ -115,7 +115,7 @@ def test_who_may_not_see_use_does_not(client, workspace):
 
 def test_queries_of_the_page_do_not_grow_with_the_keys(client, workspace, owner, monkeypatch):
     # What is known stays known, so that only the page itself is counted.
-    monkeypatch.setattr("apps.core.fresh.time", SimpleNamespace(monotonic=lambda: 100.0))
+    monkeypatch.setattr("apps.core.ttl_cache.time", SimpleNamespace(monotonic=lambda: 100.0))
 
     def load(keys: int) -> None:
         for _ in range(keys):

@@ -21,7 +21,7 @@ from config.env import BASE_DIR
 from config.regions import REGIONS
 from tests.installation import Installation, free_port, wait_until
 
-pytestmark = [pytest.mark.house_long, pytest.mark.xdist_group("regions")]
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("regions")]
 PATIENCE_SECONDS = 300
 
 

@@ -9,7 +9,7 @@ from django.core.files.storage import default_storage
 
 from apps.core.ids import uuid7
 from apps.tracing.models import Project
-from apps.tracing.services import delete_project, upkeep
+from apps.tracing.services import delete_project, maintenance
 from tests.factories.tracing import form, read, rows, wire_run
 
 PNG = b"\x89PNG\r\n\x1a\n\x00\xff--8d1f0c7 not the boundary\r\n"
@@ -129,7 +129,7 @@ def test_deleting_the_project_deletes_the_file(api, workspace):
     project = Project.objects.for_workspace(workspace).get(name="default")
 
     delete_project(project=project)
-    upkeep.remove_deleted_projects()
+    maintenance.remove_deleted_projects()
 
     assert not default_storage.exists(one.path)
     assert rows() == 0

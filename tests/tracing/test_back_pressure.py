@@ -10,9 +10,9 @@ import pytest
 import zstandard
 from django.db import connection
 
-from apps.core import room
-from apps.tracing.ingest import bodies
-from apps.tracing.store import writing
+from apps.core import body_memory
+from apps.ingest import bodies
+from apps.trace_store.store import writing
 from tests.factories.tracing import MULTIPART, form, rows, wire_run
 
 
@@ -43,14 +43,14 @@ def test_a_body_that_grows_past_the_room_there_is_asks_to_come_again(settings, r
     packed = zstandard.ZstdCompressor().compress(bytes(5_000_000))
     request = rf.post("/runs/multipart", packed, MULTIPART, headers={"Content-Encoding": "zstd"})
 
-    with room.bodies.holding() as held:
+    with body_memory.bodies.holding() as held:
         held.add(len(packed))
-        request.META[room.HELD] = held
-        with pytest.raises(room.Full):
+        request.META[body_memory.HELD] = held
+        with pytest.raises(body_memory.Full):
             bodies.read_body(request)
-        assert room.bodies.taken <= settings.BODY_MEMORY_BYTES
+        assert body_memory.bodies.taken <= settings.BODY_MEMORY_BYTES
 
-    assert room.bodies.taken == 0
+    assert body_memory.bodies.taken == 0
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.tracing import filters
+from apps.trace_store import filters
 from apps.tracing.pages import clauses
 
 ERROR = 'eq(status, "error")'

@@ -11,11 +11,11 @@ import psycopg
 import pytest
 from django.db import connections
 
-from apps.tracing import store
-from apps.tracing.ingest import intake
+from apps.ingest import intake
+from apps.trace_store import store
+from apps.trace_store.store import Status
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
-from apps.tracing.store import Status
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import begun, ended, read, rows, wire_run
 

@@ -9,10 +9,10 @@ from django.core.files.storage import default_storage
 from django.db import connection
 
 from apps.core.ids import uuid7
+from apps.trace_store.postprocess import processor
+from apps.trace_store.store import removal
 from apps.tracing.models import DoomedFile, Feedback, Share, TraceDeletion
 from apps.tracing.services import deletion, ensure_project, upgrade_traces
-from apps.tracing.settling import settler
-from apps.tracing.store import removal
 from tests.factories.tracing import form, ingest, read, rows, stored_run, wire_run
 
 PICTURE = b"a picture of quetzalcoatlus"
@@ -95,7 +95,7 @@ def test_strangers_and_readers_delete_nothing(client, api_of, workspace, strange
 def test_nothing_of_a_trace_is_left_anywhere(api, workspace, project, by):
     kept = stored_run(workspace, extra={"metadata": {"user": 8}})
     root, child = tree(workspace, project, api)
-    settler.settle_everything()
+    processor.settle_everything()
     words = ("quetzalcoatlus", root["id"], child["id"])
     assert {"tracing_run", "tracing_runpayload", "tracing_feedback", "tracing_share"} <= (
         traces_left(*words)
@@ -108,7 +108,7 @@ def test_nothing_of_a_trace_is_left_anywhere(api, workspace, project, by):
     assert response.status_code == 202
     assert (response.json()["status"], response.json()["removed_runs"]) == ("done", 2)
     TraceDeletion.unscoped.all().delete()  # it remembers the ids
-    settler.settle_everything()
+    processor.settle_everything()
     assert traces_left("quetzalcoatlus") == set()
     assert traces_left(*words) <= {"audit_entry"}  # it says which traces who deleted
     assert stored_files() == []
@@ -151,7 +151,7 @@ def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
     monkeypatch.setattr(deletion.tasks.delete_traces, "delay", lambda _: None)
     root, child = tree(workspace, project, api)
     kept = str(stored_run(workspace, extra={"metadata": {"user": 8}}))
-    settler.settle_everything()
+    processor.settle_everything()
 
     answer = api.post(
         "/runs/delete", {"session_id": str(project.pk), "metadata": {"user": 7}}

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from apps.tracing.api import openapi
 from tests.factories.api_keys import key_for
-from tests.foreign import PARAMETER
-from tests.planted import plant
+from tests.other_tenant import PARAMETER
+from tests.tenant_fixtures import plant
 
 EXAMPLES = int(os.environ.get("EXAMPLES", "4"))
 METHODS = ("get", "post", "put", "patch", "delete")

@@ -10,9 +10,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.core.ids import uuid7
+from apps.feedback.services import attach_to_runs
+from apps.trace_store.postprocess.processor import settle_everything
 from apps.tracing.models import Feedback, FeedbackConfig, KeptTrace
-from apps.tracing.services import ensure_addressed_project, feedback_attaching
-from apps.tracing.settling.settler import settle_everything
+from apps.tracing.services import ensure_addressed_project
 from tests.factories.tracing import (
     ProjectFactory,
     form,
@@ -128,7 +129,7 @@ def test_a_run_of_another_workspace_looks_like_one_that_has_not_come(api, worksp
         )
 
     settle_everything()
-    feedback_attaching.attach_pending()
+    attach_to_runs.attach_pending()
 
     assert answers[0] == answers[1]
     assert answers[0]["session_id"] is answers[0]["trace_id"] is None
@@ -140,7 +141,7 @@ def test_a_run_of_another_workspace_looks_like_one_that_has_not_come(api, worksp
 def test_feedback_before_its_run_is_attached_when_the_run_is_settled(api, workspace):
     run = wire_run(extra={"metadata": {"thread_id": "t1"}})
     given = api.post("/feedback", {"key": "good", "run_id": run["id"], "score": 1}).json()
-    feedback_attaching.attach_pending()  # somebody looked already, in vain
+    attach_to_runs.attach_pending()  # somebody looked already, in vain
 
     ingest(workspace, run)
     settle_everything()
@@ -164,7 +165,7 @@ def test_feedback_in_the_stream_of_runs_is_attached_soon_after(api, workspace):
     Feedback.objects.for_workspace(workspace).update(
         modified_at=datetime.now(UTC) - timedelta(minutes=1)
     )
-    feedback_attaching.attach_pending()
+    attach_to_runs.attach_pending()
 
     feedback.refresh_from_db()
     project_id = read(workspace, run["id"]).row.project_id

@@ -6,9 +6,9 @@ from uuid import uuid4
 
 import pytest
 
+from apps.feedback.services import attach_to_runs, formulas, score_stats
+from apps.trace_store.postprocess.processor import settle_everything
 from apps.tracing.models import Feedback, FeedbackFormula, Project
-from apps.tracing.services import feedback_attaching, feedback_formulas, feedback_stats
-from apps.tracing.settling.settler import settle_everything
 from tests.factories.tracing import ProjectFactory, ingest, stored_run, wire_run
 
 URL = "/feedback/formulas"
@@ -91,11 +91,11 @@ def test_what_is_computed_is_feedback_like_any_other_but_nobodys_to_change(
     give(api, run_id, "b", 1)
 
     (shown,) = api.get("/feedback", run=run_id, key="total").json()
-    stats = feedback_stats.of_runs(workspace.pk, [run_id])
+    by_run = score_stats.of_runs(workspace.pk, [run_id])
 
     assert (shown["score"], shown["trace_id"], shown["is_root"]) == (1.0, run_id, True)
     assert shown["feedback_source"]["type"] == "__ls_composite_feedback"
-    (of_run,) = stats.values()
+    (of_run,) = by_run.values()
     assert of_run["total"]["avg"] == 1.0
     assert api.patch(f"/feedback/{shown['id']}", {"score": 0}).status_code == 409
     assert api.delete(f"/feedback/{shown['id']}").status_code == 409
@@ -105,16 +105,16 @@ def test_feedback_on_a_project_is_put_together_too(api, workspace, project, form
     for key, score in (("a", 1), ("b", 0)):
         api.post("/feedback", {"key": key, "session_id": str(project.pk), "score": score})
 
-    stats = feedback_stats.of_projects(workspace.pk, [project.pk])
+    by_project = score_stats.of_projects(workspace.pk, [project.pk])
 
-    assert stats[project.pk]["total"]["avg"] == 0.75
+    assert by_project[project.pk]["total"]["avg"] == 0.75
 
 
 def test_feedback_before_its_run_is_computed_when_the_run_comes(api, workspace, formula):
     run = wire_run(session_name="shop")
     give(api, run["id"], "a", 1)
     give(api, run["id"], "b", 1)
-    feedback_attaching.attach_pending()
+    attach_to_runs.attach_pending()
     assert totals(workspace) == []
 
     ingest(workspace, run)
@@ -148,16 +148,16 @@ def test_a_new_formula_computes_what_was_there_and_a_changed_one_all_of_it(
     body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
     made = api.post(URL, body | {"session_id": str(project.pk)}).json()
 
-    feedback_formulas.compute_stale()
+    formulas.compute_stale()
     assert totals(workspace) == [4.0]
 
     api.put(f"{URL}/{made['id']}", body | {"formula_parts": PARTS[:1]})
-    feedback_formulas.compute_stale()
+    formulas.compute_stale()
     assert totals(workspace) == [3.0, 3.0]
 
     api.put(f"{URL}/{made['id']}", body | {"formula_parts": PARTS[1:]})
-    feedback_formulas.compute_stale()
-    feedback_formulas.compute_stale()  # twice is as good as once
+    formulas.compute_stale()
+    formulas.compute_stale()  # twice is as good as once
     assert totals(workspace) == [1.0]
 
     api.delete(f"{URL}/{made['id']}")

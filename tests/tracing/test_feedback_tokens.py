@@ -9,7 +9,6 @@ import pytest
 from django.test import Client
 
 from apps.tracing.models import Feedback, FeedbackConfig, FeedbackToken
-from apps.tracing.services import feedback_tokens
 from tests.factories.tracing import stored_run
 
 URL = "/feedback/tokens"
@@ -150,6 +149,6 @@ def test_tokens_are_forgotten_a_month_after_their_end(workspace, token, api, run
     tokens = FeedbackToken.objects.for_workspace(workspace)
     tokens.filter(pk=token["id"]).update(expires_at=datetime.now(UTC) - timedelta(days=31))
 
-    feedback_tokens.forget_expired()
+    tokens.forget_expired()
 
     assert [one.key for one in tokens] == ["younger"]

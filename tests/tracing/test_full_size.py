@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 import zstandard
 
-from apps.tracing import store
-from apps.tracing.settling.settler import settle_everything
+from apps.trace_store import store
+from apps.trace_store.postprocess.processor import settle_everything
 from tests.factories.organizations import WorkspaceMembershipFactory
 from tests.factories.tracing import form, read, wire_run
 
@@ -25,7 +25,7 @@ BEGIN = datetime.now(UTC) - timedelta(minutes=10)
 
 
 def sizes(*quick: int, whole: int) -> list[object]:
-    return [*quick, pytest.param(whole, marks=pytest.mark.house_long)]
+    return [*quick, pytest.param(whole, marks=pytest.mark.slow)]
 
 
 def trace_of(size: int) -> list[dict]:

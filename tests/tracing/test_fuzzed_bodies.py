@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apps.core.ids import uuid7
-from apps.tracing import store
+from apps.trace_store import store
 from tests.factories.tracing import BOUNDARY, MULTIPART, wire_run
 from tests.tracing.fuzzing import BAD_RUNS, DAMAGES, JSON, WHOLE, damaged, often, packed
 

@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connection
 
 from apps.tracing.models import Feedback, Project, TraceDeletion
-from apps.tracing.services import delete_project, deletion, ensure_project, upkeep
+from apps.tracing.services import delete_project, deletion, ensure_project, maintenance
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, rows, wire_run
 
@@ -28,7 +28,7 @@ import sys, threading, django
 django.setup()
 from uuid import UUID
 from apps.tracing.services import deletion, upkeep
-from apps.tracing.store import removal
+from apps.trace_store.store import removal
 for remove in (removal.remove_of_traces, removal.remove_of_project):
     remove.__kwdefaults__["limit"] = removal.BATCH = int(sys.argv[2])
 done, forget = [], deletion.forget
@@ -131,6 +131,6 @@ def test_the_deletion_of_a_project_is_ended_by_the_next_worker(
 
     nothing_is_half_there(api, project, trace)
     assert api.get(f"/sessions/{project.pk}").status_code == 404
-    upkeep.remove_deleted_projects()
+    maintenance.remove_deleted_projects()
     assert not Project.objects.for_workspace(workspace).filter(pk=project.pk).exists()
     nothing_is_left(workspace)

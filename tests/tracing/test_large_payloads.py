@@ -10,9 +10,9 @@ import pytest
 
 from apps.core import objects
 from apps.core.errors import Unavailable
+from apps.trace_store.store import Payload
 from apps.tracing.models import Project
-from apps.tracing.services import deletion, expiry, upkeep
-from apps.tracing.store import Payload
+from apps.tracing.services import deletion, expiry, maintenance
 from tests.factories.tracing import begun, ended, form, ingest, read, rows, wire_run
 
 NOISE = random.Random(4).randbytes(30_000).hex()  # halves when packed
@@ -75,7 +75,7 @@ def test_the_objects_of_a_deleted_project_go_with_it(api, workspace, settings):
     project = Project.objects.for_workspace(workspace).get(name="gone")
 
     api.delete(f"/sessions/{project.pk}")
-    upkeep.remove_deleted_projects()
+    maintenance.remove_deleted_projects()
     deletion.remove_doomed_files()
 
     assert rows() == 1

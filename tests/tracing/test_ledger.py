@@ -9,7 +9,7 @@ from django.test.utils import CaptureQueriesContext
 
 from apps.core.ids import uuid7
 from apps.tracing.models import Project
-from apps.tracing.services import upkeep
+from apps.tracing.services import maintenance
 from tests.factories.tracing import begun, ended, form, ingest, rows, wire_run
 
 PATH = "/v1/platform/ingest-ledger"
@@ -116,7 +116,7 @@ def test_compaction_leaves_the_sums(api, workspace, time_machine):
         cursor.execute("UPDATE tracing_ingestcount SET hour = date_trunc('hour', %s)", [past])
     before = hours(api)
 
-    upkeep.compact_counts()
+    maintenance.compact_counts()
 
     assert hours(api) == before
     assert before[0]["stored"] == 3

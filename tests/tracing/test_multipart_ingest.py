@@ -11,9 +11,9 @@ import pytest
 import zstandard
 
 from apps.core.ids import uuid7
-from apps.tracing import store
+from apps.trace_store import store
+from apps.trace_store.store import Payload, Status
 from apps.tracing.models import Feedback, Project
-from apps.tracing.store import Payload, Status
 from tests.factories.tracing import (
     MULTIPART,
     ProjectFactory,

@@ -8,8 +8,8 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from apps.tracing.settling import Touched, queue
-from apps.tracing.settling.pace import Pace
+from apps.trace_store.postprocess import Touched, queue
+from apps.trace_store.postprocess.throttle import Pace
 
 pytestmark = pytest.mark.django_db
 

@@ -10,10 +10,10 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from apps.trace_store.store import RunQuery, runs
+from apps.trace_store.store.metrics import Measure
+from apps.trace_store.store.stats import Question
 from apps.tracing.models import Feedback, ModelPrice, Project, SavedView, Share
-from apps.tracing.store import RunQuery, runs
-from apps.tracing.store.figures import Measure
-from apps.tracing.store.stats import Question
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, read, rows, stored_run, wire_run

@@ -8,9 +8,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from apps.trace_store.postprocess import processor
 from apps.tracing.models import Feedback
 from apps.tracing.pages import trajectories
-from apps.tracing.settling import settler
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, read, wire_run
@@ -90,7 +90,7 @@ def test_more_steps_than_are_shown_are_said(page, workspace, turn, monkeypatch):
 
 def test_details_are_the_figures_of_all_turns(page, workspace, turn):
     ingest(workspace, step(None, 60, 64, name="again", error="Boom", **OF_THREAD))
-    settler.settle_everything()
+    processor.settle_everything()
     root = read(workspace, turn["id"]).row
     Feedback.unscoped.create(
         workspace=workspace, project_id=root.project_id, run_id=root.id, trace_id=root.id,

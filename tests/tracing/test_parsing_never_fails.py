@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from apps.core.ids import uuid7
 from apps.core.json import loads
-from apps.tracing.dotted_order import Misplaced, place_of, segment
+from apps.ingest.multipart import boundary_of, parts
+from apps.ingest.previews import LENGTH, preview
+from apps.ingest.usage import usage_columns
+from apps.trace_store.dotted_order import Misplaced, place_of, segment
+from apps.trace_store.json_repair import repair
+from apps.trace_store.store import cursors
 from apps.tracing.errors import BadBody, InvalidCursor
-from apps.tracing.ingest.multipart import boundary_of, parts
-from apps.tracing.ingest.previews import LENGTH, preview
-from apps.tracing.ingest.usage import usage_columns
-from apps.tracing.json_repair import repair
-from apps.tracing.store import cursors
 from tests.factories.tracing import BOUNDARY, form, wire_run
 
 JSON = st.recursive(

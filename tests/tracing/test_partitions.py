@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
-from apps.tracing.store import partitions
+from apps.trace_store.store import partitions
 from tests.factories.tracing import read, rows, stored_run
 
 

@@ -13,12 +13,12 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from apps.ingest import intake, requests
 from apps.organizations.models import Workspace
-from apps.tracing.ingest import intake, requests
+from apps.trace_store.postprocess import Touched
+from apps.trace_store.pricing import costs, entries, price_map
+from apps.trace_store.pricing import settling as price_settling
 from apps.tracing.models import ModelPrice
-from apps.tracing.pricing import costs, entries, price_map
-from apps.tracing.pricing import settling as price_settling
-from apps.tracing.settling import Touched
 from tests.factories.tracing import begun, ended, ingest, read, wire_run
 from tests.tracing.conftest import Api
 

@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.tracing.models import Feedback, Project
-from apps.tracing.services import ensure_addressed_project, ensure_default_project, upkeep
+from apps.tracing.services import ensure_addressed_project, ensure_default_project, maintenance
 from tests.factories.tracing import ProjectFactory, ingest, rows, stored_run, wire_run
 
 
@@ -176,7 +176,7 @@ def test_compaction_keeps_the_sums(api, workspace):
     with connection.cursor() as cursor:
         cursor.execute("UPDATE tracing_ingestcount SET hour = hour - interval '2 hours'")
 
-    upkeep.compact_counts()
+    maintenance.compact_counts()
 
     assert api.get("/sessions", name="p").json() == before
     with connection.cursor() as cursor:
@@ -194,7 +194,7 @@ def test_a_deleted_project_is_gone_with_all_that_was_in_it(api, workspace):
     assert api.get(f"/sessions/{project.pk}").status_code == 404
     assert names(api.get("/sessions", name="gone")) == []
     assert api.post("/sessions", {"name": "gone"}).status_code == 200
-    upkeep.remove_deleted_projects()
+    maintenance.remove_deleted_projects()
 
     assert not Project.unscoped.filter(pk=project.pk).exists()
     assert not Feedback.objects.for_workspace(workspace).exists()

@@ -11,13 +11,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.tracing import store
-from apps.tracing.filters import parse
-from apps.tracing.filters.reference import matches
+from apps.trace_store import store
+from apps.trace_store.filters import parse
+from apps.trace_store.filters.reference import matches
+from apps.trace_store.store import RunQuery, rollup_build
+from apps.trace_store.store.filtering.subjects import subjects_of
+from apps.trace_store.store.pruning import hint_of
 from apps.tracing.models import Project
-from apps.tracing.store import RunQuery, making
-from apps.tracing.store.filtering.subjects import subjects_of
-from apps.tracing.store.hints import hint_of
 from tests.bench.plans import recorded
 from tests.factories.tracing import ingest
 from tests.tracing.stats.populations import NOON, model_call, project_of, roll_up, run, settle
@@ -143,7 +143,7 @@ def test_pages_are_the_same_whatever_rollups_know(workspace, seed):
     check(workspace, 25)
 
 
-@pytest.mark.house_long
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(200, 210))
 def test_pages_are_the_same_whatever_rollups_know_thousands_of_times(workspace, seed):
     populate(workspace, seed, traces=60)
@@ -151,7 +151,7 @@ def test_pages_are_the_same_whatever_rollups_know_thousands_of_times(workspace, 
     populate(workspace, seed + 50, traces=15)
     settle()
     populate(workspace, seed + 100, traces=15)
-    making.make_dirty(quiet=timedelta(0))
+    rollup_build.make_dirty(quiet=timedelta(0))
 
     check(workspace, 200)
 

@@ -9,12 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.tracing import filters, store
+from apps.trace_store import filters, store
+from apps.trace_store.postprocess import processor
+from apps.trace_store.store import Payload, RunQuery, order, querying, scan
 from apps.tracing.api import paging
 from apps.tracing.errors import QueryTooSlow
 from apps.tracing.services import ensure_project
-from apps.tracing.settling import settler
-from apps.tracing.store import Payload, RunQuery, order, querying, walking
 from tests.factories.tracing import ingest, wire_run
 
 NOW = datetime.now(UTC).replace(microsecond=0)
@@ -77,12 +77,12 @@ def test_pages_are_the_same_however_much_is_settled(workspace, monkeypatch, sett
     runs = population()
     if settled == "half":
         ingest(workspace, *runs[::2])
-        settler.settle_everything()
+        processor.settle_everything()
         ingest(workspace, *runs[1::2])
     else:
         ingest(workspace, *runs)
     if settled == "everything":
-        settler.settle_everything()
+        processor.settle_everything()
     project = ensure_project(workspace.pk, "default")
 
     for text, is_meant in QUESTIONS.items():
@@ -129,7 +129,7 @@ def test_a_cursor_leads_on_and_back_to_the_same_pages(standing, limit, text, bac
 def standing(workspace):
     runs = population()
     ingest(workspace, *runs[:40])
-    settler.settle_everything()
+    processor.settle_everything()
     ingest(workspace, *runs[40:])
     return workspace, ensure_project(workspace.pk, "default"), runs
 
@@ -149,7 +149,7 @@ def test_runs_that_come_meanwhile_move_none_of_the_others(workspace, text):
         for start in (NOW + timedelta(minutes=len(late)), NOW - timedelta(days=40)):
             late.append(wire_run(start=start, outputs={"answer": "the late tree"}))
             ingest(workspace, late[-1])
-        settler.settle_everything()
+        processor.settle_everything()
 
     found = walk(workspace, query, 20, between=more)
 
@@ -165,7 +165,7 @@ def test_several_projects_are_one_list(workspace):
     ]
     elsewhere = [wire_run(session_name="elsewhere")]
     ingest(workspace, *here, *there, *elsewhere)
-    settler.settle_everything()
+    processor.settle_everything()
     projects = [ensure_project(workspace.pk, name).pk for name in ("default", "there")]
 
     for where in (None, filters.parse('search("because")')):
@@ -202,7 +202,7 @@ def test_filters_on_the_root_and_on_any_run_of_the_trace(workspace):
             where_any=filters.parse('and(eq(name, "leaf"), search(outputs, "birch"))'),
         )
         assert both == {traces[1][0]["id"]}
-        settler.settle_everything()
+        processor.settle_everything()
 
 
 def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(workspace, monkeypatch):
@@ -210,7 +210,7 @@ def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(work
     ingest(workspace, *runs)
     project = ensure_project(workspace.pk, "default")
     monkeypatch.setattr(querying, "PATIENCE", 0)
-    monkeypatch.setattr(walking, "_SMALLEST", 10)
+    monkeypatch.setattr(scan, "_SMALLEST", 10)
     some = RunQuery(project_ids=[project.pk], where=filters.parse('not(search("amber"))'))
     none = RunQuery(project_ids=[project.pk], where=filters.parse('not(search("e"))'))
     none_here = RunQuery(
@@ -228,7 +228,7 @@ def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(work
 def test_a_page_brings_payloads_only_when_asked(workspace):
     run = wire_run()
     ingest(workspace, run)
-    settler.settle_everything()
+    processor.settle_everything()
     query = RunQuery(run_ids=[UUID(run["id"])], where=filters.parse('search("because")'))
 
     plain = store.runs.query(workspace.pk, query, limit=1).runs[0]

@@ -6,13 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import connection
 
-from apps.tracing import store
+from apps.ingest.seeding.population import Seed
+from apps.trace_store import store
+from apps.trace_store.store import RunQuery
 from apps.tracing.api.asking import run_query
 from apps.tracing.api.serializers import RunsQuerySerializer
 from apps.tracing.models import Feedback, IngestCount
-from apps.tracing.seeding.population import Seed
 from apps.tracing.services import ensure_project
-from apps.tracing.store import RunQuery
 from tests.bench.plans import recorded
 from tests.bench.queries import questions
 

@@ -12,14 +12,14 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.core.ids import uuid7
-from apps.tracing import store
+from apps.trace_store import store
+from apps.trace_store.store import raw
 from apps.tracing.services import (
     create_project,
     ensure_project,
     update_project,
     upgrade_traces,
 )
-from apps.tracing.store import raw
 from tests.factories.tracing import ingest, stored_run, wire_run
 
 SDK_SELECT = [

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.tracing.filters import on_threads
+from apps.trace_store.filters import on_threads
 from apps.tracing.models import Feedback
 from apps.tracing.services import ensure_project
 from tests.factories.tracing import ingest, wire_run

@@ -12,13 +12,13 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 
-from apps.tracing import filters, store
-from apps.tracing.filters.terms import Term, term
-from apps.tracing.ingest import intake, requests
+from apps.ingest import intake, requests
+from apps.trace_store import filters, store
+from apps.trace_store.filters.terms import Term, term
+from apps.trace_store.postprocess import Touched, processor, queue
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.terms import of_workspace
 from apps.tracing.services import ensure_project
-from apps.tracing.settling import Touched, queue, settler
-from apps.tracing.store import RunQuery
-from apps.tracing.store.terms import of_workspace
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import begun, ended, ingest, read, stored_run, wire_run
 
@@ -67,7 +67,7 @@ def steps(monkeypatch):
     """`steps(function, ...)`: the settler's steps, instead of all others."""
 
     def set_steps(*functions):
-        monkeypatch.setattr(settler, "_steps", lambda: list(functions))
+        monkeypatch.setattr(processor, "_steps", lambda: list(functions))
 
     return set_steps
 
@@ -75,8 +75,8 @@ def steps(monkeypatch):
 def test_settling_takes_everything_off_the_list_and_is_safe_to_repeat(workspace):
     run_id = stored_run(workspace)
 
-    assert settler.settle_everything() == 1
-    assert settler.settle_everything() == 0
+    assert processor.settle_everything() == 1
+    assert processor.settle_everything() == 0
 
     assert unsettled(workspace) == []
     assert len(terms_of(workspace, run_id)) == 1
@@ -89,7 +89,7 @@ def test_a_run_that_several_requests_touched_is_settled_once(workspace, steps):
     ingest(workspace, begun(run))
     patch(workspace, ended(run))
 
-    settler.settle_everything()
+    processor.settle_everything()
 
     assert [str(one.run_id) for one in seen] == [run["id"]]
 
@@ -100,7 +100,7 @@ def test_each_workspace_is_settled_apart(workspace, stranger, steps):
     for owner in (workspace, stranger, workspace):
         stored_run(owner)
 
-    settler.settle_everything()
+    processor.settle_everything()
 
     assert sorted(seen) == sorted([(workspace.pk, 2), (stranger.pk, 1)])
 
@@ -119,7 +119,7 @@ def test_a_run_that_cannot_be_settled_is_parked_alone_with_the_reason(workspace,
     ingest(workspace, *runs)
 
     with caplog.at_level(logging.CRITICAL):
-        settler.settle_everything()
+        processor.settle_everything()
 
     assert unsettled(workspace) == [([poison], "ValueError: indigestible")]
     assert set(settled) == {UUID(run["id"]) for run in runs} - {poison}
@@ -133,13 +133,13 @@ def test_a_parked_run_is_tried_again_later(workspace, steps, caplog):
 
     steps(fail)
     with caplog.at_level(logging.CRITICAL):
-        settler.settle_everything()
+        processor.settle_everything()
     steps(lambda _, __: None)
 
-    assert settler.settle_everything() == 0
+    assert processor.settle_everything() == 0
     with connection.cursor() as cursor:
         cursor.execute("UPDATE tracing_unsettled SET retry_at = now()")
-    assert settler.settle_everything() == 1
+    assert processor.settle_everything() == 1
     assert unsettled(workspace) == []
     assert read(workspace, run_id).row.id == run_id
 
@@ -155,7 +155,7 @@ def test_what_a_step_did_is_undone_with_the_step_that_failed(workspace, steps, c
 
     steps(write, fail)
     with caplog.at_level(logging.CRITICAL):
-        settler.settle_everything()
+        processor.settle_everything()
 
     query = "SELECT count(*) FROM tracing_project WHERE name = 'made by a step'"
     with connection.cursor() as cursor:
@@ -184,7 +184,7 @@ def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_anothe
     holder = threading.Thread(target=hold)
     holder.start()
     assert held.wait(20)
-    settled = settler.settle_everything()
+    settled = processor.settle_everything()
     free.set()
     holder.join(20)
 
@@ -195,11 +195,11 @@ def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_anothe
 def test_terms_are_of_the_workspace_alone_and_follow_the_run(workspace):
     run = wire_run(outputs={"answer": "first"})
     ingest(workspace, run)
-    settler.settle_everything()
+    processor.settle_everything()
     (before,) = terms_of(workspace, run["id"])
 
     patch(workspace, ended(run | {"outputs": {"answer": "second"}}))
-    settler.settle_everything()
+    processor.settle_everything()
     (after,) = terms_of(workspace, run["id"])
 
     first, second = of_workspace(
@@ -218,7 +218,7 @@ def test_sums_are_written_to_what_is_above_and_shown_from_there(workspace):
     ingest(workspace, root, inner, *calls)
     live = {one["id"]: read(workspace, one["id"]).row.usage for one in (root, inner)}
 
-    settler.settle_everything()
+    processor.settle_everything()
 
     assert sums_of(root["id"]) == (110, 2, 112, Decimal("1.0"))
     assert sums_of(inner["id"]) == (10, 1, 11, Decimal("0.5"))
@@ -229,13 +229,13 @@ def test_sums_are_written_to_what_is_above_and_shown_from_there(workspace):
 def test_what_comes_later_counts_at_once_and_is_settled_again(workspace):
     root = wire_run()
     ingest(workspace, root, call_of_model(root, 10))
-    settler.settle_everything()
+    processor.settle_everything()
 
     ingest(workspace, call_of_model(root, 5))
 
     assert read(workspace, root["id"]).row.total_tokens == 17
     assert sums_of(root["id"])[2] == 11
-    settler.settle_everything()
+    processor.settle_everything()
     assert sums_of(root["id"])[2] == 17
     assert read(workspace, root["id"]).row.total_tokens == 17
 
@@ -244,13 +244,13 @@ def test_sums_that_nothing_says_any_more_go(workspace):
     root = wire_run()
     call = call_of_model(root, 10)
     ingest(workspace, root, call)
-    settler.settle_everything()
+    processor.settle_everything()
     with connection.cursor() as cursor:
         cursor.execute("DELETE FROM tracing_run WHERE id = %s", [call["id"]])
     detail = read(workspace, root["id"]).row
 
     queue.append(workspace.pk, [Touched(detail.id, detail.project_id, detail.placed_at, detail.id)])
-    settler.settle_everything()
+    processor.settle_everything()
 
     assert sums_of(root["id"]) == (None, None, None, None)
 
@@ -263,7 +263,7 @@ def test_a_filter_finds_the_same_before_and_after_settling(workspace):
     query = RunQuery(project_ids=[project.pk], where=filters.parse('search("needle")'))
 
     before = store.runs.query(workspace.pk, query, limit=10)
-    settler.settle_everything()
+    processor.settle_everything()
     after = store.runs.query(workspace.pk, query, limit=10)
 
     assert [str(one.row.id) for one in before.runs] == [wanted["id"]]
@@ -279,7 +279,7 @@ def test_old_work_sent_under_new_ids_has_its_sums(workspace):
     call = call_of_model(root, 10) | {"session_name": "default"}
     ingest(workspace, root, call)
 
-    settler.settle_everything()
+    processor.settle_everything()
 
     assert sums_of(root["id"]) == (10, 1, 11, Decimal("0.5"))
 
@@ -287,12 +287,12 @@ def test_old_work_sent_under_new_ids_has_its_sums(workspace):
 def test_a_trace_has_its_sums_though_its_root_began_long_before(workspace):
     root = wire_run(start=_old(60))
     ingest(workspace, root)
-    settler.settle_everything()
+    processor.settle_everything()
     ingest(workspace, call_of_model(root, 10))
-    settler.settle_everything()
+    processor.settle_everything()
     ingest(workspace, call_of_model(root, 20))
 
-    settler.settle_everything()
+    processor.settle_everything()
 
     assert sums_of(root["id"]) == (30, 2, 32, Decimal("1.0"))
 
@@ -302,6 +302,6 @@ def test_a_batch_of_old_and_new_traces_under_ids_of_all_kinds_has_all_sums(works
     roots = [wire_run(start=_old(400), id=random_id), wire_run(start=_old(9)), wire_run()]
     ingest(workspace, *roots, *(call_of_model(root, n) for n, root in enumerate(roots, 1)))
 
-    settler.settle_everything()
+    processor.settle_everything()
 
     assert [sums_of(root["id"])[2] for root in roots] == [2, 3, 4]

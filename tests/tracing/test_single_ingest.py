@@ -8,9 +8,9 @@ from uuid import UUID
 import pytest
 
 from apps.core.ids import uuid7
+from apps.trace_store.store import Payload, Status
 from apps.tracing.models import HeldOperation, Project
-from apps.tracing.services import upkeep
-from apps.tracing.store import Payload, Status
+from apps.tracing.services import maintenance
 from tests.factories.tracing import ingest, read, rows, stored_run, wire_run
 
 SOON = {"end_time": "2026-01-02T03:04:06Z", "outputs": {"answer": "because"}}
@@ -137,7 +137,7 @@ def test_an_update_that_missed_its_run_is_settled_later(workspace, api, time_mac
     held.save(force_insert=True)  # as if both had committed in the same moment
     time_machine.move_to(datetime.now(UTC) + timedelta(seconds=10))
 
-    upkeep.settle_held()
+    maintenance.settle_held()
 
     assert read(workspace, run["id"]).row.status == Status.SUCCESS
     assert not HeldOperation.objects.for_workspace(workspace).exists()
@@ -150,8 +150,8 @@ def test_a_child_whose_parent_never_comes_becomes_a_root(workspace, api, time_ma
     )
     time_machine.move_to(datetime.now(UTC) + timedelta(minutes=16))
 
-    upkeep.settle_held()
-    upkeep.settle_held()
+    maintenance.settle_held()
+    maintenance.settle_held()
 
     assert read(workspace, child_id).row.is_root
     assert rows() == 1

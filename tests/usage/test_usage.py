@@ -3,9 +3,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from apps.audit.models import Entry
-from apps.tracing.ingest import intake, requests
+from apps.ingest import intake, requests
 from apps.tracing.models import IngestCount, IngestRefusal
-from apps.usage import caps, meter, services
+from apps.usage import meter, quotas, services
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import MembershipFactory, WorkspaceFactory
@@ -17,9 +17,9 @@ TODAY = datetime.now(UTC).date()
 
 @pytest.fixture(autouse=True)
 def _no_old_views():
-    caps.forget()
+    quotas.forget()
     yield
-    caps.forget()
+    quotas.forget()
 
 
 @pytest.fixture
@@ -89,7 +89,7 @@ def test_past_a_cap_new_runs_are_answered_with_the_reason(client, workspace, kin
     limit = cap(workspace, kind, 1)
     first = bring(client, workspace, wire_run())
     meter.flush()
-    caps.forget()
+    quotas.forget()
 
     refused = bring(client, workspace, wire_run(), wire_run())
 
@@ -151,11 +151,11 @@ def test_a_cap_holds_on_opentelemetry_too(client, workspace):
 
 
 def test_without_a_cap_a_request_costs_no_statement(workspace, django_assert_num_queries):
-    caps.check(workspace.pk)
+    quotas.check(workspace.pk)
 
     with django_assert_num_queries(0):
         for _ in range(100):
-            caps.check(workspace.pk)
+            quotas.check(workspace.pk)
 
 
 def test_past_months_count_for_the_month_only(workspace):
@@ -163,7 +163,7 @@ def test_past_months_count_for_the_month_only(workspace):
     UsageDay(workspace=workspace, day=old, runs=1000).save(force_insert=True)
     cap(workspace, "monthly_runs", 1000)
 
-    assert [use.used for use in caps.uses(workspace.pk)] == [0]
+    assert [use.used for use in quotas.uses(workspace.pk)] == [0]
 
 
 def test_caps_are_set_read_and_taken_away_by_the_api(client, workspace):
@@ -240,7 +240,7 @@ def test_intake_itself_refuses_whoever_calls_it(workspace):
     cap(workspace, "hourly_runs", 0)
     request = requests.of_batch(b'{"post": [{"name": "a", "run_type": "chain"}]}')
 
-    with pytest.raises(caps.UsageLimitExceeded):
+    with pytest.raises(quotas.UsageLimitExceeded):
         intake.take_in(workspace.pk, request)
 
 
@@ -263,7 +263,7 @@ def test_a_cap_is_told_once_however_many_workspaces_there_are(workspace):
     cap(workspace, "hourly_runs", 5)
     cap(workspace, "monthly_runs", 7, whole_organization=True)
 
-    assert [(use.kind, use.limit.limit_value) for use in caps.uses(workspace.pk)] == [
+    assert [(use.kind, use.limit.limit_value) for use in quotas.uses(workspace.pk)] == [
         ("hourly_runs", 5),
         ("monthly_runs", 7),
     ]

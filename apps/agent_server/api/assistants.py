@@ -8,7 +8,7 @@ from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView, paged
 from apps.agent_server.api.serializers import assistant_json, only, version_json
-from apps.agent_server.bodies.assistants import (
+from apps.agent_server.schemas.assistants import (
     AssistantChanges,
     AssistantCount,
     AssistantSearch,

@@ -13,10 +13,10 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from apps.agent_server.admission.access import Admission, admit
-from apps.agent_server.admission.visit import VISIT, AskFirst, Visit, facts_of
-from apps.agent_server.bodies.base import Body, Page
+from apps.agent_server.auth.access import Admission, admit
+from apps.agent_server.auth.custom_auth import VISIT, AskFirst, Visit, facts_of
 from apps.agent_server.errors import InvalidId
+from apps.agent_server.schemas.base import Body, Page
 from apps.agent_server.web import query
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors

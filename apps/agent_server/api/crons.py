@@ -9,7 +9,7 @@ from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView, paged
 from apps.agent_server.api.serializers import cron_json, moment, only
-from apps.agent_server.bodies.crons import CronChanges, CronCount, CronSearch, NewCron
+from apps.agent_server.schemas.crons import CronChanges, CronCount, CronSearch, NewCron
 from apps.agent_server.services import crons
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission

@@ -8,8 +8,8 @@ from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView
 from apps.agent_server.api.serializers import only, run_json
-from apps.agent_server.bodies.runs import BatchedRun, RunBody
 from apps.agent_server.errors import InvalidIdAtRunCreation
+from apps.agent_server.schemas.runs import BatchedRun, RunBody
 from apps.agent_server.services import runs
 from apps.core.api import ApiRequest
 from apps.core.errors import Invalid

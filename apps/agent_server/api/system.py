@@ -13,7 +13,7 @@ from django.views import View
 from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView
-from apps.agent_server.openapi.own import document_of
+from apps.agent_server.openapi.custom_routes import document_of
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import metrics
 from apps.agent_server.web import query

@@ -9,14 +9,14 @@ from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView, paged
 from apps.agent_server.api.serializers import text, thread_fields, thread_json
-from apps.agent_server.bodies.threads import (
+from apps.agent_server.schemas.threads import (
     NewThread,
     Prune,
     ThreadChanges,
     ThreadCount,
     ThreadSearch,
 )
-from apps.agent_server.services import forgetting, histories, threads
+from apps.agent_server.services import checkpoints, delete_threads, threads
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
 
@@ -43,7 +43,7 @@ class ThreadView(AgentView):
 
     def delete(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found = self.uuid(thread_id, "thread")
-        forgetting.forget(self.admission.scope("threads", "delete", thread_id=thread_id), found)
+        delete_threads.forget(self.admission.scope("threads", "delete", thread_id=thread_id), found)
         return Response(status=204)
 
 
@@ -74,14 +74,14 @@ class ThreadCopyView(AgentView):
         found = self.uuid(thread_id, "thread")
         _, made = self.admission.grant("threads", "create", NewThread())
         scope = self.admission.scope("threads", "read", thread_id=thread_id)
-        return Response(thread_json(histories.copy(scope, found, made.metadata)))
+        return Response(thread_json(checkpoints.copy(scope, found, made.metadata)))
 
 
 class PruneView(AgentView):
     @extend_schema(request=Prune)
     def post(self, request: ApiRequest, slug: str) -> Response:
         scope, body = self.admission.grant("threads", "delete", self.body(Prune))
-        pruned = forgetting.prune(scope, body.thread_ids, body.strategy)
+        pruned = delete_threads.prune(scope, body.thread_ids, body.strategy)
         return Response({"pruned_count": pruned})
 
 
@@ -91,7 +91,7 @@ class StorageView(AgentView):
     def get(self, request: ApiRequest, slug: str, thread_id: str) -> HttpResponse:
         found = self.uuid(thread_id, "thread")
         scope = self.admission.scope("threads", "read", thread_id=thread_id)
-        return HttpResponse(histories.storage(scope, found), content_type="application/json")
+        return HttpResponse(checkpoints.storage(scope, found), content_type="application/json")
 
 
 _THREADS = "agents/<slug:slug>/threads"

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from apps.agent_server.consumers.asking import ask
-from apps.agent_server.consumers.exchange import Consumer, Exchange
+from apps.agent_server.consumers.graph_calls import ask
+from apps.agent_server.consumers.http_request import Consumer, Exchange
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants
 from apps.agent_server.services.assistants import Drawn
-from apps.core.crossing import in_thread
 from apps.core.errors import Invalid
 from apps.core.json import dumps, loads
+from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
 _LEVELS = re.compile(r"[0-9]{1,4}")

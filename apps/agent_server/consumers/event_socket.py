@@ -11,23 +11,23 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from apps.agent_server.admission.visit import AskFirst
-from apps.agent_server.bodies.base import JSONObject
-from apps.agent_server.consumers.commanding import bad_command
-from apps.agent_server.consumers.exchange import Exchange, Headers
-from apps.agent_server.consumers.following import beginning, events_in
-from apps.agent_server.protocol.desk import BadCommand, CommandFailed, Desk
+from apps.agent_server.auth.custom_auth import AskFirst
+from apps.agent_server.consumers.commands import bad_command
+from apps.agent_server.consumers.http_request import Exchange, Headers
+from apps.agent_server.consumers.thread_stream import beginning, events_in
+from apps.agent_server.protocol.command_handler import BadCommand, CommandFailed, Desk
 from apps.agent_server.protocol.filters import Wanted
+from apps.agent_server.schemas.base import JSONObject
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import following
+from apps.agent_server.services import thread_streams
 from apps.agent_server.streaming.hub import hub
 from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
-from apps.api_keys import standing
+from apps.api_keys import live_reauth
 from apps.api_keys.authentication import key_in
-from apps.core.crossing import in_thread
 from apps.core.errors import AppError, Forbidden, NotFound
 from apps.core.json import dumps, loads
 from apps.core.middleware import as_app_error
+from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
 log = logging.getLogger(__name__)
@@ -94,7 +94,7 @@ class EventSocket:
         }
         await self._send({"type": "websocket.accept"})
         try:
-            with standing.watched(self._exchange.proof, self._end):
+            with live_reauth.watched(self._exchange.proof, self._end):
                 while (message := await self._receive())["type"] == "websocket.receive":
                     if self._closing is None:
                         await self._take(message)
@@ -246,7 +246,7 @@ class EventSocket:
         """The thread's row, which a run that is yet to come may make."""
         while True:
             try:
-                return await in_thread(following.thread_pk, self._rights, self._thread_id)
+                return await in_thread(thread_streams.thread_pk, self._rights, self._thread_id)
             except NotFound:
                 replay.is_whole.set()
             with contextlib.suppress(TimeoutError):

@@ -10,26 +10,26 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_server import errors
-from apps.agent_server.bodies.base import CheckpointReference
-from apps.agent_server.bodies.states import (
+from apps.agent_server.consumers.edit_errors import editing
+from apps.agent_server.consumers.graph_calls import ask
+from apps.agent_server.consumers.http_request import Consumer, Exchange
+from apps.agent_server.consumers.state_cache import remembered
+from apps.agent_server.models import Thread
+from apps.agent_server.schemas.base import CheckpointReference
+from apps.agent_server.schemas.states import (
     HistoryBody,
     StateBody,
     StatePatch,
     StateUpdate,
     selected,
 )
-from apps.agent_server.bodies.threads import ThreadChanges
-from apps.agent_server.consumers.asking import ask
-from apps.agent_server.consumers.editing import editing
-from apps.agent_server.consumers.exchange import Consumer, Exchange
-from apps.agent_server.consumers.remembering import remembered
-from apps.agent_server.models import Thread
+from apps.agent_server.schemas.threads import ThreadChanges
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import threads
 from apps.agent_server.services.threads import StateSource
 from apps.agent_server.statuses import ThreadStatus
-from apps.core.crossing import in_thread
 from apps.core.json import dumps, loads
+from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
 _BLANK: dict[str, Any] = {

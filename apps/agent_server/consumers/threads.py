@@ -7,16 +7,16 @@ from uuid import UUID
 
 from apps.agent_server import errors
 from apps.agent_server.api.serializers import thread_json
-from apps.agent_server.bodies.threads import NewThread
-from apps.agent_server.consumers.asking import ask
-from apps.agent_server.consumers.editing import editing
-from apps.agent_server.consumers.exchange import Consumer, Exchange
+from apps.agent_server.consumers.edit_errors import editing
+from apps.agent_server.consumers.graph_calls import ask
+from apps.agent_server.consumers.http_request import Consumer, Exchange
 from apps.agent_server.models import Thread
+from apps.agent_server.schemas.threads import NewThread
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import forgetting, threads
-from apps.core.crossing import in_thread
+from apps.agent_server.services import delete_threads, threads
 from apps.core.ids import uuid7
 from apps.core.json import dumps
+from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
 
@@ -78,4 +78,4 @@ def _take_back(pk: UUID) -> None:
     """Remove a thread that nobody has seen; one whose edit came through after all stays."""
     hidden = Thread.objects.across_workspaces(reason="made a moment ago by this request")
     if hidden.filter(pk=pk, temporary=True).exists():
-        forgetting.purge([pk])
+        delete_threads.purge([pk])

@@ -14,11 +14,11 @@ import redis
 from django.conf import settings
 
 from apps.agent_server.messaging import messages
-from apps.agent_server.messaging.courier import courier
 from apps.agent_server.messaging.messages import Answered, Asked
-from apps.agent_server.messaging.redis_link import RedisLost
+from apps.agent_server.messaging.redis_connection import RedisLost
+from apps.agent_server.messaging.redis_dispatcher import courier
 from apps.agent_server.models import Thread
-from apps.core import crossing, errors
+from apps.core import errors, sync_bridge
 from apps.core.json import dumps, loads
 from apps.deployments.models import Revision
 
@@ -50,9 +50,9 @@ def call(
     `checkpoint`) of a thread; `graph` (`xray`), `schemas`, `subgraphs` (`namespace`, `recurse`),
     `describe`. Raises `CallFailed`.
     """
-    if crossing.is_on_loop():
+    if sync_bridge.is_on_loop():
         work = acall(revision, graph_id, method, params, thread=thread, seconds=seconds)
-        return crossing.wait_for(work)
+        return sync_bridge.wait_for(work)
     asked = _asked(revision, graph_id, method, params, thread, seconds)
     try:
         messages.send_now(_client(), *asked.commands())

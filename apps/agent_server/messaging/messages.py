@@ -20,7 +20,7 @@ from uuid import UUID
 import msgpack
 import redis
 
-from apps.agent_server.messaging.redis_link import Command
+from apps.agent_server.messaging.redis_connection import Command
 
 RUNS = "slipway:runs"
 CALLS = "slipway:calls"

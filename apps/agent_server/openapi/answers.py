@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from apps.agent_server.bodies.states import StatePatch, StateUpdate
-from apps.agent_server.bodies.store import ItemPlace, NewItem
 from apps.agent_server.openapi import shapes
 from apps.agent_server.openapi.handlers import Handler
+from apps.agent_server.schemas.states import StatePatch, StateUpdate
+from apps.agent_server.schemas.store import ItemPlace, NewItem
 
 JSON = "application/json"
 EVENTS = "text/event-stream"

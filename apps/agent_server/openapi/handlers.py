@@ -17,7 +17,7 @@ from typing import Any
 
 from django.urls import URLPattern
 
-from apps.agent_server.bodies.base import Body
+from apps.agent_server.schemas.base import Body
 
 METHODS = ("get", "post", "put", "patch", "delete")
 _ADDRESS = re.compile(r"^agents/<slug:slug>")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from apps.agent_server.services.following import Followed
+from apps.agent_server.services.thread_streams import Followed
 from apps.agent_server.streaming.streams import END, Event, EventId
 from apps.core.json import dumps, loads
 

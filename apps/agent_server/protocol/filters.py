@@ -6,8 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from apps.agent_server.bodies.commands import Parameters
 from apps.agent_server.protocol.events import ProtocolEvent
+from apps.agent_server.schemas.commands import Parameters
 
 CHANNELS = (
     "values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"

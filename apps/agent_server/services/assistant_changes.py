@@ -8,11 +8,11 @@ from django.db import transaction
 from django.db.models import Max
 
 from apps.agent_server import errors
-from apps.agent_server.bodies.assistants import AssistantChanges, NewAssistant
 from apps.agent_server.models import Assistant, AssistantVersion, Cron
 from apps.agent_server.querysets import AssistantVersionQuerySet
+from apps.agent_server.schemas.assistants import AssistantChanges, NewAssistant
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import assistants, forgetting, threads
+from apps.agent_server.services import assistants, delete_threads, threads
 
 
 def create(scope: Scope, body: NewAssistant) -> Assistant:
@@ -108,7 +108,7 @@ def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> Non
 
 def _delete_threads(scope: Scope, assistant_id: UUID) -> None:
     owned = threads.of(scope).filter(metadata__contains={"assistant_id": str(assistant_id)})
-    forgetting.forget_rows(list(owned.values_list("pk", flat=True)))
+    delete_threads.forget_rows(list(owned.values_list("pk", flat=True)))
 
 
 def _locked(scope: Scope, assistant_id: UUID) -> Assistant:

@@ -13,10 +13,10 @@ from uuid import UUID, uuid5
 from django.db import transaction
 from django.db.models import Max, Q
 
-from apps.agent_server import errors, prepared
-from apps.agent_server.bodies.assistants import AssistantCount, AssistantSearch, VersionSearch
+from apps.agent_server import errors, prepared_sql
 from apps.agent_server.models import Assistant, AssistantVersion
 from apps.agent_server.querysets import AssistantQuerySet
+from apps.agent_server.schemas.assistants import AssistantCount, AssistantSearch, VersionSearch
 from apps.agent_server.scope import Scope
 from apps.core.json import Fragment, dumps, storable
 from apps.deployments.models import RevisionGraph
@@ -143,7 +143,7 @@ def search(scope: Scope, body: AssistantSearch) -> tuple[list[AssistantRow], boo
     order = "DESC" if body.sort_order == "desc" else "ASC"
     statement = f"""SELECT {_COLUMNS} FROM agent_server_assistant WHERE {where}
         ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
-    found = prepared.rows(statement, [*parameters, body.limit + 1, body.offset])
+    found = prepared_sql.rows(statement, [*parameters, body.limit + 1, body.offset])
     page = [_as_row(row) for row in found]
     return page[: body.limit], len(page) > body.limit
 
@@ -155,7 +155,7 @@ def _as_row(row: tuple[Any, ...]) -> AssistantRow:
 
 def count(scope: Scope, body: AssistantCount) -> int:
     where, parameters = _matching(scope, body)
-    row = prepared.row(f"SELECT count(*) FROM agent_server_assistant WHERE {where}", parameters)
+    row = prepared_sql.row(f"SELECT count(*) FROM agent_server_assistant WHERE {where}", parameters)
     return row[0] if row is not None else 0
 
 

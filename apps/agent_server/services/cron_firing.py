@@ -15,9 +15,9 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from apps.agent_server import errors
-from apps.agent_server.bodies.runs import RunBody
 from apps.agent_server.models import Cron, Thread
 from apps.agent_server.querysets import CronQuerySet
+from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.scope import Scope, told_of
 from apps.agent_server.services import runs
 from apps.agent_server.services.crons import set_next, with_cron_id, without_cron_id

@@ -10,10 +10,10 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from apps.agent_server import errors, schedules
-from apps.agent_server.bodies.base import JSONObject
-from apps.agent_server.bodies.crons import Changes, CronCount, CronSearch, NewCron
 from apps.agent_server.models import Cron, Thread
 from apps.agent_server.querysets import CronQuerySet
+from apps.agent_server.schemas.base import JSONObject
+from apps.agent_server.schemas.crons import Changes, CronCount, CronSearch, NewCron
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants, threads, webhooks
 from apps.core.ids import uuid7

@@ -16,8 +16,8 @@ from uuid import UUID
 import redis
 from django.conf import settings
 
-from apps.agent_server.messaging import courier, messages
-from apps.agent_server.messaging.redis_link import Command
+from apps.agent_server.messaging import messages, redis_dispatcher
+from apps.agent_server.messaging.redis_connection import Command
 from apps.agent_server.streaming import streams, thread_notices
 from apps.core.json import dumps
 
@@ -65,7 +65,7 @@ def announce_gone(thread_pk: UUID) -> None:
 
 
 def _send(*commands: Command) -> None:
-    mail = courier.of_process()
+    mail = redis_dispatcher.of_process()
     if mail is not None:
         mail.send(*commands)
         return

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import redis
 from django.conf import settings
 
-from apps.agent_server import prepared
+from apps.agent_server import prepared_sql
 from apps.agent_server.messaging.messages import CANCELS
 from apps.agent_server.scope import Scope
 from apps.agent_server.web import traffic
@@ -81,7 +81,7 @@ def _gauge(name: str, says: str, label: str, value: float) -> Iterator[str]:
 
 def measure(scope: Scope) -> Metrics:
     """As it is now: one query on an index of open runs, two questions to Redis."""
-    pending, running, waited = prepared.row(_QUEUE, scope.key) or (0, 0, 0.0)
+    pending, running, waited = prepared_sql.row(_QUEUE, scope.key) or (0, 0, 0.0)
     slots = _engines() * settings.AGENT_RUNS_PER_WORKER
     return Metrics(pending, running, max(0.0, waited), slots, traffic.of(scope.route.slug))
 

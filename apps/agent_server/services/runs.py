@@ -11,21 +11,21 @@ from django.db import transaction
 from django.db.models import F, TextField
 from django.db.models.functions import Cast
 
-from apps.agent_server import errors, prepared
-from apps.agent_server.bodies.runs import BatchedRun, RunBody
+from apps.agent_server import errors, prepared_sql
 from apps.agent_server.models import AgentRun
 from apps.agent_server.querysets import AgentRunQuerySet
+from apps.agent_server.schemas.runs import BatchedRun, RunBody
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import (
     assistants,
+    cancel_runs,
     dispatch,
     statements,
-    stopping,
     threads,
     webhooks,
 )
 from apps.agent_server.statuses import OPEN, MultitaskStrategy, RunStatus
-from apps.core import origin
+from apps.core import request_context
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.json import dumps, loads, storable
@@ -84,7 +84,7 @@ def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> RunRow:
     parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
     parameters |= {"on_completion": "keep", "supersedes": False}
-    row = prepared.row(statements.ON_THREAD, parameters)
+    row = prepared_sql.row(statements.ON_THREAD, parameters)
     if row is None:
         row = _try_again_or_refuse(scope, thread_id, body, parameters)
     return _dispatched(row, thread_id, body)
@@ -103,7 +103,7 @@ def create_stateless(scope: Scope, body: RunBody) -> RunRow:
         "ttl_strategy": strategy,
         "birthmark": _json(scope.birthmark),
     }
-    row = prepared.row(statements.ON_TEMPORARY_THREAD, parameters)
+    row = prepared_sql.row(statements.ON_TEMPORARY_THREAD, parameters)
     if row is None:
         raise _lack(scope, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
     return _dispatched(row, thread_id, body)
@@ -150,7 +150,7 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
 
 
 def _request_id() -> str:
-    found = origin.current()
+    found = request_context.current()
     return found.request_id if found is not None else ""
 
 
@@ -168,7 +168,7 @@ def _try_again_or_refuse(
         if body.if_not_exists != "create":
             raise errors.ThreadOrAssistantNotFound
         threads.insert(scope, thread_id, scope.birthmark)
-    row = prepared.row(statements.ON_THREAD, parameters)
+    row = prepared_sql.row(statements.ON_THREAD, parameters)
     if row is not None:
         return row
     if body.multitask_strategy == MultitaskStrategy.REJECT:
@@ -179,11 +179,11 @@ def _try_again_or_refuse(
 @transaction.atomic
 def _supersede(parameters: dict[str, Any]) -> tuple[Any, ...]:
     """Receive a run for which the thread's open ones have to stop."""
-    row = prepared.row(statements.ON_THREAD, {**parameters, "supersedes": True})
+    row = prepared_sql.row(statements.ON_THREAD, {**parameters, "supersedes": True})
     if row is None:
         raise errors.ThreadOrAssistantNotFound  # it was deleted meanwhile
     run_id, thread_pk, *_ = row
-    stopping.supersede(thread_pk, parameters["strategy"], run_id)
+    cancel_runs.supersede(thread_pk, parameters["strategy"], run_id)
     return row
 
 
@@ -199,9 +199,9 @@ def _lack(scope: Scope, assistant_id: UUID) -> AppError | None:
 def _dispatched(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
     run_id, thread_pk, *rest = row
     if body.after_seconds:
-        prepared.when_committed(lambda: dispatch.plan_run(body.after_seconds))
+        prepared_sql.when_committed(lambda: dispatch.plan_run(body.after_seconds))
     else:
-        prepared.when_committed(lambda: dispatch.execute_thread(thread_pk))
+        prepared_sql.when_committed(lambda: dispatch.execute_thread(thread_pk))
     return RunRow(run_id, thread_id, *rest)
 
 
@@ -212,7 +212,7 @@ def of(scope: Scope, thread_id: UUID) -> AgentRunQuerySet:
 
 
 def get(scope: Scope, thread_id: UUID, run_id: UUID) -> RunRow:
-    row = prepared.row(statements.RUN, [run_id, *scope.key, scope.visible, thread_id])
+    row = prepared_sql.row(statements.RUN, [run_id, *scope.key, scope.visible, thread_id])
     if row is None:
         raise errors.RunNotFound
     return RunRow(*row)
@@ -232,7 +232,7 @@ def newest(
 
 def joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> Joinable | None:
     """The run as a stream's reader must know it; without a thread, a stateless one."""
-    row = prepared.row(
+    row = prepared_sql.row(
         statements.JOINABLE, [run_id, *scope.key, scope.visible, thread_id, thread_id]
     )
     if row is None:
@@ -243,7 +243,7 @@ def joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> Joina
 
 def outcome(scope: Scope, run_id: UUID) -> Ended | None:
     """What the run left, with its thread's values as they are now; None when it is gone."""
-    row = prepared.row(statements.OUTCOME, [run_id, *scope.key, scope.visible])
+    row = prepared_sql.row(statements.OUTCOME, [run_id, *scope.key, scope.visible])
     if row is None:
         return None
     status, error, values, interrupts = row
@@ -261,6 +261,6 @@ def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
 
 def delete(scope: Scope, thread_id: UUID, run_id: UUID) -> None:
     """Remove the run; what it saved stays. One that is still open ends with it."""
-    row = prepared.row(statements.PLACE, [run_id, *scope.key, scope.visible, thread_id])
-    if row is None or not stopping.remove(row[0], run_id):
+    row = prepared_sql.row(statements.PLACE, [run_id, *scope.key, scope.visible, thread_id])
+    if row is None or not cancel_runs.remove(row[0], run_id):
         raise errors.RunNotFound

@@ -9,12 +9,12 @@ from uuid import UUID
 
 from django.db import connection, transaction
 
-from apps.agent_server import prepared
-from apps.agent_server.bodies.store import ItemPlace, ItemSearch, NamespaceSearch, NewItem
-from apps.agent_server.memory import filters, namespaces, places, statements
-from apps.agent_server.memory.namespaces import Match
-from apps.agent_server.memory.statements import Owner, Place, Query, Vector
+from apps.agent_server import prepared_sql
+from apps.agent_server.schemas.store import ItemPlace, ItemSearch, NamespaceSearch, NewItem
 from apps.agent_server.scope import Scope
+from apps.agent_server.store import filters, namespace_rules, namespaces, statements
+from apps.agent_server.store.namespaces import Match
+from apps.agent_server.store.statements import Owner, Place, Query, Vector
 from apps.core.json import dumps, storable
 
 MOST_AT_ONCE = 1_000
@@ -35,7 +35,7 @@ def get(scope: Scope, place: ItemPlace, *, refresh: bool | None) -> Item | None:
     """The item, if it is there and has not expired; reading may prolong its life."""
     place.check_place()
     query = statements.get(owner(scope), Place(place.namespace, place.key))
-    row = prepared.row(*query)
+    row = prepared_sql.row(*query)
     if row is None:
         return None
     *shown, row_id, has_ttl = row
@@ -66,7 +66,7 @@ def delete(scope: Scope, place: ItemPlace) -> None:
 
 def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[Item]:
     """Items below a prefix: by likeness to the query if there is one, else the newest first."""
-    places.checked_labels(body.namespace_prefix)
+    namespace_rules.checked_labels(body.namespace_prefix)
     found = _rows(
         statements.search(
             owner(scope),
@@ -83,8 +83,8 @@ def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[
 
 def list_namespaces(scope: Scope, body: NamespaceSearch) -> list[list[str]]:
     """The namespaces in which there is something."""
-    places.checked_labels(body.prefix)
-    places.checked_labels(body.suffix)
+    namespace_rules.checked_labels(body.prefix)
+    namespace_rules.checked_labels(body.suffix)
     matches = [Match(True, body.prefix)] if body.prefix else []
     matches += [Match(False, body.suffix)] if body.suffix else []
     query = namespaces.list_namespaces(
@@ -123,7 +123,7 @@ def _read(scope: Scope, ids: list[UUID], *, refresh: bool | None) -> None:
 
 
 def _do(query: Query) -> None:
-    prepared.perform(*query)
+    prepared_sql.perform(*query)
 
 
 def _rows(query: Query) -> list[tuple[Any, ...]]:

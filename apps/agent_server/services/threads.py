@@ -10,8 +10,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from apps.agent_server import errors, prepared
-from apps.agent_server.bodies.threads import (
+from apps.agent_server import errors, prepared_sql
+from apps.agent_server.models import Thread
+from apps.agent_server.querysets import ThreadQuerySet
+from apps.agent_server.schemas.threads import (
     TTL,
     NewThread,
     ThreadChanges,
@@ -19,8 +21,6 @@ from apps.agent_server.bodies.threads import (
     ThreadSearch,
     steps_of,
 )
-from apps.agent_server.models import Thread
-from apps.agent_server.querysets import ThreadQuerySet
 from apps.agent_server.scope import Scope
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
 from apps.core.ids import uuid7
@@ -124,7 +124,7 @@ def create(scope: Scope, body: NewThread) -> ThreadRow:
 
 def existing(scope: Scope, thread_id: UUID, body: NewThread) -> ThreadRow:
     """The thread whose id is taken, if that is good enough for who wanted it; `ThreadExists`."""
-    row = prepared.row(_SELECT, _key(scope, thread_id))
+    row = prepared_sql.row(_SELECT, _key(scope, thread_id))
     if row is None:  # somebody else's, which must not show
         raise errors.ThreadNotFound(thread_id)
     if body.if_exists == "raise":
@@ -147,7 +147,7 @@ def insert(
     """
     text = storable(dumps(metadata)).decode()
     minutes, strategy = time_to_live(scope.route, ttl)
-    row = prepared.row(
+    row = prepared_sql.row(
         _INSERT, [pk or uuid7(), *scope.key, thread_id, text, hidden, minutes, strategy]
     )
     return None if row is None else ThreadRow(*row)
@@ -163,7 +163,7 @@ def time_to_live(route: Route, given: TTL | None) -> tuple[float | None, str]:
 
 
 def get(scope: Scope, thread_id: UUID) -> ThreadRow:
-    row = prepared.row(_SELECT, _key(scope, thread_id))
+    row = prepared_sql.row(_SELECT, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
@@ -171,7 +171,7 @@ def get(scope: Scope, thread_id: UUID) -> ThreadRow:
 
 def ttl(scope: Scope, thread_id: UUID) -> str | None:
     """What is left of the thread's time, as JSON; None when it stays for ever."""
-    row = prepared.row(_TTL, _key(scope, thread_id))
+    row = prepared_sql.row(_TTL, _key(scope, thread_id))
     return None if row is None else row[0]
 
 
@@ -185,7 +185,7 @@ def change(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
     text = storable(dumps(changes.metadata)).decode()
     ttl = changes.ttl
     kept = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
-    row = prepared.row(_CHANGE, [text, *kept, *_key(scope, thread_id)])
+    row = prepared_sql.row(_CHANGE, [text, *kept, *_key(scope, thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
@@ -207,7 +207,7 @@ def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool
     order = "DESC" if body.sort_order == "desc" else "ASC"
     statement = f"""SELECT {", ".join(columns)} FROM agent_server_thread WHERE {where}
         ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
-    found = prepared.rows(statement, [*parameters, *more, body.limit + 1, body.offset])
+    found = prepared_sql.rows(statement, [*parameters, *more, body.limit + 1, body.offset])
     page = [dict(zip(names, row, strict=True)) for row in found]
     return page[: body.limit], len(page) > body.limit
 
@@ -224,13 +224,13 @@ def _extracted(extract: dict[str, str]) -> tuple[str, list[Any]]:
 
 def count(scope: Scope, body: ThreadCount) -> int:
     where, parameters = _matching(scope, body)
-    row = prepared.row(f"SELECT count(*) FROM agent_server_thread WHERE {where}", parameters)
+    row = prepared_sql.row(f"SELECT count(*) FROM agent_server_thread WHERE {where}", parameters)
     return row[0] if row is not None else 0
 
 
 def state_source(scope: Scope, thread_id: UUID) -> StateSource:
     """Where the thread's state is to be had: here, or from its graph."""
-    row = prepared.row(_STATE_SOURCE, _key(scope, thread_id))
+    row = prepared_sql.row(_STATE_SOURCE, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return StateSource(*row)

@@ -18,11 +18,11 @@ import hiredis
 from django.conf import settings
 from django.db import Error as DatabaseError
 
-from apps.agent_server.messaging.redis_link import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.redis_connection import Command, RedisLink, RedisLost
 from apps.agent_server.services import runs
 from apps.agent_server.streaming.streams import EventId, read
 from apps.agent_server.streaming.subscription import Subscription
-from apps.core.crossing import in_thread
+from apps.core.sync_bridge import in_thread
 
 log = logging.getLogger(__name__)
 

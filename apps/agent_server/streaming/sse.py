@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apps.agent_server.bodies.runs import STREAM_MODES
 from apps.agent_server.protocol.events import MARK, classic
+from apps.agent_server.schemas.runs import STREAM_MODES
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.errors import AppError, Invalid
 from apps.core.json import dumps

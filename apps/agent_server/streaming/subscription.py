@@ -16,11 +16,11 @@ from uuid import UUID
 import hiredis
 from django.db import Error as DatabaseError
 
-from apps.agent_server.messaging.redis_link import Command, RedisLost
-from apps.agent_server.streaming import kept
+from apps.agent_server.messaging.redis_connection import Command, RedisLost
+from apps.agent_server.streaming import stream_history
 from apps.agent_server.streaming.streams import BEGINNING, END, Batch, Event, EventId, key, read
-from apps.core.crossing import in_thread
 from apps.core.json import dumps
+from apps.core.sync_bridge import in_thread
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -180,7 +180,7 @@ class Subscription:
     def _read_back(self) -> None:
         if self._from_kept:
             self._behind = False
-            reading = in_thread(kept.after, self.run_id, self._cursor or BEGINNING)
+            reading = in_thread(stream_history.after, self.run_id, self._cursor or BEGINNING)
             self._answer = asyncio.ensure_future(reading)
             self._answer.add_done_callback(self._wake)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 from uuid import UUID
 
-from apps.agent_server.messaging.redis_link import Command
+from apps.agent_server.messaging.redis_connection import Command
 
 
 class RunBegins(NamedTuple):

@@ -13,13 +13,13 @@ from uuid import UUID
 from django.db import Error as DatabaseError
 
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import following
-from apps.agent_server.services.following import Followed
+from apps.agent_server.services import thread_streams
+from apps.agent_server.services.thread_streams import Followed
 from apps.agent_server.streaming.hub import StreamHub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.agent_server.streaming.subscription import Subscription
 from apps.agent_server.streaming.thread_notices import Gone, StateUpdated, channel, read
-from apps.core.crossing import in_thread
+from apps.core.sync_bridge import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -143,7 +143,9 @@ class ThreadReader:
             if self._looks:
                 self._looks = False
                 self._looking = asyncio.ensure_future(
-                    in_thread(following.of_thread, self._scope, self._pk, self._after or BEGINNING)
+                    in_thread(
+                        thread_streams.of_thread, self._scope, self._pk, self._after or BEGINNING
+                    )
                 )
                 self._looking.add_done_callback(lambda _: self._woken.set())
             return False

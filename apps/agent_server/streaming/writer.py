@@ -14,7 +14,7 @@ from uuid import UUID
 import hiredis
 from django.conf import settings
 
-from apps.agent_server.messaging.redis_link import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.redis_connection import Command, RedisLink, RedisLost
 from apps.agent_server.streaming.streams import (
     BEGINNING,
     END,

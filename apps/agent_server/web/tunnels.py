@@ -19,7 +19,7 @@ from uuid import uuid4
 import msgpack
 from django.conf import settings
 
-from apps.agent_server.messaging.redis_link import RedisLink, RedisLost
+from apps.agent_server.messaging.redis_connection import RedisLink, RedisLost
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from django.conf import settings
 
-from apps.core import addresses, errors
-from apps.core.addresses import IPAddress
+from apps.core import errors, ssrf
+from apps.core.ssrf import IPAddress
 from apps.deployments.langgraph_json.sections import Webhooks
 from apps.deployments.routes import Route
 
@@ -135,8 +135,8 @@ class Rules:
         if self.allows_private:
             return found
         try:
-            return addresses.public(host, found)
-        except addresses.Private:
+            return ssrf.public(host, found)
+        except ssrf.Private:
             raise WebhookBlocked(f"{host} is on this machine or on a private network.") from None
 
 
@@ -149,8 +149,8 @@ def validate(url: str, route: Route) -> str:
     target = rules.target(url)
     if not target.is_own:
         try:
-            rules.reachable(target.host, addresses.resolve_in_time(target.host))
-        except addresses.Unresolved:
+            rules.reachable(target.host, ssrf.resolve_in_time(target.host))
+        except ssrf.Unresolved:
             raise WebhookBlocked(f"the host {target.host} is not known.") from None
     return url
 

@@ -17,8 +17,8 @@ from functools import cache
 import h11
 
 from apps.agent_server.webhooks.rules import Rules, Target, WebhookBlocked
-from apps.core import addresses
-from apps.core.addresses import IPAddress
+from apps.core import ssrf
+from apps.core.ssrf import IPAddress
 
 SECONDS = 15.0
 CONNECT_SECONDS = 5.0
@@ -58,7 +58,7 @@ async def send(letter: Letter, *, seconds: float = SECONDS) -> Outcome:
             return _judge(await _exchange(letter))
     except WebhookBlocked as error:
         return Outcome(error=error.detail, is_final=True)
-    except addresses.Unresolved:
+    except ssrf.Unresolved:
         return Outcome(error=f"The host {letter.target.host} is not known.")
     except TimeoutError:
         return Outcome(error=f"There was no answer within {seconds:g} s.")
@@ -125,7 +125,7 @@ async def _exchange(letter: Letter) -> h11.Response:
 async def _connect(letter: Letter) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     target = letter.target
     loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(None, addresses.resolve_in_time, target.host)
+    found = await loop.run_in_executor(None, ssrf.resolve_in_time, target.host)
     allowed = letter.rules.reachable(target.host, found) if letter.rules is not None else found
     failure: Exception = ConnectionRefusedError()
     for address in allowed:

@@ -14,9 +14,9 @@ from apps.api_keys.models import ApiKey
 from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services import Rights, organization_caller_of, rotate_key
 from apps.core import errors
-from apps.core.access import Caller, OrganizationCaller
+from apps.core.callers import Caller, OrganizationCaller
 from apps.core.tenancy import get_or_404
-from apps.organizations.api.asking import checked
+from apps.organizations.api.request_helpers import checked
 from apps.organizations.models import User
 from apps.organizations.permissions import SCOPES
 from apps.organizations.services import caller_for

@@ -1,5 +1,5 @@
 """The platform API's addresses of keys: each module lists its own."""
 
-from apps.api_keys.api import organization, own, workspace
+from apps.api_keys.api import organization, personal, workspace
 
-urlpatterns = [*own.routes, *workspace.routes, *organization.routes]
+urlpatterns = [*personal.routes, *workspace.routes, *organization.routes]

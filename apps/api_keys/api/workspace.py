@@ -24,7 +24,7 @@ from apps.api_keys.models import ApiKey
 from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services import issue_service_key, revoke_key, update_key
 from apps.core.api import ApiRequest, WorkspaceAPIView
-from apps.organizations.api.asking import checked, paged
+from apps.organizations.api.request_helpers import checked, paged
 from apps.organizations.permissions import Permission
 
 

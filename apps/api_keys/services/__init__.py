@@ -1,14 +1,5 @@
 """Issuing, finding, rotating and revoking API keys."""
 
-from apps.api_keys.services.holders import (
-    Holder,
-    caller_of,
-    callers_of,
-    forget_all,
-    holder_of,
-    organization_caller_of,
-    person_caller_of,
-)
 from apps.api_keys.services.issuing import (
     issue_key,
     issue_personal_key,
@@ -18,7 +9,16 @@ from apps.api_keys.services.issuing import (
     rotate_key,
     update_key,
 )
-from apps.api_keys.services.rights import Rights
+from apps.api_keys.services.key_lookup import (
+    Holder,
+    caller_of,
+    callers_of,
+    forget_all,
+    holder_of,
+    organization_caller_of,
+    person_caller_of,
+)
+from apps.api_keys.services.key_policies import Rights
 from apps.api_keys.services.secrets import PREFIX, digest
 
 __all__ = [

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from apps.api_keys.errors import KeyLivesTooLong, PersonalKeysDisabled
 from apps.api_keys.models import ApiKey, Kind
-from apps.api_keys.services.rights import Rights
+from apps.api_keys.services.key_policies import Rights
 from apps.api_keys.services.secrets import PERSONAL_PREFIX, PREFIX, digest, new_secret, shown
 from apps.audit.actions import Action
 from apps.audit.services import Target, record

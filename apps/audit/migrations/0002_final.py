@@ -2,7 +2,7 @@ from django.db import migrations
 
 # The platform's own role owns the table, so privileges would not hold it back; a trigger does.
 # What stands in `slipway.audit`, for one transaction, is the stated way around it:
-# `retention` lets the operator's command forget old entries (manage.py forget_audit),
+# `retention` lets the operator's command forget old entries (manage.py prune_audit_log),
 # `truncate` lets a restore and the emptying of a test database begin from nothing.
 FORWARDS = """
 CREATE FUNCTION audit_entry_is_final() RETURNS trigger LANGUAGE plpgsql AS $$

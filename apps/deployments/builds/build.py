@@ -12,16 +12,16 @@ from django.db import transaction
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
-from apps.deployments.builds import clone, found, origin, venv
-from apps.deployments.builds.conversation import Conversation
+from apps.deployments.build_dirs import Unreadable, remove_revision
+from apps.deployments.builds import build_facts, clone, source, venv
+from apps.deployments.builds.build_context import Work
 from apps.deployments.builds.errors import BuildFailed
-from apps.deployments.builds.work import Work
+from apps.deployments.builds.host_client import Conversation
 from apps.deployments.models import Revision, RevisionGraph, Source
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
 from apps.deployments.serving import STUDIO_USER
 from apps.deployments.statuses import RevisionStatus
-from apps.deployments.workplaces import Unreadable, remove_revision
 
 log = logging.getLogger(__name__)
 
@@ -63,12 +63,12 @@ def _build(work: Work) -> None:
     with work.step(f"Cloning {revision.repo_url} {revision.ref}".rstrip()):
         commit = clone.clone(work, repo_url=revision.repo_url, ref=revision.ref)
     project = _project(work)
-    facts = found.of_variables(work, project)
+    facts = build_facts.of_variables(work, project)
     _remember(work, commit=commit, config=project.raw)
     venv.make(work, project)
     with work.step("Importing the graphs"):
         graphs, offered = _graphs(work, project)
-    found.keep(work, {"variables": facts, **offered})
+    build_facts.keep(work, {"variables": facts, **offered})
     _keep_graphs(work, graphs)
     work.advance(RevisionStatus.AWAITING_DEPLOY, artefact=revision.attempt)
     work.place.remove_older()
@@ -86,7 +86,7 @@ def _project(work: Work) -> langgraph_json.Project:
     return project
 
 
-def _remember(work: Work, *, commit: origin.Commit, config: dict[str, object]) -> None:
+def _remember(work: Work, *, commit: source.Commit, config: dict[str, object]) -> None:
     """Keep what is being built, while the attempt is still ours."""
     revisions = Revision.objects.for_workspace(work.revision.workspace_id)
     kept = revisions.filter(pk=work.revision.pk, attempt=work.revision.attempt).update(
@@ -124,7 +124,7 @@ def _graphs(
                     drawing=described["drawing"],
                 )
             )
-        return graphs, found.offered(work, project, greeting)
+        return graphs, build_facts.offered(work, project, greeting)
 
 
 @transaction.atomic

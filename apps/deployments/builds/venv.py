@@ -8,12 +8,12 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.deployments import sandbox
-from apps.deployments.builds import interpreters, jail
+from apps.deployments.build_dirs import package_cache
+from apps.deployments.builds import interpreters, sandbox_run
+from apps.deployments.builds.build_context import Work
 from apps.deployments.builds.errors import BuildFailed
-from apps.deployments.builds.work import Work
 from apps.deployments.langgraph_json import Project
 from apps.deployments.sandbox import usage
-from apps.deployments.workplaces import package_cache
 
 # What the graph host imports besides the standard library.
 OF_THE_HOST = ("langgraph", "msgpack")
@@ -30,13 +30,13 @@ def make(work: Work, project: Project) -> None:
     rules = _policy(work, project, interpreter)
     if _cached_mb(work) > settings.BUILD_DISK_MB / 2:
         # uv waits for other builds of the organization before it empties their cache.
-        jail.run(work, rules, [uv, "cache", "clean", "--quiet"])
+        sandbox_run.run(work, rules, [uv, "cache", "clean", "--quiet"])
         rules = _policy(work, project, interpreter)
     with work.step(
         f"Making an environment with Python {project.python_version or 'of this platform'}"
     ):
         seed = ["--seed"] if project.package_tools or project.installer == "pip" else []
-        made = jail.run(
+        made = sandbox_run.run(
             work,
             rules,
             [
@@ -48,7 +48,7 @@ def make(work: Work, project: Project) -> None:
             raise BuildFailed(f"The environment cannot be made: {_why(made.tail)}")
     with work.step("Installing dependencies"):
         for argv in _installations(work, project, uv):
-            installed = jail.run(work, rules, argv)
+            installed = sandbox_run.run(work, rules, argv)
             if installed.code != 0:
                 raise BuildFailed(f"The dependencies cannot be installed: {_why(installed.tail)}")
     with work.step("Compiling"):
@@ -57,7 +57,9 @@ def make(work: Work, project: Project) -> None:
         wanted = [str(work.place.source)]
         if project.installer == "pip":
             wanted.append(str(work.place.venv))
-        jail.run(work, rules, [*compiler, "-x", r"/(\.git|node_modules)/", *wanted], show=_nothing)
+        sandbox_run.run(
+            work, rules, [*compiler, "-x", r"/(\.git|node_modules)/", *wanted], show=_nothing
+        )
 
 
 def _nothing(_: str) -> bool:
@@ -90,7 +92,7 @@ def _policy(work: Work, project: Project, interpreter: Path) -> sandbox.Policy:
     }
     if project.pip_config_file:
         env["PIP_CONFIG_FILE"] = str(place.source / project.place(project.pip_config_file))
-    return jail.policy(
+    return sandbox_run.policy(
         work,
         cwd=place.source / project.folder,
         env=env,

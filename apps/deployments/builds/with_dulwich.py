@@ -9,9 +9,9 @@ from pathlib import Path
 
 from apps.core.json import loads
 from apps.deployments import git
-from apps.deployments.builds import interpreters, jail, origin
+from apps.deployments.builds import interpreters, sandbox_run, source
+from apps.deployments.builds.build_context import Work
 from apps.deployments.builds.errors import BuildFailed
-from apps.deployments.builds.work import Work
 
 _PROGRAM = Path(__file__).with_name("dulwich_program.py")
 # Dulwich and all that it imports.
@@ -20,7 +20,7 @@ _SHA = re.compile(r"[0-9a-f]{40}|[0-9a-f]{64}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
 
 
-def fetch(work: Work, address: git.Address, ref: str) -> origin.Commit:
+def fetch(work: Work, address: git.Address, ref: str) -> source.Commit:
     """Check out the commit at `ref`. What only git can do is refused in words."""
     if address.scheme == "ssh":
         raise BuildFailed(
@@ -30,7 +30,7 @@ def fetch(work: Work, address: git.Address, ref: str) -> origin.Commit:
     url = address.folder.as_uri() if address.folder is not None else address.text
     packages = [_place(name) for name in _PACKAGES]
     python = interpreters.find(None)
-    rules = origin.rules(
+    rules = source.rules(
         work,
         address,
         read_only=[_PROGRAM, *packages],
@@ -40,7 +40,7 @@ def fetch(work: Work, address: git.Address, ref: str) -> origin.Commit:
         },
         python=python,
     )
-    outcome = jail.run(
+    outcome = sandbox_run.run(
         work,
         rules,
         [str(python), "-P", "-S", str(_PROGRAM), url, ref],
@@ -58,7 +58,7 @@ def _place(name: str) -> Path:
     return file.parent if spec.submodule_search_locations else file
 
 
-def _commit(outcome: jail.Outcome, url: str, ref: str) -> origin.Commit:
+def _commit(outcome: sandbox_run.Outcome, url: str, ref: str) -> source.Commit:
     """The answer. Who wrote it read a stranger's repository, so it is looked at closely."""
     last = outcome.tail[-1] if outcome.tail else ""
     try:
@@ -69,12 +69,12 @@ def _commit(outcome: jail.Outcome, url: str, ref: str) -> origin.Commit:
         ended = last.strip() or f"it ended with status {outcome.code}"
         raise BuildFailed(f"The repository {url} cannot be cloned: {ended}") from None
     if outcome.code == 0 and _SHA.fullmatch(sha):
-        return origin.Commit(sha, _CONTROL.sub(" ", subject))
+        return source.Commit(sha, _CONTROL.sub(" ", subject))
     if reason == "submodules":
         raise BuildFailed(
             f"The repository {url} has submodules ({_CONTROL.sub(' ', detail)}), and this machine"
             " has no git, which they need. Have the operator install git."
         )
-    if reason in origin.REASONS:
-        raise BuildFailed(origin.REASONS[reason].format(url=url, ref=ref or "HEAD"))
+    if reason in source.REASONS:
+        raise BuildFailed(source.REASONS[reason].format(url=url, ref=ref or "HEAD"))
     raise BuildFailed(f"The repository {url} cannot be cloned: {detail}")

@@ -8,15 +8,15 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urljoin, urlsplit
 
 from apps.deployments import git
-from apps.deployments.builds import jail, origin
+from apps.deployments.builds import sandbox_run, source
+from apps.deployments.builds.build_context import Work
 from apps.deployments.builds.errors import BuildFailed
-from apps.deployments.builds.work import Work
 
 _GITCONFIG = Path(__file__).with_name("gitconfig")
 _MOST_SUBMODULES, _DEEPEST = 50, 5
 
 
-def fetch(work: Work, address: git.Address, ref: str) -> origin.Commit:
+def fetch(work: Work, address: git.Address, ref: str) -> source.Commit:
     """Check out the commit at `ref` and its submodules."""
     repository = _Repository(work, address)
     repository.git("init", "--quiet", ".")
@@ -24,7 +24,7 @@ def fetch(work: Work, address: git.Address, ref: str) -> origin.Commit:
     repository.git("checkout", "--quiet", "--force", "FETCH_HEAD")
     sha, subject = repository.read("log", "-1", "--format=%H%n%s", count=2)
     _submodules(repository, address.text, "", depth=0)
-    return origin.Commit(sha, subject)
+    return source.Commit(sha, subject)
 
 
 class _Repository:
@@ -33,7 +33,7 @@ class _Repository:
     def __init__(self, work: Work, address: git.Address) -> None:
         self.work = work
         schemes = [*git.REMOTE_SCHEMES, *(["file"] if address.folder is not None else [])]
-        self.rules = origin.rules(
+        self.rules = source.rules(
             work,
             address,
             read_only=[_GITCONFIG],
@@ -50,9 +50,11 @@ class _Repository:
             },
         )
 
-    def run(self, *words: str, folder: str = ".", quiet: bool = False) -> jail.Outcome:
+    def run(self, *words: str, folder: str = ".", quiet: bool = False) -> sandbox_run.Outcome:
         argv = ["git", "-C", folder, *words]
-        return jail.run(self.work, self.rules, argv, show=lambda line: bool(line) and not quiet)
+        return sandbox_run.run(
+            self.work, self.rules, argv, show=lambda line: bool(line) and not quiet
+        )
 
     def git(self, *words: str, folder: str = ".") -> None:
         outcome = self.run(*words, folder=folder)
@@ -101,7 +103,7 @@ def _why(tail: list[str], url: str, ref: str) -> str:
     said = "\n".join(tail)
     for pattern, reason in _SIGNS:
         if re.search(pattern, said):
-            return origin.REASONS[reason].format(url=url, ref=ref or "HEAD")
+            return source.REASONS[reason].format(url=url, ref=ref or "HEAD")
     return f"The repository {url} cannot be cloned: {_last_words(tail)}"
 
 
@@ -134,7 +136,7 @@ def _submodules(repository: _Repository, parent_url: str, folder: str, *, depth:
         url = _absolute(parent_url, url)
         if url.startswith(("/", "file:")):
             raise BuildFailed(f"The submodule {name} has a local address, which is not taken.")
-        origin.reachable(url)
+        source.reachable(url)
         repository.git(
             *("-c", f"submodule.{name}.url={url}", "submodule", "--quiet", "update", "--init"),
             *("--depth=1", "--", path),

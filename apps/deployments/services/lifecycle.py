@@ -14,9 +14,9 @@ from apps.api_keys import services as api_keys
 from apps.audit.actions import Action
 from apps.core import errors as core_errors
 from apps.core import secrets
-from apps.deployments import errors, git, tasks, workplaces
+from apps.deployments import build_dirs, errors, git, tasks
 from apps.deployments.models import Deployment, Revision, Source
-from apps.deployments.services import environment, progress, recording, revisions, slugs
+from apps.deployments.services import audit, environment, progress, revisions, slugs
 from apps.deployments.statuses import DeploymentStatus, RevisionStatus
 from apps.organizations.models import User, Workspace
 from apps.tracing import services as tracing
@@ -70,8 +70,8 @@ def create_deployment(
         )
     )
     tracing.ensure_project(workspace_id=workspace.pk, name=name)
-    recording.record(
-        Action.DEPLOYMENT_CREATED, deployment, after=recording.seen(deployment, variables or {})
+    audit.record(
+        Action.DEPLOYMENT_CREATED, deployment, after=audit.seen(deployment, variables or {})
     )
     environment.replace_variables(deployment=deployment, variables=variables or {})
     revisions.create_revision(deployment=deployment, created_by=created_by)
@@ -110,7 +110,7 @@ def update_deployment(
     """
     deployments = Deployment.objects.for_workspace(deployment.workspace_id).present()
     row = deployments.select_for_update(no_key=True).get(pk=deployment.pk)
-    before = recording.seen(row)
+    before = audit.seen(row)
     checks = {
         "repo_url": git.checked_address,
         "branch": git.checked_ref,
@@ -120,11 +120,11 @@ def update_deployment(
         setattr(row, name, checks[name](value) if name in checks else value)
     row.save(update_fields=[*changes, "updated_at"])
     if changes:
-        recording.record(Action.DEPLOYMENT_UPDATED, row, before, recording.seen(row))
+        audit.record(Action.DEPLOYMENT_UPDATED, row, before, audit.seen(row))
     if variables:
         names = environment.names_of(row)
         environment.replace_variables(deployment=row, variables=variables)
-        recording.record(
+        audit.record(
             Action.DEPLOYMENT_SECRETS_CHANGED, row, {"names": names}, {"names": sorted(variables)}
         )
     if not (new_revision or variables or changes.keys() & _MAKE_A_REVISION):
@@ -148,7 +148,7 @@ def delete_deployments(*, workspace_id: UUID, deployment_ids: Collection[UUID]) 
     if missing := set(deployment_ids) - {row.pk for row in rows}:
         raise core_errors.NotFound(errors=[{"deployment_id": str(one)} for one in sorted(missing)])
     for row in rows:
-        recording.record(Action.DEPLOYMENT_DELETED, row, before=recording.seen(row))
+        audit.record(Action.DEPLOYMENT_DELETED, row, before=audit.seen(row))
         row.status = DeploymentStatus.AWAITING_DELETE
         row.deleted_at = timezone.now()
         row.active_revision = None
@@ -176,7 +176,7 @@ def erase_deployment(deployment_id: UUID) -> None:
     if row is None:
         return
     for revision_id in row.revisions.values_list("pk", flat=True):
-        workplaces.remove_revision(revision_id)
+        build_dirs.remove_revision(revision_id)
     row.delete()
 
 

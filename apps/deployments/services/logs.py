@@ -13,7 +13,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from apps.deployments.models import LogKind, LogLine
-from apps.deployments.services import announce
+from apps.deployments.services import notifications
 
 FLUSH_SECONDS = 0.2
 LONGEST_LINE = 4000
@@ -94,7 +94,7 @@ class RevisionLog:
             ],
             batch_size=_BATCH,
         )
-        announce.revision_changed(self.revision_id)
+        notifications.revision_changed(self.revision_id)
 
     def __enter__(self) -> Self:
         return self

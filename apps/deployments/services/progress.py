@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from apps.deployments import errors, tasks
 from apps.deployments.models import Deployment, Revision, StatusChange
-from apps.deployments.services import announce
+from apps.deployments.services import notifications
 from apps.deployments.statuses import FINAL, FOLLOWS, WAITING, DeploymentStatus, RevisionStatus
 
 LEASE = timedelta(seconds=30)
@@ -154,5 +154,5 @@ def _changed(revision: Revision, detail: str, changes: dict[str, Any]) -> Revisi
             status=revision.status,
             detail=detail,
         )
-        announce.revision_changed(revision.pk)
+        notifications.revision_changed(revision.pk)
     return revision

@@ -8,7 +8,7 @@ from django.db.models import Max
 from apps.audit.actions import Action
 from apps.deployments import errors, tasks
 from apps.deployments.models import Deployment, Revision, StatusChange
-from apps.deployments.services import environment, progress, recording
+from apps.deployments.services import audit, environment, progress
 from apps.deployments.statuses import RevisionStatus
 from apps.organizations.models import User
 
@@ -35,7 +35,7 @@ def create_revision(*, deployment: Deployment, created_by: User | None = None) -
     StatusChange.unscoped.create(
         workspace_id=revision.workspace_id, revision=revision, status=revision.status
     )
-    recording.record_revision(Action.REVISION_CREATED, deployment, revision)
+    audit.record_revision(Action.REVISION_CREATED, deployment, revision)
     progress.advance(revision.pk, to=RevisionStatus.QUEUED)
     progress.promote(deployment.pk)
     revision.refresh_from_db()
@@ -56,7 +56,7 @@ def redeploy(*, revision: Revision) -> Revision:
         raise errors.NotBuilt
     if not revision.is_final:
         return revision
-    recording.record_revision(Action.DEPLOYMENT_ROLLED_BACK, deployment, revision)
+    audit.record_revision(Action.DEPLOYMENT_ROLLED_BACK, deployment, revision)
     revision = progress.advance(
         revision.pk,
         to=RevisionStatus.AWAITING_DEPLOY,
@@ -81,7 +81,7 @@ def interrupt_revision(*, revision: Revision) -> Revision:
     revision = revisions.select_for_update(no_key=True).get(pk=revision.pk)
     if revision.is_final:
         raise errors.AlreadyOver
-    recording.record_revision(Action.REVISION_INTERRUPTED, deployment, revision)
+    audit.record_revision(Action.REVISION_INTERRUPTED, deployment, revision)
     revision = progress.advance(
         revision.pk, to=RevisionStatus.INTERRUPTED, detail="Stopped by a person."
     )

@@ -11,7 +11,7 @@ from rest_framework import serializers
 from apps.exports.models import Compression, Kind, Status
 from apps.exports.parquet import FIELDS
 from apps.exports.services import MOST_DAYS
-from apps.tracing import filters
+from apps.trace_store import filters
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PLAIN = re.compile(r"[^\x00-\x1f\x7f]*")

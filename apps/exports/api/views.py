@@ -20,7 +20,7 @@ from apps.exports.api.serializers import (
     ExportSerializer,
 )
 from apps.exports.models import BulkExport, Destination, ExportPart, Kind
-from apps.exports.running import folder
+from apps.exports.runner import folder
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
 from apps.tracing.api.rendering import as_utc

@@ -11,16 +11,16 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from apps.core import errors
+from apps.feedback.services import series
 from apps.monitoring import buckets
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
 from apps.monitoring.series import FeedbackPart, Part, RatioPart, RunPart, Scope, Series, series_of
-from apps.tracing import store
+from apps.trace_store import store
+from apps.trace_store.store.metrics import Figures, Measure
+from apps.trace_store.store.rollup_dimensions import scoped
+from apps.trace_store.store.stats import Answer, GroupBy, Question
 from apps.tracing.models import Project
-from apps.tracing.services import feedback_series
-from apps.tracing.store.figures import Figures, Measure
-from apps.tracing.store.kinds import scoped
-from apps.tracing.store.stats import Answer, GroupBy, Question
 
 MOST_SERIES = 50
 MOST_POINTS = 20_000
@@ -167,7 +167,7 @@ class Computer:
         return self._answers[key]
 
     def _feedback(self, part: FeedbackPart, edges: list[datetime]) -> dict[Key, Any]:
-        found = feedback_series.by_bucket(self.workspace_id, scoped(part.query), edges, part.key)
+        found = series.by_bucket(self.workspace_id, scoped(part.query), edges, part.key)
         return {
             (at, None if part.key else key): part.value(one) for (at, key), one in found.items()
         }

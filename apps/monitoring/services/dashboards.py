@@ -12,6 +12,7 @@ from django.db import transaction
 from apps.core import errors
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
+from apps.feedback.services import score_stats
 from apps.monitoring import prebuilt
 from apps.monitoring.models import Chart, OrganizationSection, Section
 from apps.monitoring.series import Scope, series_of
@@ -19,7 +20,6 @@ from apps.monitoring.services.computing import MOST_SERIES
 from apps.organizations.models import ResourceType
 from apps.organizations.services import tags
 from apps.tracing.models import Project
-from apps.tracing.services import feedback_stats
 
 S = TypeVar("S", Section, OrganizationSection)
 MOST_CHARTS = 200
@@ -151,8 +151,8 @@ def project_dashboard(
     project: Project, since: datetime | None = None, until: datetime | None = None
 ) -> Sequence[tuple[UUID, str, list[dict[str, Any]]]]:
     """Id, title and charts of each part of the dashboard that the project has by itself."""
-    stats = feedback_stats.of_runs_in_projects(
+    by_key = score_stats.of_runs_in_projects(
         project.workspace_id, [project.pk], started_from=since, started_until=until
     ).get(project.pk, {})
-    keys = sorted(stats, key=lambda key: (-stats[key]["n"], key))
-    return prebuilt.sub_sections(project.pk, {key: stats[key]["avg"] is not None for key in keys})
+    keys = sorted(by_key, key=lambda key: (-by_key[key]["n"], key))
+    return prebuilt.sub_sections(project.pk, {key: by_key[key]["avg"] is not None for key in keys})

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import transaction
 
 from apps.core import errors
-from apps.core.access import OrganizationCaller
+from apps.core.callers import OrganizationCaller
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
 from apps.monitoring.models import OrganizationChart, OrganizationSection

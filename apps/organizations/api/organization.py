@@ -18,8 +18,8 @@ from apps.core.api import (
     PersonRequest,
 )
 from apps.core.tenancy import get_or_404
-from apps.organizations.api.asking import checked, paged
 from apps.organizations.api.rendering import organization_json, role_json
+from apps.organizations.api.request_helpers import checked, paged
 from apps.organizations.errors import SystemRoleFixed
 from apps.organizations.models import Organization, Role, User
 from apps.organizations.permissions import (

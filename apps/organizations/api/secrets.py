@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
-from apps.organizations.api.asking import checked_list
+from apps.organizations.api.request_helpers import checked_list
 from apps.organizations.models import WorkspaceSecret
 from apps.organizations.permissions import Permission
 from apps.organizations.services import secrets

@@ -14,8 +14,8 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.organizations import resources
-from apps.organizations.api.asking import asked, checked, paged
 from apps.organizations.api.rendering import tag_key_json, tag_value_json, tagging_json
+from apps.organizations.api.request_helpers import asked, checked, paged
 from apps.organizations.models import ResourceType, Tagging, TagKey, TagValue
 from apps.organizations.permissions import Permission
 from apps.organizations.services import tags

@@ -1,11 +1,18 @@
 """The platform API's addresses of people and places: each module lists its own."""
 
-from apps.organizations.api import members, organization, people, secrets, tags, workspaces
+from apps.organizations.api import (
+    organization,
+    organization_members,
+    secrets,
+    tags,
+    workspace_members,
+    workspaces,
+)
 
 # Words before variables: `workspaces/current/...` before `workspaces/<id>`.
 urlpatterns = [
-    *members.routes,
-    *people.routes,
+    *workspace_members.routes,
+    *organization_members.routes,
     *secrets.routes,
     *tags.routes,
     *organization.routes,

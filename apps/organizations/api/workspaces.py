@@ -17,8 +17,8 @@ from apps.core.api import (
     WorkspaceAPIView,
 )
 from apps.organizations import resources
-from apps.organizations.api.asking import asked, checked
 from apps.organizations.api.rendering import workspace_json
+from apps.organizations.api.request_helpers import asked, checked
 from apps.organizations.models import ResourceType, Workspace
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.queries import workspaces_of

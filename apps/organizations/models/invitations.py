@@ -7,9 +7,9 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.core.ids import uuid7
-from apps.organizations.models.places import Organization, Workspace
 from apps.organizations.models.roles import HoldsRole, one_role
 from apps.organizations.models.users import User
+from apps.organizations.models.workspaces import Organization, Workspace
 from apps.organizations.permissions import Level
 from apps.organizations.querysets import InvitationQuerySet
 

@@ -10,7 +10,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.core.ids import uuid7
-from apps.organizations.models.places import Organization
+from apps.organizations.models.workspaces import Organization
 from apps.organizations.permissions import Level
 from apps.organizations.roles import SystemRole, system_role
 

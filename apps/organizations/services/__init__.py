@@ -1,13 +1,13 @@
 """Making organizations, workspaces and people; finding and changing what a person may do."""
 
-from apps.organizations.services.founding import (
+from apps.organizations.services.organization_creation import (
     FIRST_WORKSPACE,
     Founding,
     create_organization,
     found,
     may_create_organization,
 )
-from apps.organizations.services.standing import (
+from apps.organizations.services.permission_resolution import (
     caller_for,
     callers_for,
     organization_caller_for,

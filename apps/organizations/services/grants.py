@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from uuid import UUID
 
-from apps.core.access import Caller, OrganizationCaller
+from apps.core.callers import Caller, OrganizationCaller
 from apps.organizations.errors import BeyondOwnRights, NoSuchRole
 from apps.organizations.models import Role
 from apps.organizations.permissions import Level

@@ -18,7 +18,7 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors as core_errors
-from apps.core.access import OrganizationCaller
+from apps.core.callers import OrganizationCaller
 from apps.organizations import tasks
 from apps.organizations.errors import (
     AddressNotVerified,
@@ -39,7 +39,7 @@ from apps.organizations.models import (
 )
 from apps.organizations.permissions import OrganizationPermission
 from apps.organizations.services.grants import AnyRole, check_grant, check_words
-from apps.organizations.services.standing import permissions_in
+from apps.organizations.services.permission_resolution import permissions_in
 
 LIFE = timedelta(days=7)
 

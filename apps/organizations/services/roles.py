@@ -12,7 +12,7 @@ from django.db.models import ProtectedError
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors as core_errors
-from apps.core.access import OrganizationCaller
+from apps.core.callers import OrganizationCaller
 from apps.organizations.errors import RoleInUse, RoleNameTaken
 from apps.organizations.models import Role
 from apps.organizations.permissions import Level, words_of

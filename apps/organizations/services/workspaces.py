@@ -13,7 +13,7 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors as core_errors
-from apps.core.access import OrganizationCaller
+from apps.core.callers import OrganizationCaller
 from apps.organizations import hooks
 from apps.organizations.errors import HandleTaken, LastWorkspace, WorkspaceNameTaken
 from apps.organizations.models import (

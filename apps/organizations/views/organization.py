@@ -10,7 +10,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.forms import CustomRoleForm, NewWorkspaceForm, OrganizationForm
@@ -23,7 +22,8 @@ from apps.organizations.models import (
 )
 from apps.organizations.page_parts import done, organization_of, page
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
-from apps.organizations.services import organizations, people, roles, workspaces
+from apps.organizations.services import members, organizations, roles, workspaces
+from apps.web_ui.pages import PageRequest, workspace_page
 
 _O = OrganizationPermission
 
@@ -77,9 +77,9 @@ def setting_unshare(request: PageRequest) -> HttpResponse:
 def setting_hand_over(request: PageRequest) -> HttpResponse:
     """Another member becomes an owner, and the owner who does it an admin."""
     caller = organization_of(request, _O.OWNERS_MANAGE)
-    members = Membership.objects.filter(organization_id=caller.organization_id)
-    heir = get_or_404(members.select_related("user"), pk=request.POST.get("member", ""))
-    people.transfer_ownership(organization_id=caller.organization_id, owner=request.user, to=heir)
+    memberships = Membership.objects.filter(organization_id=caller.organization_id)
+    heir = get_or_404(memberships.select_related("user"), pk=request.POST.get("member", ""))
+    members.transfer_ownership(organization_id=caller.organization_id, owner=request.user, to=heir)
     messages.success(request, f"{heir.user.email} owns the organization now; you are an admin.")
     return redirect("setting-organization", request.caller.workspace_id)
 
@@ -87,7 +87,7 @@ def setting_hand_over(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_leave(request: PageRequest) -> HttpResponse:
-    people.leave(organization_id=request.caller.organization_id, user=request.user)
+    members.leave(organization_id=request.caller.organization_id, user=request.user)
     messages.success(request, "You have left the organization.")
     return redirect("home")
 

@@ -10,7 +10,6 @@ from django.http import HttpResponse
 from django.shortcuts import redirect
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.forms import TagKeyForm, TagValueForm
@@ -18,6 +17,7 @@ from apps.organizations.models import TagKey, TagValue
 from apps.organizations.page_parts import done, page
 from apps.organizations.permissions import Permission
 from apps.organizations.services import tags
+from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_http_methods(["GET", "POST"])

@@ -11,7 +11,6 @@ from django.shortcuts import redirect
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.forms import (
@@ -25,8 +24,9 @@ from apps.organizations.models import User, Workspace, WorkspaceMembership, Work
 from apps.organizations.page_parts import done, page
 from apps.organizations.permissions import Level, Permission
 from apps.organizations.queries import administrators_of
-from apps.organizations.services import roles, secrets, workspace_people, workspaces
+from apps.organizations.services import roles, secrets, workspace_members, workspaces
 from apps.organizations.services.grants import find_role
+from apps.web_ui.pages import PageRequest, workspace_page
 
 MOST_PEOPLE = 500
 
@@ -88,7 +88,7 @@ def setting_members(request: PageRequest) -> HttpResponse:
         request.caller.require(Permission.MEMBERS_MANAGE)
 
         def add() -> None:
-            workspace_people.add_to_workspace(
+            workspace_members.add_to_workspace(
                 workspace=workspace,
                 user=get_or_404(User.objects.all(), pk=form.cleaned_data["person"]),
                 role=find_role(
@@ -119,7 +119,7 @@ def setting_member_role(request: PageRequest, identity_id: UUID) -> HttpResponse
     if not form.is_valid():
         raise errors.Invalid("There is no such role.")
     role = find_role(where, Level.WORKSPACE, form.cleaned_data["role"])
-    workspace_people.change_workspace_role(membership=membership, role=role, by=request.caller)
+    workspace_members.change_workspace_role(membership=membership, role=role, by=request.caller)
     messages.success(request, f"{membership.user.display_name} is {role.display_name} now.")
     return redirect("setting-members", request.caller.workspace_id)
 
@@ -132,7 +132,7 @@ def setting_member_remove(request: PageRequest, identity_id: UUID) -> HttpRespon
     is_own = membership.user_id == request.user.pk
     if not is_own:
         request.caller.require(Permission.MEMBERS_MANAGE)
-    workspace_people.remove_from_workspace(membership=membership, by=request.caller)
+    workspace_members.remove_from_workspace(membership=membership, by=request.caller)
     messages.success(
         request,
         "You have left the workspace."

@@ -12,8 +12,8 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import metadata
 from apps.tracing.models import Project
-from apps.tracing.store import metadata
 
 KEY = "LANGSMITH_AGENT_VERSION"
 """Of a trace's metadata: the commit that was running, as clients send it."""

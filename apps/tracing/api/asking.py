@@ -8,10 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from apps.core import errors as core_errors
-from apps.tracing import filters
-from apps.tracing.filters import Expression
+from apps.trace_store import filters
+from apps.trace_store.filters import Expression
+from apps.trace_store.store import RunQuery
 from apps.tracing.models import Project
-from apps.tracing.store import RunQuery
 
 ONE_OF = ("session", "id", "trace", "parent_run", "reference_example", "reference_dataset_id")
 # What PostgreSQL's times and ours can be moved within, by days.

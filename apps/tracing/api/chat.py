@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from apps.trace_store.store import Payload, RunDetail
 from apps.tracing import messages
 from apps.tracing.messages import Message, Part
-from apps.tracing.store import Payload, RunDetail
 
 
 def messages_json(run: RunDetail) -> list[dict[str, Any]]:

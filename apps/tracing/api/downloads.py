@@ -13,8 +13,8 @@ from django.views.decorators.http import require_safe
 
 from apps.core import objects
 from apps.core.middleware import error_response
+from apps.trace_store.store import Attachment
 from apps.tracing import errors
-from apps.tracing.store import Attachment
 
 _SALT = "tracing.attachment"
 LIFE_SECONDS = 3600

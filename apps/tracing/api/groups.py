@@ -10,14 +10,15 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.feedback.services import score_stats
 from apps.organizations.permissions import Permission
-from apps.tracing import store
+from apps.trace_store import store
+from apps.trace_store.filters import quoted
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.grouping import ThreadRow
+from apps.trace_store.store.metrics import Measure
 from apps.tracing.api.asking import expression, moment
-from apps.tracing.filters import quoted
-from apps.tracing.services import feedback_stats, statistics
-from apps.tracing.store import RunQuery
-from apps.tracing.store.figures import Measure
-from apps.tracing.store.grouping import ThreadRow
+from apps.tracing.services import statistics
 
 THREAD_KEYS = '["session_id", "conversation_id", "thread_id"]'
 
@@ -49,7 +50,7 @@ class GroupsView(WorkspaceAPIView):
             offset=asked["offset"],
             limit=min(asked["limit"], 100),
         )
-        said = feedback_stats.of_threads(
+        said = score_stats.of_threads(
             self.workspace_id, asked["session_id"], [row.thread_key for row in page.threads]
         )
         groups = [

@@ -6,8 +6,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
-from apps.tracing import store
-from apps.tracing.store import Payload, RunDetail, RunQuery, cursors
+from apps.trace_store import store
+from apps.trace_store.store import Payload, RunDetail, RunQuery, cursors
 
 _BACK = "~"
 """Begins a cursor that leads back; none of the store's own has it."""

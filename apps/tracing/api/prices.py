@@ -13,9 +13,9 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
+from apps.trace_store.pricing import entries
+from apps.trace_store.pricing.entries import MATCH_PATHS, Entry
 from apps.tracing.models import ModelPrice
-from apps.tracing.pricing import entries
-from apps.tracing.pricing.entries import MATCH_PATHS, Entry
 from apps.tracing.services import prices
 
 _DIGITS, _PLACES = 40, 24

@@ -8,15 +8,16 @@ from uuid import UUID
 
 from django.db.models import Q
 
+from apps.feedback.services import score_stats
 from apps.organizations.models import ResourceType
 from apps.organizations.services.tags import carrying
-from apps.tracing import filters, store
+from apps.trace_store import filters, store
+from apps.trace_store.filters import on_metadata
+from apps.trace_store.store import RunQuery
 from apps.tracing.api.asking import expression, moment
-from apps.tracing.filters import on_metadata
 from apps.tracing.models import Project
 from apps.tracing.querysets import ProjectQuerySet
-from apps.tracing.services import feedback_stats, statistics
-from apps.tracing.store import RunQuery
+from apps.tracing.services import statistics
 
 COLUMNS = ("name", "start_time")
 COUNTED = ("last_run_start_time", "runs_count")
@@ -104,9 +105,9 @@ def _values(
     if sort == FEEDBACK:
         key = asked.get("sort_by_feedback_key") or ""
         said = (
-            feedback_stats.of_projects(workspace_id, ids)
+            score_stats.of_projects(workspace_id, ids)
             if asked.get("sort_by_feedback_source") == "session"
-            else feedback_stats.of_runs_in_projects(workspace_id, ids)
+            else score_stats.of_runs_in_projects(workspace_id, ids)
         )
         return lambda one: said.get(one, {}).get(key, {}).get("avg")
     figures = stats_of(workspace_id, ids, asked | {"stats_select": [sort], "facets": False})

@@ -14,7 +14,9 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
-from apps.tracing import errors, services, store
+from apps.trace_store import store
+from apps.trace_store.store import ProjectStats, metadata
+from apps.tracing import errors, services
 from apps.tracing.api import project_listing
 from apps.tracing.api.asking import moment, uuid_of
 from apps.tracing.api.rendering import as_utc, project_json
@@ -29,7 +31,6 @@ from apps.tracing.api.serializers import (
 )
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services import experiments
-from apps.tracing.store import ProjectStats, metadata
 
 TIMES = ("start_time", "end_time")
 PLAN = ("num_examples", "num_repetitions", "evaluator_keys")

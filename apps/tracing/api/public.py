@@ -17,20 +17,21 @@ from rest_framework.response import Response
 from apps.core.api import OpenAPIView
 from apps.core.errors import AppError
 from apps.core.middleware import error_response
-from apps.tracing import errors, store
+from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback, query_params
+from apps.trace_store import store
+from apps.trace_store.store import ALL_PAYLOADS, NO_PAYLOADS
+from apps.tracing import errors
 from apps.tracing.api import public_schemas
 from apps.tracing.api.downloads import file_response
-from apps.tracing.api.feedback_queries import FeedbackListSerializer, page_of_feedback, query_params
 from apps.tracing.api.public_rendering import (
     shared_feedback_json,
     shared_runs_json,
     shared_runs_v2_json,
 )
-from apps.tracing.api.second import selects
 from apps.tracing.api.serializers import OneOrMany
+from apps.tracing.api.v2_base import selects
 from apps.tracing.api.v2_rendering import SELECTABLE, payloads_of
 from apps.tracing.services.sharing import open_link
-from apps.tracing.store import ALL_PAYLOADS, NO_PAYLOADS
 
 LARGEST_PAGE = 100
 MOST_IDS = 1000

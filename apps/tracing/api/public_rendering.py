@@ -12,14 +12,14 @@ from uuid import UUID
 from django.conf import settings
 from django.urls import reverse
 
-from apps.tracing.api.beside import Beside
-from apps.tracing.api.feedback_rendering import feedback_json
+from apps.feedback.api.rendering import feedback_json
+from apps.feedback.services import score_stats
+from apps.trace_store.store import Payload, RunDetail
+from apps.tracing.api.related_fields import Beside
 from apps.tracing.api.rendering import run_json
 from apps.tracing.api.v2_rendering import FIELDS
 from apps.tracing.models import Feedback
-from apps.tracing.services import feedback_stats
 from apps.tracing.services.sharing import Shared
-from apps.tracing.store import Payload, RunDetail
 
 OPEN = frozenset(
     """
@@ -59,7 +59,7 @@ _OPEN_FEEDBACK = frozenset(
 def shared_runs_json(
     shared: Shared, runs: Sequence[RunDetail], payloads: Collection[Payload]
 ) -> list[dict[str, Any]]:
-    stats = _stats(shared, runs)
+    score_stats = _stats(shared, runs)
     found = []
     for run in runs:
         known = run_json(run, payloads)
@@ -72,7 +72,7 @@ def shared_runs_json(
             }
             for one in run.row.attachments
         }
-        shown["feedback_stats"] = stats.get(run.row.id, {})
+        shown["feedback_stats"] = score_stats.get(run.row.id, {})
         found.append(shown)
     return found
 
@@ -81,7 +81,7 @@ def shared_runs_v2_json(
     shared: Shared, runs: Sequence[RunDetail], selected: Collection[str]
 ) -> list[dict[str, Any]]:
     names = ["ID", *(name for name in FIELDS if name in selected and name != "ID")]
-    stats = _stats(shared, runs) if "FEEDBACK_STATS" in names else {}
+    score_stats = _stats(shared, runs) if "FEEDBACK_STATS" in names else {}
     found = []
     for run in runs:
         shown = {
@@ -92,7 +92,7 @@ def shared_runs_v2_json(
                 one.name: _attachment_url(shared, run, one.name) for one in run.row.attachments
             }
         if "feedback_stats" in shown:
-            shown["feedback_stats"] = stats.get(run.row.id, {})
+            shown["feedback_stats"] = score_stats.get(run.row.id, {})
         found.append(shown)
     return found
 
@@ -104,7 +104,7 @@ def shared_feedback_json(one: Feedback) -> dict[str, Any]:
 
 
 def _stats(shared: Shared, runs: Sequence[RunDetail]) -> Mapping[UUID, Any]:
-    return feedback_stats.of_runs(shared.share.workspace_id, [run.row.id for run in runs])
+    return score_stats.of_runs(shared.share.workspace_id, [run.row.id for run in runs])
 
 
 def _attachment_url(shared: Shared, run: RunDetail, name: str) -> str:

@@ -8,13 +8,13 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from apps.tracing.api import beside
-from apps.tracing.api.beside import Beside
+from apps.trace_store.store import Payload, ProjectStats, RunDetail, RunRow
+from apps.tracing.api import related_fields
 from apps.tracing.api.chat import messages_json
 from apps.tracing.api.downloads import signed_url
+from apps.tracing.api.related_fields import Beside
 from apps.tracing.models import Project
 from apps.tracing.services import experiments
-from apps.tracing.store import Payload, ProjectStats, RunDetail, RunRow
 
 HEAVY = {
     **{str(payload): payload for payload in Payload},
@@ -37,7 +37,7 @@ def runs_json(
     workspace_id: UUID, runs: Sequence[RunDetail], select: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
     """The runs with everything that is known of them, heavy fields only where selected."""
-    found = beside.gather(workspace_id, [run.row for run in runs], select or ())
+    found = related_fields.gather(workspace_id, [run.row for run in runs], select or ())
     heavy = payloads_for(None if select is None else [name for name in select if name in HEAVY])
     return [
         run_json(run, heavy, found)

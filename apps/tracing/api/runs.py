@@ -13,7 +13,9 @@ from rest_framework.response import Response
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView, from_drf
 from apps.organizations.permissions import Permission
-from apps.tracing import errors, filters, store
+from apps.trace_store import filters, store
+from apps.trace_store.store import Payload, RunQuery
+from apps.tracing import errors
 from apps.tracing.api import paging
 from apps.tracing.api.asking import run_query, searched, uuid_of
 from apps.tracing.api.rendering import MESSAGES, payloads_for, runs_json
@@ -22,7 +24,6 @@ from apps.tracing.api.serializers import (
     ThreadRunsSerializer,
     query_params,
 )
-from apps.tracing.store import Payload, RunQuery
 
 LARGEST_PAGE = 100
 LARGEST_PAGE_OF_TRACE = 1000

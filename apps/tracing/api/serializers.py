@@ -8,10 +8,10 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from apps.organizations.services.tags import MOST_ASKED
+from apps.trace_store.store import RunType
 from apps.tracing.api.project_listing import SORTS
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
-from apps.tracing.store import RunType
 
 # Wire names of what a run has; an unknown one in `select` is a mistake worth telling.
 SELECTABLE = frozenset(

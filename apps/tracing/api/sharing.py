@@ -13,9 +13,9 @@ from rest_framework.response import Response
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
+from apps.feedback.api.queries import PageSerializer, query_params
 from apps.organizations.permissions import Permission
 from apps.tracing.api.asking import uuid_of
-from apps.tracing.api.feedback_queries import PageSerializer, query_params
 from apps.tracing.models import Project, Share
 from apps.tracing.services import sharing as services
 

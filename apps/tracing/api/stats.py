@@ -11,12 +11,12 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.stats import Attribute, GroupBy
 from apps.tracing.api.asking import ONE_OF, run_query
 from apps.tracing.api.serializers import RunFilterSerializer
 from apps.tracing.models import Project
 from apps.tracing.services import statistics
-from apps.tracing.store import RunQuery
-from apps.tracing.store.stats import Attribute, GroupBy
 
 WIRE_ATTRIBUTES = ("name", "run_type", "tag", "metadata", "status", "model")
 

@@ -1,23 +1,20 @@
 """The platform API's addresses of tracing: each module lists its own."""
 
+from apps.feedback.api import configs, formulas, tokens
+from apps.feedback.api import views as feedback
+from apps.ingest.api import ingest_log, otlp
+from apps.ingest.api import views as ingest
 from apps.tracing.api import (
     agent_versions,
     deletion,
     downloads,
-    feedback,
-    feedback_configs,
-    feedback_formulas,
-    feedback_tokens,
     groups,
     info,
-    ingest,
-    ledger,
-    lives,
     openapi,
-    otlp,
     prices,
     projects,
     public,
+    retention_api,
     rules,
     runs,
     sharing,
@@ -48,17 +45,17 @@ urlpatterns = [
     *projects.routes,
     *agent_versions.routes,
     *views.routes,
-    *lives.routes,
+    *retention_api.routes,
     *downloads.routes,
     *sharing.routes,
     *public.routes,
-    *feedback_tokens.routes,
-    *feedback_formulas.routes,
-    *feedback_configs.routes,
+    *tokens.routes,
+    *formulas.routes,
+    *configs.routes,
     *feedback.routes,
     *ingest.routes,
     *otlp.routes,
     *prices.routes,
-    *ledger.routes,
+    *ingest_log.routes,
     *telemetry.routes,
 ]

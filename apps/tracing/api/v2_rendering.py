@@ -9,11 +9,11 @@ from uuid import UUID
 
 from django.conf import settings
 
-from apps.tracing.api import beside
-from apps.tracing.api.beside import Beside
+from apps.trace_store.store import Payload, RunDetail, RunRow
+from apps.tracing.api import related_fields
 from apps.tracing.api.downloads import signed_url
+from apps.tracing.api.related_fields import Beside
 from apps.tracing.api.rendering import app_path
-from apps.tracing.store import Payload, RunDetail, RunRow
 
 Field = Callable[[RunDetail, Beside], Any]
 
@@ -112,5 +112,5 @@ def runs_json(
     """The selected fields of each run, and always its id."""
     names = ["ID", *(name for name in FIELDS if name in selected and name != "ID")]
     rows = [run.row for run in runs]
-    around = beside.gather(workspace_id, rows) if _AROUND & set(selected) else Beside()
+    around = related_fields.gather(workspace_id, rows) if _AROUND & set(selected) else Beside()
     return [{name.lower(): FIELDS[name](run, around) for name in names} for run in runs]

@@ -14,10 +14,13 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
-from apps.tracing import errors, store
+from apps.trace_store import store
+from apps.trace_store.store import RunDetail, RunQuery, RunType, spans
+from apps.tracing import errors
 from apps.tracing.api.asking import projects_of, uuid_of
 from apps.tracing.api.rendering import path_of_run
-from apps.tracing.api.second import (
+from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v2_base import (
     FeedbackTimesSerializer,
     PageAPIView,
     SecondAPIView,
@@ -27,9 +30,7 @@ from apps.tracing.api.second import (
     selects,
     window,
 )
-from apps.tracing.api.serializers import query_params
 from apps.tracing.api.v2_rendering import SELECTABLE, payloads_of, runs_json
-from apps.tracing.store import RunDetail, RunQuery, RunType, spans
 
 
 class RunsQueryV2Serializer(FeedbackTimesSerializer):

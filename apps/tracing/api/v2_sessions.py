@@ -17,12 +17,12 @@ from apps.organizations.services.tags import MOST_ASKED
 from apps.tracing import errors, services
 from apps.tracing.api import project_listing
 from apps.tracing.api.projects import changes_of, made_project, projects_json
-from apps.tracing.api.second import SecondAPIView, UpperChoiceField, page_size
 from apps.tracing.api.serializers import (
     CreateProjectSerializer,
     UpdateProjectSerializer,
     query_params,
 )
+from apps.tracing.api.v2_base import SecondAPIView, UpperChoiceField, page_size
 from apps.tracing.models import DEFAULT_PROJECT, Project, TraceTier
 
 KINDS = ("PROJECT", "AGENT", "EXPERIMENT")

@@ -13,14 +13,15 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
-from apps.core.rest import JSONRenderer
+from apps.core.drf import JSONRenderer
 from apps.organizations.permissions import Permission
-from apps.tracing import conversations, errors, filters, messages, store
+from apps.trace_store import filters, store
+from apps.trace_store.store import Payload, RunDetail, RunQuery, spans
+from apps.tracing import conversations, errors, messages
 from apps.tracing.api import paging
-from apps.tracing.api.second import EventStreamRenderer, SecondAPIView
 from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v2_base import EventStreamRenderer, SecondAPIView
 from apps.tracing.messages import Message, Part, ToolCall
-from apps.tracing.store import Payload, RunDetail, RunQuery, spans
 
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS)
 

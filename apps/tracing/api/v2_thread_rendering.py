@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from apps.trace_store.store import RunDetail
+from apps.trace_store.store.grouping import ThreadRow
+from apps.trace_store.store.metrics import Figures, Measure
 from apps.tracing.api.v2_rendering import number
-from apps.tracing.store import RunDetail
-from apps.tracing.store.figures import Figures, Measure
-from apps.tracing.store.grouping import ThreadRow
 
 TURN_NUMBER = "TURN_NUMBER"
 Known = Mapping[str, tuple[str, Callable[[Figures], Any]]]

@@ -15,10 +15,17 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
+from apps.feedback.services import score_stats
 from apps.organizations.permissions import Permission
-from apps.tracing import errors, filters, store
+from apps.trace_store import filters, store
+from apps.trace_store.filters import Expression, on_threads
+from apps.trace_store.store import RunQuery, spans
+from apps.trace_store.store.metrics import Figures
+from apps.trace_store.store.stats import Question
+from apps.tracing import errors
 from apps.tracing.api.asking import expression, moment
-from apps.tracing.api.second import (
+from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v2_base import (
     PageAPIView,
     SearchSerializer,
     SecondAPIView,
@@ -26,7 +33,6 @@ from apps.tracing.api.second import (
     selects,
     window,
 )
-from apps.tracing.api.serializers import query_params
 from apps.tracing.api.v2_rendering import FIELDS, payloads_of, runs_json
 from apps.tracing.api.v2_thread_rendering import (
     NUMBERS,
@@ -37,11 +43,6 @@ from apps.tracing.api.v2_thread_rendering import (
     thread_json,
     turn_json,
 )
-from apps.tracing.filters import Expression, on_threads
-from apps.tracing.services import feedback_stats
-from apps.tracing.store import RunQuery, spans
-from apps.tracing.store.figures import Figures
-from apps.tracing.store.stats import Question
 
 _AS_OF_RUNS = (
     *("THREAD_ID", "TRACE_ID", "PROMPT_TOKENS", "COMPLETION_TOKENS", "TOTAL_TOKENS"),
@@ -109,7 +110,7 @@ class ThreadsQueryView(PageAPIView):
         query = _turns(project.pk, asked, until=as_of)
         page = store.runs.threads(self.workspace_id, query, offset=offset, limit=limit, whole=True)
         keys = [row.thread_key for row in page.threads]
-        said = feedback_stats.of_threads(self.workspace_id, project.pk, keys)
+        said = score_stats.of_threads(self.workspace_id, project.pk, keys)
         end = offset + len(page.threads)
         # Turns that come while somebody leafs through would push threads from page to page.
         following = _encode(as_of or datetime.now(UTC), end) if keys and end < page.total else None
@@ -181,7 +182,7 @@ class ThreadStatsView(SecondAPIView):
             "LAST_END_TIME": row and row.last_end,
         }
         if "FEEDBACK_STATS" in selected:
-            said = feedback_stats.of_threads(self.workspace_id, project.pk, [thread_key])
+            said = score_stats.of_threads(self.workspace_id, project.pk, [thread_key])
             told["FEEDBACK_STATS"] = said.get(thread_key, {})
         answer = {name.lower(): told[name] for name in OF_THREAD if name in selected}
         return Response(answer | numbers_json(figures, selected, NUMBERS))
@@ -207,16 +208,16 @@ class ThreadsStatsView(SecondAPIView):
             page = store.runs.threads(self.workspace_id, query, limit=1)
             answer["thread_count"] = page.total
         if "THREAD_FEEDBACK_STATS" in selected:
-            of_runs = feedback_stats.of_runs_in_projects(
+            of_runs = score_stats.of_runs_in_projects(
                 self.workspace_id,
                 [project.pk],
                 started_from=query.started_from,
                 started_until=query.started_until,
             )
             answer["thread_feedback_stats"] = {
-                key: stats
-                for key, stats in of_runs.get(project.pk, {}).items()
-                if stats.get("contains_thread_feedback")
+                key: score_stats
+                for key, score_stats in of_runs.get(project.pk, {}).items()
+                if score_stats.get("contains_thread_feedback")
             }
         return Response(answer)
 

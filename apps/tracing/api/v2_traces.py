@@ -13,9 +13,12 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
-from apps.tracing import errors, store
+from apps.trace_store import store
+from apps.trace_store.store import RunDetail, RunQuery, spans
+from apps.tracing import errors
 from apps.tracing.api.asking import expression, moment
-from apps.tracing.api.second import (
+from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v2_base import (
     FeedbackTimesSerializer,
     PageAPIView,
     filters_of,
@@ -23,9 +26,7 @@ from apps.tracing.api.second import (
     selects,
     window,
 )
-from apps.tracing.api.serializers import query_params
 from apps.tracing.api.v2_rendering import SELECTABLE, number, payloads_of, runs_json
-from apps.tracing.store import RunDetail, RunQuery, spans
 
 AGGREGATES = ("TOTAL_TOKENS", "TOTAL_COST", "FIRST_TOKEN_TIME")
 """What is told of the trace, not of its root."""

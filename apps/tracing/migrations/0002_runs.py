@@ -74,7 +74,7 @@ ALTER TABLE tracing_runpayload
 
 
 def first_partitions(apps, schema_editor):
-    from apps.tracing.store import partitions
+    from apps.trace_store.store import partitions
 
     partitions.make_ahead()
 

@@ -82,7 +82,7 @@ FROM (
 GROUP BY workspace_id, part ORDER BY part;
 """
 
-# Owner: otlp. What is known of traces whose spans come one by one, see apps/tracing/otlp/placing.py,
+# Owner: otlp. What is known of traces whose spans come one by one, see apps/ingest/otlp/placing.py,
 # and which entry of the price map a run's cost was computed by.
 SPANS = """
 CREATE TABLE tracing_otlptrace (
@@ -121,7 +121,7 @@ NO_PRICE_MODEL = "ALTER TABLE tracing_run DROP COLUMN price_model_id;"
 
 
 def days_of_terms(apps, schema_editor):
-    from apps.tracing.store import partitions
+    from apps.trace_store.store import partitions
 
     partitions.make_missing("tracing_runterms")
 

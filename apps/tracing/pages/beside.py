@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from apps.trace_store.store import runs
+from apps.trace_store.store.metrics import Measure
+from apps.trace_store.store.stats import Attribute, GroupBy, Question
 from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses
 from apps.tracing.pages.charts import Chart, Line, edges
 from apps.tracing.pages.listing import ListState
 from apps.tracing.services.facets import facets_of
-from apps.tracing.store import runs
-from apps.tracing.store.figures import Measure
-from apps.tracing.store.stats import Attribute, GroupBy, Question
 
 FACET_VALUES = 30
 SHOWN_AT_ONCE = 6

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from apps.console import figures
 from apps.core.json import Fragment, dumps_text
+from apps.web_ui import formatting
 
 HUES = ("1", "2", "3", "4", "5", "6")
 
@@ -74,17 +74,17 @@ class Chart:
 def said(value: float | None, unit: str) -> str:
     """A value in its unit, as text."""
     if value is None:
-        return figures.NOTHING
+        return formatting.NOTHING
     match unit:
         case "s":
-            return figures.duration(value)
+            return formatting.duration(value)
         case "share":
-            return figures.percent(value)
+            return formatting.percent(value)
         case "usd":
-            return figures.money(value)
+            return formatting.money(value)
         case "count" | "tokens":
             whole = float(value).is_integer()
-            return figures.count(round(value)) if whole else f"{value:.2f}"
+            return formatting.count(round(value)) if whole else f"{value:.2f}"
     return f"{value:.4g}"
 
 

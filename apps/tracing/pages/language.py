@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.tracing.filters.fields import FIELDS, OPERATORS
+from apps.trace_store.filters.fields import FIELDS, OPERATORS
 
 
 def suggestions() -> dict[str, Any]:

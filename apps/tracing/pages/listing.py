@@ -8,14 +8,14 @@ from typing import Any
 from urllib.parse import urlencode
 
 from apps.core.json import dumps_text
-from apps.tracing import filters
+from apps.feedback.services import score_stats
+from apps.trace_store import filters
+from apps.trace_store.store import RunQuery, RunRow, runs
 from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses, periods
 from apps.tracing.pages.columns import LONGEST_COLUMNS, Column
 from apps.tracing.pages.periods import Period
-from apps.tracing.services import feedback_stats
-from apps.tracing.store import RunQuery, RunRow, runs
 
 RUNS_A_PAGE = 50
 LONGEST_FILTER = 8_000
@@ -238,9 +238,9 @@ def run_list(
     query = state.query(project)
     page = runs.query(project.workspace_id, query, limit=RUNS_A_PAGE, cursor=cursor or None)
     rows = [detail.row for detail in page.runs]
-    said: Mapping[Any, feedback_stats.FeedbackStats] = {}
+    said: Mapping[Any, score_stats.FeedbackStats] = {}
     if any(column.kind == "feedback" for column in columns):
-        said = feedback_stats.of_runs(project.workspace_id, [row.id for row in rows])
+        said = score_stats.of_runs(project.workspace_id, [row.id for row in rows])
     return RunList([_listed(row, columns, said.get(row.id, {})) for row in rows], page.next_cursor)
 
 
@@ -252,7 +252,7 @@ def problem_of(error: FilterError, text: str) -> Problem:
 
 
 def _listed(
-    row: RunRow, columns: Sequence[Column], feedback: feedback_stats.FeedbackStats
+    row: RunRow, columns: Sequence[Column], feedback: score_stats.FeedbackStats
 ) -> ListedRun:
     said = chips(feedback)
     metadata = row.metadata if any(column.kind == "metadata" for column in columns) else {}
@@ -269,7 +269,7 @@ def _text(column: Column, metadata: Mapping[str, Any], said: list[tuple[str, str
     return ""
 
 
-def chips(feedback: feedback_stats.FeedbackStats) -> list[tuple[str, str]]:
+def chips(feedback: score_stats.FeedbackStats) -> list[tuple[str, str]]:
     """Key and short value of each feedback: its mean, else its most frequent value."""
     return [(key, _short(stats)) for key, stats in sorted(feedback.items())]
 

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
+from apps.trace_store.store import RunQuery, runs
+from apps.trace_store.store.metrics import Figures, Measure
+from apps.trace_store.store.stats import Answer, Attribute, GroupBy, Question
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses, periods
 from apps.tracing.pages.charts import HUES, Chart, Line, edges, said
 from apps.tracing.pages.periods import Period
-from apps.tracing.store import RunQuery, runs
-from apps.tracing.store.figures import Figures, Measure
-from apps.tracing.store.stats import Answer, Attribute, GroupBy, Question
 
 GROUPS = {
     "": "Nothing",

@@ -15,11 +15,11 @@ from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.models import ResourceType, Tagging
 from apps.organizations.services.tags import carrying
+from apps.trace_store.store import ProjectStats, runs
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import chips
 from apps.tracing.pages.tagging import on_projects
 from apps.tracing.services import statistics
-from apps.tracing.store import ProjectStats, runs
 
 PROJECTS_A_PAGE = 50
 DAYS = 7

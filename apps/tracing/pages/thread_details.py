@@ -8,13 +8,13 @@ from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
-from apps.tracing import filters
+from apps.feedback.services import score_stats
+from apps.trace_store import filters
+from apps.trace_store.store import RunQuery, RunRow, runs
+from apps.trace_store.store.grouping import ThreadRow
+from apps.trace_store.store.metrics import Measure
 from apps.tracing.models import Project
 from apps.tracing.pages.threads import turns_of
-from apps.tracing.services import feedback_stats
-from apps.tracing.store import RunQuery, RunRow, runs
-from apps.tracing.store.figures import Measure
-from apps.tracing.store.grouping import ThreadRow
 
 
 @dataclass(frozen=True)
@@ -68,6 +68,6 @@ def details(project: Project, key: str, *, cursor: str = "") -> ThreadDetails | 
         return None
     page = turns_of(project, key, cursor=cursor)
     turns = [detail.row for detail in page.runs]
-    said = feedback_stats.of_threads(project.workspace_id, project.pk, [key]).get(key, {})
+    said = score_stats.of_threads(project.workspace_id, project.pk, [key]).get(key, {})
     metadata = sorted(turns[-1].metadata.items()) if turns else []
     return ThreadDetails(row, turns, page.next_cursor, sorted(said.items()), metadata)

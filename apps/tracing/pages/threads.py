@@ -6,16 +6,17 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
-from apps.tracing import conversations, filters
+from apps.feedback.services import score_stats
+from apps.trace_store import filters
+from apps.trace_store.store import Page, Payload, RunDetail, RunQuery, RunRow, runs
+from apps.trace_store.store.grouping import ThreadRow
+from apps.trace_store.store.metrics import Measure
+from apps.tracing import conversations
 from apps.tracing.errors import FilterError
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import ListState, Problem, chips, problem_of
 from apps.tracing.pages.run_views import PayloadView, payload_view
-from apps.tracing.services import feedback_stats
-from apps.tracing.store import Page, Payload, RunDetail, RunQuery, RunRow, runs
-from apps.tracing.store.figures import Measure
-from apps.tracing.store.grouping import ThreadRow
 
 TURNS_A_PAGE = 50
 THREADS_A_PAGE = 50
@@ -87,7 +88,7 @@ def listed(project: Project, state: ListState, page: int) -> ThreadList:
     found = runs.threads(
         project.workspace_id, query, offset=page * THREADS_A_PAGE, limit=THREADS_A_PAGE
     )
-    said = feedback_stats.of_threads(
+    said = score_stats.of_threads(
         project.workspace_id, project.pk, [row.thread_key for row in found.threads]
     )
     rows = [ListedThread(row, chips(said.get(row.thread_key, {}))) for row in found.threads]
@@ -117,7 +118,7 @@ def thread(project: Project, key: str, *, cursor: str = "") -> Thread:
     """A page of the thread's turns as a conversation; none when there is no such thread."""
     page = turns_of(project, key, cursor=cursor, payloads=(Payload.INPUTS, Payload.OUTPUTS))
     ids = [detail.row.id for detail in page.runs]
-    said = feedback_stats.of_runs(project.workspace_id, ids) if ids else {}
+    said = score_stats.of_runs(project.workspace_id, ids) if ids else {}
     turns: list[Turn] = []
     for detail in page.runs:
         turns.append(_turn(detail, turns, chips(said.get(detail.row.id, {}))))

@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import Fragment, dumps_text
+from apps.feedback.services import score_stats
+from apps.feedback.services.score_stats import FeedbackStats
+from apps.trace_store.store import RunRow, runs
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import chips
-from apps.tracing.services import feedback_stats
-from apps.tracing.services.feedback_stats import FeedbackStats
-from apps.tracing.store import RunRow, runs
 
 FIRST_ROWS = 60
 """Rows of a tree that the page has without script; the rest comes as data."""
@@ -112,7 +112,7 @@ def tree(
 
 
 def _feedback(workspace_id: UUID, rows: Collection[RunRow]) -> Mapping[UUID, FeedbackStats]:
-    return feedback_stats.of_runs(workspace_id, [row.id for row in rows]) if rows else {}
+    return score_stats.of_runs(workspace_id, [row.id for row in rows]) if rows else {}
 
 
 def _milliseconds(span: timedelta) -> float:

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from apps.tracing import filters
+from apps.trace_store import filters
+from apps.trace_store.store import RunQuery, RunRow, RunType, runs
 from apps.tracing.models import Project
 from apps.tracing.pages.threads import turns_of
-from apps.tracing.store import RunQuery, RunRow, RunType, runs
 
 STEPS = (RunType.LLM, RunType.TOOL, RunType.RETRIEVER, RunType.EMBEDDING)
 MOST_STEPS = 1000

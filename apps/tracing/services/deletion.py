@@ -17,8 +17,12 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
-from apps.tracing import store, tasks
-from apps.tracing.filters.on_pairs import with_pairs
+from apps.trace_store import store
+from apps.trace_store.filters.on_pairs import with_pairs
+from apps.trace_store.store import RunQuery, removal
+from apps.trace_store.store.raw import raw_cursor, sql
+from apps.trace_store.store.removal import RemovedRun
+from apps.tracing import tasks
 from apps.tracing.models import (
     DeletionStatus,
     DoomedFile,
@@ -30,9 +34,6 @@ from apps.tracing.models import (
     Share,
     TraceDeletion,
 )
-from apps.tracing.store import RunQuery, removal
-from apps.tracing.store.raw import raw_cursor, sql
-from apps.tracing.store.removal import RemovedRun
 
 AT_ONCE = 3
 """Batches that are done before the answer: for all but huge traces the answer is the deed."""

@@ -15,13 +15,13 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from apps.organizations.models import Workspace
+from apps.trace_store.store import expired_traces, partitions, removal
+from apps.trace_store.store.expired_traces import Cutoffs
+from apps.trace_store.store.large_payloads import paths_in
+from apps.trace_store.store.partitions import Day
+from apps.trace_store.store.rollup_intervals import EARLIEST
 from apps.tracing.models import Project, TraceTier
 from apps.tracing.services import deletion, retention
-from apps.tracing.store import due, partitions, removal
-from apps.tracing.store.apart import paths_in
-from apps.tracing.store.due import Cutoffs
-from apps.tracing.store.partitions import Day
-from apps.tracing.store.stretches import EARLIEST
 
 log = logging.getLogger(__name__)
 _TRACES = 200
@@ -79,7 +79,7 @@ def _drop(day: Day, cutoffs: list[Cutoffs]) -> None:
     if partitions.is_empty(day):
         return
     partitions.close(day)
-    if not due.is_whole(day, cutoffs):
+    if not expired_traces.is_whole(day, cutoffs):
         return
     with connection.cursor() as cursor:
         cursor.execute(
@@ -127,7 +127,7 @@ FROM "{day}" GROUP BY workspace_id, project_id;
 
 
 def _expire_project(workspace_id: UUID, cutoffs: Cutoffs) -> None:
-    for find in (due.traces, due.orphans):
+    for find in (expired_traces.traces, expired_traces.orphans):
         while trace_ids := find(workspace_id, cutoffs, limit=_TRACES):
             if not _remove(workspace_id, cutoffs.project_id, trace_ids):
                 break  # another is at it

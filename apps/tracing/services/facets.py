@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from apps.tracing import store
-from apps.tracing.filters import quoted
-from apps.tracing.services import feedback_sums
-from apps.tracing.services.feedback_stats import FeedbackStats
-from apps.tracing.store import RunQuery
-from apps.tracing.store.stats import Attribute, GroupBy, Question
+from apps.feedback.services import aggregation
+from apps.feedback.services.score_stats import FeedbackStats
+from apps.trace_store import store
+from apps.trace_store.filters import quoted
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.stats import Attribute, GroupBy, Question
 
 LOOKED_AT = 1000
 """Tags and metadata are those of the newest runs; `is_sample` says where there are more."""
@@ -30,7 +30,7 @@ def facets_of(
     `feedback` is what was said about the runs, where that is known already.
     """
     if feedback is None:
-        feedback = feedback_sums.of_query(workspace_id, query)
+        feedback = aggregation.of_query(workspace_id, query)
     return [
         *_counted(workspace_id, query, "name", Attribute.NAME),
         *_counted(workspace_id, query, "run_type", Attribute.RUN_TYPE),

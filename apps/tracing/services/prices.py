@@ -10,10 +10,10 @@ from django.db import transaction
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.tenancy import get_or_404
+from apps.trace_store.pricing import entries, price_map
+from apps.trace_store.pricing.entries import Entry
 from apps.tracing import errors
 from apps.tracing.models import ModelPrice
-from apps.tracing.pricing import entries, price_map
-from apps.tracing.pricing.entries import Entry
 
 MOST = 1000
 """Entries of a workspace: each is tried on each new name of a model."""

@@ -19,9 +19,9 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.organizations.models import Organization, Workspace
+from apps.trace_store.store import RunRow
+from apps.trace_store.store.raw import raw_cursor
 from apps.tracing.models import KeptTrace, Project, Retention, TraceTier
-from apps.tracing.store import RunRow
-from apps.tracing.store.raw import raw_cursor
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import transaction
 
-from apps.tracing import filters
+from apps.trace_store import filters
 from apps.tracing.models import Project, SavedView
 
 FILTERS = ("filter_string", "trace_filter_string", "tree_filter_string")

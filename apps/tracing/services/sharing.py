@@ -12,11 +12,12 @@ from django.db.models import QuerySet
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.organizations.models import Workspace
-from apps.tracing import errors, filters, store
-from apps.tracing.filters import Expression
+from apps.trace_store import filters, store
+from apps.trace_store.filters import Expression
+from apps.trace_store.store import NO_PAYLOADS, Payload, RunDetail, RunQuery, RunRow
+from apps.tracing import errors
 from apps.tracing.models import Feedback, Share
 from apps.tracing.querysets import FeedbackQuerySet
-from apps.tracing.store import NO_PAYLOADS, Payload, RunDetail, RunQuery, RunRow
 
 MOST_RUNS_SHOWN = 1000
 

@@ -9,11 +9,12 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from apps.tracing import filters, store
-from apps.tracing.services import facets, feedback_stats, feedback_sums
-from apps.tracing.store import RunQuery
-from apps.tracing.store.figures import DETAILS, Figures, Measure
-from apps.tracing.store.stats import Answer, Attribute, GroupBy, Question
+from apps.feedback.services import aggregation, score_stats
+from apps.trace_store import filters, store
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.metrics import DETAILS, Figures, Measure
+from apps.trace_store.store.stats import Answer, Attribute, GroupBy, Question
+from apps.tracing.services import facets
 
 M = Measure
 
@@ -164,7 +165,9 @@ def project_stats(
     for project_id in project_ids:
         told[project_id] = _told(everything.get(str(project_id)) or Figures(), wanted)
         told[project_id] |= _told(roots.get(str(project_id)) or Figures(), of_traces)
-        told[project_id] |= {name: stats.get(project_id, {}) for name, stats in said.items()}
+        told[project_id] |= {
+            name: score_stats.get(project_id, {}) for name, score_stats in said.items()
+        }
         if with_facets:
             one = replace(query, project_ids=[project_id])
             told[project_id]["run_facets"] = facets.facets_of(workspace_id, one)
@@ -184,11 +187,11 @@ def _feedback(
 ) -> dict[str, Mapping[UUID, Any]]:
     said: dict[str, Mapping[UUID, Any]] = {}
     if "feedback_stats" in wanted:
-        said["feedback_stats"] = feedback_stats.of_runs_in_projects(
+        said["feedback_stats"] = score_stats.of_runs_in_projects(
             workspace_id, project_ids, started_from=since
         )
     if "session_feedback_stats" in wanted:
-        said["session_feedback_stats"] = feedback_stats.of_projects(workspace_id, project_ids)
+        said["session_feedback_stats"] = score_stats.of_projects(workspace_id, project_ids)
     return said
 
 
@@ -229,15 +232,15 @@ def _told(figures: Figures, wanted: Collection[str]) -> dict[str, Any]:
 def _beside(workspace_id: UUID, query: RunQuery, wanted: Collection[str]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if "feedback_stats" in wanted:
-        told["feedback_stats"] = feedback_sums.of_query(workspace_id, query)
+        told["feedback_stats"] = aggregation.of_query(workspace_id, query)
     if "session_feedback_stats" in wanted:
-        of_each = feedback_stats.of_projects(workspace_id, query.project_ids or [])
-        told["session_feedback_stats"] = feedback_sums.merged(of_each.values())
+        of_each = score_stats.of_projects(workspace_id, query.project_ids or [])
+        told["session_feedback_stats"] = aggregation.merged(of_each.values())
     if "thread_feedback_stats" in wanted:
         told["thread_feedback_stats"] = {
-            key: stats
-            for key, stats in (told.get("feedback_stats") or {}).items()
-            if stats.get("contains_thread_feedback")
+            key: score_stats
+            for key, score_stats in (told.get("feedback_stats") or {}).items()
+            if score_stats.get("contains_thread_feedback")
         }
     if "run_facets" in wanted:
         told["run_facets"] = facets.facets_of(workspace_id, query, told.get("feedback_stats"))

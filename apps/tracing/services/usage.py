@@ -6,9 +6,9 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
+from apps.trace_store.store.raw import raw_cursor
 from apps.tracing.models import TraceTier
-from apps.tracing.store.raw import raw_cursor
-from apps.usage.sources import Figures
+from apps.usage.usage_sources import Figures
 
 # A trace is long-lived by its project, or because it was worth more than that.
 _INGESTED = """

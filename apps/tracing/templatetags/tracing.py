@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 
+from apps.trace_store.store import Attachment
 from apps.tracing.pages import clauses
-from apps.tracing.store import Attachment
 
 register = template.Library()
 

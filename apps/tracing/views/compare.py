@@ -8,13 +8,13 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import RunQuery, RunRow, runs
 from apps.tracing.models import Project
 from apps.tracing.pages import projects, run_views
 from apps.tracing.pages.run_views import RunView
-from apps.tracing.store import RunQuery, RunRow, runs
+from apps.web_ui.pages import PageRequest, workspace_page
 
 CANDIDATES = 30
 

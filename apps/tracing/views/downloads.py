@@ -9,16 +9,16 @@ from django.http import StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.views.decorators.http import require_GET
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.json import dumps
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import ALL_PAYLOADS, RunQuery, runs
 from apps.tracing.api.rendering import runs_json
 from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
 from apps.tracing.pages import projects
 from apps.tracing.pages.listing import ListState
-from apps.tracing.store import ALL_PAYLOADS, RunQuery, runs
+from apps.web_ui.pages import PageRequest, workspace_page
 
 AT_ONCE = 100
 MOST = 100_000

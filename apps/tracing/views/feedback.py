@@ -10,18 +10,18 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors as core_errors
 from apps.core.tenancy import get_or_404
+from apps.feedback.services import feedback as services
+from apps.ingest.feedback import WireFeedback
+from apps.ingest.wire import Refusal
 from apps.organizations.permissions import Permission
-from apps.tracing.ingest.feedback import WireFeedback
-from apps.tracing.ingest.wire import Refusal
+from apps.trace_store.store import RunRow, runs
 from apps.tracing.models import Feedback, Project
 from apps.tracing.pages import annotating as offered
 from apps.tracing.pages import projects, run_views
 from apps.tracing.pages.annotating import AnnotateForm
-from apps.tracing.services import feedback as services
-from apps.tracing.store import RunRow, runs
+from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_POST

@@ -10,13 +10,13 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import Status, runs
 from apps.tracing.models import Project, SavedView, ViewType
 from apps.tracing.pages import columns, language, listing, projects
 from apps.tracing.pages.listing import ListState
-from apps.tracing.store import Status, runs
 from apps.tracing.views.saved import opened
+from apps.web_ui.pages import PageRequest, workspace_page
 
 _YEAR = 31_536_000
 MOST_VIEWS = 100

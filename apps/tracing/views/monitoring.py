@@ -9,9 +9,9 @@ from django.shortcuts import render
 from django.urls import reverse
 from django.views.decorators.http import require_GET
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
 from apps.tracing.pages import monitoring, projects
+from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_GET

@@ -7,10 +7,10 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
 from apps.tracing import services
 from apps.tracing.pages import projects, tagging
+from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_GET

@@ -13,7 +13,6 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
@@ -21,6 +20,7 @@ from apps.tracing.models import Project, SavedView
 from apps.tracing.pages import columns, projects
 from apps.tracing.pages.listing import ListState
 from apps.tracing.services import saved_views
+from apps.web_ui.pages import PageRequest, workspace_page
 
 KEPT = ("show", "sort", "range", "from", "to", "columns")
 """What of the list's address a view keeps besides its filters."""

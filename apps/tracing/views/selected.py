@@ -12,13 +12,13 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import RunQuery, RunRow, runs
 from apps.tracing.models import DeletionStatus, Project
 from apps.tracing.pages import projects
 from apps.tracing.services.deletion import delete_traces
-from apps.tracing.store import RunQuery, RunRow, runs
+from apps.web_ui.pages import PageRequest, workspace_page
 
 MOST = 200
 

@@ -9,11 +9,11 @@ from django.http import HttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.organizations.permissions import Permission
 from apps.tracing import errors, services
 from apps.tracing.forms import ProjectForm
 from apps.tracing.pages import projects, tagging
+from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_http_methods(["GET", "POST"])

@@ -11,14 +11,14 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_GET, require_http_methods
 
-from apps.console.badges import RUN_TYPES
-from apps.console.pages import PageRequest, workspace_page
 from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import RunRow, runs
 from apps.tracing.models import Project, Share
 from apps.tracing.pages import projects, run_views, traces
 from apps.tracing.services import sharing
-from apps.tracing.store import RunRow, runs
+from apps.web_ui.badges import RUN_TYPES
+from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_http_methods(["GET", "POST"])

@@ -9,12 +9,12 @@ from django.http import HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
 from apps.tracing.pages import language, projects, thread_details, threads, trajectories
 from apps.tracing.pages.listing import ListState
+from apps.web_ui.pages import PageRequest, workspace_page
 
 VIEWS = (("trajectory", "Trajectory"), ("", "Turns"), ("details", "Details"))
 """The ways to read a thread, as its address names them."""

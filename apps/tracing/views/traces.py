@@ -12,14 +12,14 @@ from django.urls import reverse
 from django.utils.http import urlencode
 from django.views.decorators.http import require_GET
 
-from apps.console.badges import RUN_TYPES
-from apps.console.pages import PageRequest, workspace_page
 from apps.core import errors
 from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
+from apps.trace_store.store import Payload, runs
 from apps.tracing.pages import projects, run_views, traces
-from apps.tracing.store import Payload, runs
 from apps.tracing.views.feedback import annotating
+from apps.web_ui.badges import RUN_TYPES
+from apps.web_ui.pages import PageRequest, workspace_page
 
 SHOWN = (
     "image/png",

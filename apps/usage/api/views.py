@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from apps.core.api import OrganizationAPIView, WorkspaceAPIView
 from apps.organizations.permissions import OrganizationPermission, Permission
-from apps.usage import caps, services
+from apps.usage import quotas, services
 from apps.usage.models import LimitType, UsageLimit
 
 MOST = 2**62
@@ -108,7 +108,7 @@ class CurrentUsageView(WorkspaceAPIView):
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:
         """Whether runs are refused now, by which cap, and how much of each cap is used."""
-        uses = caps.uses(self.workspace_id)
+        uses = quotas.uses(self.workspace_id)
         exceeded = [use for use in uses if use.is_exceeded]
         first = max(exceeded, key=lambda use: use.until, default=None)
         return Response(
@@ -121,7 +121,7 @@ class CurrentUsageView(WorkspaceAPIView):
         )
 
 
-def _as_json(use: caps.Use) -> dict[str, Any]:
+def _as_json(use: quotas.Use) -> dict[str, Any]:
     return {
         **UsageLimitSerializer(use.limit).data,
         "used": use.used,

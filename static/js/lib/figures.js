@@ -1,4 +1,4 @@
-/** Numbers as people read them; the same words as apps/console/figures.py. */
+/** Numbers as people read them; the same words as apps/web_ui/formatting.py. */
 
 /** @param {number | null | undefined} milliseconds */
 export function duration(milliseconds) {

@@ -10,9 +10,9 @@ from uuid import UUID
 from hypothesis import strategies as st
 
 from apps.organizations.models import Workspace
-from apps.tracing.filters import fields
-from apps.tracing.filters.fields import FIELDS, OPERATORS, Kind
-from apps.tracing.filters.writing import quoted
+from apps.trace_store.filters import fields
+from apps.trace_store.filters.fields import FIELDS, OPERATORS, Kind
+from apps.trace_store.filters.writing import quoted
 from apps.tracing.models import Feedback, Project
 from tests.factories.tracing import ingest, wire_run
 

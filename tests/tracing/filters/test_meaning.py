@@ -11,14 +11,14 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.tracing import store
-from apps.tracing.filters import parse
-from apps.tracing.filters.patterns import folded, is_like, words_of
-from apps.tracing.filters.reference import matches
-from apps.tracing.filters.subjects import Pair, Subject, pairs, texts
-from apps.tracing.filters.terms import ANYTHING, MOST_TERMS, Term, term, terms_of
-from apps.tracing.filters.words import words
-from apps.tracing.store.filtering.terms import needed_terms
+from apps.trace_store import store
+from apps.trace_store.filters import parse
+from apps.trace_store.filters.patterns import folded, is_like, words_of
+from apps.trace_store.filters.reference import matches
+from apps.trace_store.filters.subjects import Pair, Subject, pairs, texts
+from apps.trace_store.filters.terms import ANYTHING, MOST_TERMS, Term, term, terms_of
+from apps.trace_store.filters.words import words
+from apps.trace_store.store.filtering.terms import needed_terms
 from tests.factories.tracing import read, stored_run
 
 ALPHABET = st.text(alphabet="ab%_\\ AÉéß\u0130\u0131Σ\u03c3ς退\n", max_size=8)

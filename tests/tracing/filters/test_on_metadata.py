@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from apps.trace_store.filters import parse
+from apps.trace_store.filters.on_metadata import as_q
 from apps.tracing.errors import FilterError
-from apps.tracing.filters import parse
-from apps.tracing.filters.on_metadata import as_q
 from apps.tracing.models import Project
 from tests.factories.tracing import ProjectFactory
 

@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from apps.trace_store.filters import all_of, parse, quoted
+from apps.trace_store.filters.fields import BY_NAME, FIELDS, OPERATORS, Items, Kind
+from apps.trace_store.filters.nodes import And, Comparison, Condition, JsonObject, Not, Or, Some
+from apps.trace_store.filters.parsing import MOST_CONDITIONS
+from apps.trace_store.filters.syntax import DEEPEST, LONGEST
 from apps.tracing.errors import FilterError
-from apps.tracing.filters import all_of, parse, quoted
-from apps.tracing.filters.fields import BY_NAME, FIELDS, OPERATORS, Items, Kind
-from apps.tracing.filters.nodes import And, Comparison, Condition, JsonObject, Not, Or, Some
-from apps.tracing.filters.parsing import MOST_CONDITIONS
-from apps.tracing.filters.syntax import DEEPEST, LONGEST
 
 KEY, VALUE = BY_NAME["metadata_key"], BY_NAME["metadata_value"]
 K = Condition(KEY, Comparison.EQUAL, "k")
@@ -296,7 +296,7 @@ def test_any_text_is_a_filter_or_a_clear_refusal(text):
     check_any(text)
 
 
-@pytest.mark.house_long
+@pytest.mark.slow
 @settings(max_examples=20_000, deadline=None)
 @given(st.text() | st.lists(TOKENS, max_size=60).map("".join))
 def test_any_text_is_a_filter_or_a_clear_refusal_tens_of_thousands_of_times(text):

@@ -11,14 +11,14 @@ from uuid import UUID
 
 import pytest
 
-from apps.tracing import store
+from apps.trace_store import store
+from apps.trace_store.filters import parse
+from apps.trace_store.filters.fields import BY_NAME, FIELDS
+from apps.trace_store.filters.reference import matches
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.filtering.subjects import subjects_of
 from apps.tracing.errors import FilterError
-from apps.tracing.filters import parse
-from apps.tracing.filters.fields import BY_NAME, FIELDS
-from apps.tracing.filters.reference import matches
 from apps.tracing.models import Feedback
-from apps.tracing.store import RunQuery
-from apps.tracing.store.filtering.subjects import subjects_of
 from tests.factories.tracing import ingest, wire_run
 
 PAGE = Path("docs/filter-language.md").read_text()

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.tracing import store
-from apps.tracing.filters import parse
-from apps.tracing.filters.reference import matches
-from apps.tracing.filters.terms import terms_of
-from apps.tracing.settling import settler
-from apps.tracing.store import RunQuery
-from apps.tracing.store.filtering import compile_where
-from apps.tracing.store.filtering.subjects import subjects_of
+from apps.trace_store import store
+from apps.trace_store.filters import parse
+from apps.trace_store.filters.reference import matches
+from apps.trace_store.filters.terms import terms_of
+from apps.trace_store.postprocess import processor
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.filtering import compile_where
+from apps.trace_store.store.filtering.subjects import subjects_of
 from tests.tracing.filters.population import filters, populate
 
 
@@ -81,17 +81,17 @@ def check(workspace, run_ids, cases):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_store_selects_what_the_reference_matches(workspace, seed):
     run_ids = populate(workspace, seed)
-    settler.settle_everything()
+    processor.settle_everything()
     run_ids += populate(workspace, seed + 50, runs=6)
 
     check(workspace, run_ids, 120)
 
 
-@pytest.mark.house_long
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_the_store_selects_what_the_reference_matches_thousands_of_times(workspace, seed):
     run_ids = populate(workspace, seed, runs=30)
-    settler.settle_everything()
+    processor.settle_everything()
     run_ids += populate(workspace, seed + 50, runs=10)
 
     check(workspace, run_ids, 400)

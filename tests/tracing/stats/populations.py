@@ -8,9 +8,9 @@ from typing import Any
 from uuid import UUID
 
 from apps.organizations.models import Workspace
+from apps.trace_store.postprocess import processor
+from apps.trace_store.store import rollup_build
 from apps.tracing.models import Project
-from apps.tracing.settling import settler
-from apps.tracing.store import making
 from tests.factories.tracing import wire_run
 
 NOON = (datetime.now(UTC) - timedelta(days=3)).replace(hour=12, minute=0, second=0, microsecond=0)
@@ -44,13 +44,13 @@ def model_call(minutes: float = 0, **fields: Any) -> dict[str, Any]:
 
 
 def settle() -> None:
-    settler.settle_everything()
+    processor.settle_everything()
 
 
 def roll_up() -> None:
     """Everything that came is in rollups."""
     settle()
-    making.make_dirty(quiet=timedelta(0))
+    rollup_build.make_dirty(quiet=timedelta(0))
 
 
 def project_of(workspace: Workspace, name: str = "default") -> UUID:

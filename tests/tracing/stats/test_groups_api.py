@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from apps.tracing.store import removal
+from apps.trace_store.store import removal
 from tests.factories.tracing import ingest
 from tests.tracing.stats.populations import NOON, model_call, project_of, roll_up, run, settle
 

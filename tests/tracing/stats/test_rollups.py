@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from apps.tracing import filters, store
-from apps.tracing.store import RunQuery, making, reading, stats
-from apps.tracing.store.figures import Figures, Measure
-from apps.tracing.store.kinds import DEPTHS, WHOLE, Rolled
-from apps.tracing.store.stats import Answer, Attribute, GroupBy, Question
-from apps.tracing.store.stretches import Span
+from apps.trace_store import filters, store
+from apps.trace_store.store import RunQuery, rollup_build, rollup_plan, stats
+from apps.trace_store.store.metrics import Figures, Measure
+from apps.trace_store.store.rollup_dimensions import DEPTHS, WHOLE, Rolled
+from apps.trace_store.store.rollup_intervals import Span
+from apps.trace_store.store.stats import Answer, Attribute, GroupBy, Question
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ended, ingest
 from tests.tracing.stats.populations import NOON, model_call, project_of, roll_up, run, settle
@@ -31,10 +31,10 @@ def ask(workspace, **fields: Any) -> Answer:
     return store.runs.figures(workspace.pk, Question(query=query, **fields))
 
 
-def planned(workspace) -> reading.Plan:
+def planned(workspace) -> rollup_plan.Plan:
     """How the time of all runs is read: which spans, and which quarters of runs."""
     edges = [NOON - timedelta(days=9), NOON + timedelta(days=9)]
-    return reading.plan(workspace.pk, [project_of(workspace)], edges, Rolled(WHOLE, DEPTHS))
+    return rollup_plan.plan(workspace.pk, [project_of(workspace)], edges, Rolled(WHOLE, DEPTHS))
 
 
 def test_tokens_of_a_trace_count_once(workspace):
@@ -78,7 +78,7 @@ def test_a_late_update_is_counted_at_once_and_after(workspace):
 def _patch(workspace, update: dict[str, Any]) -> None:
     import json
 
-    from apps.tracing.ingest import intake, requests
+    from apps.ingest import intake, requests
 
     intake.take_in(workspace.pk, requests.of_batch(json.dumps({"patch": [update]}).encode()))
 
@@ -99,7 +99,7 @@ def test_a_call_that_comes_later_counts_in_the_quarter_of_its_root(workspace):
 def test_a_run_that_comes_while_a_quarter_is_made_leaves_it_dirty(workspace, monkeypatch):
     ingest(workspace, run())
     settle()
-    made = making._from_runs
+    made = rollup_build._from_runs
 
     def meanwhile(stretch):
         rows = made(stretch)
@@ -108,8 +108,8 @@ def test_a_run_that_comes_while_a_quarter_is_made_leaves_it_dirty(workspace, mon
         settle()
         return rows
 
-    monkeypatch.setattr(making, "_from_runs", meanwhile)
-    making.make_dirty(quiet=timedelta(0))
+    monkeypatch.setattr(rollup_build, "_from_runs", meanwhile)
+    rollup_build.make_dirty(quiet=timedelta(0))
 
     assert ask(workspace).whole.runs == 2
 
@@ -150,7 +150,7 @@ def test_a_run_that_says_it_started_at_another_time_is_found_by_that_time(worksp
 
 
 def test_too_many_names_are_counted_from_the_runs(workspace, monkeypatch):
-    monkeypatch.setitem(making.NAMES_KEPT, making.Span.QUARTER, 2)
+    monkeypatch.setitem(rollup_build.NAMES_KEPT, rollup_build.Span.QUARTER, 2)
     ingest(workspace, *[run(name=f"step {n % 3}") for n in range(6)])
     roll_up()
 
@@ -165,7 +165,7 @@ def test_too_many_names_are_counted_from_the_runs(workspace, monkeypatch):
 
 
 def test_a_spans_rows_go_with_its_runs(workspace):
-    from apps.tracing.store import removal
+    from apps.trace_store.store import removal
 
     ingest(workspace, run(), run(1))
     roll_up()

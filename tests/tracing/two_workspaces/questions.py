@@ -1,6 +1,6 @@
 """What is asked of every route: by ids, names, filters and forms that name somebody else's things.
 
-Texts hold the names of values in braces; tests/planted.py says which there are.
+Texts hold the names of values in braces; tests/tenant_fixtures.py says which there are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from tests.foreign import PARAMETER
+from tests.other_tenant import PARAMETER
 
 APPS = ("apps.tracing", "apps.monitoring", "apps.exports")
 PUBLIC = ("/public", "/v2/public")

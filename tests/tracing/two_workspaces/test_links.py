@@ -12,13 +12,13 @@ import pytest
 from django.core import signing
 from django.test import Client
 
+from apps.feedback.services.tokens import Wanted, address_of, issue_tokens
 from apps.tracing import urls as pages
 from apps.tracing.api import urls as api
 from apps.tracing.models import Feedback, Project, Share
-from apps.tracing.services.feedback_tokens import Wanted, address_of, issue_tokens
 from tests.factories.exports import exported
 from tests.factories.tracing import MULTIPART, form, ingest, wire_run
-from tests.foreign import PARAMETER
+from tests.other_tenant import PARAMETER
 from tests.tracing.two_workspaces.questions import PUBLIC
 from tests.tracing.two_workspaces.walking import client_of, holdings
 

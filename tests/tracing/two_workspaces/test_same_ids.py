@@ -16,7 +16,7 @@ from apps.core import objects
 from apps.core.ids import uuid7
 from apps.organizations.models import Workspace
 from tests.factories.tracing import read
-from tests.planted import Values, plant
+from tests.tenant_fixtures import Values, plant
 from tests.tracing.two_workspaces.questions import Question, questions, routes, some
 from tests.tracing.two_workspaces.walking import (
     Answer,
@@ -79,7 +79,7 @@ def test_what_is_called_the_same_elsewhere_moves_no_answer(holder, asker, surfac
     check(holder, asker, pages=surface == "pages", each=QUICK)
 
 
-@pytest.mark.house_long
+@pytest.mark.slow
 @pytest.mark.parametrize("surface", ["api", "pages"])
 def test_what_is_called_the_same_elsewhere_moves_no_answer_whatever_is_asked(
     holder, asker, surface

@@ -14,7 +14,7 @@ import pytest
 from django.db import transaction
 
 from apps.organizations.models import Workspace
-from tests.planted import plant
+from tests.tenant_fixtures import plant
 from tests.tracing.two_workspaces.questions import questions, routes, some
 from tests.tracing.two_workspaces.walking import (
     Counts,
@@ -74,7 +74,7 @@ def test_what_is_anothers_is_as_what_is_not_there(holder, asker, surface):
     check(holder, asker, pages=surface == "pages", each=QUICK)
 
 
-@pytest.mark.house_long
+@pytest.mark.slow
 @pytest.mark.parametrize("surface", ["api", "pages"])
 def test_what_is_anothers_is_as_what_is_not_there_whatever_is_asked(holder, asker, surface):
     check(holder, asker, pages=surface == "pages", each=WHOLE)

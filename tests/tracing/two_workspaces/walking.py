@@ -20,8 +20,8 @@ from apps.core.tenancy import WorkspaceOwned
 from apps.organizations.models import Workspace
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import UserFactory, WorkspaceMembershipFactory
-from tests.foreign import PARAMETER
-from tests.planted import Values
+from tests.other_tenant import PARAMETER
+from tests.tenant_fixtures import Values
 from tests.tracing.two_workspaces.questions import Question, named_in
 
 _UUID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
@@ -31,7 +31,7 @@ _TOKEN = re.compile(r'(csrfmiddlewaretoken|nonce|csrf)[^>]{0,40}?["\'][A-Za-z0-9
 _NONCE = re.compile(r"nonce-[A-Za-z0-9+/=_-]+")
 _SIGNED = re.compile(r"token=[\w:.%-]{20,}")
 NOTHING = str(UUID(int=1))
-"""In routes of things that are not made here, which tests/foreign.py names."""
+"""In routes of things that are not made here, which tests/other_tenant.py names."""
 _KEPT = {settings.SESSION_COOKIE_NAME, "slipway_workspace"}
 _PASSING = {"x-request-id", "server-timing", "date", "content-length"}
 

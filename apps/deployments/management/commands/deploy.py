@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.core.errors import AppError
-from apps.deployments import deploying, services
+from apps.deployments import deploy_cli, services
 from apps.deployments.langgraph_json import DEFAULT_PATH
 from apps.deployments.models import Deployment, LogLine, Revision
 from apps.deployments.statuses import RevisionStatus
@@ -36,7 +36,7 @@ class Command(BaseCommand):
         parser.add_argument("--json", action="store_true", dest="as_json")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        workspace = deploying.workspace_named(options["organization"], options["workspace"])
+        workspace = deploy_cli.workspace_named(options["organization"], options["workspace"])
         try:
             deployment, revision = self.deploy(workspace, options)
         except AppError as error:
@@ -70,8 +70,8 @@ class Command(BaseCommand):
     ) -> None:
         """Print how it went; a failure becomes the command's own."""
         if wait:
-            revision = deploying.wait(revision, each_line=self._ignore if as_json else self._show)
-        summary = deploying.summary(deployment, revision.pk, revision.status)
+            revision = deploy_cli.wait(revision, each_line=self._ignore if as_json else self._show)
+        summary = deploy_cli.summary(deployment, revision.pk, revision.status)
         if as_json:
             self.stdout.write(json.dumps(summary))
         else:

@@ -6,7 +6,7 @@ from typing import Any
 
 from django.core.management.base import CommandParser
 
-from apps.deployments import deploying, sample
+from apps.deployments import deploy_cli, sample
 from apps.deployments.management.commands import deploy
 from apps.deployments.models import Deployment
 from apps.deployments.statuses import FAILED
@@ -23,7 +23,7 @@ class Command(deploy.Command):
 
     def handle(self, *args: Any, **options: Any) -> None:
         url, commit = sample.repository()
-        workspace = deploying.workspace_named(options["organization"], options["workspace"])
+        workspace = deploy_cli.workspace_named(options["organization"], options["workspace"])
         deployments = Deployment.objects.for_workspace(workspace).present()
         deployment = deployments.filter(name=sample.NAME).first()
         newest = deployment.revisions.newest_first().first() if deployment else None

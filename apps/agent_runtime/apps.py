@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class AgentRuntimeConfig(AppConfig):
+    name = "apps.agent_runtime"

@@ -1,0 +1,251 @@
+"""Who may enter an Agent Server, and what of it they may see.
+
+An agent without authentication of its own is open to keys and members of where it is deployed. One
+with `auth` in its langgraph.json decides itself: each request is put to its code, once, with what
+the request asks for. Then a key of the platform counts only where it is said to be one
+(`X-Auth-Scheme: langsmith`), and for members in the console; `disable_studio_auth` shuts that door.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from apps.agent_server.auth import loopback, rules
+from apps.agent_server.auth.custom_auth import Visit, known_users
+from apps.agent_server.errors import NoSuchAgent
+from apps.agent_server.scope import Action, Resource, Scope, told_of
+from apps.api_keys.authentication import key_in
+from apps.api_keys.services import caller_of, holder_of
+from apps.core import errors
+from apps.core import request_context as origins
+from apps.core.callers import Caller
+from apps.deployments import routes
+from apps.deployments.langgraph_json.sections import HeaderRules
+from apps.deployments.routes import Route
+from apps.deployments.serving import STUDIO_USER
+from apps.organizations.models import User
+from apps.organizations.services import caller_for
+from apps.rate_limits.checking import check_own, check_stranger
+
+B = TypeVar("B")
+
+# What configures nothing, however a deployment lists its headers: credentials.
+_NEVER_CONFIGURES = frozenset({"authorization", "cookie", "x-api-key", "x-tenant-id"})
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A caller at the agent of an address, whom the platform or the agent's own code knows."""
+
+    _route: Route
+    headers: Mapping[str, str]
+    caller: Caller | None
+    """None where the agent's own code decides."""
+    visit: Visit | None = None
+    """Set where the agent's own code has to be asked."""
+    studio: bool = False
+    """Somebody of the platform, at an agent with rules of its own."""
+
+    @property
+    def route(self) -> Route:
+        """The agent's route. Who has not been asked for a right is at least known by name."""
+        self.user()
+        return self._route
+
+    def count(self, visit: Callable[[], Visit]) -> None:
+        """Count the request on the deployment's own limit, if it has one.
+
+        The agent's own graphs are not counted, and a request that is begun again is the same.
+        """
+        limit, is_graph = self._route.limit, self.caller is None and self.visit is None
+        if limit is None or is_graph or visit().is_counted:
+            return
+        check_own("Deployment", str(self._route.deployment_id), limit)
+        visit().is_counted = True
+
+    def user(self) -> dict[str, Any] | None:
+        """Who the agent's own authentication says it is; None for agents without one."""
+        if self.studio:
+            return STUDIO_USER
+        if self.visit is None:
+            return None
+        if self._known() is None:
+            self._ask({})
+        return self._known()
+
+    def scope(self, resource: Resource, action: Action, **value: Any) -> Scope:
+        """What the caller may see of the agent when doing this; for a thread, it may ask the agent.
+
+        `value` is what is asked for, as the agent's own rules are told: ids, as text.
+        """
+        scope, _ = self.grant(resource, action, None, **value)
+        return scope
+
+    def grant(self, resource: Resource, action: Action, body: B, **value: Any) -> tuple[Scope, B]:
+        """The same for a body, which comes back as the agent's own rules left it."""
+        if self.visit is None:
+            return Scope(self._route, value=value, told=self._told(None)), body
+        before = rules.value_of(resource, action, body, value)
+        question = {"resource": resource, "action": action, "value": before}
+        has_rules = self._route.serving.rules_on(resource, action)
+        said = self._ask(question) if has_rules else {"value": before}
+        user = self.user()
+        after = said.get("value") or {}
+        scope = Scope(
+            self._route,
+            visible=rules.visible(resource, said.get("filters")),
+            user=user,
+            value=after,
+            told=self._told(user),
+        )
+        return scope, rules.rewritten(resource, action, body, before, after)
+
+    # Asking
+
+    def _known(self) -> dict[str, Any] | None:
+        """Who it is, as far as that was asked or is remembered."""
+        if self.studio:
+            return STUDIO_USER
+        if self.visit is None:
+            return None
+        if self.visit.user is None:
+            self.visit.user = known_users.get(self._route, self.headers)
+        return self.visit.user
+
+    def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
+        """Put a question to the agent's code; who it is comes with the first answer."""
+        assert self.visit is not None  # noqa: S101
+        user = self._known()
+        who = {"request": self.visit.facts} if user is None else {"user": user}
+        said = self.visit.answer(self._route, who, question)
+        if "refused" in said:
+            raise rules.refusal(said["refused"])
+        if user is None:
+            self.visit.user = said["user"]
+            known_users.keep(self._route, self.headers, said["user"])
+        return said
+
+    def _told(self, user: dict[str, Any] | None) -> dict[str, Any]:
+        """What graphs are told of the caller, beside what the caller configures."""
+        told: dict[str, Any] = {}
+        listed = self._route.serving.http.configurable_headers
+        if listed is not None:
+            told |= {
+                name.lower(): value
+                for name, value in self.headers.items()
+                if is_listed(name.lower(), listed) and name.lower() not in _NEVER_CONFIGURES
+            }
+        if user is not None:
+            told |= told_of(user)
+        return told
+
+
+def is_listed(name: str, listed: HeaderRules) -> bool:
+    """Whether the rules include a header, by its name in lower case."""
+    if any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in listed.excludes):
+        return False
+    return any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in listed.includes)
+
+
+def admit(
+    slug: str,
+    permission: str,
+    headers: Mapping[str, str],
+    member: Callable[[], User | None],
+    visit: Callable[[], Visit],
+) -> Admission:
+    """Let the caller in or raise: no key 401, an agent of strangers 404, too weak a key 403.
+
+    `member` finds the person of a browser session; it is asked only where no key is sent. `visit`
+    is the request as an agent with authentication of its own is told of it. Who brings no key or a
+    wrong one counts on the catch-all limit of their address, whoever comes in on the deployment's
+    own limit if it has one: 429 when that is used up.
+    """
+    try:
+        admission = _admit(slug, permission, headers, member, visit)
+    except errors.Unauthenticated:
+        origin = origins.current()
+        check_stranger((origin and origin.ip) or "")
+        raise
+    admission.count(visit)
+    return admission
+
+
+def _admit(
+    slug: str,
+    permission: str,
+    headers: Mapping[str, str],
+    member: Callable[[], User | None],
+    visit: Callable[[], Visit],
+) -> Admission:
+    if headers.get(loopback.HEADER):
+        return Admission(loopback.route_of(headers[loopback.HEADER], slug), headers, None)
+    has_own = (known := routes.find(slug)) is not None and known.serving.auth is not None
+    if known is not None and has_own:
+        return _admit_to_own(known, permission, headers, member, visit)
+    secret = key_in(headers)
+    person = None if secret else member()
+    if not secret and person is None:
+        raise errors.Unauthenticated
+    caller, route = _of_platform(known, secret, person)
+    caller.require(permission)
+    return Admission(route, headers, caller)
+
+
+def _of_platform(
+    route: Route | None, secret: str | None, person: User | None
+) -> tuple[Caller, Route]:
+    """Somebody who may see where the agent is deployed."""
+    holder = holder_of(secret=secret) if secret else None
+    if route is None:
+        raise NoSuchAgent
+    if secret and holder is not None:
+        if holder.organization_id != route.organization_id:
+            raise NoSuchAgent
+        return caller_of(secret=secret, workspace_id=route.workspace_id), route
+    caller = caller_for(user=person, workspace_id=route.workspace_id) if person else None
+    if caller is None:
+        raise NoSuchAgent
+    return caller, route
+
+
+def _admit_to_own(
+    route: Route,
+    permission: str,
+    headers: Mapping[str, str],
+    member: Callable[[], User | None],
+    visit: Callable[[], Visit],
+) -> Admission:
+    """Who enters an agent with authentication of its own: visitors, or the platform's people."""
+    caller = _platforms_own(route, permission, headers, member)
+    return Admission(route, headers, caller, visit(), studio=caller is not None)
+
+
+def _platforms_own(
+    route: Route,
+    permission: str,
+    headers: Mapping[str, str],
+    member: Callable[[], User | None],
+) -> Caller | None:
+    """Somebody of the platform who says so and can prove it; None for everybody else."""
+    auth = route.serving.auth
+    if auth is None or auth.disable_studio_auth:
+        return None
+    secret = headers.get("X-Api-Key")
+    says_so = (headers.get("X-Auth-Scheme") or "").lower() == "langsmith"
+    try:
+        if secret or headers.get("Authorization"):
+            if not (says_so and secret):
+                return None
+            caller, _ = _of_platform(route, secret, None)
+        else:
+            person = member()
+            if person is None:
+                return None
+            caller, _ = _of_platform(route, None, person)
+    except (errors.Unauthenticated, errors.Forbidden, errors.NotFound):
+        return None
+    return caller if caller.may(permission) else None

@@ -1,0 +1,26 @@
+"""What became of an edit, as an error for who asked."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+from apps.agent_runtime import edits
+from apps.agent_server import errors
+from apps.agent_server.messaging.calls import CallFailed
+
+
+@contextlib.asynccontextmanager
+async def editing(thread_id: UUID) -> AsyncIterator[None]:
+    """Asking for an edit: what is permanent is a refusal, for a 5xx would be repeated."""
+    try:
+        yield
+    except CallFailed as failure:
+        if failure.name == edits.REFUSED:
+            raise errors.EditRefused(failure.detail) from failure
+        if failure.name == edits.BUSY:
+            raise errors.ThreadBusy from failure
+        if failure.name == edits.GONE:
+            raise errors.ThreadNotFound(thread_id) from failure
+        raise

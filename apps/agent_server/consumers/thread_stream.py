@@ -1,0 +1,165 @@
+"""Staying with a thread over its runs: `GET .../stream` and `POST .../stream/events`."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import Any
+from uuid import UUID
+
+from apps.agent_server.consumers.http_request import Consumer, Exchange
+from apps.agent_server.errors import ThreadNotFound
+from apps.agent_server.protocol import events as channels
+from apps.agent_server.protocol.filters import Wanted
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import thread_streams
+from apps.agent_server.streaming import sse
+from apps.agent_server.streaming.hub import hub
+from apps.agent_server.streaming.streams import BEGINNING, END, EventId
+from apps.agent_server.streaming.thread_notices import StateUpdated
+from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
+from apps.core.errors import Invalid
+from apps.core.json import dumps
+from apps.core.sync_bridge import in_thread
+from apps.organizations.permissions import Permission
+
+Told = Heard | StateUpdated | CaughtUp
+MODES = frozenset({"run_modes", "lifecycle", "state_update"})
+
+
+def find(exchange: Exchange) -> tuple[Scope, UUID]:
+    """Let the caller in and look the thread up; for a thread of the pool."""
+    admission = exchange.admit(Permission.AGENTS_READ)
+    thread_id = exchange.uuid("thread_id")
+    scope = admission.scope("threads", "read", thread_id=str(thread_id))
+    return scope, thread_streams.thread_pk(scope, thread_id)
+
+
+async def relay(exchange: Exchange, reader: ThreadReader, render: Callable[[Told], bytes]) -> None:
+    """Send what a thread's reader hears, until the exchange must end or the thread is deleted.
+
+    The answer begins when the reader has: whoever has seen it begin misses nothing after that.
+    """
+    async with reader:
+        try:
+            await reader.begun()
+        except ThreadGone:
+            raise ThreadNotFound(exchange.uuid("thread_id")) from None
+        await exchange.start(*sse.HEADERS)
+        async with exchange.kept_alive(reader.nudge):
+            with contextlib.suppress(ThreadGone):
+                while not exchange.must_end():
+                    heard = await reader.next()
+                    chunk = sse.HEARTBEAT if heard is None else render(heard)
+                    if chunk:
+                        await exchange.write(chunk)
+    if not exchange.has_left():
+        refusal = exchange.refusal
+        await exchange.finish(b"" if refusal is None else sse.refusal_frame(refusal))
+
+
+class StreamThread(Consumer):
+    """`GET .../stream`: what the thread's runs stream, and what else happens to it."""
+
+    methods = ("GET",)
+
+    async def handle(self, exchange: Exchange) -> None:
+        scope, pk = await in_thread(find, exchange)
+        modes = _modes(exchange)
+        after = _after(exchange.headers.get("last-event-id"))
+        await relay(exchange, ThreadReader(hub(), scope, pk, after), _Rendering(modes))
+
+
+class StreamEvents(Consumer):
+    """`POST .../stream/events`: the events of some channels, first those that are still kept."""
+
+    methods = ("POST",)
+
+    async def handle(self, exchange: Exchange) -> None:
+        raw = await exchange.body()
+        scope, pk = await in_thread(find, exchange)
+        wanted = _wanted(raw)
+
+        def render(heard: Told) -> bytes:
+            return b"".join(
+                b"event: %b\r\ndata: %b\r\nid: %d\r\n\r\n"
+                % (event.method.encode(), event.as_json(), event.seq)
+                for event in events_in(heard)
+                if wanted.lets_by(event)
+            )
+
+        await relay(exchange, ThreadReader(hub(), scope, pk, beginning(wanted)), render)
+
+
+class NotAnEventStream(Invalid):
+    status = 400
+
+
+def _wanted(raw: bytes) -> Wanted:
+    try:
+        return Wanted.parse(raw)
+    except Invalid as error:
+        raise NotAnEventStream(error.detail) from None
+
+
+def beginning(wanted: Wanted) -> EventId:
+    """Where a reader by channel begins: at what is kept, or where it says it was."""
+    return BEGINNING if wanted.since is None else EventId.at(wanted.since)
+
+
+def events_in(heard: Told) -> list[channels.ProtocolEvent]:
+    """What was heard, by channel."""
+    if not isinstance(heard, Heard):
+        return []
+    found = (channels.event_of(heard.run, event) for event in heard.events)
+    return [event for event in found if event is not None]
+
+
+class _Rendering:
+    """Frames of a thread's stream. All have ids, except what is told of no stored event."""
+
+    def __init__(self, modes: frozenset[str]) -> None:
+        self._says_all = "run_modes" in modes
+        self._says_lifecycle = self._says_all or "lifecycle" in modes
+        self._says_states = "state_update" in modes
+
+    def __call__(self, heard: Told) -> bytes:
+        if isinstance(heard, StateUpdated):
+            if not self._says_states:
+                return b""
+            return sse.frame(b"state_update", b'{"state":%b}' % heard.state)
+        if not isinstance(heard, Heard):
+            return b""
+        frames = []
+        for event in heard.events:
+            event_id = None if event.id == BEGINNING else event.id
+            if event.name == END:
+                if self._says_lifecycle:
+                    done: dict[str, Any] = {"status": "run_done", "run_id": str(heard.run.run_id)}
+                    frames.append(sse.frame(b"metadata", dumps(done), event_id))
+            elif event.name == b"metadata":
+                if self._says_lifecycle:
+                    frames.append(sse.frame(event.name, event.data, event_id))
+            elif self._says_all and (shown := channels.classic(event)) is not None:
+                frames.append(sse.frame(shown.name, shown.data, event_id))
+        return b"".join(frames)
+
+
+def _modes(exchange: Exchange) -> frozenset[str]:
+    """The documentation says `stream_modes`, both clients say `stream_mode`."""
+    words = [*exchange.words("stream_modes"), *exchange.words("stream_mode")]
+    asked = [mode.strip() for word in words for mode in word.split(",") if mode.strip()]
+    for mode in asked:
+        if mode not in MODES:
+            known = ", ".join(sorted(MODES))
+            raise Invalid(f"stream_modes: '{mode}' is none of {known}")
+    return frozenset(asked or ["run_modes"])
+
+
+def _after(header: str | None) -> EventId | None:
+    if header is None:
+        return None
+    try:
+        return EventId.parse(header.strip())
+    except ValueError:
+        raise Invalid("Last-Event-ID: must be 0, 0-0, or the id of an event.") from None

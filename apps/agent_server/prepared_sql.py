@@ -1,0 +1,78 @@
+"""Statements that PostgreSQL parses and plans once for each connection.
+
+The queries of the hot paths are written out for it: planning costs as much as running them, and
+building them anew costs more than both. Code that runs on the loop waits for them there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import psycopg
+from django.db import connection, transaction
+
+from apps.core import sync_bridge
+from apps.core.loop_database import loop_database
+
+Row = tuple[Any, ...]
+Parameters = Mapping[str, Any] | Sequence[Any]
+
+
+def row(statement: str, parameters: Parameters) -> Row | None:
+    """The first row of the statement, inside this thread's transaction if there is one.
+
+    Django's counters and logs see it like any query.
+    """
+    if sync_bridge.is_on_loop():
+        found = _on_loop(statement, parameters)
+        return found[0] if found else None
+    with _cursor(statement) as cursor:
+        cursor.execute(statement, parameters, prepare=True)
+        first: Row | None = cursor.fetchone()
+    return first
+
+
+def rows(statement: str, parameters: Parameters) -> list[Row]:
+    """All rows of the statement."""
+    if sync_bridge.is_on_loop():
+        return _on_loop(statement, parameters)
+    with _cursor(statement) as cursor:
+        cursor.execute(statement, parameters, prepare=True)
+        return cursor.fetchall()
+
+
+def perform(statement: str, parameters: Parameters) -> None:
+    """Execute a statement for what it does."""
+    if sync_bridge.is_on_loop():
+        sync_bridge.has_changed_something()
+        _on_loop(statement, parameters)
+        return
+    with _cursor(statement) as cursor:
+        cursor.execute(statement, parameters, prepare=True)
+
+
+def when_committed(deed: Callable[[], None]) -> None:
+    """Do something once what was executed is committed: at once, unless in a transaction."""
+    if sync_bridge.is_on_loop():
+        deed()
+    else:
+        transaction.on_commit(deed, robust=True)
+
+
+def _on_loop(statement: str, parameters: Parameters) -> list[Row]:
+    found = sync_bridge.wait_for(loop_database().rows(statement, parameters))
+    if found and not statement.lstrip().startswith("SELECT"):
+        sync_bridge.has_changed_something()
+    return found
+
+
+@contextlib.contextmanager
+def _cursor(statement: str) -> Iterator[psycopg.Cursor[Row]]:
+    connection.ensure_connection()
+    connection.validate_no_broken_transaction()
+    if connection.queries_logged:
+        connection.queries_log.append({"sql": statement, "time": "0.000"})
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        yield cursor

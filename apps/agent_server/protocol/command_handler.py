@@ -1,0 +1,280 @@
+"""Carries out the commands of one caller on one thread."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+from uuid import UUID
+
+from apps.agent_server import errors
+from apps.agent_server.auth.custom_auth import AskFirst
+from apps.agent_server.consumers.graph_calls import ask
+from apps.agent_server.consumers.http_request import Exchange
+from apps.agent_server.models import Thread
+from apps.agent_server.protocol.tree import Tree
+from apps.agent_server.schemas.base import JSONObject
+from apps.agent_server.schemas.commands import (
+    ChannelRun,
+    InputRespond,
+    ListCheckpoints,
+    Malformed,
+    RunStart,
+    StateFork,
+    StateGet,
+    run_of,
+)
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import runs, threads
+from apps.agent_server.services.threads import StateSource, ThreadRow
+from apps.agent_server.statuses import ThreadStatus
+from apps.core.errors import AppError, Forbidden
+from apps.core.json import loads
+from apps.core.sync_bridge import in_thread
+from apps.organizations.permissions import Permission
+
+NOT_OFFERED = frozenset({"input.inject"})
+HTTP_HAS_NONE = frozenset(
+    {"subscription.subscribe", "subscription.unsubscribe", "subscription.reconnect"}
+)
+Doer = Callable[[JSONObject], Awaitable[JSONObject]]
+
+
+class CommandFailed(Exception):
+    """The command cannot be carried out; `code` is one of the protocol's."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class BadCommand(Exception):
+    """What came is no command at all; `given_id` is its id, if that much could be read."""
+
+    def __init__(self, message: str, given_id: Any = None) -> None:
+        super().__init__(message)
+        self.given_id = given_id
+
+
+class Desk:
+    """For as long as the caller stays."""
+
+    def __init__(self, exchange: Exchange, thread_id: UUID) -> None:
+        self._exchange = exchange
+        self._thread_id = thread_id
+        self.tree = Tree()
+        self.applied_through = 0
+        self.extra: dict[str, Doer] = {}
+        """Commands that only this caller's way here has."""
+        self._doers: dict[str, Doer] = {
+            "run.start": self._start,
+            "input.respond": self._respond,
+            "agent.getTree": self._tree,
+            "state.get": self._get_state,
+            "state.listCheckpoints": self._list_checkpoints,
+            "state.fork": self._fork,
+        }
+
+    async def answer(self, command: Any) -> JSONObject:
+        """The envelope that answers a command; `BadCommand` when it is none."""
+        if not isinstance(command, dict):
+            raise BadCommand("A command is a JSON object.")
+        given = command.get("id")
+        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
+            raise BadCommand("`id` must be an integer, zero or greater.", given)
+        method, params = command.get("method"), command.get("params")
+        if not isinstance(method, str):
+            raise BadCommand("`method` must be a string.", given)
+        try:
+            if not isinstance(params, dict | None):
+                raise CommandFailed("invalid_argument", "`params` must be an object.")
+            result = await self._do(method, params or {})
+        except CommandFailed as failure:
+            return self._enveloped(given, error=failure.code, message=str(failure))
+        except Malformed as error:
+            return self._enveloped(given, error="invalid_argument", message=error.detail)
+        except Forbidden as error:
+            return self._enveloped(given, error="permission_denied", message=error.detail)
+        except AppError as error:
+            message = f"{error.status}: {error.detail}"
+            return self._enveloped(given, error="unknown_error", message=message)
+        return self._enveloped(given, result=result)
+
+    def _enveloped(self, given: int, **said: Any) -> JSONObject:
+        kind = "success" if "result" in said else "error"
+        meta = {"applied_through_seq": self.applied_through}
+        return {"type": kind, "id": given, **said, "meta": meta}
+
+    async def _do(self, method: str, params: JSONObject) -> JSONObject:
+        doer = self.extra.get(method) or self._doers.get(method)
+        if doer is None and method in HTTP_HAS_NONE:
+            raise CommandFailed("not_supported", f"{method} needs a WebSocket.")
+        if doer is None and method in NOT_OFFERED:
+            raise CommandFailed("not_supported", f"{method} is not offered by this server.")
+        if doer is None:
+            raise CommandFailed("unknown_command", f"There is no command {method!r}.")
+        while True:
+            try:
+                return await doer(params)
+            except AskFirst:
+                await self._exchange.visit().settle()
+
+    # Runs
+
+    async def _start(self, params: JSONObject) -> JSONObject:
+        asked = RunStart.check(params)
+        run_id = await in_thread(self._start_now, asked)
+        return {"run_id": str(run_id)}
+
+    def _start_now(self, asked: RunStart) -> UUID:
+        run = run_of(
+            asked.assistant_id,
+            input=asked.input,
+            config=asked.config,
+            metadata=asked.metadata,
+            strategy=asked.multitask_strategy,
+        )
+        scope, run = self._grant(run)
+        # A thread that has asked takes what comes for the answer, unless a fork is wanted.
+        if asked.input is not None and run.checkpoint_id is None and self._asks(scope):
+            changed = {"command": {"resume": asked.input}, "input": None}
+            run = ChannelRun.check({**run.model_dump(exclude_none=True), **changed})
+        return runs.create_on_thread(scope, self._thread_id, run).run_id
+
+    async def _respond(self, params: JSONObject) -> JSONObject:
+        asked = InputRespond.check(params)
+        await in_thread(self._respond_now, asked)
+        return {}
+
+    def _respond_now(self, asked: InputRespond) -> None:
+        thread = self._thread(Permission.AGENTS_RUN)
+        pending = {question["id"] for question in _questions(thread)}
+        for response in asked.responses:
+            if response.interrupt_id not in pending:
+                said = f"The thread has no question {response.interrupt_id!r}."
+                raise CommandFailed("no_such_interrupt", said)
+        answers = {one.interrupt_id: one.response for one in asked.responses}
+        command = {"resume": answers, "update": asked.update, "goto": asked.goto}
+        run = run_of(
+            _assistant(thread),
+            command={name: value for name, value in command.items() if value is not None},
+            config=asked.config,
+            metadata=asked.metadata,
+        )
+        scope, run = self._grant(run)
+        runs.create_on_thread(scope, self._thread_id, run)
+
+    async def _fork(self, params: JSONObject) -> JSONObject:
+        asked = StateFork.check(params)
+        run_id = await in_thread(self._fork_now, asked)
+        return {"run_id": str(run_id), "thread_id": str(self._thread_id)}
+
+    def _fork_now(self, asked: StateFork) -> UUID:
+        thread = self._thread(Permission.AGENTS_RUN)
+        run = run_of(
+            _assistant(thread),
+            input=asked.input,
+            config=asked.config,
+            metadata={},
+            checkpoint_id=str(asked.checkpoint_id),
+        )
+        scope, run = self._grant(run)
+        return runs.create_on_thread(scope, self._thread_id, run).run_id
+
+    async def _tree(self, _: JSONObject) -> JSONObject:
+        tree = self.tree.as_json()
+        if tree is None:
+            raise CommandFailed("no_such_run", "No run of this thread was heard of.")
+        return {"tree": tree}
+
+    # States
+
+    async def _get_state(self, params: JSONObject) -> JSONObject:
+        asked = StateGet.check(params)
+        state = await self._ask("state", {"checkpoint": _reference(asked.namespace)})
+        checkpoint = state.get("checkpoint") if state else None
+        if checkpoint is None:
+            code = "no_such_namespace" if asked.namespace else "no_such_checkpoint"
+            raise CommandFailed(code, "There is no state yet.")
+        values = state["values"]
+        if asked.keys is not None and isinstance(values, dict):
+            values = {name: values[name] for name in asked.keys if name in values}
+        found = {"id": checkpoint["checkpoint_id"], "ns": checkpoint.get("checkpoint_ns") or ""}
+        return {"values": values, "checkpoint": found}
+
+    async def _list_checkpoints(self, params: JSONObject) -> JSONObject:
+        asked = ListCheckpoints.check(params)
+        wanted = {
+            "limit": asked.limit,
+            "before": str(asked.before) if asked.before else None,
+            "metadata": None,
+            "checkpoint": _reference(asked.namespace) if asked.namespace else None,
+        }
+        states = await self._ask("history", wanted)
+        return {"checkpoints": [_summary(state) for state in states or []]}
+
+    async def _ask(self, method: str, params: JSONObject) -> Any:
+        scope, source = await in_thread(self._state_source)
+        if source.is_blank or source.graph_id is None:
+            return None
+        thread = Thread(pk=source.pk, thread_id=self._thread_id)
+        busy = source.status == ThreadStatus.BUSY
+        answer = await ask(
+            scope.route,
+            source.graph_id,
+            method,
+            {**params, "config": loads(source.config)},
+            thread=thread,
+            revision_id=source.revision_id if busy else None,
+        )
+        return loads(answer)
+
+    # For a thread of the pool
+
+    def _scope(self, permission: Permission) -> Scope:
+        admission = self._exchange.admit(permission)
+        return admission.scope("threads", "read", thread_id=str(self._thread_id))
+
+    def _grant(self, run: ChannelRun) -> tuple[Scope, ChannelRun]:
+        admission = self._exchange.admit(Permission.AGENTS_RUN)
+        return admission.grant("threads", "create_run", run, thread_id=str(self._thread_id))
+
+    def _thread(self, permission: Permission) -> ThreadRow:
+        return threads.get(self._scope(permission), self._thread_id)
+
+    def _asks(self, scope: Scope) -> bool:
+        try:
+            thread = threads.get(scope, self._thread_id)
+        except errors.ThreadNotFound:
+            return False
+        return thread.status == ThreadStatus.INTERRUPTED and bool(_questions(thread))
+
+    def _state_source(self) -> tuple[Scope, StateSource]:
+        scope = self._scope(Permission.AGENTS_READ)
+        return scope, threads.state_source(scope, self._thread_id)
+
+
+def _questions(thread: ThreadRow) -> list[JSONObject]:
+    asked = loads(thread.interrupts or "{}")
+    return [question for of_task in asked.values() for question in of_task]
+
+
+def _assistant(thread: ThreadRow) -> str:
+    """That of the thread's latest run."""
+    assistant_id = loads(thread.metadata).get("assistant_id")
+    if not isinstance(assistant_id, str):
+        raise CommandFailed("no_such_run", "The thread has had no run.")
+    return assistant_id
+
+
+def _reference(namespace: list[str]) -> JSONObject:
+    return {"checkpoint_ns": "|".join(namespace), "checkpoint_id": None, "checkpoint_map": None}
+
+
+def _summary(state: JSONObject) -> JSONObject:
+    metadata = state.get("metadata") or {}
+    return {
+        "id": state["checkpoint"]["checkpoint_id"],
+        "timestamp": state["created_at"],
+        "step": metadata.get("step", -1),
+        "metadata": metadata,
+    }

@@ -1,0 +1,67 @@
+"""The net under the messages: what a crash, a lost message or a wiped Redis leaves behind."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from uuid import UUID
+
+from django.conf import settings
+from django.db.models import Exists, OuterRef
+from django.utils import timezone
+
+from apps.agent_runtime import statements
+from apps.agent_server import prepared_sql
+from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.services import delete_threads, dispatch
+from apps.agent_server.statuses import OPEN, RunStatus
+
+WAITED = timedelta(seconds=3)
+"""A run that waits longer than this, on a thread where nothing runs, has lost its message."""
+MOST_AT_ONCE = 1_000
+TEMPORARY_KEPT = timedelta(minutes=2)
+
+
+def sweep() -> None:
+    """Return lost runs to the queue, wake workers. Safe to repeat."""
+    dispatch.execute_threads({*return_lost_runs(), *threads_that_wait()})
+
+
+def return_lost_runs() -> set[UUID]:
+    """Put runs with an expired lease back to `pending`; return their threads.
+
+    Whoever claims one that was lost too often, or that was to stop, ends it.
+    """
+    lease = settings.AGENT_RUN_LEASE_SECONDS
+    return {row[0] for row in prepared_sql.rows(statements.EXPIRED, [lease, MOST_AT_ONCE])}
+
+
+def threads_that_wait() -> set[UUID]:
+    """Threads with a run that could have been claimed for a while and was not."""
+    runs = AgentRun.objects.across_workspaces(reason="messages get lost for everybody")
+    now = timezone.now()
+    waiting = runs.filter(
+        ~Exists(runs.filter(thread=OuterRef("thread"), status=RunStatus.RUNNING)),
+        status=RunStatus.PENDING,
+        available_at__lt=now,
+        updated_at__lt=now - WAITED,
+    )
+    return set(waiting.order_by("available_at").values_list("thread_id", flat=True)[:MOST_AT_ONCE])
+
+
+def purge_temporary_threads() -> int:
+    """Remove forgotten threads and those of stateless runs that ended a while ago; say how many.
+
+    The latter stay that long so that a caller who was cut off still finds the result.
+    """
+    now = timezone.now()
+    threads = Thread.objects.across_workspaces(reason="stateless runs of everybody leave threads")
+    runs = AgentRun.objects.across_workspaces(reason="the runs of those threads")
+    open_runs = runs.filter(thread=OuterRef("pk"), status__in=sorted(OPEN))
+    old = threads.filter(
+        ~Exists(open_runs), temporary=True, updated_at__lt=now - TEMPORARY_KEPT
+    ).order_by("updated_at")
+    deleted = 0
+    while ids := list(old.values_list("pk", flat=True)[:MOST_AT_ONCE]):
+        delete_threads.purge(ids)
+        deleted += len(ids)
+    return deleted

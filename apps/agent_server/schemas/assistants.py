@@ -1,0 +1,84 @@
+"""Assistants to make, change and find."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from apps.agent_server import errors
+from apps.agent_server.schemas.base import Body, JSONObject, Page, SortOrder
+from apps.agent_server.schemas.runs import RunConfig
+
+AssistantField = Literal[
+    "assistant_id",
+    "graph_id",
+    "name",
+    "description",
+    "config",
+    "context",
+    "created_at",
+    "updated_at",
+    "metadata",
+    "version",
+]
+
+
+class AssistantSettings(Body):
+    """What makes one assistant of a graph differ from another."""
+
+    config: RunConfig | None = None
+    context: JSONObject | None = None
+    metadata: JSONObject = {}
+    description: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if self.context and self.config is not None and self.config.configurable:
+            raise errors.ConfigAndContext
+        return self
+
+    def mirrored(self, config: JSONObject, context: JSONObject) -> tuple[JSONObject, JSONObject]:
+        """`config` and `context` with these over them: each whole, and mirrored in the other."""
+        if self.config is not None:
+            config = self.config.model_dump(mode="json", exclude_unset=True)
+            context = self.context or config.get("configurable") or {}
+        elif self.context is not None:
+            context = self.context
+        else:
+            return config, context
+        rest = {name: value for name, value in config.items() if name != "configurable"}
+        return ({**rest, "configurable": context} if context else rest), context
+
+
+class NewAssistant(AssistantSettings):
+    graph_id: str = Field(min_length=1, max_length=255)
+    assistant_id: UUID | None = None
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+    name: str = Field("Untitled", max_length=255)
+
+
+class AssistantChanges(AssistantSettings):
+    graph_id: str | None = Field(None, min_length=1, max_length=255)
+    name: str | None = Field(None, max_length=255)
+
+
+class VersionSearch(Page):
+    metadata: JSONObject = {}
+
+
+class LatestVersion(Body):
+    version: int = Field(ge=1, le=2**31 - 1)
+
+
+class AssistantCount(Body):
+    metadata: JSONObject = {}
+    graph_id: str | None = None
+    name: str | None = None
+
+
+class AssistantSearch(AssistantCount, Page):
+    sort_by: Literal["assistant_id", "created_at", "updated_at", "name", "graph_id"] = "created_at"
+    sort_order: SortOrder = "desc"
+    select: list[AssistantField] | None = None

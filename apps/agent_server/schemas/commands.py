@@ -1,0 +1,128 @@
+"""Commands of the thread-centric protocol."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Self
+from uuid import UUID
+
+from pydantic import Field, model_validator
+
+from apps.agent_server.schemas.base import Body, JSONObject
+from apps.agent_server.schemas.runs import STREAM_MODES, RunBody
+from apps.core.errors import Invalid
+
+_CAPITAL = re.compile(r"[A-Z]")
+
+
+class Malformed(Invalid):
+    """The parameters of a command are not what it takes."""
+
+
+class Parameters(Body):
+    """What a command is given."""
+
+    @classmethod
+    def check(cls, data: Any) -> Self:
+        try:
+            return super().check(data)
+        except Invalid as error:
+            raise Malformed(error.detail, error.errors) from None
+
+
+class ChannelRun(Parameters, RunBody):
+    """A run that speaks by channels, and can be come back to."""
+
+    @property
+    def kwargs(self) -> JSONObject:
+        return {**super().kwargs, "channels": True}
+
+
+class RunStart(Parameters):
+    """What `run.start` asks for. JavaScript's client writes the strategy in camelCase."""
+
+    assistant_id: str
+    input: Any = None
+    config: JSONObject = {}
+    metadata: JSONObject = {}
+    multitask_strategy: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_snake_case(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {
+            _CAPITAL.sub(lambda m: f"_{m[0].lower()}", name): value
+            for name, value in data.items()
+            if value is not None
+        }
+
+
+class Response(Body):
+    """The answer to one question; it may be null."""
+
+    interrupt_id: str
+    namespace: list[str] = []
+    response: Any = None
+
+
+class InputRespond(Parameters):
+    """Answers, and what else is to be done with them."""
+
+    responses: list[Response] = Field(min_length=1)
+    update: JSONObject | None = None
+    goto: Any = None
+    config: JSONObject = {}
+    metadata: JSONObject = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_is_many(cls, data: Any) -> Any:
+        if isinstance(data, dict) and "responses" not in data:
+            return {**data, "responses": [data]}
+        return data
+
+
+class StateGet(Parameters):
+    namespace: list[str] = []
+    keys: list[str] | None = None
+
+
+class ListCheckpoints(Parameters):
+    namespace: list[str] = []
+    limit: int = Field(10, ge=1, le=1000)
+    before: UUID | None = None
+
+
+class StateFork(Parameters):
+    checkpoint_id: UUID
+    input: Any = None
+    config: JSONObject = {}
+
+
+def run_of(
+    assistant_id: str,
+    *,
+    config: JSONObject,
+    metadata: JSONObject,
+    strategy: str | None = None,
+    **asked: Any,
+) -> ChannelRun:
+    """The run that a command starts. A checkpoint in its configuration is where it forks off."""
+    configurable = dict(config.get("configurable") or {})
+    checkpoint_id = asked.pop("checkpoint_id", None) or configurable.pop("checkpoint_id", None)
+    return ChannelRun.check(
+        {
+            **asked,
+            "assistant_id": assistant_id,
+            "config": {**config, "configurable": configurable},
+            "metadata": metadata,
+            "checkpoint_id": checkpoint_id,
+            "multitask_strategy": strategy,
+            "if_not_exists": "create",
+            "stream_mode": sorted(STREAM_MODES),
+            "stream_subgraphs": True,
+            "stream_resumable": True,
+        }
+    )

@@ -1,0 +1,172 @@
+"""Runs to create."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, Literal, Self, get_args
+from uuid import UUID
+
+from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+
+from apps.agent_server import errors
+from apps.agent_server.schemas.base import Body, CheckpointReference, JSONObject, read_json
+from apps.agent_server.statuses import MultitaskStrategy
+from apps.core.errors import Invalid
+
+StreamMode = Literal[
+    "values",
+    "updates",
+    "messages",
+    "messages-tuple",
+    "events",
+    "debug",
+    "tasks",
+    "checkpoints",
+    "custom",
+]
+STREAM_MODES: frozenset[str] = frozenset(get_args(StreamMode))
+Nodes = Literal["*"] | list[str]
+LONGEST_DELAY_SECONDS = 366 * 24 * 3600
+MOST_IN_BATCH = 1_000
+_CAPITAL = re.compile("[A-Z]")
+
+
+def _as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class RunConfig(Body):
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    tags: list[str] | None = None
+    recursion_limit: int | None = Field(None, ge=1)
+    configurable: JSONObject = {}
+
+
+class CommandBody(Body):
+    """What a run does instead of taking input."""
+
+    model_config = ConfigDict(extra="allow", frozen=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _null_is_absent(cls, data: Any) -> Any:
+        # `resume` may be null, and that is an answer.
+        return data
+
+    @model_validator(mode="before")
+    @classmethod
+    def _makes_sense(cls, data: Any) -> Any:
+        if isinstance(data, dict):
+            goto, update = data.get("goto"), data.get("update")
+            targets = goto if isinstance(goto, list) else [goto]
+            if goto is not None and not all(map(_is_target, targets)):
+                raise ValueError("goto must be a node's name, {node, input}, or a list of those")
+            if update is not None and not isinstance(update, dict) and not _is_pairs(update):
+                raise ValueError("update must be an object, or a list of [key, value] pairs")
+        return data
+
+
+def _is_target(given: Any) -> bool:
+    return isinstance(given.get("node") if isinstance(given, dict) else given, str)
+
+
+def _is_pairs(given: Any) -> bool:
+    return isinstance(given, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in given
+    )
+
+
+class RunBody(Body):
+    """A run to create."""
+
+    assistant_id: str = Field(min_length=1, max_length=255)
+    input: Any = None
+    command: CommandBody | None = None
+    config: RunConfig = RunConfig()
+    context: JSONObject | None = None
+    metadata: JSONObject = {}
+    checkpoint: CheckpointReference | None = None
+    checkpoint_id: UUID | None = None
+    stream_mode: Annotated[list[StreamMode], BeforeValidator(_as_list)] = ["values"]
+    stream_subgraphs: bool = False
+    stream_resumable: bool = False
+    interrupt_before: Nodes | None = None
+    interrupt_after: Nodes | None = None
+    multitask_strategy: MultitaskStrategy = MultitaskStrategy.ENQUEUE
+    if_not_exists: Literal["reject", "create"] = "reject"
+    on_disconnect: Literal["continue", "cancel"] = "continue"
+    on_completion: Literal["delete", "keep"] = "delete"
+    after_seconds: float = Field(0, ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)
+    durability: Literal["sync", "async", "exit"] = "async"
+    checkpoint_during: bool | None = None
+    webhook: str | None = None
+    feedback_keys: list[str] | None = None
+
+    @model_validator(mode="after")
+    def _can_be_honoured(self) -> Self:
+        if self.context and self.config.configurable:
+            raise errors.ConfigAndContext
+        return self
+
+    @property
+    def kwargs(self) -> JSONObject:
+        """What the run's row keeps of it; the merged `config` and `context` join it there."""
+        command = self.command.model_dump() if self.command is not None else None
+        return {
+            "input": self.input,
+            "command": command,
+            "checkpoint": self.base,
+            "stream_mode": self.stream_mode or ["values"],
+            "interrupt_before": self.interrupt_before,
+            "interrupt_after": self.interrupt_after,
+            "webhook": self.webhook,
+            "feedback_keys": self.feedback_keys,
+            "subgraphs": self.stream_subgraphs,
+            "resumable": self.stream_resumable,
+            "checkpoint_during": self.checkpoint_during,
+            "durability": "exit" if self.checkpoint_during is False else self.durability,
+        }
+
+    @property
+    def base(self) -> JSONObject | None:
+        """The checkpoint to start from; None for the thread's head."""
+        reference = self.checkpoint.model_dump(mode="json") if self.checkpoint else {}
+        if self.checkpoint_id is not None:
+            reference["checkpoint_id"] = str(self.checkpoint_id)
+        return reference if reference.get("checkpoint_id") else None
+
+
+class BatchedRun(RunBody):
+    """A run among others. Python's client names its thread here; JavaScript's writes camelCase."""
+
+    thread_id: UUID | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _in_snake_case(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            return data
+        return {_CAPITAL.sub(lambda m: f"_{m[0].lower()}", name): data[name] for name in data}
+
+    @classmethod
+    def parse_list(cls, raw: bytes) -> list[Self]:
+        """The checked bodies; `Invalid` also for none."""
+        given = read_json(raw)
+        if not isinstance(given, list) or not 1 <= len(given) <= MOST_IN_BATCH:
+            raise Invalid(f"A batch is a list of 1 to {MOST_IN_BATCH} runs.")
+        return [cls.check(body) for body in given]
+
+
+class RunsToStop(Body):
+    """Which runs are to be cancelled: some of a thread, or all with a status."""
+
+    thread_id: UUID | None = None
+    run_ids: list[UUID] | None = Field(None, min_length=1, max_length=1_000)
+    status: Literal["pending", "running", "all"] | None = None
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Self:
+        if self.status is None and (self.thread_id is None or self.run_ids is None):
+            raise ValueError("Give thread_id and run_ids, or status.")
+        return self

@@ -1,0 +1,79 @@
+"""States to read and to change."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from pydantic import Field
+
+from apps.agent_server.schemas.base import Body, CheckpointReference, JSONObject
+from apps.core.errors import Invalid
+
+FIELDS = frozenset(
+    {
+        "values",
+        "next",
+        "tasks",
+        "metadata",
+        "created_at",
+        "checkpoint",
+        "parent_checkpoint",
+        "interrupts",
+        "checkpoint_id",
+        "parent_checkpoint_id",
+    }
+)
+
+
+class HistoryBody(Body):
+    limit: int = Field(1, ge=1, le=1000)
+    before: JSONObject | str | None = None
+    metadata: JSONObject | None = None
+    checkpoint: CheckpointReference | None = None
+
+    @property
+    def before_id(self) -> str | None:
+        """The checkpoint's id, from whichever of the forms that clients send."""
+        before = self.before
+        if isinstance(before, dict):
+            inner = before.get("configurable")
+            before = (inner if isinstance(inner, dict) else before).get("checkpoint_id")
+        if not before:
+            return None
+        try:
+            return str(UUID(str(before)))
+        except ValueError:
+            raise Invalid("before: must name a checkpoint by its UUID") from None
+
+
+class StateBody(Body):
+    checkpoint: CheckpointReference
+    subgraphs: bool = False
+    select: list[str] | None = None
+
+
+class StateUpdate(Body):
+    values: JSONObject | list[Any] | None = None
+    as_node: str | None = None
+    checkpoint: CheckpointReference | None = None
+    checkpoint_id: UUID | None = None
+
+    @property
+    def base(self) -> dict[str, Any] | None:
+        """The checkpoint to build on; None for the head."""
+        if self.checkpoint is not None:
+            return self.checkpoint.model_dump(mode="json", exclude_none=True)
+        return {"checkpoint_id": str(self.checkpoint_id)} if self.checkpoint_id else None
+
+
+class StatePatch(Body):
+    metadata: JSONObject = {}
+
+
+def selected(names: list[str]) -> list[str]:
+    """The names of fields to show, of which `values.<key>` is one; others are `Invalid`."""
+    for name in names:
+        if name not in FIELDS and not (name.startswith("values.") and len(name) > len("values.")):
+            raise Invalid(f"select: unknown field '{name}'")
+    return names

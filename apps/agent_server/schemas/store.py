@@ -1,0 +1,55 @@
+"""Items of the store to write and to find."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BeforeValidator, Field, field_validator
+
+from apps.agent_server.schemas.base import Body, JSONObject
+from apps.agent_server.store import namespace_rules
+
+LONGEST_MINUTES = 52_560_000.0
+"""A hundred years."""
+Labels = list[Any]
+"""Checked by `places`, whose words clients know."""
+
+
+def _one_as_list(value: Any) -> Any:
+    return [value] if isinstance(value, str) else value
+
+
+class ItemPlace(Body):
+    namespace: Labels = []
+    key: str
+
+    def check_place(self) -> None:
+        namespace_rules.checked_place(self.namespace, self.key)
+
+
+class NewItem(ItemPlace):
+    value: JSONObject
+    index: Literal[False] | list[str] | None = None
+    ttl: float | None = Field(None, gt=0, le=LONGEST_MINUTES, allow_inf_nan=False)
+
+    @field_validator("index", mode="before")
+    @classmethod
+    def _true_is_default(cls, value: Any) -> Any:
+        return None if value is True else value
+
+
+class ItemSearch(Body):
+    namespace_prefix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
+    filter: JSONObject = {}
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0, le=2**31)
+    query: str | None = None
+    refresh_ttl: bool | None = None
+
+
+class NamespaceSearch(Body):
+    prefix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
+    suffix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
+    max_depth: int | None = Field(None, ge=1, le=namespace_rules.MOST_LABELS)
+    limit: int = Field(100, ge=1, le=1000)
+    offset: int = Field(0, ge=0, le=2**31)

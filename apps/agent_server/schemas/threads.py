@@ -1,0 +1,102 @@
+"""Threads to make, change and find."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import Field, field_validator
+
+from apps.agent_server.schemas.base import Body, JSONObject, Page, SortOrder
+from apps.agent_server.schemas.runs import CommandBody
+from apps.agent_server.statuses import ThreadStatus, TTLStrategy
+
+MOST_EXTRACTS = 10
+_A_CENTURY = 100 * 366 * 24 * 60
+_PATH = re.compile(r"(values|metadata|config|interrupts)((?:\.[^.\[\]]+|\[-?\d{1,9}\])*)")
+_STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+)\]")
+
+
+class TTL(Body):
+    """How long to keep a thread after its last activity, and what of it."""
+
+    ttl: float = Field(gt=0, le=_A_CENTURY)
+    """Minutes."""
+    strategy: TTLStrategy = TTLStrategy.DELETE
+
+
+class SuperstepUpdate(Body):
+    values: JSONObject | list[Any] | None = None
+    command: CommandBody | None = None
+    as_node: str
+
+
+class Superstep(Body):
+    updates: list[SuperstepUpdate] = Field(min_length=1)
+
+
+class NewThread(Body):
+    thread_id: UUID | None = None
+    metadata: JSONObject = {}
+    if_exists: Literal["raise", "do_nothing"] = "raise"
+    ttl: TTL | None = None
+    supersteps: list[Superstep] = Field([], max_length=1000)
+
+
+class ThreadChanges(Body):
+    metadata: JSONObject = {}
+    ttl: TTL | None = None
+
+
+ThreadField = Literal[
+    "thread_id",
+    "created_at",
+    "updated_at",
+    "state_updated_at",
+    "metadata",
+    "config",
+    "status",
+    "values",
+    "interrupts",
+]
+
+
+class ThreadCount(Body):
+    metadata: JSONObject = {}
+    values: JSONObject = {}
+    status: ThreadStatus | None = None
+
+
+class ThreadSearch(ThreadCount, Page):
+    ids: list[UUID] | None = None
+    sort_by: Literal["thread_id", "status", "created_at", "updated_at", "state_updated_at"] = (
+        "updated_at"
+    )
+    sort_order: SortOrder = "desc"
+    select: list[ThreadField] | None = None
+    extract: dict[str, str] = Field({}, max_length=MOST_EXTRACTS)
+
+    @field_validator("extract")
+    @classmethod
+    def _has_paths(cls, extract: dict[str, str]) -> dict[str, str]:
+        for path in extract.values():
+            steps_of(path)
+        return extract
+
+
+def steps_of(path: str) -> tuple[str, list[str]]:
+    """The column and the steps below it of a path such as `values.messages[-1].content`."""
+    match = _PATH.fullmatch(path)
+    if match is None:
+        raise ValueError(
+            f"{path!r} is no path: it begins with values, metadata, config or interrupts and goes "
+            "on with .name, [0] or [-1]"
+        )
+    column, rest = match.groups()
+    return column, [name or index for name, index in _STEP.findall(rest)]
+
+
+class Prune(Body):
+    thread_ids: list[UUID] = Field(max_length=1000)
+    strategy: TTLStrategy = TTLStrategy.DELETE

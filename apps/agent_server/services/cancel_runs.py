@@ -1,0 +1,169 @@
+"""Having runs stop: because somebody cancels them, a newer run supersedes them, or they go.
+
+A run that waits ends here and now, in the caller's transaction. One that is under way is marked,
+and ends where it runs; should that worker be lost, whoever claims the run next ends it. So the
+database alone carries what was decided, and the messages only make it fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Literal, NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+
+from apps.agent_runtime import finish_sql
+from apps.agent_runtime.finish_sql import End
+from apps.agent_server import prepared_sql
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import dispatch
+from apps.agent_server.statuses import OPEN, RunStatus
+
+Action = Literal["interrupt", "rollback"]
+Wanted = Literal["pending", "running", "all"]
+
+MOST_AT_ONCE = 500
+"""Threads whose runs stop in one transaction."""
+
+_MATCHING = """
+SELECT DISTINCT r.thread_id FROM agent_server_agentrun r
+JOIN agent_server_thread t ON t.id = r.thread_id
+WHERE r.workspace_id = %(workspace)s AND r.deployment_id = %(deployment)s
+  AND t.metadata @> %(visible)s::jsonb AND r.status = ANY(%(statuses)s)
+  AND (%(thread)s::uuid IS NULL OR t.thread_id = %(thread)s)
+  AND (%(runs)s::uuid[] IS NULL OR r.id = ANY(%(runs)s))
+ORDER BY r.thread_id
+"""
+_LOCK_THREADS = """
+SELECT id FROM agent_server_thread WHERE id = ANY(%s) ORDER BY id FOR NO KEY UPDATE
+"""
+_LOCK_RUNS = """
+SELECT id, thread_id, attempt, status, cancel_action FROM agent_server_agentrun
+WHERE thread_id = ANY(%(threads)s) AND status = ANY(%(statuses)s)
+  AND (%(runs)s::uuid[] IS NULL OR id = ANY(%(runs)s)) AND id IS DISTINCT FROM %(by)s
+ORDER BY id FOR NO KEY UPDATE
+"""
+# What was to be undone already stays so.
+_MARK = """
+UPDATE agent_server_agentrun
+SET cancel_action = CASE WHEN cancel_action = 'rollback' THEN cancel_action ELSE %(action)s END,
+    superseded_by = coalesce(%(by)s, superseded_by), updated_at = clock_timestamp()
+WHERE id = ANY(%(runs)s) AND status = 'running'
+RETURNING id
+"""
+_REMOVE = "DELETE FROM agent_server_agentrun WHERE id = %s"
+_MARK_THREAD = """
+UPDATE agent_server_thread SET error = %s::jsonb WHERE id = %s RETURNING id
+"""
+
+
+class _Open(NamedTuple):
+    run_id: UUID
+    thread: UUID
+    attempt: int
+    status: str
+    cancel_action: str
+
+
+def cancel(
+    scope: Scope,
+    action: Action,
+    *,
+    thread_id: UUID | None = None,
+    run_ids: Collection[UUID] | None = None,
+    status: Wanted = "all",
+) -> int:
+    """Have the caller's open runs stop that match; how many there were. Safe to repeat."""
+    statuses = ["pending", "running"] if status == "all" else [status]
+    runs = None if run_ids is None else list(run_ids)
+    wanted = {"runs": runs, "statuses": statuses}
+    workspace, deployment = scope.key
+    place = {"workspace": workspace, "deployment": deployment, "visible": scope.visible}
+    found = prepared_sql.rows(_MATCHING, {**place, **wanted, "thread": thread_id})
+    threads = [row[0] for row in found]
+    stopped = 0
+    for first in range(0, len(threads), MOST_AT_ONCE):
+        with transaction.atomic():
+            stopped += _stop(threads[first : first + MOST_AT_ONCE], action, wanted)
+    return stopped
+
+
+def supersede(thread: UUID, action: Action, by: UUID) -> None:
+    """Have all other open runs of the thread stop for the newest. Inside a transaction."""
+    if _stop([thread], action, {"runs": None, "statuses": ["pending", "running"]}, by):
+        prepared_sql.row(_MARK_THREAD, [finish_sql.superseded(by), thread])
+
+
+@transaction.atomic
+def remove(thread: UUID, run_id: UUID) -> bool:
+    """Delete the run's row, and end it first if it is open; False when it is not there."""
+    prepared_sql.rows(_LOCK_THREADS, [[thread]])
+    wanted = {"threads": [thread], "runs": [run_id], "statuses": RunStatus.values, "by": None}
+    found = prepared_sql.rows(_LOCK_RUNS, wanted)
+    if not found:
+        return False
+    run = _Open(*found[0])
+    if run.status in OPEN:
+        never_began = run.status == RunStatus.PENDING and not run.attempt
+        if never_began or run.cancel_action == "rollback":
+            _undo([run])
+        else:
+            _perform(finish_sql.end([_interrupted(run, finish_sql.CANCELLED)]))
+        forget([run_id])
+    prepared_sql.perform(_REMOVE, [run_id])
+    return True
+
+
+def forget(run_ids: Collection[UUID]) -> None:
+    """Have runs stop at once whose rows are deleted in this transaction, and tell their readers.
+
+    What they still write is refused as soon as the rows are gone; the message stops their code.
+    """
+    for run_id in run_ids:
+        _after_commit(dispatch.cancel_run, run_id)
+        _after_commit(dispatch.announce_end, run_id, RunStatus.INTERRUPTED.value)
+
+
+def _stop(
+    threads: Sequence[UUID], action: Action, wanted: dict[str, Any], by: UUID | None = None
+) -> int:
+    prepared_sql.rows(_LOCK_THREADS, [list(threads)])
+    found = prepared_sql.rows(_LOCK_RUNS, {**wanted, "threads": list(threads), "by": by})
+    runs = [_Open(*row) for row in found]
+    waiting = [run for run in runs if run.status == RunStatus.PENDING]
+    under_way = [run.run_id for run in runs if run.status == RunStatus.RUNNING]
+    if waiting and action == "rollback":
+        _undo(waiting)
+    elif waiting:
+        error = finish_sql.superseded(by) if by else finish_sql.CANCELLED
+        _perform(finish_sql.end([_interrupted(run, error) for run in waiting]))
+    for run in waiting:
+        _after_commit(dispatch.announce_end, run.run_id, RunStatus.INTERRUPTED.value)
+    if under_way:
+        prepared_sql.rows(_MARK, {"runs": under_way, "action": action, "by": by})
+    for run_id in under_way:
+        _after_commit(dispatch.cancel_run, run_id)
+    return len(runs)
+
+
+def _undo(runs: Sequence[_Open]) -> None:
+    threads = sorted({run.thread for run in runs})
+    _perform(finish_sql.undo(threads, [(run.run_id, run.attempt, run.status) for run in runs]))
+
+
+def _interrupted(run: _Open, error: str) -> End:
+    # An attempt that was lost may have left checkpoints: whoever wants the state asks the graph.
+    state = "null" if run.attempt else None
+    return End(
+        run.run_id, run.attempt, run.status, "interrupted", error, "interrupted", state=state
+    )
+
+
+def _perform(deed: finish_sql.Deed) -> None:
+    for statement, parameters in deed:
+        prepared_sql.perform(statement, parameters)
+
+
+def _after_commit(work: Any, *arguments: Any) -> None:
+    transaction.on_commit(lambda: work(*arguments), robust=True)

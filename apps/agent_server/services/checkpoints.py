@@ -1,0 +1,202 @@
+"""What graphs saved of threads, as a whole: copied, measured, cut short. Opaque bytes to us."""
+# ruff: noqa: S608  (the pieces are constants)
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from apps.agent_server import errors, prepared_sql
+from apps.agent_server.models import AgentRun, Thread
+from apps.agent_server.scope import Scope
+from apps.agent_server.services.threads import RETURNED, THIS, ThreadRow
+from apps.core.ids import uuid7
+from apps.core.json import dumps, storable
+
+PORTION = 5_000
+"""Checkpoints that one transaction removes."""
+
+# One statement sees one moment: a run that goes on meanwhile adds to the source only. The kept
+# state names its thread; with tasks in it, whose own states do so too, the graph is asked instead.
+_COPY = f"""
+WITH source AS (
+    SELECT * FROM agent_server_thread WHERE {THIS}
+), made AS (
+    INSERT INTO agent_server_thread (
+        id, workspace_id, deployment_id, thread_id, status, metadata, config, "values", interrupts,
+        error, state, temporary, edits, ttl_minutes, ttl_strategy
+    )
+    SELECT %s, s.workspace_id, s.deployment_id, %s,
+        CASE s.status WHEN 'busy' THEN 'idle' ELSE s.status END, s.metadata || %s::jsonb, s.config,
+        s."values", s.interrupts, s.error,
+        CASE WHEN s.status <> 'busy' AND s.state->'tasks' = '[]' THEN s.state || (
+            SELECT jsonb_object_agg(
+                part.key, part.value || jsonb_build_object('thread_id', %s::text)
+            )
+            FROM jsonb_each(s.state) part
+            WHERE part.key IN ('checkpoint', 'parent_checkpoint', 'metadata')
+              AND jsonb_typeof(part.value) = 'object'
+        ) END,
+        false, least(s.runs_received + s.edits, 1), s.ttl_minutes, s.ttl_strategy
+    FROM source s
+    RETURNING *
+), blobs AS (
+    INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
+    SELECT made.id, b.namespace, b.channel, b.version, b.kind, b.blob
+    FROM made, source s JOIN agent_server_checkpointblob b ON b.thread_id = s.id
+), checkpoints AS (
+    INSERT INTO agent_server_checkpoint (
+        thread_id, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata,
+        blob_versions, created_at
+    )
+    SELECT made.id, c.namespace, c.checkpoint_id, c.parent_id, c.run_id, c.kind, c.blob, c.metadata,
+        c.blob_versions, c.created_at
+    FROM made, source s JOIN agent_server_checkpoint c ON c.thread_id = s.id
+), writes AS (
+    INSERT INTO agent_server_checkpointwrite (
+        thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
+    )
+    SELECT made.id, w.namespace, w.checkpoint_id, w.task_id, w.task_path, w."index", w.channel,
+        w.kind, w.blob
+    FROM made, source s JOIN agent_server_checkpointwrite w ON w.thread_id = s.id
+)
+SELECT {RETURNED} FROM made
+"""
+
+_STORAGE = f"""
+WITH this AS (
+    SELECT id FROM agent_server_thread WHERE {THIS}
+), checkpoints AS (
+    SELECT count(*) AS count,
+        coalesce(sum(octet_length(c.blob) + octet_length(c.metadata::text)), 0) AS bytes
+    FROM this JOIN agent_server_checkpoint c ON c.thread_id = this.id
+), channels AS (
+    SELECT b.channel, count(*) AS versions, sum(octet_length(b.blob)) AS bytes
+    FROM this JOIN agent_server_checkpointblob b ON b.thread_id = this.id
+    GROUP BY b.channel
+), all_channels AS (
+    SELECT coalesce(sum(versions), 0) AS count, coalesce(sum(bytes), 0) AS bytes,
+        coalesce(jsonb_object_agg(
+            channel, jsonb_build_object('versions', versions, 'bytes', bytes)
+        ), '{{}}') AS by_channel
+    FROM channels
+), writes AS (
+    SELECT count(*) AS count, coalesce(sum(octet_length(w.blob)), 0) AS bytes
+    FROM this JOIN agent_server_checkpointwrite w ON w.thread_id = this.id
+)
+SELECT jsonb_build_object(
+    'thread_id', %s::text,
+    'total_bytes', c.bytes + v.bytes + w.bytes,
+    'checkpoints', to_jsonb(c),
+    'channel_values', to_jsonb(v),
+    'pending_writes', to_jsonb(w)
+)::text
+FROM this, checkpoints c, all_channels v, writes w
+"""
+
+# What stays: the thread's newest checkpoint, the newest of each graph inside that keeps its state
+# for good (no task in its namespace), and those of tasks that are still under way in the newest.
+# A head that is rebuilt from the writes of its ancestors (a delta channel's counters) keeps them.
+_CUT = f"""
+WITH heads AS (
+    SELECT DISTINCT ON (namespace) namespace, checkpoint_id, metadata
+    FROM agent_server_checkpoint WHERE thread_id = %(thread)s
+    ORDER BY namespace, checkpoint_id DESC
+), kept AS (
+    SELECT h.* FROM heads h LEFT JOIN heads root ON root.namespace = ''
+    WHERE h.namespace NOT LIKE '%%:%%'
+       OR h.metadata->'parents'->>'' = root.checkpoint_id::text
+), old AS (
+    SELECT c.ctid FROM agent_server_checkpoint c
+    WHERE c.thread_id = %(thread)s
+      AND (%(before)s::timestamptz IS NULL OR c.created_at < %(before)s)
+      AND NOT EXISTS (
+          SELECT 1 FROM kept k
+          WHERE k.namespace = c.namespace AND (k.checkpoint_id = c.checkpoint_id
+                OR k.metadata ? 'counters_since_delta_snapshot')
+      )
+    LIMIT {PORTION}
+)
+DELETE FROM agent_server_checkpoint WHERE ctid = ANY(ARRAY(SELECT ctid FROM old))
+"""
+_WRITES_LEFT = f"""
+DELETE FROM agent_server_checkpointwrite WHERE ctid = ANY(ARRAY(
+    SELECT w.ctid FROM agent_server_checkpointwrite w
+    WHERE w.thread_id = %(thread)s AND NOT EXISTS (
+        SELECT 1 FROM agent_server_checkpoint c
+        WHERE c.thread_id = w.thread_id AND c.namespace = w.namespace
+          AND c.checkpoint_id = w.checkpoint_id
+    )
+    LIMIT {PORTION}
+))
+"""
+_BLOBS_LEFT = f"""
+WITH used AS MATERIALIZED (
+    SELECT DISTINCT c.namespace, v.key AS channel, v.value AS version
+    FROM agent_server_checkpoint c, jsonb_each_text(c.blob_versions) v
+    WHERE c.thread_id = %(thread)s
+)
+DELETE FROM agent_server_checkpointblob WHERE ctid = ANY(ARRAY(
+    SELECT b.ctid FROM agent_server_checkpointblob b
+    WHERE b.thread_id = %(thread)s AND NOT EXISTS (
+        SELECT 1 FROM used u
+        WHERE u.namespace = b.namespace AND u.channel = b.channel AND u.version = b.version
+    )
+    LIMIT {PORTION}
+))
+"""
+
+
+def copy(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
+    """A new thread with the same state and history, and `metadata` put over the old one's."""
+    new_id = uuid7()
+    text = storable(dumps(metadata)).decode()
+    row = prepared_sql.row(
+        _COPY, [*scope.key, thread_id, scope.visible, uuid7(), new_id, text, str(new_id)]
+    )
+    if row is None:
+        raise errors.ThreadNotFound(thread_id)
+    return ThreadRow(*row)
+
+
+def storage(scope: Scope, thread_id: UUID) -> str:
+    """How many bytes the thread takes, and for what; as JSON."""
+    row = prepared_sql.row(_STORAGE, [*scope.key, thread_id, scope.visible, str(thread_id)])
+    if row is None:
+        raise errors.ThreadNotFound(thread_id)
+    text: str = row[0]
+    return text
+
+
+def keep_latest(thread: UUID, *, before: datetime | None = None) -> bool:
+    """Remove the checkpoints (older than `before`) that nothing needs to go on from the head.
+
+    False for a thread that is busy, which is left alone. In portions; safe to repeat.
+    """
+    given = {"thread": thread, "before": before}
+    for statement in (_CUT, _WRITES_LEFT, _BLOBS_LEFT):
+        removed = PORTION
+        while removed == PORTION:
+            with transaction.atomic(), connection.cursor() as cursor:
+                if not _is_free(thread):
+                    return False
+                cursor.execute(statement, given)
+                removed = cursor.rowcount
+                # An edit that began with what is gone now must begin again.
+                rows = Thread.objects.across_workspaces(reason="the thread that is held")
+                rows.filter(pk=thread).update(edits=F("edits") + 1, pruned_at=timezone.now())
+    return True
+
+
+def _is_free(thread: UUID) -> bool:
+    """Whether the thread has no open run; its row is held, so that none begins."""
+    rows = Thread.objects.across_workspaces(reason="the caller chose this thread")
+    if not rows.filter(pk=thread, temporary=False).select_for_update(no_key=True).exists():
+        return False
+    runs = AgentRun.objects.across_workspaces(reason="the runs of that thread")
+    return not runs.filter(thread=thread).unfinished().exists()

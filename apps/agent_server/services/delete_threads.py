@@ -1,0 +1,104 @@
+"""Forgetting threads: they vanish at once, and what they left is removed in small portions."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.db.models import F
+from django.utils import timezone
+
+from apps.agent_server import errors
+from apps.agent_server.models import AgentRun, Cron, Thread
+from apps.agent_server.scope import Scope
+from apps.agent_server.services import checkpoints, dispatch, threads
+from apps.agent_server.statuses import RunStatus, TTLStrategy
+from apps.core.ids import uuid7
+
+LONG_AGO = timedelta(days=1)
+PORTION = 5_000
+"""Rows that one transaction removes."""
+_LEFT = ("checkpointwrite", "checkpointblob", "checkpoint")
+
+
+def forget(scope: Scope, thread_id: UUID) -> None:
+    """Forget the thread with its runs and state; runs under way are told to stop.
+
+    What such a run still writes is refused, because its row is gone.
+    """
+    thread = threads.of(scope).filter(thread_id=thread_id).values_list("pk", flat=True).first()
+    if thread is None or not forget_rows([thread]):
+        raise errors.ThreadNotFound(thread_id)
+
+
+@transaction.atomic
+def forget_rows(pks: Collection[UUID]) -> int:
+    """Make the threads invisible, free their ids and delete their runs; return how many.
+
+    The rows, now nobody's, and what was saved on them are left for the purge of temporary threads.
+    """
+    rows = Thread.objects.across_workspaces(reason="the caller chose these threads")
+    locked = rows.filter(pk__in=pks, temporary=False).order_by("pk").select_for_update(no_key=True)
+    chosen = list(locked.values_list("pk", flat=True))
+    if not chosen:
+        return 0
+    runs = AgentRun.objects.across_workspaces(reason="the runs of these threads")
+    of_these = runs.filter(thread__in=chosen)
+    for run_id, status in of_these.unfinished().values_list("pk", "status"):
+        transaction.on_commit(lambda run_id=run_id, status=status: _stop(run_id, status))  # type: ignore[misc]
+    of_these.delete()
+    Cron.objects.across_workspaces(reason="they run on these threads").filter(
+        thread__in=chosen
+    ).delete()
+    for pk in chosen:
+        transaction.on_commit(lambda pk=pk: dispatch.announce_gone(pk))  # type: ignore[misc]
+        rows.filter(pk=pk).update(
+            thread_id=uuid7(),
+            temporary=True,
+            edits=F("edits") + 1,
+            updated_at=timezone.now() - LONG_AGO,
+        )
+    return len(chosen)
+
+
+def _stop(run_id: UUID, status: str) -> None:
+    """Tell the worker of a run that is gone, and those who listen to it."""
+    if status == RunStatus.RUNNING:
+        dispatch.cancel_run(run_id)
+    dispatch.announce_end(run_id, RunStatus.INTERRUPTED)
+
+
+def prune(scope: Scope, thread_ids: Sequence[UUID], strategy: TTLStrategy) -> int:
+    """Forget the threads or all but their latest state; return of how many.
+
+    Unknown ids are skipped. Where rules hide threads, an unknown id is an error, as a hidden one
+    must look the same.
+    """
+    found = threads.of(scope).filter(thread_id__in=set(thread_ids))
+    pks = dict(found.values_list("thread_id", "pk"))
+    if scope.visible != "{}":
+        for thread_id in thread_ids:
+            if thread_id not in pks:
+                raise errors.ThreadNotFound(thread_id)
+    if strategy == TTLStrategy.DELETE:
+        return forget_rows([*pks.values()])
+    return sum(checkpoints.keep_latest(pk) for pk in pks.values())
+
+
+def purge(pks: Sequence[UUID]) -> None:
+    """Remove what was saved on forgotten threads, in portions, then the threads."""
+    for table in _LEFT:
+        statement = f"""
+            DELETE FROM agent_server_{table} WHERE ctid = ANY(ARRAY(
+                SELECT ctid FROM agent_server_{table} WHERE thread_id = ANY(%s) LIMIT {PORTION}
+            ))
+            """  # noqa: S608  (our own words)
+        with connection.cursor() as cursor:
+            cursor.execute(statement, [[*pks]])
+            while cursor.rowcount == PORTION:
+                cursor.execute(statement, [[*pks]])
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute("DELETE FROM agent_server_agentrun WHERE thread_id = ANY(%s)", [[*pks]])
+        cursor.execute("DELETE FROM agent_server_thread WHERE id = ANY(%s)", [[*pks]])

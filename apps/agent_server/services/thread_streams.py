@@ -1,0 +1,64 @@
+"""Which runs a reader of a whole thread follows."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+from uuid import UUID
+
+from django.conf import settings
+
+from apps.agent_server import errors, prepared_sql
+from apps.agent_server.scope import Scope
+from apps.agent_server.streaming.streams import EventId
+
+
+class Followed(NamedTuple):
+    """A run whose events are to be had."""
+
+    run_id: UUID
+    graph_id: str
+    is_open: bool
+    is_kept: bool
+    reaches: bool
+    """Whether it may have said something after the event that was asked about."""
+
+
+_THREAD = """
+SELECT id FROM agent_server_thread
+WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT temporary
+  AND metadata @> %s::jsonb
+"""
+_FOLLOWED = """
+SELECT r.id, r.graph_id, r.status = 'running', k.is_kept,
+    r.status = 'running' OR EXISTS (
+        SELECT 1 FROM agent_server_streamedevents s WHERE s.run_id = r.id AND s.position > %s
+    )
+FROM agent_server_agentrun r,
+    LATERAL (SELECT coalesce((r.kwargs ->> 'resumable')::boolean, false) AS is_kept) k
+WHERE r.workspace_id = %s AND r.thread_id = %s AND (r.status = 'running' OR (
+    k.is_kept AND r.status <> 'pending'
+    AND r.ended_at > clock_timestamp() - make_interval(secs => %s)))
+ORDER BY r.sequence
+"""
+_IS_THERE = """
+SELECT 1 FROM agent_server_thread WHERE workspace_id = %s AND id = %s AND NOT temporary
+"""
+
+
+def thread_pk(scope: Scope, thread_id: UUID) -> UUID:
+    """The key of the thread's row, for who may see it."""
+    row = prepared_sql.row(_THREAD, [*scope.key, thread_id, scope.visible])
+    if row is None:
+        raise errors.ThreadNotFound(thread_id)
+    pk: UUID = row[0]
+    return pk
+
+
+def of_thread(scope: Scope, pk: UUID, after: EventId) -> list[Followed] | None:
+    """The runs that say something, or said it not long ago, in order; None: the thread is gone."""
+    workspace = scope.route.workspace_id
+    if prepared_sql.row(_IS_THERE, [workspace, pk]) is None:
+        return None
+    lifetime = float(settings.RESUMABLE_STREAM_TTL_SECONDS)
+    rows = prepared_sql.rows(_FOLLOWED, [after.position, workspace, pk, lifetime])
+    return [Followed(*row) for row in rows]

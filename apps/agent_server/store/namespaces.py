@@ -1,0 +1,114 @@
+"""Listing namespaces without reading every item: the index is asked for the next one, and so on."""
+# ruff: noqa: S608  (the pieces are our own words; everything given is a parameter)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import takewhile
+from typing import NamedTuple
+
+from apps.agent_server.store import namespace_rules
+from apps.agent_server.store.filters import Condition
+from apps.agent_server.store.statements import Owner, Query
+
+ANY = "*"
+_ALIVE = "(expires_at IS NULL OR expires_at > statement_timestamp())"
+_AGENT = "workspace_id = %s AND deployment_id = %s"
+
+
+class Match(NamedTuple):
+    """How a namespace begins or ends; `*` is any one label."""
+
+    is_prefix: bool
+    path: Sequence[str]
+
+
+def list_namespaces(
+    owner: Owner, matches: Sequence[Match], *, max_depth: int | None, limit: int, offset: int
+) -> Query:
+    """The namespaces in which there is something, in order, each once; cut to the depth."""
+    fixed: list[str] = []
+    rest: list[Match] = []
+    for match in matches:
+        start = list(takewhile(lambda label: label != ANY, match.path)) if match.is_prefix else []
+        if len(start) > len(fixed) and start[: len(fixed)] == fixed:
+            fixed = start
+        if len(start) < len(match.path) or fixed[: len(start)] != start:
+            rest.append(match)
+    conditions = [_condition(match) for match in rest]
+    wanted = Condition(
+        "".join(f" AND {c.text}" for c in conditions),
+        [value for c in conditions for value in c.parameters],
+    )
+    below = Condition("", [])
+    if fixed:
+        text = " AND namespace >= %s::text[] AND namespace < %s::text[]"
+        below = Condition(text, [fixed, namespace_rules.end_of(fixed)])
+    if rest:
+        return _by_reading(owner, below, wanted, max_depth, limit, offset)
+    return _by_leaping(owner, below, max_depth, limit, offset)
+
+
+def _by_leaping(
+    owner: Owner, below: Condition, max_depth: int | None, limit: int, offset: int
+) -> Query:
+    cut = "namespace" if max_depth is None else f"namespace[1:{int(max_depth)}]"
+    # The least namespace that is not below what was found, or if it was not cut, that follows it.
+    after = "ns || ''::text"
+    if max_depth is not None:
+        depth = int(max_depth)
+        after = (
+            f"CASE WHEN cardinality(ns) < {depth} THEN {after}"
+            f" ELSE ns[1:{depth - 1}] || (ns[{depth}] || E'\\x01') END"
+        )
+    first = f"""
+        SELECT {cut} AS ns FROM agent_server_storeitem
+        WHERE {_AGENT}{below.text} AND {_ALIVE}{{more}} ORDER BY namespace LIMIT 1
+    """
+    place = [*owner, *below.parameters]
+    return Query(
+        f"""
+        WITH RECURSIVE listed AS (
+            ({first.format(more="")})
+            UNION ALL
+            SELECT next.ns FROM listed CROSS JOIN LATERAL (
+                {first.format(more=f" AND namespace >= ({after})")}
+            ) next
+        )
+        SELECT ns FROM listed LIMIT %s OFFSET %s
+        """,
+        [*place, *place, limit, offset],
+    )
+
+
+def _by_reading(  # noqa: PLR0917
+    owner: Owner,
+    below: Condition,
+    wanted: Condition,
+    max_depth: int | None,
+    limit: int,
+    offset: int,
+) -> Query:
+    cut = "namespace" if max_depth is None else f"namespace[1:{int(max_depth)}]"
+    return Query(
+        f"""
+        SELECT DISTINCT {cut} AS ns FROM agent_server_storeitem
+        WHERE {_AGENT}{below.text} AND {_ALIVE}{wanted.text}
+        ORDER BY ns LIMIT %s OFFSET %s
+        """,
+        [*owner, *below.parameters, *wanted.parameters, limit, offset],
+    )
+
+
+def _condition(match: Match) -> Condition:
+    """A condition for what is not simply a range of the index."""
+    texts, parameters = ["cardinality(namespace) >= %s::int"], [len(match.path)]
+    for index, label in enumerate(match.path):
+        if label == ANY:
+            continue
+        if match.is_prefix:
+            texts.append(f"namespace[{index + 1}] = %s")
+        else:
+            texts.append(f"namespace[cardinality(namespace) - {len(match.path) - index - 1}] = %s")
+        parameters.append(label)  # type: ignore[arg-type]
+    return Condition(" AND ".join(texts), list(parameters))

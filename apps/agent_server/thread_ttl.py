@@ -1,0 +1,95 @@
+"""Times to live: threads that go when they were quiet for long, and histories that are cut short.
+
+Settings are the thread's own; when and how much is swept at once is its deployment's, by
+`checkpointer.ttl` of its `langgraph.json`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from datetime import timedelta
+from typing import Any, NamedTuple
+from uuid import UUID
+
+from django.db import connection
+from django.utils import timezone
+
+from apps.agent_server.services import checkpoints, delete_threads
+from apps.agent_server.statuses import TTLStrategy
+from apps.core.json import loads
+
+MOST_AT_ONCE = 1_000
+"""Threads of one deployment in one sweep, unless its configuration says otherwise."""
+INTERVAL_MINUTES = 5.0
+MOST_DEPLOYMENTS = 1_000
+
+_DUE = """
+SELECT d.id, coalesce(r.config #> '{checkpointer,ttl}', '{}')::text
+FROM deployments_deployment d
+LEFT JOIN deployments_revision r ON r.id = d.active_revision_id
+WHERE d.id IN (
+    SELECT deployment_id FROM agent_server_thread
+    WHERE ttl_until < clock_timestamp() AND NOT temporary
+)
+ORDER BY d.id LIMIT %s
+"""
+_EXPIRED = """
+SELECT t.id, t.ttl_strategy, t.ttl_minutes
+FROM agent_server_thread t
+WHERE t.ttl_until < clock_timestamp() AND NOT t.temporary AND t.deployment_id = %s
+  AND NOT EXISTS (
+      SELECT 1 FROM agent_server_agentrun r
+      WHERE r.thread_id = t.id AND r.status IN ('pending', 'running')
+  )
+ORDER BY t.ttl_until LIMIT %s
+"""
+
+
+class Pace(NamedTuple):
+    """When and how much a deployment is swept."""
+
+    interval_minutes: float
+    limit: int
+
+    @classmethod
+    def of(cls, configured: dict[str, Any]) -> Pace:
+        interval = configured.get("sweep_interval_minutes") or INTERVAL_MINUTES
+        limit = configured.get("sweep_limit") or MOST_AT_ONCE
+        return cls(float(interval), max(1, min(int(limit), MOST_AT_ONCE)))
+
+    def is_due(self, minute: int) -> bool:
+        """Whether a sweep falls into this minute since 1970."""
+        every = max(1, round(self.interval_minutes))
+        return minute % every == 0
+
+
+def sweep(*, always: bool = False) -> int:
+    """Do what is due about times to live; return for how many threads. Safe to repeat.
+
+    Called every minute; `always` passes over the deployments' own intervals.
+    """
+    minute, done = int(time.time() // 60), 0
+    for deployment, configured in _rows(_DUE, [MOST_DEPLOYMENTS]):
+        pace = Pace.of(loads(configured))
+        if always or pace.is_due(minute):
+            done += _sweep_deployment(deployment, pace)
+    return done
+
+
+def _sweep_deployment(deployment: UUID, pace: Pace) -> int:
+    by_strategy: dict[str, list[tuple[UUID, float]]] = defaultdict(list)
+    for pk, strategy, minutes in _rows(_EXPIRED, [deployment, pace.limit]):
+        by_strategy[strategy].append((pk, minutes))
+    gone = delete_threads.forget_rows([pk for pk, _ in by_strategy[TTLStrategy.DELETE]])
+    now, cut = timezone.now(), 0
+    for pk, minutes in by_strategy[TTLStrategy.KEEP_LATEST]:
+        cut += checkpoints.keep_latest(pk, before=now - timedelta(minutes=minutes))
+    return gone + cut
+
+
+def _rows(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, parameters)
+        found: list[tuple[Any, ...]] = cursor.fetchall()
+    return found

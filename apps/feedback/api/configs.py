@@ -1,0 +1,111 @@
+"""What the scores of a key mean."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core import errors as core_errors
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.feedback.api.queries import Many, PageSerializer, query_params
+from apps.feedback.api.rendering import config_json
+from apps.feedback.services import configs as services
+from apps.organizations.permissions import Permission
+from apps.tracing.models import FeedbackConfig
+from apps.tracing.models.feedback import KEY_LENGTH
+
+
+class ConfigListSerializer(PageSerializer):
+    key = Many(serializers.CharField())
+    name_contains = serializers.CharField(required=False, max_length=KEY_LENGTH)
+    is_enforced = serializers.BooleanField(required=False, allow_null=True, default=None)
+
+
+class CreateConfigSerializer(serializers.Serializer[Any]):
+    feedback_key = serializers.CharField(max_length=KEY_LENGTH)
+    feedback_config = serializers.JSONField()
+    is_lower_score_better = serializers.BooleanField(required=False, allow_null=True, default=None)
+    is_enforced = serializers.BooleanField(required=False, default=False)
+
+
+class ChangeConfigSerializer(serializers.Serializer[Any]):
+    """Which config by its key or id, and what changes."""
+
+    id = serializers.UUIDField(required=False, allow_null=True)
+    feedback_key = serializers.CharField(max_length=KEY_LENGTH, required=False)
+    feedback_config = serializers.JSONField(required=False, allow_null=True)
+    add_categories = serializers.ListField(required=False, allow_null=True)
+    remove_categories = serializers.ListField(
+        child=serializers.FloatField(), required=False, allow_null=True
+    )
+    is_lower_score_better = serializers.BooleanField(required=False, allow_null=True, default=None)
+
+
+class ConfigsView(WorkspaceAPIView):
+    required_permission = {"GET": Permission.FEEDBACK_READ, "*": Permission.FEEDBACK_WRITE}
+
+    @extend_schema(parameters=[ConfigListSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """A page of configs by key."""
+        query = ConfigListSerializer(data=query_params(request, ("key",)))
+        query.is_valid(raise_exception=True)
+        asked: dict[str, Any] = query.validated_data
+        rows = FeedbackConfig.objects.for_workspace(self.workspace_id)
+        if "key" in asked:
+            rows = rows.filter(key__in=asked["key"])
+        if "name_contains" in asked:
+            rows = rows.filter(key__icontains=asked["name_contains"])
+        if asked["is_enforced"] is not None:
+            rows = rows.filter(is_enforced=asked["is_enforced"])
+        return Response([config_json(one) for one in rows.order_by("key")[query.page]])
+
+    @extend_schema(request=CreateConfigSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """The same again returns what is there; another config for the key is refused."""
+        body = CreateConfigSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        if asked["is_enforced"]:
+            request.auth.require(Permission.WORKSPACE_MANAGE)
+        config = services.create_config(
+            workspace_id=self.workspace_id,
+            key=asked["feedback_key"],
+            config=services.read_config(asked["feedback_config"]),
+            is_lower_score_better=asked["is_lower_score_better"],
+            is_enforced=asked["is_enforced"],
+        )
+        return Response(config_json(config))
+
+    @extend_schema(request=ChangeConfigSerializer, responses=dict)
+    def patch(self, request: ApiRequest) -> Response:
+        body = ChangeConfigSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        asked: dict[str, Any] = body.validated_data
+        config = services.change_config(
+            workspace_id=self.workspace_id, lookup=_lookup(asked), changes=asked
+        )
+        return Response(config_json(config))
+
+    @extend_schema(parameters=[ChangeConfigSerializer], responses={204: None})
+    def delete(self, request: ApiRequest) -> Response:
+        """The config goes; feedback of that key stays."""
+        query = ChangeConfigSerializer(data=query_params(request))
+        query.is_valid(raise_exception=True)
+        lookup = _lookup(query.validated_data)
+        services.delete_config(workspace_id=self.workspace_id, lookup=lookup)
+        return Response(status=204)
+
+
+def _lookup(asked: dict[str, Any]) -> dict[str, Any]:
+    found = {"pk": asked.get("id"), "key": asked.get("feedback_key")}
+    lookup = {name: value for name, value in found.items() if value is not None}
+    if not lookup:
+        raise core_errors.Invalid("Name the config by `feedback_key` or by `id`.")
+    return lookup
+
+
+routes = [path("feedback-configs", ConfigsView.as_view(), name="feedback-config-list")]

@@ -1,0 +1,130 @@
+"""Scores that are computed from other scores."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.tenancy import get_or_404
+from apps.feedback.api.queries import PageSerializer, query_params
+from apps.feedback.api.rendering import formula_json
+from apps.feedback.services import formulas as services
+from apps.organizations.permissions import Permission
+from apps.tracing.models import FeedbackFormula
+from apps.tracing.models.feedback import KEY_LENGTH, Aggregation
+
+MOST_PARTS = 50
+HEAVIEST = 1e12
+
+
+class PartSerializer(serializers.Serializer[Any]):
+    part_type = serializers.ChoiceField(choices=["weighted_key"])
+    key = serializers.CharField(max_length=KEY_LENGTH)
+    weight = serializers.FloatField(min_value=-HEAVIEST, max_value=HEAVIEST)
+
+
+class ChangeFormulaSerializer(serializers.Serializer[Any]):
+    feedback_key = serializers.CharField(max_length=KEY_LENGTH)
+    aggregation_type = serializers.ChoiceField(choices=Aggregation.choices)
+    formula_parts = serializers.ListField(
+        child=PartSerializer(), min_length=1, max_length=MOST_PARTS
+    )
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        keys = [part["key"] for part in attrs["formula_parts"]]
+        if len(set(keys)) < len(keys):
+            raise serializers.ValidationError("Two parts have the same key.")
+        if attrs["feedback_key"] in keys:
+            raise serializers.ValidationError("A formula cannot be a part of itself.")
+        return attrs
+
+    def fields_of_row(self) -> dict[str, Any]:
+        asked: dict[str, Any] = self.validated_data
+        return {
+            "key": asked["feedback_key"],
+            "aggregation": asked["aggregation_type"],
+            "parts": [dict(part) for part in asked["formula_parts"]],
+        }
+
+
+class CreateFormulaSerializer(ChangeFormulaSerializer):
+    dataset_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+    session_id = serializers.UUIDField(required=False, allow_null=True, default=None)
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if (attrs["dataset_id"] is None) == (attrs["session_id"] is None):
+            raise serializers.ValidationError("Give either `session_id` or `dataset_id`.")
+        return super().validate(attrs)
+
+    def fields_of_row(self) -> dict[str, Any]:
+        asked: dict[str, Any] = self.validated_data
+        about = {"project_id": asked["session_id"], "dataset_id": asked["dataset_id"]}
+        return super().fields_of_row() | about
+
+
+class FormulaListSerializer(PageSerializer):
+    dataset_id = serializers.UUIDField(required=False)
+    session_id = serializers.UUIDField(required=False)
+
+
+class FormulasView(WorkspaceAPIView):
+    required_permission = {"GET": Permission.FEEDBACK_READ, "*": Permission.FEEDBACK_WRITE}
+
+    @extend_schema(parameters=[FormulaListSerializer], responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        """A page of formulas, oldest first."""
+        query = FormulaListSerializer(data=query_params(request))
+        query.is_valid(raise_exception=True)
+        asked: dict[str, Any] = query.validated_data
+        rows = FeedbackFormula.objects.for_workspace(self.workspace_id)
+        if "dataset_id" in asked:
+            rows = rows.filter(dataset_id=asked["dataset_id"])
+        if "session_id" in asked:
+            rows = rows.filter(project_id=asked["session_id"])
+        return Response(
+            [formula_json(one) for one in rows.order_by("created_at", "pk")[query.page]]
+        )
+
+    @extend_schema(request=CreateFormulaSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """What is scored already is computed soon after."""
+        body = CreateFormulaSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        formula = services.create_formula(self.workspace_id, **body.fields_of_row())
+        return Response(formula_json(formula))
+
+
+class FormulaView(WorkspaceAPIView):
+    required_permission = {"GET": Permission.FEEDBACK_READ, "*": Permission.FEEDBACK_WRITE}
+
+    def _formula(self, formula_id: UUID) -> FeedbackFormula:
+        return get_or_404(FeedbackFormula.objects.for_workspace(self.workspace_id), pk=formula_id)
+
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest, formula_id: UUID) -> Response:
+        return Response(formula_json(self._formula(formula_id)))
+
+    @extend_schema(request=ChangeFormulaSerializer, responses=dict)
+    def put(self, request: ApiRequest, formula_id: UUID) -> Response:
+        formula = self._formula(formula_id)
+        body = ChangeFormulaSerializer(data=request.data)
+        body.is_valid(raise_exception=True)
+        return Response(formula_json(services.change_formula(formula, **body.fields_of_row())))
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, formula_id: UUID) -> Response:
+        """The formula, and the scores it gave."""
+        services.delete_formula(self._formula(formula_id))
+        return Response(status=204)
+
+
+routes = [
+    path("feedback/formulas", FormulasView.as_view(), name="feedback-formula-list"),
+    path("feedback/formulas/<uuid:formula_id>", FormulaView.as_view(), name="feedback-formula"),
+]

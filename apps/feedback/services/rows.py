@@ -1,0 +1,82 @@
+"""Writing feedback: one statement, one row of an id, never another workspace's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from apps.core.json import dumps, storable
+from apps.trace_store.store.raw import raw_cursor, sql
+from apps.tracing.models import Feedback
+
+_KEPT = ("id", "created_at")
+# Found by looking for the run, so that a repeat which does not say them does not forget them.
+_FOUND = {
+    "project_id": "uuid",
+    "trace_id": "uuid",
+    "is_root": "boolean",
+    "start_time": "timestamptz",
+    "thread_key": "text",
+}
+_JSON = ("value", "correction", "source", "extra")
+_TYPES = {
+    "id": "uuid",
+    "created_at": "timestamptz",
+    "run_id": "uuid",
+    **_FOUND,
+    "is_on_thread": "boolean",
+    "is_pending": "boolean",
+    "keeps_trace": "boolean",
+    "key": "text",
+    "score": "float8",
+    "label": "text",
+    "comment": "text",
+    "source_type": "text",
+    "user_id": "uuid",
+    "feedback_group_id": "uuid",
+    "comparative_experiment_id": "uuid",
+    "formula_id": "uuid",
+    "is_error": "boolean",
+    **dict.fromkeys(_JSON, "text"),
+}
+_SET = ", ".join(
+    f"{name} = COALESCE(excluded.{name},"
+    f" CASE WHEN old.run_id = excluded.run_id THEN old.{name} END)"
+    if name in _FOUND
+    else f"{name} = excluded.{name}"
+    for name in _TYPES
+    if name not in _KEPT
+)
+_UPSERT = (
+    f"INSERT INTO tracing_feedback AS old (workspace_id, modified_at, {', '.join(_TYPES)})"  # noqa: S608
+    " SELECT %s, clock_timestamp(), "
+    + ", ".join(f"said.{name}::jsonb" if name in _JSON else f"said.{name}" for name in _TYPES)
+    + " FROM unnest("
+    + ", ".join(f"%s::{kind}[]" for kind in _TYPES.values())
+    + f") AS said({', '.join(_TYPES)})"
+    f" ON CONFLICT (id) DO UPDATE SET modified_at = clock_timestamp(), {_SET}"
+    " WHERE old.workspace_id = excluded.workspace_id RETURNING id"
+)
+
+
+def write_rows(workspace_id: UUID, rows: Sequence[Feedback]) -> set[UUID]:
+    """Write the rows, each new or in the place of the one that has its id; return their ids.
+
+    An id that is another workspace's is left alone and is not in the answer. Of several rows of
+    one id the last counts. In the order of ids, so that two requests do not wait in a circle.
+    """
+    if not rows:
+        return set()
+    by_id = {row.pk: row for row in rows}
+    ordered = [by_id[pk] for pk in sorted(by_id)]
+    columns = [
+        [_json(getattr(row, name)) if name in _JSON else getattr(row, name) for row in ordered]
+        for name in _TYPES
+    ]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(_UPSERT), [workspace_id, *columns])
+        return {pk for (pk,) in cursor}
+
+
+def _json(value: object) -> str | None:
+    return None if value is None else storable(dumps(value)).decode()

@@ -1,0 +1,75 @@
+"""Feedback on the runs of a query, bucket of time by bucket of time."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.core.json import loads
+from apps.trace_store import store
+from apps.trace_store.store import RunQuery
+from apps.trace_store.store.raw import raw_cursor, sql
+from apps.trace_store.store.selecting import selection
+
+FeedbackFigures = dict[str, Any]
+"""`n`, `sum`, `avg`, `min`, `max` of the scores; `values`: how often each label; `count` of all."""
+
+
+def by_bucket(
+    workspace_id: UUID, query: RunQuery, edges: Sequence[datetime], key: str | None
+) -> Mapping[tuple[int, str], FeedbackFigures]:
+    """By bucket and feedback key, of one key or of all; a run counts where it started."""
+    if not query.project_ids:
+        return {}
+    where = [
+        "f.workspace_id = %s",
+        "f.project_id = ANY(%s)",
+        "f.run_id IS NOT NULL",
+        "f.start_time >= %s AND f.start_time < %s",
+    ]
+    values: list[Any] = [workspace_id, list(query.project_ids), edges[0], edges[-1]]
+    if key is not None:
+        where.append("f.key = %s")
+        values.append(key)
+    if any(one is not None for one in (query.where, query.where_root, query.where_any)):
+        bounds = replace(query, started_from=edges[0], started_until=edges[-1])
+        chosen = selection(store.runs, workspace_id, bounds)
+        conditions = " AND ".join(text for text, _ in chosen.conditions)
+        where.append(
+            "EXISTS (SELECT FROM tracing_run r WHERE r.workspace_id = f.workspace_id"
+            f" AND r.id = f.run_id AND {conditions})"
+        )
+        values += [value for _, given in chosen.conditions for value in given]
+    elif query.is_root:
+        where.append("f.is_root")
+    bucket = "width_bucket(f.start_time, %s::timestamptz[]) - 1"
+    statement = (
+        f"WITH picked AS (SELECT {bucket} AS bucket, f.key, f.score, f.label"
+        f" FROM tracing_feedback f WHERE {' AND '.join(where)}), labels AS ("
+        " SELECT bucket, key, jsonb_object_agg(label, times) AS labels FROM (SELECT bucket, key,"
+        " label, count(*) AS times FROM picked WHERE label IS NOT NULL GROUP BY 1, 2, 3) counted"
+        " GROUP BY bucket, key)"
+        " SELECT p.bucket, p.key, count(p.score), sum(p.score), avg(p.score), min(p.score),"
+        " max(p.score), l.labels::text, count(*)"
+        " FROM picked p LEFT JOIN labels l USING (bucket, key)"
+        " GROUP BY p.bucket, p.key, l.labels"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), [list(edges), *values])
+        return {
+            (row[0], row[1]): {
+                "n": row[2],
+                "sum": row[3],
+                "avg": row[4],
+                "min": row[5],
+                "max": row[6],
+                "values": loads(row[7] or "{}"),
+                "count": row[8],
+            }
+            for row in cursor
+        }

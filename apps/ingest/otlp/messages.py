@@ -1,0 +1,192 @@
+"""Messages of all conventions as one: `role`, `content`, `tool_calls`, `tool_call_id`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import orjson
+
+from apps.ingest.otlp.flattened import nested
+
+_ANSWERS = frozenset({"gen_ai.choice", "gen_ai.content.completion"})
+_ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "assistant",
+}
+
+
+def plain(message: Any) -> Any:
+    """A flattened message, of OpenLLMetry or OpenInference, or one that is in form already."""
+    if not isinstance(message, dict):
+        return message
+    if isinstance(inner := message.get("message"), dict):
+        message = {**{k: v for k, v in message.items() if k != "message"}, **inner}
+    found = dict(message)
+    if isinstance(contents := found.pop("contents", None), list):
+        found["content"] = [_content_block(one) for one in contents]
+    elif isinstance(content := found.get("content"), str) and content[:2] in {"[{", '{"'}:
+        found["content"] = _structure(content)
+    if isinstance(calls := found.get("tool_calls"), list):
+        found["tool_calls"] = [_call(one) for one in calls]
+    return found
+
+
+def _content_block(block: Any) -> Any:
+    inner = block.get("message_content", block) if isinstance(block, dict) else block
+    if not isinstance(inner, dict):
+        return inner
+    image = inner.get("image")
+    if inner.get("type") == "image" and isinstance(image, dict):
+        url = image.get("image", image)
+        return {"type": "image_url", "image_url": url if isinstance(url, dict) else {"url": url}}
+    return inner
+
+
+def _call(call: Any) -> Any:
+    """A call of a tool in the form of OpenAI's messages."""
+    if not isinstance(call, dict):
+        return call
+    inner = call.get("tool_call", call)
+    if not isinstance(inner, dict) or isinstance(inner.get("function"), dict):
+        return {"type": "function", **inner} if isinstance(inner, dict) else inner
+    rest = {key: one for key, one in inner.items() if key not in {"name", "arguments"}}
+    function = {key: inner[key] for key in ("name", "arguments") if key in inner}
+    return {"type": "function", **rest, "function": function}
+
+
+def of_parts(message: Any) -> list[Any]:
+    """A message of OpenTelemetry's newer form, whose content is a list of parts.
+
+    Answers of tools are messages of their own.
+    """
+    if not isinstance(message, dict) or not isinstance(message.get("parts"), list):
+        return [plain(message)]
+    blocks: list[Any] = []
+    calls: list[Any] = []
+    answers: list[Any] = []
+    for part in message["parts"]:
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind == "text":
+            blocks.append({"type": "text", "text": part.get("content")})
+        elif kind in {"tool_call", "server_tool_call"}:
+            calls.append(_part_call(part))
+        elif kind in {"tool_call_response", "server_tool_call_response"}:
+            answers.append(_part_answer(part))
+        elif kind in {"reasoning", "thinking"}:
+            blocks.append({"type": "reasoning", "reasoning": part.get("content")})
+        else:
+            blocks.append(part)
+    found = {key: one for key, one in message.items() if key != "parts"}
+    found["content"] = _content(blocks)
+    if calls:
+        found["tool_calls"] = calls
+    return [*answers, found] if blocks or calls or not answers else answers
+
+
+def _part_answer(part: dict[str, Any]) -> dict[str, Any]:
+    found = {"role": "tool", "tool_call_id": part.get("id")}
+    if "name" in part:
+        found["name"] = part["name"]
+    found["content"] = part.get("response", part.get("result", part.get("content")))
+    return found
+
+
+def _content(blocks: list[Any]) -> Any:
+    """A lone text as a text, several of them as blocks."""
+    match blocks:
+        case []:
+            return ""
+        case [{"type": "text", "text": str() as text}]:
+            return text
+    return blocks
+
+
+def _part_call(part: dict[str, Any]) -> dict[str, Any]:
+    arguments = part.get("arguments")
+    if not isinstance(arguments, str):
+        arguments = "" if arguments is None else orjson.dumps(arguments, default=str).decode()
+    function = {"name": part.get("name"), "arguments": arguments}
+    return {"id": part.get("id"), "type": "function", "function": function}
+
+
+def system(instructions: Any) -> list[Any]:
+    """The system's message from its instructions, a text or a list of parts."""
+    if isinstance(instructions, list):
+        return of_parts({"role": "system", "parts": instructions})
+    return [{"role": "system", "content": instructions}] if instructions else []
+
+
+def of_event(name: str, attributes: Any) -> dict[str, Any] | None:
+    """The message in a span event of the older GenAI convention."""
+    role = _ROLES.get(name)
+    if role is None or not isinstance(attributes, dict):
+        return None
+    body = _structure(attributes.get("gen_ai.event.content"))
+    found: dict[str, Any] = {"role": role}
+    if isinstance(body, dict):
+        found |= body
+    elif body is not None:
+        found["content"] = body
+    skipped = {"gen_ai.event.content", "gen_ai.system", "event.name", "gen_ai.provider.name"}
+    said = nested({key: one for key, one in attributes.items() if key not in skipped})
+    if isinstance(said, dict):
+        inner = said.pop("message", None)
+        inner = _structure(inner)
+        found |= said | (
+            inner if isinstance(inner, dict) else {} if inner is None else {"content": inner}
+        )
+    if isinstance(inner := found.get("message"), dict):
+        found |= found.pop("message")
+    if role == "tool" and "tool_call_id" not in found and "id" in found:
+        found["tool_call_id"] = found.pop("id")
+    found["content"] = _structure(found.get("content"))
+    calls = _structure(found.get("tool_calls"))
+    if isinstance(calls, list):
+        found["tool_calls"] = [_call(one) for one in calls]
+    return found
+
+
+def of_event_log(log: Any, *, answers: bool) -> list[dict[str, Any]]:
+    """Messages of an attribute that holds such events as a list; `answers`, or what was asked."""
+    found = []
+    for event in log if isinstance(log, list) else ():
+        if not isinstance(event, dict):
+            continue
+        name = str(event.get("event.name") or event.get("name") or "")
+        if (name in _ANSWERS) is answers and (message := of_event(name, event)) is not None:
+            found.append({k: v for k, v in message.items() if k != "gen_ai.message.index"})
+    return found
+
+
+def is_answer(name: str) -> bool:
+    return name in _ANSWERS
+
+
+def documents(found: list[Any]) -> list[Any]:
+    """Documents as retrievers return them."""
+    return [_document(one) for one in found]
+
+
+def _document(document: Any) -> Any:
+    inner = document.get("document", document) if isinstance(document, dict) else document
+    if not isinstance(inner, dict):
+        return {"page_content": inner, "metadata": {}}
+    metadata = _structure(inner.get("metadata"))
+    metadata = (
+        dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata} if metadata else {}
+    )
+    content = inner.get("content", inner.get("page_content"))
+    rest = {k: v for k, v in inner.items() if k not in {"content", "page_content", "metadata"}}
+    return {"page_content": content, "metadata": {**metadata, **rest}}
+
+
+def _structure(value: Any) -> Any:
+    if isinstance(value, str) and value[:1] in {"{", "["}:
+        try:
+            return orjson.loads(value)
+        except ValueError:
+            return value
+    return value

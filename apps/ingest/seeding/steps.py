@@ -1,0 +1,197 @@
+"""A stock of pieces of work: what a run says about itself, packed once and used many times."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+from apps.core.json import dumps
+from apps.ingest.previews import one_line, preview
+from apps.ingest.seeding.texts import Texts
+from apps.trace_store.store.packing import pack_all
+
+AGENTS = ("support-agent", "research-agent", "sql-agent", "travel-planner", "code-reviewer")
+CHAINS = ("plan", "route", "gather", "draft", "review", "summarize")
+TOOLS = ("search_orders", "get_weather", "run_sql", "send_email", "calculator", "fetch_page")
+MODELS = (  # name, provider, share, dollars for a million tokens in and out
+    ("gpt-4o-mini", "openai", 40, "0.15", "0.60"),
+    ("gpt-4o", "openai", 22, "2.50", "10.00"),
+    ("claude-sonnet-4", "anthropic", 20, "3.00", "15.00"),
+    ("gemini-2.5-flash", "google_genai", 12, "0.30", "2.50"),
+    ("llama-3.3-70b", "groq", 5, "0.59", "0.79"),
+    ("mistral-large", "mistralai", 1, "2.00", "6.00"),
+)
+_ERRORS = (
+    "RateLimitError('429: too many requests')",
+    "TimeoutError('no answer within 30 s')",
+    "ValueError('amount: a number was expected')",
+    "KeyError('customer')",
+)
+_MILLION = Decimal(1_000_000)
+_RUNTIME = {
+    "runtime": {"sdk": "langsmith-py", "sdk_version": "0.14.0", "library": "langsmith"},
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """Everything of a run that does not depend on its place."""
+
+    name: str
+    run_type: str
+    seconds: float
+    payloads: Mapping[str, bytes]
+    inputs: Any
+    outputs: Any
+    error: str | None
+    inputs_preview: str | None
+    outputs_preview: str | None
+    error_preview: str | None
+    model: str | None
+    provider: str | None
+    usage: Mapping[str, Any]
+
+
+class Stock:
+    """Steps of each kind, `size` of them, to pick from."""
+
+    def __init__(self, seed: int, size: int = 120) -> None:
+        self.dice = Random(f"steps {seed}")  # noqa: S311  (no secrets here)
+        self.texts = Texts(self.dice)
+        self.agents = self._some(size, AGENTS, self._agent)
+        self.chains = self._some(size, CHAINS, self._chain)
+        self.tools = self._some(size, TOOLS, self._tool)
+        self.retrievers = self._some(3 * size, ("VectorStoreRetriever",), self._retriever)
+        self.models = [
+            step
+            for number, (_, _, share, _, _) in enumerate(MODELS)
+            for step in self._some(max(size * share // 10, 4), (str(number),), self._model)
+        ]
+
+    def with_word(self, step: Step, word: str) -> Step:
+        """The step with a word more in its answer."""
+        outputs = {**(step.outputs or {}), "note": f"{self.texts.cut(40)} {word}"}
+        return self._step(
+            step.name, step.run_type, step.seconds, step.inputs, outputs, model=step.model
+        )
+
+    def _some(self, size: int, names: Sequence[str], make: Callable[[str], Step]) -> list[Step]:
+        return [make(name) for name in names for _ in range(size)]
+
+    def _seconds(self, middle: float, spread: float) -> float:
+        return self.dice.lognormvariate(math.log(middle), spread)
+
+    def _length(self) -> int:
+        """Characters of a text: most are short, one in fifty is very long."""
+        share = self.dice.random()
+        if share < 0.9:
+            return int(min(self.dice.lognormvariate(math.log(500), 0.9), 12_000)) + 40
+        return int(4_000 * (4 if share < 0.98 else 20) ** self.dice.random())
+
+    def _agent(self, name: str) -> Step:
+        question, answer = self.texts.sentence(), self.texts.cut(self._length() // 3 + 40)
+        messages = [{"role": "user", "content": question}]
+        outputs = {"messages": [*messages, {"role": "assistant", "content": answer}]}
+        return self._step(name, "chain", 0.02, {"messages": messages}, outputs)
+
+    def _chain(self, name: str) -> Step:
+        goal = {"goal": self.texts.sentence(), "attempt": self.dice.randint(1, 3)}
+        return self._step(name, "chain", 0.01, goal, {"result": self.texts.sentence()})
+
+    def _tool(self, name: str) -> Step:
+        inputs = {"query": self.texts.sentence(), "limit": self.dice.choice((5, 10, 20))}
+        rows = [
+            {"id": self.dice.randint(1, 99_999), "title": self.texts.cut(40), "score": 0.5}
+            for _ in range(self.dice.randint(1, 6))
+        ]
+        return self._step(name, "tool", self._seconds(0.15, 1), inputs, {"rows": rows})
+
+    def _retriever(self, name: str) -> Step:
+        length = self._length()
+        documents = [
+            {"page_content": self.texts.cut(length // 3 + 30), "metadata": {"source": f"doc-{n}"}}
+            for n in range(self.dice.randint(2, 5))
+        ]
+        inputs = {"query": self.texts.sentence()}
+        return self._step(
+            name, "retriever", self._seconds(0.08, 0.6), inputs, {"documents": documents}
+        )
+
+    def _model(self, number: str) -> Step:
+        model = MODELS[int(number)][0]
+        messages = [
+            {"role": "system", "content": self.texts.cut(300)},
+            {"role": "user", "content": self.texts.cut(self._length())},
+        ]
+        answer = self.texts.cut(self._length() // 2 + 20)
+        prompt = sum(len(one["content"]) for one in messages) // 4
+        completion = len(answer) // 4 + 1
+        outputs = {
+            "messages": [{"role": "assistant", "content": answer}],
+            "usage_metadata": {
+                "input_tokens": prompt,
+                "output_tokens": completion,
+                "total_tokens": prompt + completion,
+            },
+        }
+        seconds = self._seconds(1.6, 0.8)
+        return self._step("ChatModel", "llm", seconds, {"messages": messages}, outputs, model=model)
+
+    def failed(self, step: Step) -> Step:
+        """The step, had it gone wrong."""
+        error = self.dice.choice(_ERRORS) + "\n\nTraceback (most recent call last):\n"
+        error += self.texts.cut(400)
+        return self._step(
+            step.name, step.run_type, step.seconds, step.inputs, None, model=step.model, error=error
+        )
+
+    def _step(
+        self,
+        name: str,
+        run_type: str,
+        seconds: float,
+        inputs: Any,
+        outputs: Any,
+        *,
+        model: str | None = None,
+        error: str | None = None,
+    ) -> Step:
+        said = {"inputs": inputs, "outputs": outputs, "extra": _RUNTIME, "error": error}
+        said = {name: value for name, value in said.items() if value is not None}
+        packed = pack_all([dumps(value) for value in said.values()])
+        return Step(
+            name=name,
+            run_type=run_type,
+            seconds=seconds,
+            payloads=dict(zip(said, packed, strict=True)),
+            inputs=inputs,
+            outputs=outputs,
+            error=error,
+            inputs_preview=preview(inputs),
+            outputs_preview=preview(outputs),
+            error_preview=None if error is None else one_line(error),
+            model=model,
+            provider=next((one[1] for one in MODELS if one[0] == model), None),
+            usage=_usage(model, outputs),
+        )
+
+
+def _usage(model: str | None, outputs: Any) -> dict[str, Any]:
+    told = (outputs or {}).get("usage_metadata")
+    if model is None or told is None:
+        return {}
+    _, _, _, price_in, price_out = next(one for one in MODELS if one[0] == model)
+    prompt_cost = told["input_tokens"] * Decimal(price_in) / _MILLION
+    completion_cost = told["output_tokens"] * Decimal(price_out) / _MILLION
+    return {
+        "prompt_tokens": told["input_tokens"],
+        "completion_tokens": told["output_tokens"],
+        "total_tokens": told["total_tokens"],
+        "prompt_cost": prompt_cost,
+        "completion_cost": completion_cost,
+        "total_cost": prompt_cost + completion_cost,
+    }

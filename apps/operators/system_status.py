@@ -1,0 +1,133 @@
+"""How the installation stands now: asked of PostgreSQL and Redis, few statements for everything."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import redis
+from django.conf import settings
+from django.db import connection
+
+from apps.core import readiness
+from apps.core.ttl_cache import Fresh
+from config import heartbeat
+
+QUEUES = ("runs", "periodic", "builds")
+VIEW_SECONDS = 4.0
+
+_FIGURES = """
+SELECT
+    (SELECT count(*) FROM agent_server_agentrun WHERE status = 'pending') AS pending,
+    (SELECT count(*) FROM agent_server_agentrun WHERE status = 'running') AS running,
+    (SELECT count(*) FROM tracing_unsettled) AS unsettled,
+    (SELECT count(*) FROM tracing_heldoperation) AS held,
+    (SELECT count(*) FROM tracing_tracedeletion WHERE finished_at IS NULL) AS deletions,
+    (SELECT count(*) FROM deployments_revision
+     WHERE status IN ('QUEUED', 'AWAITING_BUILD', 'AWAITING_DEPLOY')) AS waiting,
+    (SELECT count(*) FROM deployments_revision
+     WHERE status IN ('BUILDING', 'DEPLOYING')) AS building,
+    pg_database_size(current_database()) AS size,
+    (SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()) AS connections
+"""
+_HOSTS = """
+SELECT count(DISTINCT lease_owner), count(DISTINCT revision_id) FROM agent_server_agentrun
+WHERE status = 'running'
+"""
+_PARTITIONS = """
+SELECT parent.relname, child.relname, greatest(child.reltuples, 0)::int8,
+       pg_total_relation_size(child.oid), pg_get_expr(child.relpartbound, child.oid)
+FROM pg_inherits i
+JOIN pg_class parent ON parent.oid = i.inhparent AND parent.relkind = 'p'
+JOIN pg_class child ON child.oid = i.inhrelid
+ORDER BY parent.relname, child.relname DESC
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    """One day of a table; rows are PostgreSQL's estimate."""
+
+    table: str
+    name: str
+    rows: int
+    size: int
+    bounds: str
+
+    @property
+    def first(self) -> str:
+        """The day it begins with; empty for one that has no beginning."""
+        return self._day("FROM")
+
+    @property
+    def last(self) -> str:
+        """The day before which it ends."""
+        return self._day("TO")
+
+    def _day(self, word: str) -> str:
+        found = re.search(rf"{word} \('(\d{{4}}-\d\d-\d\d)", self.bounds)
+        return found[1] if found else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What is waiting, what is at work, and what lives."""
+
+    parts: dict[str, str]
+    figures: dict[str, int]
+    queues: dict[str, int | None]
+    """Messages that wait; None while Redis is away."""
+    signs: dict[str, str] = field(default_factory=dict)
+    """The host of each Celery role that gave a sign of life."""
+
+    @property
+    def is_ready(self) -> bool:
+        return all(state == "ok" for state in self.parts.values())
+
+
+def look() -> Standing:
+    """How everything stands, at most seconds ago."""
+    return _known.get(None, _look)
+
+
+def _look(_: None) -> Standing:
+    queues, signs = _of_redis()
+    return Standing(readiness.check(), _figures(), queues, signs)
+
+
+_known: Fresh[None, Standing] = Fresh(VIEW_SECONDS)
+
+
+def _figures() -> dict[str, int]:
+    with connection.cursor() as cursor:
+        cursor.execute(_FIGURES)
+        row: tuple[Any, ...] = cursor.fetchone() or ()
+        names = [column.name for column in cursor.description or ()]
+        cursor.execute(_HOSTS)
+        workers, hosts = cursor.fetchone() or (0, 0)
+    return {**dict(zip(names, row, strict=True)), "busy_workers": workers, "busy_hosts": hosts}
+
+
+def _of_redis() -> tuple[dict[str, int | None], dict[str, str]]:
+    try:
+        with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2) as client:
+            pipe = client.pipeline(transaction=False)
+            for queue in QUEUES:
+                pipe.llen(queue)
+            pipe.mget([heartbeat.key(role) for role in heartbeat.ROLES])
+            *lengths, signs = pipe.execute()
+    except redis.RedisError:
+        return dict.fromkeys(QUEUES), {}
+    found = dict(zip(heartbeat.ROLES, signs, strict=True))
+    return (
+        dict(zip(QUEUES, lengths, strict=True)),
+        {role: sign.decode() for role, sign in found.items() if sign},
+    )
+
+
+def partitions() -> list[Partition]:
+    """The days of every table that is cut by days, the newest first."""
+    with connection.cursor() as cursor:
+        cursor.execute(_PARTITIONS)
+        return [Partition(*row) for row in cursor]

@@ -1,0 +1,244 @@
+"""People of the organization, and invitations to it."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core.api import (
+    OrganizationAPIView,
+    OrganizationRequest,
+    PersonAPIView,
+    PersonRequest,
+)
+from apps.core.tenancy import get_or_404
+from apps.organizations.api.rendering import invitation_json, member_json
+from apps.organizations.api.request_helpers import checked, checked_list, page
+from apps.organizations.models import Invitation, Membership, User
+from apps.organizations.permissions import Level, OrganizationPermission, PersonPermission
+from apps.organizations.queries import places_of
+from apps.organizations.services import invitations, members, profile
+from apps.organizations.services.grants import find_role
+
+
+class InviteeSerializer(serializers.Serializer[Any]):
+    """Without an address it is a link for whoever follows it."""
+
+    email = serializers.EmailField(
+        max_length=254, required=False, allow_null=True, allow_blank=True
+    )
+    full_name = serializers.CharField(
+        max_length=150, required=False, allow_null=True, allow_blank=True
+    )
+    role_id = serializers.UUIDField(required=False, allow_null=True)
+    workspace_ids = serializers.ListField(
+        child=serializers.UUIDField(), required=False, allow_null=True, max_length=500
+    )
+    workspace_role_id = serializers.UUIDField(required=False, allow_null=True)
+
+
+class MemberChangesSerializer(serializers.Serializer[Any]):
+    role_id = serializers.UUIDField()
+
+
+class OwnChangesSerializer(serializers.Serializer[Any]):
+    full_name = serializers.CharField(max_length=150, allow_blank=True)
+
+
+class PeopleBase(OrganizationAPIView):
+    required_permission = {
+        "GET": OrganizationPermission.PEOPLE_READ,
+        "*": OrganizationPermission.PEOPLE_MANAGE,
+    }
+
+    def members(self) -> Any:
+        rows = Membership.objects.filter(organization_id=self.organization_id)
+        return rows.select_related("user", "custom_role").order_by("user__email")
+
+    def pending(self) -> Any:
+        rows = Invitation.objects.open().filter(organization_id=self.organization_id)
+        rows = rows.select_related("organization", "custom_role")
+        return rows.prefetch_related("workspaces__workspace", "workspaces__custom_role").order_by(
+            "-created_at"
+        )
+
+    def shown(self, rows: list[Membership]) -> list[dict[str, Any]]:
+        places = places_of(self.organization_id, [row.user_id for row in rows])
+        return [
+            member_json(row, [(place.pk, role) for place, role in places.get(row.user_id, [])])
+            for row in rows
+        ]
+
+    def waiting(self, rows: list[Invitation]) -> list[dict[str, Any]]:
+        """Links are shown to those who may make them."""
+        may = self.request.auth.may(OrganizationPermission.PEOPLE_MANAGE)
+        return [invitation_json(one, invitations.link_of(one) if may else None) for one in rows]
+
+    def invite(self, body: dict[str, Any]) -> Invitation:
+        where = self.organization_id
+        role = find_role(where, Level.ORGANIZATION, body.get("role_id") or "member")
+        held = find_role(where, Level.WORKSPACE, body.get("workspace_role_id") or "editor")
+        return invitations.invite(
+            organization_id=where,
+            role=role,
+            email=body.get("email") or "",
+            full_name=body.get("full_name") or "",
+            workspaces=dict.fromkeys(body.get("workspace_ids") or [], held),
+            by=self.request.auth,
+        )
+
+
+class PeopleView(PeopleBase):
+    @extend_schema(responses=dict)
+    def get(self, request: OrganizationRequest) -> Response:
+        rows, headers = page(request, self.members())
+        return Response(
+            {
+                "organization_id": self.organization_id,
+                "members": self.shown(rows),
+                "pending": self.waiting(list(self.pending()[:500])),
+            },
+            headers=headers,
+        )
+
+    @extend_schema(request=InviteeSerializer, responses=dict)
+    def post(self, request: OrganizationRequest) -> Response:
+        invitation = self.invite(checked(InviteeSerializer, request.data))
+        return Response(self.waiting([invitation])[0])
+
+
+class PeopleBatchView(PeopleBase):
+    @extend_schema(request=InviteeSerializer(many=True), responses=dict)
+    def post(self, request: OrganizationRequest) -> Response:
+        """All or none of them."""
+        with transaction.atomic():
+            made = [self.invite(one) for one in checked_list(InviteeSerializer, request.data)]
+        return Response(self.waiting(made))
+
+
+class ActivePeopleView(PeopleBase):
+    @extend_schema(responses=dict)
+    def get(self, request: OrganizationRequest) -> Response:
+        rows, headers = page(request, self.members())
+        return Response(self.shown(rows), headers=headers)
+
+
+class PendingPeopleView(PeopleBase):
+    @extend_schema(responses=dict)
+    def get(self, request: OrganizationRequest) -> Response:
+        rows, headers = page(request, self.pending())
+        return Response(self.waiting(rows), headers=headers)
+
+
+class PendingPersonView(PeopleBase):
+    @extend_schema(responses={204: None})
+    def delete(self, request: OrganizationRequest, invitation_id: UUID) -> Response:
+        invitation = get_or_404(self.pending(), pk=invitation_id)
+        invitations.revoke(invitation=invitation, by=request.auth)
+        return Response(status=204)
+
+
+class OnePersonView(PeopleBase):
+    @extend_schema(request=MemberChangesSerializer, responses=dict)
+    def patch(self, request: OrganizationRequest, membership_id: UUID) -> Response:
+        membership = get_or_404(self.members(), pk=membership_id)
+        body = checked(MemberChangesSerializer, request.data)
+        role = find_role(self.organization_id, Level.ORGANIZATION, body["role_id"])
+        changed = members.change_role(membership=membership, role=role, by=request.auth)
+        return Response(self.shown([changed])[0])
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: OrganizationRequest, membership_id: UUID) -> Response:
+        membership = get_or_404(self.members(), pk=membership_id)
+        members.remove_member(membership=membership, by=request.auth)
+        return Response(status=204)
+
+
+class OwnMembershipView(PersonAPIView):
+    required_permission = PersonPermission.ME_WRITE
+
+    @extend_schema(request=OwnChangesSerializer, responses=dict)
+    def patch(self, request: PersonRequest) -> Response:
+        """The person's own name."""
+        body = checked(OwnChangesSerializer, request.data)
+        user = profile.rename(user_id=request.auth.user_id, name=body["full_name"])
+        return Response({"user_id": user.pk, "email": user.email, "full_name": user.name or None})
+
+
+class OwnInvitationsView(PersonAPIView):
+    required_permission = PersonPermission.ME_READ
+
+    @extend_schema(responses=dict)
+    def get(self, request: PersonRequest) -> Response:
+        """Invitations to the person's verified address."""
+        user = User.objects.get(pk=request.auth.user_id)
+        return Response([invitation_json(one) for one in invitations.waiting_for(user)])
+
+
+class OwnInvitationView(PersonAPIView):
+    required_permission = PersonPermission.ME_WRITE
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: PersonRequest, invitation_id: UUID) -> Response:
+        user, invitation = _own(request, invitation_id)
+        invitations.decline(invitation=invitation, user=user)
+        return Response(status=204)
+
+
+class ClaimView(PersonAPIView):
+    required_permission = PersonPermission.ME_WRITE
+
+    @extend_schema(responses=dict)
+    def post(self, request: PersonRequest, invitation_id: UUID) -> Response:
+        user, invitation = _own(request, invitation_id)
+        membership = invitations.accept(invitation=invitation, user=user)
+        places = places_of(membership.organization_id, [user.pk])[user.pk]
+        return Response(member_json(membership, [(place.pk, role) for place, role in places]))
+
+
+def _own(request: PersonRequest, invitation_id: UUID) -> tuple[User, Invitation]:
+    user = User.objects.get(pk=request.auth.user_id)
+    rows = Invitation.objects.to_address(user.email)
+    return user, get_or_404(rows, pk=invitation_id)
+
+
+_MEMBERS = "orgs/current/members"
+routes = [
+    path(_MEMBERS, PeopleView.as_view(), name="people"),
+    path(f"{_MEMBERS}/active", ActivePeopleView.as_view(), name="people-active"),
+    path(f"{_MEMBERS}/pending", PendingPeopleView.as_view(), name="people-pending"),
+    path(f"{_MEMBERS}/batch", PeopleBatchView.as_view(), name="people-batch"),
+    path(f"{_MEMBERS}/basic/batch", PeopleBatchView.as_view(), name="people-basic-batch"),
+    path(
+        f"{_MEMBERS}/pending/<uuid:invitation_id>",
+        PendingPersonView.as_view(),
+        name="people-pending-one",
+    ),
+    path(
+        f"{_MEMBERS}/<uuid:invitation_id>/pending",
+        PendingPersonView.as_view(),
+        name="people-one-pending",
+    ),
+    path(f"{_MEMBERS}/<uuid:membership_id>", OnePersonView.as_view(), name="person"),
+    path("orgs/members/basic", OwnMembershipView.as_view(), name="own-name"),
+]
+for _place in ("orgs", "workspaces"):
+    routes += [
+        path(f"{_place}/pending", OwnInvitationsView.as_view(), name=f"{_place}-pending"),
+        path(
+            f"{_place}/pending/<uuid:invitation_id>",
+            OwnInvitationView.as_view(),
+            name=f"{_place}-pending-one",
+        ),
+        path(
+            f"{_place}/pending/<uuid:invitation_id>/claim",
+            ClaimView.as_view(),
+            name=f"{_place}-pending-claim",
+        ),
+    ]

@@ -1,0 +1,207 @@
+"""People of the workspace at hand."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db import transaction
+from django.urls import path
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.response import Response
+
+from apps.core import errors
+from apps.core.api import ApiRequest, WorkspaceAPIView
+from apps.core.callers import OrganizationCaller
+from apps.core.tenancy import get_or_404
+from apps.organizations.api.rendering import invitation_json, workspace_member_json
+from apps.organizations.api.request_helpers import checked, checked_list, page
+from apps.organizations.models import Invitation, User, Workspace, WorkspaceMembership
+from apps.organizations.permissions import Level, OrganizationPermission, Permission
+from apps.organizations.queries import memberships_by_user
+from apps.organizations.roles import system_role
+from apps.organizations.services import invitations, organization_caller_for, workspace_members
+from apps.organizations.services.grants import AnyRole, find_role
+
+
+class NewMemberSerializer(serializers.Serializer[Any]):
+    """Somebody of the organization by id or address, or an address to invite."""
+
+    user_id = serializers.UUIDField(required=False, allow_null=True)
+    email = serializers.EmailField(max_length=254, required=False, allow_null=True)
+    full_name = serializers.CharField(
+        max_length=150, required=False, allow_null=True, allow_blank=True
+    )
+    role_id = serializers.UUIDField(required=False, allow_null=True)
+    workspace_role_id = serializers.UUIDField(required=False, allow_null=True)
+    read_only = serializers.BooleanField(required=False, allow_null=True)  # type: ignore[assignment]
+
+    def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
+        if not attrs.get("user_id") and not attrs.get("email"):
+            raise serializers.ValidationError("Name a person by `user_id` or `email`.")
+        return attrs
+
+
+class RoleChangeSerializer(serializers.Serializer[Any]):
+    role_id = serializers.UUIDField(required=False, allow_null=True)
+    read_only = serializers.BooleanField(required=False, allow_null=True)  # type: ignore[assignment]
+
+
+class MembersBase(WorkspaceAPIView):
+    required_permission = {"GET": Permission.MEMBERS_READ, "*": Permission.MEMBERS_MANAGE}
+
+    def members(self) -> Any:
+        rows = WorkspaceMembership.objects.filter(workspace_id=self.workspace_id)
+        return rows.select_related("user", "custom_role").order_by("user__email")
+
+    def pending(self) -> Any:
+        rows = Invitation.objects.open().to_workspace(self.workspace_id)
+        rows = rows.select_related("organization", "custom_role")
+        return rows.prefetch_related("workspaces__workspace", "workspaces__custom_role").order_by(
+            "-created_at"
+        )
+
+    def shown(self, rows: list[WorkspaceMembership]) -> list[dict[str, Any]]:
+        people = memberships_by_user(self.request.auth.organization_id, [row.user for row in rows])
+        return [workspace_member_json(row, people.get(row.user_id)) for row in rows]
+
+    def role(self, body: dict[str, Any]) -> AnyRole:
+        given = body.get("workspace_role_id") or body.get("role_id")
+        if given is not None:
+            return find_role(self.request.auth.organization_id, Level.WORKSPACE, given)
+        return system_role(Level.WORKSPACE, "viewer" if body.get("read_only") else "editor")
+
+
+class MembersView(MembersBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        rows, headers = page(request, self.members())
+        return Response(
+            {
+                "tenant_id": self.workspace_id,
+                "members": self.shown(rows),
+                "pending": [invitation_json(one) for one in self.pending()[:500]],
+            },
+            headers=headers,
+        )
+
+    @extend_schema(request=NewMemberSerializer, responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """Let a person of the organization in; an unknown address is invited to both."""
+        return Response(self.add(checked(NewMemberSerializer, request.data)))
+
+    def add(self, body: dict[str, Any]) -> dict[str, Any]:
+        caller, role = self.request.auth, self.role(body)
+        people = User.objects.filter(memberships__organization_id=caller.organization_id)
+        user = (
+            get_or_404(people, pk=body["user_id"])
+            if body.get("user_id")
+            else people.filter(email=body["email"].strip().lower()).first()
+        )
+        if user is None:
+            return self._invite(body, role)
+        workspace = Workspace.objects.get(pk=self.workspace_id)
+        made = workspace_members.add_to_workspace(
+            workspace=workspace, user=user, role=role, by=caller
+        )
+        return self.shown([made])[0]
+
+    def _invite(self, body: dict[str, Any], role: AnyRole) -> dict[str, Any]:
+        """Strangers are the organization's to invite, whatever the caller may do here."""
+        by = inviting(self.request)
+        invitation = invitations.invite(
+            organization_id=by.organization_id,
+            role=system_role(Level.ORGANIZATION, "member"),
+            email=body["email"],
+            full_name=body.get("full_name") or "",
+            workspaces={self.workspace_id: role},
+            by=by,
+        )
+        return invitation_json(invitation, invitations.link_of(invitation))
+
+
+def inviting(request: ApiRequest) -> OrganizationCaller:
+    """The caller of a workspace as one who invites to its organization; else 403."""
+    caller = request.auth
+    user = User.objects.filter(pk=caller.user_id).first() if caller.user_id else None
+    person = (
+        organization_caller_for(user=user, organization_id=caller.organization_id)
+        if user is not None and caller.key_id is None
+        else None
+    )
+    if person is None:
+        raise errors.Forbidden(
+            "Nobody of that address is in the organization. Invite them with POST"
+            " /orgs/current/members."
+        )
+    person.require(OrganizationPermission.PEOPLE_MANAGE)
+    return person
+
+
+class ActiveMembersView(MembersBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        rows, headers = page(request, self.members())
+        return Response(self.shown(rows), headers=headers)
+
+
+class PendingMembersView(MembersBase):
+    @extend_schema(responses=dict)
+    def get(self, request: ApiRequest) -> Response:
+        rows, headers = page(request, self.pending())
+        return Response([invitation_json(one) for one in rows], headers=headers)
+
+
+class MembersBatchView(MembersView):
+    http_method_names = ["post", "options"]
+
+    @extend_schema(request=NewMemberSerializer(many=True), responses=dict)
+    def post(self, request: ApiRequest) -> Response:
+        """All or none of them."""
+        with transaction.atomic():
+            made = [self.add(one) for one in checked_list(NewMemberSerializer, request.data)]
+        return Response(made)
+
+
+class MemberView(MembersBase):
+    @extend_schema(request=RoleChangeSerializer, responses=dict)
+    def patch(self, request: ApiRequest, identity_id: UUID) -> Response:
+        membership = get_or_404(self.members(), pk=identity_id)
+        body = checked(RoleChangeSerializer, request.data)
+        changed = workspace_members.change_workspace_role(
+            membership=membership, role=self.role(body), by=request.auth
+        )
+        return Response(self.shown([changed])[0])
+
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, identity_id: UUID) -> Response:
+        membership = get_or_404(self.members(), pk=identity_id)
+        workspace_members.remove_from_workspace(membership=membership, by=request.auth)
+        return Response(status=204)
+
+
+class PendingMemberView(MembersBase):
+    @extend_schema(responses={204: None})
+    def delete(self, request: ApiRequest, identity_id: UUID) -> Response:
+        """Take an invitation to this workspace alone back."""
+        invitation = get_or_404(self.pending(), pk=identity_id)
+        if invitation.workspaces.exclude(workspace_id=self.workspace_id).exists():
+            raise errors.Forbidden("The invitation is to other workspaces too.")
+        invitations.revoke(invitation=invitation)
+        return Response(status=204)
+
+
+_MEMBERS = "workspaces/current/members"
+routes = [
+    path(_MEMBERS, MembersView.as_view(), name="workspace-members"),
+    path(f"{_MEMBERS}/active", ActiveMembersView.as_view(), name="workspace-members-active"),
+    path(f"{_MEMBERS}/pending", PendingMembersView.as_view(), name="workspace-members-pending"),
+    path(f"{_MEMBERS}/batch", MembersBatchView.as_view(), name="workspace-members-batch"),
+    path(f"{_MEMBERS}/<uuid:identity_id>", MemberView.as_view(), name="workspace-member"),
+    path(
+        f"{_MEMBERS}/<uuid:identity_id>/pending",
+        PendingMemberView.as_view(),
+        name="workspace-member-pending",
+    ),
+]

@@ -1,0 +1,98 @@
+"""People of one workspace, out of those of its organization."""
+
+from __future__ import annotations
+
+from django.db import IntegrityError, transaction
+
+from apps.audit.actions import Action
+from apps.audit.services import Target, record
+from apps.core import errors as core_errors
+from apps.core.callers import Caller
+from apps.organizations.errors import AlreadyMember
+from apps.organizations.models import (
+    ROLE_FIELDS,
+    Membership,
+    User,
+    Workspace,
+    WorkspaceMembership,
+)
+from apps.organizations.services.grants import AnyRole, check_grant
+
+
+@transaction.atomic
+def add_to_workspace(
+    *, workspace: Workspace, user: User, role: AnyRole, by: Caller | None = None
+) -> WorkspaceMembership:
+    """Let a person of the organization in; strangers have to be invited, and are refused."""
+    check_grant(by, role)
+    people = Membership.objects.filter(organization_id=workspace.organization_id, user=user)
+    # Held, so that nobody is removed from the organization between this look and the insert.
+    if not people.select_for_update(no_key=True).exists():
+        raise core_errors.NotFound("Nobody of the organization. Invite them.")
+    membership = WorkspaceMembership(workspace=workspace, user=user)
+    membership.hold(role)
+    try:
+        with transaction.atomic():
+            membership.save(force_insert=True)
+    except IntegrityError:
+        raise AlreadyMember from None
+    _record(Action.MEMBER_ADDED, membership, after=_told(membership))
+    return membership
+
+
+@transaction.atomic
+def change_workspace_role(
+    *, membership: WorkspaceMembership, role: AnyRole, by: Caller | None = None
+) -> WorkspaceMembership:
+    row = _locked(membership)
+    check_grant(by, row.held_role, role)
+    before = _told(row)
+    row.hold(role)
+    row.save(update_fields=ROLE_FIELDS)
+    if (after := _told(row)) != before:
+        _record(Action.MEMBER_ROLE_CHANGED, row, before=before, after=after)
+    return row
+
+
+@transaction.atomic
+def remove_from_workspace(*, membership: WorkspaceMembership, by: Caller | None = None) -> None:
+    """Take a person out of this workspace, or let them leave it."""
+    row = _locked(membership)
+    is_own = by is not None and by.user_id == row.user_id
+    if not is_own:
+        check_grant(by, row.held_role)
+    _record(Action.MEMBER_LEFT if is_own else Action.MEMBER_REMOVED, row, before=_told(row))
+    row.delete()
+
+
+def _locked(membership: WorkspaceMembership) -> WorkspaceMembership:
+    rows = WorkspaceMembership.objects.select_for_update(no_key=True, of=("self",))
+    rows = rows.select_related("user", "custom_role", "workspace")
+    found = rows.filter(pk=membership.pk).first()
+    if found is None:
+        raise core_errors.NotFound
+    return found
+
+
+def _told(membership: WorkspaceMembership) -> dict[str, object]:
+    return {
+        "email": membership.user.email,
+        "workspace_role": membership.held_role.display_name,
+    }
+
+
+def _record(
+    action: Action,
+    membership: WorkspaceMembership,
+    *,
+    before: dict[str, object] | None = None,
+    after: dict[str, object] | None = None,
+) -> None:
+    record(
+        action,
+        Target("member", membership.pk, membership.user.email),
+        before=before,
+        after=after,
+        organization_id=membership.workspace.organization_id,
+        workspace_id=membership.workspace_id,
+    )

@@ -1,0 +1,166 @@
+"""People of an organization: their roles, invitations, and taking one up."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.cache import never_cache
+from django.views.decorators.http import require_http_methods, require_POST
+
+from apps.core import errors
+from apps.core.tenancy import get_or_404
+from apps.organizations.forms import InviteForm, RoleForm, role_choices
+from apps.organizations.models import Invitation, Membership, User
+from apps.organizations.page_parts import done, organization_of, page
+from apps.organizations.permissions import Level, OrganizationPermission, Permission
+from apps.organizations.queries import places_of, workspaces_of
+from apps.organizations.services import invitations, members, roles
+from apps.organizations.services.grants import find_role
+from apps.web_ui.pages import PageRequest, to_sign_in, workspace_page
+
+_O = OrganizationPermission
+A_PAGE = 100
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_people(request: PageRequest) -> HttpResponse:
+    """Who is in the organization and who is invited; the form invites."""
+    caller = organization_of(request, _O.PEOPLE_READ)
+    where = caller.organization_id
+    choices = role_choices(roles.roles_of(where, Level.ORGANIZATION))
+    form = InviteForm(
+        request.POST or None,
+        roles=choices,
+        workspaces=[one.workspace for one in workspaces_of(caller)],
+        workspace_roles=role_choices(roles.roles_of(where, Level.WORKSPACE)),
+        initial={
+            "role": str(find_role(where, Level.ORGANIZATION, "member").id),
+            "workspace_role": str(find_role(where, Level.WORKSPACE, "editor").id),
+            "workspaces": [str(request.caller.workspace_id)],
+        },
+    )
+    if request.method == "POST":
+        caller.require(_O.PEOPLE_MANAGE)
+
+        def invite() -> None:
+            said = form.cleaned_data
+            held = find_role(where, Level.WORKSPACE, said["workspace_role"])
+            invitations.invite(
+                organization_id=where,
+                role=find_role(where, Level.ORGANIZATION, said["role"]),
+                email=said["email"],
+                workspaces={UUID(one): held for one in said["workspaces"]},
+                by=caller,
+            )
+
+        if done(form, invite):
+            invited = form.cleaned_data["email"]
+            messages.success(request, f"{invited} is invited." if invited else "The link is made.")
+            return redirect("setting-people", request.caller.workspace_id)
+    offset = _offset(request)
+    members = Membership.objects.filter(organization_id=where).order_by("user__email")
+    text = request.GET.get("q", "").strip()[:200].replace("\0", "")
+    if text:
+        members = members.filter(user__email__icontains=text)
+    rows = list(members.select_related("user", "custom_role")[offset : offset + A_PAGE + 1])
+    places = places_of(where, [row.user_id for row in rows])
+    may_write = caller.may(_O.PEOPLE_MANAGE)
+    context = {
+        "form": form,
+        "rows": [(row, places.get(row.user_id, [])) for row in rows[:A_PAGE]],
+        "waiting": [
+            (one, invitations.link_of(one) if may_write else "") for one in _waiting(where)
+        ],
+        "choices": choices,
+        "text": text,
+        "next_offset": offset + A_PAGE if len(rows) > A_PAGE else None,
+        "previous_offset": max(0, offset - A_PAGE) if offset else None,
+        "may_write": may_write,
+    }
+    return page(request, "organizations/people.html", context, form)
+
+
+@require_POST
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_person_role(request: PageRequest, membership_id: UUID) -> HttpResponse:
+    membership = _person(request, membership_id)
+    caller = organization_of(request, _O.PEOPLE_MANAGE)
+    where = caller.organization_id
+    form = RoleForm(request.POST, roles=role_choices(roles.roles_of(where, Level.ORGANIZATION)))
+    if not form.is_valid():
+        raise errors.Invalid("There is no such role.")
+    role = find_role(where, Level.ORGANIZATION, form.cleaned_data["role"])
+    members.change_role(membership=membership, role=role, by=caller)
+    messages.success(request, f"{membership.user.display_name} is {role.display_name} now.")
+    return redirect("setting-people", request.caller.workspace_id)
+
+
+@require_POST
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_person_remove(request: PageRequest, membership_id: UUID) -> HttpResponse:
+    membership = _person(request, membership_id)
+    caller = organization_of(request, _O.PEOPLE_MANAGE)
+    members.remove_member(membership=membership, by=caller)
+    if membership.user_id == request.user.pk:
+        messages.success(request, "You have left the organization.")
+        return redirect("home")
+    messages.success(request, f"{membership.user.display_name} is out of the organization.")
+    return redirect("setting-people", request.caller.workspace_id)
+
+
+@require_POST
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_invitation_revoke(request: PageRequest, invitation_id: UUID) -> HttpResponse:
+    rows = Invitation.objects.waiting().filter(organization_id=request.caller.organization_id)
+    invitation = get_or_404(rows.select_related("custom_role"), pk=invitation_id)
+    caller = organization_of(request, _O.PEOPLE_MANAGE)
+    invitations.revoke(invitation=invitation, by=caller)
+    messages.success(request, "The invitation is taken back: its link opens nothing any more.")
+    return redirect("setting-people", request.caller.workspace_id)
+
+
+@never_cache
+@require_http_methods(["GET", "POST"])
+def invitation(request: HttpRequest, token: str) -> HttpResponse:
+    """Where the link of an invitation leads: what it offers, and taking it up."""
+    invited = invitations.by_token(token)
+    user = request.user
+    if not isinstance(user, User):
+        return to_sign_in(request)
+    is_other = bool(invited.email) and invited.email != user.email
+    if request.method == "POST" and not is_other:
+        if request.POST.get("answer") == "decline" and invited.email:
+            invitations.decline(invitation=invited, user=user)
+            messages.success(
+                request, f"You declined the invitation to {invited.organization.name}."
+            )
+        else:
+            invitations.accept_link(token=token, user=user)
+            messages.success(request, f"Welcome to {invited.organization.name}.")
+        return redirect("home")
+    places = invited.workspaces.select_related("workspace", "custom_role")
+    context = {"invited": invited, "places": places, "is_other": is_other}
+    return render(
+        request, "organizations/invitation.html", context, status=403 if is_other else 200
+    )
+
+
+def _waiting(organization_id: UUID) -> list[Invitation]:
+    rows = Invitation.objects.open().filter(organization_id=organization_id)
+    rows = rows.select_related("organization", "custom_role", "invited_by")
+    return list(rows.prefetch_related("workspaces__workspace").order_by("-created_at")[:200])
+
+
+def _person(request: PageRequest, membership_id: UUID) -> Membership:
+    # Found first: a stranger and nobody look the same.
+    rows = Membership.objects.filter(organization_id=request.caller.organization_id)
+    return get_or_404(rows.select_related("user"), pk=membership_id)
+
+
+def _offset(request: HttpRequest) -> int:
+    text = request.GET.get("offset", "")
+    return int(text) if text.isdecimal() and len(text) < 7 else 0

@@ -1,0 +1,156 @@
+"""Values of each type, from what was written; all of them are values that PostgreSQL takes."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any, TypeAlias
+from uuid import UUID
+
+from apps.trace_store.filters.nodes import JsonObject
+from apps.trace_store.filters.syntax import UNSTORABLE, Call, Listing, Name, Number, String
+from apps.trace_store.filters.words import words
+
+Literal: TypeAlias = Name | Number | String
+
+_MOST_DIGITS = 60
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
+_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(us|ms|s|min|m|h|d)", re.ASCII)
+_UNITS = {
+    "us": Decimal("0.000001"),
+    "ms": Decimal("0.001"),
+    "s": Decimal(1),
+    "m": Decimal(60),
+    "min": Decimal(60),
+    "h": Decimal(3600),
+    "d": Decimal(86400),
+}
+_DEEPEST_OBJECT = 50
+
+
+def is_null(argument: Literal | Call | Listing) -> bool:
+    return isinstance(argument, Name) and argument.text.lower() == "null"
+
+
+def is_boolean(literal: Literal) -> bool:
+    return literal.text.lower() in {"true", "false"}
+
+
+def text(literal: Literal) -> str:
+    """A number as it was written, a boolean as JSON writes it."""
+    return literal.text.lower() if isinstance(literal, Name) else literal.text
+
+
+def pattern(literal: Literal) -> str:
+    written = text(literal)
+    backslashes = len(written) - len(written.rstrip("\\"))
+    if backslashes % 2:
+        raise literal.place.error("a pattern does not end with a backslash, which takes the next")
+    return written
+
+
+def searched(literal: Literal) -> str:
+    """The text; it has a word to be searched for."""
+    written = text(literal)
+    if next(words(written), None) is None:
+        raise literal.place.error("a search takes a text with at least one letter or digit")
+    return written
+
+
+def number(literal: Literal) -> Decimal:
+    """True and false count as 1 and 0."""
+    if is_boolean(literal):
+        return Decimal(literal.text.lower() == "true")
+    if not _NUMBER.fullmatch(literal.text):
+        raise literal.place.error(f"`{literal.text:.60}` is no number")
+    value = Decimal(literal.text)
+    if len(value.as_tuple().digits) > _MOST_DIGITS or (
+        value and abs(value.adjusted()) > _MOST_DIGITS
+    ):
+        raise literal.place.error(f"a number may have {_MOST_DIGITS} digits")
+    return value
+
+
+def seconds(literal: Literal) -> Decimal:
+    """`2.5`, `"750ms"`, `"1h30m"`."""
+    if isinstance(literal, String):
+        written = "".join(literal.text[:_MOST_DIGITS].split())
+        parts = list(_DURATION.finditer(written))
+        if parts and "".join(part[0] for part in parts) == written:
+            return sum((Decimal(part[1]) * _UNITS[part[2]] for part in parts), Decimal(0))
+    if isinstance(literal, Name) or not _NUMBER.fullmatch(literal.text):
+        raise literal.place.error(
+            f'`{literal.text:.60}` is no duration, such as 2.5 (seconds), "750ms" or "1h30m"'
+        )
+    return number(literal)
+
+
+def time(literal: Literal) -> datetime:
+    """In UTC; a time that names no zone is meant so."""
+    try:
+        if not isinstance(literal, String):
+            raise ValueError(literal.text)  # noqa: TRY004  (told below)
+        value = datetime.fromisoformat(literal.text)
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+    except (ValueError, OverflowError):
+        raise literal.place.error(
+            f'`{literal.text:.60}` is no time, such as "2026-01-02T03:04:05Z"'
+        ) from None
+
+
+def uuid(literal: Literal) -> UUID:
+    try:
+        return UUID(literal.text)
+    except ValueError:
+        raise literal.place.error(f"`{literal.text:.60}` is no id (a UUID)") from None
+
+
+def boolean(literal: Literal) -> bool:
+    if literal.text.lower() in {"true", "1"}:
+        return True
+    if literal.text.lower() in {"false", "0"}:
+        return False
+    raise literal.place.error(f"`{literal.text:.60}` is neither true nor false")
+
+
+def json_object(literal: Literal) -> JsonObject:
+    """The text of a JSON object; numbers are those that PostgreSQL holds."""
+    example = 'such as \'{"key": "value"}\''
+    try:
+        value = json.loads(literal.text, parse_constant=_refuse, parse_float=_decimal)
+        if not isinstance(value, dict) or _depth(value) > _DEEPEST_OBJECT:
+            raise ValueError
+    except (ValueError, RecursionError):
+        raise literal.place.error(f"this is no JSON object, {example}") from None
+    return JsonObject(UNSTORABLE.sub("\ufffd", _dumped(value)))
+
+
+def _refuse(constant: str) -> Any:
+    raise ValueError(constant)
+
+
+def _decimal(written: str) -> Decimal:
+    value = Decimal(written)
+    if value and abs(value.adjusted()) > 300:
+        raise ValueError(written)
+    return value
+
+
+def _depth(value: Any) -> int:
+    inner = (
+        value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    )
+    return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
+
+
+def _dumped(value: Any) -> str:
+    match value:
+        case dict():
+            return "{" + ", ".join(f"{_dumped(k)}: {_dumped(v)}" for k, v in value.items()) + "}"
+        case list():
+            return "[" + ", ".join(map(_dumped, value)) + "]"
+        case Decimal():
+            return str(value)
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,84 @@
+"""The tree of a filter: few kinds of nodes, their values already of their field's type."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import TypeAlias
+from uuid import UUID
+
+from apps.trace_store.filters.fields import Field, Items
+
+
+class Comparison(StrEnum):
+    """What a condition asks of a value. A value that is not there meets none of them."""
+
+    EQUAL = "eq"
+    """Of a field with several values (tags): one of them is equal. So with the others."""
+    GREATER = "gt"
+    AT_LEAST = "gte"
+    LESS = "lt"
+    AT_MOST = "lte"
+    AMONG = "in"
+    LIKE = "like"
+    ILIKE = "ilike"
+    PRESENT = "is_not_null"
+    CONTAINS = "has"
+    """An object contains an object (metadata)."""
+    EXISTS = "exists"
+    """An object has a key (metadata)."""
+    SEARCH = "search"
+    """Has every word of the text."""
+
+
+@dataclass(frozen=True, slots=True)
+class JsonObject:
+    """A JSON object as text that jsonb takes."""
+
+    text: str
+
+
+Value: TypeAlias = str | Decimal | bool | datetime | UUID | JsonObject
+Values: TypeAlias = Value | tuple[Value, ...] | None
+"""A tuple for `AMONG`, `None` for `PRESENT`, one value for all others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Condition:
+    """True of a run, or of one item of a run, whose field compares so with the value."""
+
+    field: Field
+    comparison: Comparison
+    value: Values = None
+
+
+@dataclass(frozen=True, slots=True)
+class Some:
+    """One item (a pair of metadata, a row of feedback) meets `conditions` and none of `but_not`."""
+
+    items: Items
+    conditions: tuple[Condition, ...]
+    """At least one."""
+    but_not: tuple[Condition, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Not:
+    """All runs but those of the part."""
+
+    part: Expression
+
+
+@dataclass(frozen=True, slots=True)
+class And:
+    parts: tuple[Expression, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Or:
+    parts: tuple[Expression, ...]
+
+
+Expression: TypeAlias = And | Or | Not | Some | Condition

@@ -1,0 +1,231 @@
+"""From text to the tree: which field, which comparison, and values of the field's type."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+from apps.trace_store.filters import fields, literals
+from apps.trace_store.filters.fields import Field, Items, Kind
+from apps.trace_store.filters.nodes import (
+    And,
+    Comparison,
+    Condition,
+    Expression,
+    Not,
+    Or,
+    Some,
+    Value,
+)
+from apps.trace_store.filters.syntax import Argument, Call, Listing, Name, Number, String, read
+
+MOST_CONDITIONS = 200
+"""In one filter: each costs the database time to plan."""
+
+_NEGATIVE = {"neq", "nlike", "not_like", "is_null"}
+_COMPARISONS = {
+    "eq": Comparison.EQUAL,
+    "neq": Comparison.EQUAL,
+    "gt": Comparison.GREATER,
+    "gte": Comparison.AT_LEAST,
+    "lt": Comparison.LESS,
+    "lte": Comparison.AT_MOST,
+    "in": Comparison.AMONG,
+    "like": Comparison.LIKE,
+    "ilike": Comparison.ILIKE,
+    "nlike": Comparison.LIKE,
+    "not_like": Comparison.LIKE,
+    "is_null": Comparison.PRESENT,
+    "is_not_null": Comparison.PRESENT,
+    "has": Comparison.CONTAINS,
+    "exists": Comparison.EXISTS,
+    "search": Comparison.SEARCH,
+}
+_COMBINATORS = ("and", "or", "not")
+_OTHER_WORDS = {
+    "equals": "eq",
+    "ne": "neq",
+    "ge": "gte",
+    "le": "lte",
+    "contains": "like",
+    "matches": "search",
+    "nin": "not(in(...))",
+    "not_in": "not(in(...))",
+}
+"""As other languages call them."""
+
+
+def parse(text: str, known: Mapping[str, Field] = fields.BY_NAME) -> Expression:
+    """What the text asks; `FilterError`, a 400 that names line and column, when it asks nothing.
+
+    `known` are the fields by their names and aliases.
+    """
+    return _Parser(known).expression(read(text))
+
+
+@dataclass(frozen=True, slots=True)
+class _Leaf:
+    """A condition as it was written: true where it holds, or where it does not."""
+
+    condition: Condition
+    is_negative: bool
+
+
+@dataclass(slots=True)
+class _Parser:
+    known: Mapping[str, Field]
+    conditions: int = field(default=0)
+
+    def expression(self, call: Call) -> Expression:
+        if call.name in {"and", "or"} and not call.arguments:
+            raise call.place.error(f"`{call.name}` takes one condition or more")
+        if call.name == "and":
+            return _joined([self._part(one) for one in call.arguments])
+        if call.name == "or":
+            parts = tuple(self._whole(one) for one in call.arguments)
+            return parts[0] if len(parts) == 1 else Or(parts)
+        if call.name == "not":
+            if len(call.arguments) != 1:
+                raise call.place.error("`not` takes one condition")
+            return Not(self._whole(call.arguments[0]))
+        return _joined([self._leaf(call)])
+
+    def _whole(self, argument: Argument) -> Expression:
+        return _joined([self._part(argument)])
+
+    def _part(self, argument: Argument) -> Expression | _Leaf:
+        if not isinstance(argument, Call):
+            raise argument.place.error('a condition is due here, such as `eq(name, "agent")`')
+        return self.expression(argument) if argument.name in _COMBINATORS else self._leaf(argument)
+
+    def _leaf(self, call: Call) -> _Leaf:
+        comparison = _COMPARISONS.get(call.name)
+        if comparison is None:
+            known = (*_COMPARISONS, *_COMBINATORS)
+            raise call.place.error(f"there is no `{call.name}`{_meant(call.name, known)}")
+        self.conditions += 1
+        if self.conditions > MOST_CONDITIONS:
+            raise call.place.error(f"a filter may have {MOST_CONDITIONS} conditions")
+        if comparison is Comparison.SEARCH and len(call.arguments) == 1:
+            text = literals.searched(_literal(call.arguments[0]))
+            return _Leaf(Condition(fields.EVERYTHING, comparison, text), is_negative=False)
+        if not call.arguments:
+            raise call.place.error(f"`{call.name}` says no field")
+        found = self._field(call.arguments[0])
+        _check_operator(call, found)
+        return _condition(call, found, comparison, call.arguments[1:])
+
+    def _field(self, argument: Argument) -> Field:
+        if not isinstance(argument, Name | String):
+            raise argument.place.error("the name of a field is due here")
+        found = self.known.get(argument.text)
+        if found is None:
+            meant = _meant(argument.text, list(self.known))
+            raise argument.place.error(f"there is no field `{argument.text:.60}`{meant}")
+        return found
+
+
+def _joined(parts: Sequence[Expression | _Leaf]) -> Expression:
+    """All of the parts, with the conditions on one kind of items brought together."""
+    together: list[Expression] = []
+    grouped: dict[Items, list[_Leaf]] = {}
+    for part in parts:
+        if not isinstance(part, _Leaf):
+            together.append(part)
+        elif part.condition.field.items is None:
+            together.append(Not(part.condition) if part.is_negative else part.condition)
+        else:
+            grouped.setdefault(part.condition.field.items, []).append(part)
+    for items, leaves in grouped.items():
+        met = tuple(one.condition for one in leaves if not one.is_negative)
+        not_met = tuple(one.condition for one in leaves if one.is_negative)
+        if met:
+            together.append(Some(items, met, not_met))
+        else:
+            # Nothing says that there must be such an item: so no item may be as denied.
+            together += [Not(Some(items, (one,))) for one in not_met]
+    return together[0] if len(together) == 1 else And(tuple(together))
+
+
+def _meant(written: str, known: Sequence[str]) -> str:
+    word = written[:60].lower()
+    close = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else get_close_matches(word, known, n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
+
+
+def _check_operator(call: Call, found: Field) -> None:
+    taken = fields.OPERATORS[found.kind]
+    if call.name in taken or (call.name == "search" and found.is_searched):
+        return
+    taken += ("search",) if found.is_searched else ()
+    raise call.place.error(
+        f"`{found.name}` is {found.kind} and does not take `{call.name}`, but {', '.join(taken)}"
+    )
+
+
+def _condition(
+    call: Call, found: Field, comparison: Comparison, arguments: Sequence[Argument]
+) -> _Leaf:
+    is_negative = call.name in _NEGATIVE
+    if comparison is Comparison.PRESENT:
+        if arguments:
+            raise arguments[0].place.error(f"`{call.name}` takes nothing but the field")
+        return _Leaf(Condition(found, comparison), is_negative)
+    if len(arguments) != 1:
+        what = "a list" if comparison is Comparison.AMONG else "one value"
+        raise call.place.error(f"`{call.name}` takes a field and {what}")
+    argument = arguments[0]
+    if comparison is Comparison.AMONG:
+        written = argument.values if isinstance(argument, Listing) else (argument,)
+        values = tuple(_value(found, comparison, one) for one in written)
+        return _Leaf(Condition(found, comparison, values), is_negative)
+    if comparison is Comparison.EQUAL and literals.is_null(argument):
+        # To be null is not to be present, and the other way round.
+        return _Leaf(Condition(found, Comparison.PRESENT), not is_negative)
+    if found.kind is Kind.TEXTS and comparison is Comparison.CONTAINS:
+        comparison = Comparison.EQUAL
+    return _Leaf(Condition(found, comparison, _value(found, comparison, argument)), is_negative)
+
+
+def _literal(argument: Argument) -> Name | Number | String:
+    if isinstance(argument, Call | Listing):
+        what = "condition" if isinstance(argument, Call) else "list"
+        raise argument.place.error(f"a value is due here, not a {what}")
+    return argument
+
+
+def _value(found: Field, comparison: Comparison, argument: Argument) -> Value:
+    literal = _literal(argument)
+    if literals.is_null(literal):
+        raise literal.place.error("null is only equal or not equal: use `is_null` or `eq`")
+    if isinstance(literal, Name) and not literals.is_boolean(literal):
+        raise literal.place.error(
+            f'`{literal.text:.60}` is no value; a text stands in quotes: "{literal.text:.60}"'
+        )
+    match comparison:
+        case Comparison.SEARCH:
+            return literals.searched(literal)
+        case Comparison.CONTAINS:
+            return literals.json_object(literal)
+        case Comparison.EXISTS:
+            return literals.text(literal)
+        case Comparison.LIKE | Comparison.ILIKE:
+            return literals.pattern(literal)
+    is_ordered = comparison not in {Comparison.EQUAL, Comparison.AMONG}
+    if found.is_json and is_ordered and isinstance(literal, Number):
+        return literals.number(literal)
+    if found.is_word:
+        return literals.text(literal).lower()
+    return _READERS[found.kind](literal)
+
+
+_READERS: dict[Kind, Callable[[literals.Literal], Value]] = {
+    Kind.UUID: literals.uuid,
+    Kind.TEXT: literals.text,
+    Kind.TEXTS: literals.text,
+    Kind.NUMBER: literals.number,
+    Kind.SECONDS: literals.seconds,
+    Kind.TIME: literals.time,
+    Kind.BOOLEAN: literals.boolean,
+}

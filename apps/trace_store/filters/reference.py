@@ -1,0 +1,211 @@
+"""What a filter means, one run at a time: slow, plain, and right.
+
+The store decides with this what SQL cannot see, and tests hold SQL against it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from decimal import Decimal
+from functools import lru_cache
+from typing import Any
+
+from apps.trace_store.filters.fields import Items
+from apps.trace_store.filters.nodes import (
+    And,
+    Comparison,
+    Condition,
+    Expression,
+    JsonObject,
+    Not,
+    Or,
+    Some,
+)
+from apps.trace_store.filters.patterns import folded, is_like
+from apps.trace_store.filters.subjects import Feedback, Pair, Subject, texts
+from apps.trace_store.filters.terms import content_of
+from apps.trace_store.filters.words import words
+
+
+def matches(expression: Expression, subject: Subject) -> bool:
+    """Whether the filter is true of the run."""
+    match expression:
+        case And(parts):
+            return all(matches(part, subject) for part in parts)
+        case Or(parts):
+            return any(matches(part, subject) for part in parts)
+        case Not(part):
+            return not matches(part, subject)
+        case Some(items, conditions, but_not):
+            return any(
+                all(_item_meets(item, one) for one in conditions)
+                and not any(_item_meets(item, one) for one in but_not)
+                for item in _ITEMS[items](subject)
+            )
+        case Condition():
+            return _run_meets(subject, expression)
+
+
+def _run_meets(subject: Subject, condition: Condition) -> bool:
+    name = condition.field.name
+    if condition.comparison is Comparison.SEARCH:
+        return _has_words(_CONTENT[name](subject), str(condition.value))
+    value = _VALUES[name](subject)
+    if isinstance(value, dict):
+        return _object_meets(value, condition)
+    if isinstance(value, list):
+        return any(meets(one, condition.comparison, condition.value) for one in value)
+    return meets(value, condition.comparison, condition.value)
+
+
+def _item_meets(item: Pair | Feedback, condition: Condition) -> bool:
+    value = _PARTS[condition.field.name](item)
+    if isinstance(condition.value, Decimal) and condition.field.is_json:
+        # A text has no order among numbers, even if it looks like one.
+        is_number = item.is_number if isinstance(item, Pair) else item.value_is_number
+        value = Decimal(value) if is_number else None
+    return meets(value, condition.comparison, condition.value)
+
+
+def meets(value: Any, comparison: Comparison, wanted: Any) -> bool:
+    """The comparison of two values of one type; a value that is not there meets none."""
+    if value is None:
+        return False
+    if isinstance(value, float):
+        wanted = (
+            tuple(map(float, wanted)) if isinstance(wanted, tuple) else wanted and float(wanted)
+        )
+    match comparison:
+        case Comparison.PRESENT:
+            return True
+        case Comparison.EQUAL:
+            return bool(value == wanted)
+        case Comparison.AMONG:
+            return value in wanted
+        case Comparison.GREATER:
+            return bool(value > wanted)
+        case Comparison.AT_LEAST:
+            return bool(value >= wanted)
+        case Comparison.LESS:
+            return bool(value < wanted)
+        case Comparison.AT_MOST:
+            return bool(value <= wanted)
+        case Comparison.LIKE:
+            return is_like(value, wanted)
+        case Comparison.ILIKE:
+            return is_like(folded(value), folded(wanted))
+    raise ValueError(comparison)
+
+
+def _object_meets(members: dict[str, Any], condition: Condition) -> bool:
+    match condition.comparison, condition.value:
+        case Comparison.PRESENT, _:
+            return bool(members)
+        case Comparison.EXISTS, str(key):
+            return key in members
+        case Comparison.CONTAINS, JsonObject(text):
+            return _contains(members, _parsed(text))
+    raise ValueError(condition.comparison)
+
+
+def _contains(whole: Any, part: Any) -> bool:
+    """As `@>` of jsonb: objects by their keys, lists by their elements in any order."""
+    if isinstance(whole, dict) and isinstance(part, dict):
+        return all(key in whole and _contains(whole[key], part[key]) for key in part)
+    if isinstance(whole, list) and isinstance(part, list):
+        return all(any(_contains(one, wanted) for one in whole) for wanted in part)
+    # True is no 1 in JSON.
+    return bool(whole == part) and isinstance(whole, bool) == isinstance(part, bool)
+
+
+def _has_words(content: Sequence[str] | Any, text: str) -> bool:
+    missing = set(words(text))
+    for one in content:
+        missing.difference_update(words(one))
+        if not missing:
+            return True
+    return False
+
+
+@lru_cache(maxsize=100)
+def _parsed(text: str | bytes) -> Any:
+    return json.loads(text, parse_float=Decimal)
+
+
+def _seconds(subject: Subject, until: Any) -> Decimal | None:
+    if until is None:
+        return None
+    lasted = until - subject.run.start_time
+    return Decimal(lasted.days * 86_400 + lasted.seconds) + Decimal(lasted.microseconds) / 10**6
+
+
+def _number(value: Any) -> Any:
+    return None if value is None else Decimal(value)
+
+
+_VALUES: dict[str, Callable[[Subject], Any]] = {
+    "id": lambda one: one.run.id,
+    "trace_id": lambda one: one.run.trace_id,
+    "parent_run_id": lambda one: one.run.parent_run_id,
+    "session_id": lambda one: one.run.project_id,
+    "reference_example_id": lambda one: one.run.reference_example_id,
+    "reference_dataset_id": lambda one: one.reference_dataset_id,
+    "name": lambda one: one.run.name,
+    "run_type": lambda one: one.run.run_type,
+    "status": lambda one: str(one.run.status),
+    "error": lambda one: one.error_text,
+    "thread_id": lambda one: one.run.thread_key,
+    "dotted_order": lambda one: one.run.dotted_order,
+    "model": lambda one: one.run.model,
+    "is_root": lambda one: one.run.is_root,
+    "execution_order": lambda one: one.run.depth + 1,
+    "start_time": lambda one: one.run.start_time,
+    "end_time": lambda one: one.run.end_time,
+    "first_token_time": lambda one: one.run.first_token_time,
+    "latency": lambda one: _seconds(one, one.run.end_time),
+    "first_token_latency": lambda one: _seconds(one, one.run.first_token_time),
+    "total_tokens": lambda one: _number(one.run.usage.total_tokens),
+    "prompt_tokens": lambda one: _number(one.run.usage.prompt_tokens),
+    "completion_tokens": lambda one: _number(one.run.usage.completion_tokens),
+    "total_cost": lambda one: one.run.usage.total_cost,
+    "prompt_cost": lambda one: one.run.usage.prompt_cost,
+    "completion_cost": lambda one: one.run.usage.completion_cost,
+    "tags": lambda one: list(one.run.tags),
+    "metadata": lambda one: _parsed(bytes(one.run.metadata_json)),
+    "inputs": lambda one: one.run.inputs_preview,
+    "outputs": lambda one: one.run.outputs_preview,
+}
+"""A list is a field of several values. Inputs and outputs are only asked whether they are."""
+
+_CONTENT: dict[str, Callable[[Subject], Any]] = {
+    "": content_of,
+    "name": lambda one: [one.run.name],
+    "error": lambda one: [one.error_text or ""],
+    "metadata": lambda one: texts(one.run.metadata_json),
+    "inputs": lambda one: texts(one.inputs),
+    "outputs": lambda one: texts(one.outputs),
+}
+
+_ITEMS: dict[Items, Callable[[Subject], Sequence[Pair] | Sequence[Feedback]]] = {
+    Items.METADATA: lambda one: one.metadata_pairs,
+    Items.INPUTS: lambda one: one.input_pairs,
+    Items.OUTPUTS: lambda one: one.output_pairs,
+    Items.FEEDBACK: lambda one: one.feedback,
+}
+
+_PARTS: dict[str, Callable[[Any], Any]] = {
+    "metadata_key": lambda pair: pair.key,
+    "metadata_value": lambda pair: pair.value,
+    "input_key": lambda pair: pair.key,
+    "input_value": lambda pair: pair.value,
+    "output_key": lambda pair: pair.key,
+    "output_value": lambda pair: pair.value,
+    "feedback_key": lambda row: row.key,
+    "feedback_score": lambda row: row.score,
+    "feedback_value": lambda row: row.value,
+    "feedback_comment": lambda row: row.comment,
+    "feedback_source": lambda row: row.source,
+    "feedback_error": lambda row: row.is_error,
+    "feedback_modified_at": lambda row: row.modified_at,
+}

@@ -1,0 +1,122 @@
+"""The sums that runs show: settled ones where they stand, live ones where a trace just changed."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from apps.trace_store.dotted_order import root_placed_at
+from apps.trace_store.store.raw import raw_cursor, sql
+from apps.trace_store.store.rows import SKEW, SUMS, USAGE, Stored, usage
+from apps.trace_store.store.totals import N, Source, Totals
+from apps.trace_store.store.types import RunRow, Usage
+
+
+def with_sums(workspace_id: UUID, rows: Sequence[Stored]) -> list[RunRow]:
+    """The runs as they are shown, one of their traces or many."""
+    above = [row for row, _ in rows if not row.is_model_call]
+    if not above:
+        return [row for row, _ in rows]
+    unsettled, sums = _as_of_now(workspace_id, above)
+    live = [row for row in above if row.trace_id in unsettled]
+    totals = _totals(workspace_id, live) if live else None
+    return [
+        _summed(row, totals.below(_tree_key(row.project_id, row.dotted_order)))
+        if totals is not None and row.trace_id in unsettled
+        else _summed(row, sums.get((row.project_id, row.id), before))
+        for row, before in rows
+    ]
+
+
+def _as_of_now(
+    workspace_id: UUID, rows: Sequence[RunRow]
+) -> tuple[set[UUID], dict[tuple[UUID, UUID], Usage | None]]:
+    """Which traces of the runs are not settled, and the settled sums of the runs.
+
+    Both in one statement: what was settled since the runs were read would else be missed by both.
+    """
+    times = [row.placed_at for row in rows]
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(
+                "WITH unsettled AS MATERIALIZED ("
+                " SELECT DISTINCT t FROM tracing_unsettled u CROSS JOIN unnest(u.trace_ids) AS t"
+                " WHERE u.workspace_id = %s AND t = ANY(%s::uuid[]))"
+                " SELECT r.project_id, r.id, r.trace_id,"
+                f" r.trace_id IN (SELECT t FROM unsettled), {SUMS} FROM tracing_run r"
+                " WHERE r.workspace_id = %s AND r.id = ANY(%s::uuid[])"
+                " AND r.placed_at BETWEEN %s AND %s"
+            ),
+            [
+                *(workspace_id, list({row.trace_id for row in rows})),
+                *(workspace_id, [row.id for row in rows], min(times), max(times)),
+            ],
+            binary=True,
+        )
+        unsettled, sums = set(), {}
+        for project_id, run_id, trace_id, is_unsettled, *found in cursor:
+            if is_unsettled:
+                unsettled.add(trace_id)
+            is_summed = any(one is not None for one in found)
+            sums[project_id, run_id] = usage([*found, None]) if is_summed else None
+    return unsettled, sums
+
+
+def with_sums_of_whole(rows: Sequence[Stored]) -> list[RunRow]:
+    """All runs of a trace as they are shown, by nothing but themselves."""
+    totals = Totals(
+        [
+            Source(_tree_key(row.project_id, row.dotted_order), row.is_model_call, row.usage)
+            for row, _ in rows
+            if row.usage.is_known
+        ]
+    )
+    return [
+        _summed(row, totals.below(_tree_key(row.project_id, row.dotted_order))) for row, _ in rows
+    ]
+
+
+def _totals(workspace_id: UUID, rows: Sequence[RunRow]) -> Totals:
+    """The sums of the traces of these runs, from all their runs that say something."""
+    statement = (
+        f"SELECT r.project_id, r.dotted_order, r.run_type, {USAGE} FROM tracing_run r"
+        " WHERE r.workspace_id = %s AND r.trace_id = ANY(%s) AND r.placed_at >= %s"
+        " AND (r.total_tokens IS NOT NULL OR r.total_cost IS NOT NULL)"
+    )
+    # Nothing of a trace stands before its root in the dotted order; a clock may be a little off.
+    since = min(root_placed_at(row.dotted_order) for row in rows)
+    values = [workspace_id, list({row.trace_id for row in rows}), since - SKEW]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values, binary=True)
+        return Totals(
+            [Source(_tree_key(row[0], row[1]), row[2] == "llm", usage(row[3:])) for row in cursor]
+        )
+
+
+def _tree_key(project_id: UUID, dotted_order: str) -> str:
+    """Two projects may hold the same trace."""
+    return f"{project_id}:{dotted_order}"
+
+
+def _summed(row: RunRow, below: Usage | None) -> RunRow:
+    if below is None or row.is_model_call:
+        return row
+    own = row.usage
+    return replace(
+        row,
+        usage=Usage(
+            prompt_tokens=_first(below.prompt_tokens, own.prompt_tokens),
+            completion_tokens=_first(below.completion_tokens, own.completion_tokens),
+            total_tokens=_first(below.total_tokens, own.total_tokens),
+            prompt_cost=_first(below.prompt_cost, own.prompt_cost),
+            completion_cost=_first(below.completion_cost, own.completion_cost),
+            total_cost=_first(below.total_cost, own.total_cost),
+        ),
+    )
+
+
+def _first(below: N | None, own: N | None) -> N | None:
+    return own if below is None else below

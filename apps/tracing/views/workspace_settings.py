@@ -1,0 +1,214 @@
+"""What holds for the whole workspace: ledger, prices, keys of feedback, retention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.forms import Form
+from django.http import HttpResponse
+from django.shortcuts import redirect, render
+from django.views.decorators.http import require_GET, require_http_methods, require_POST
+
+from apps.core.errors import AppError
+from apps.feedback.services import configs
+from apps.ingest.services import ingest_log
+from apps.organizations.models import Workspace
+from apps.organizations.permissions import Permission
+from apps.tracing.models import FeedbackConfig, ModelPrice
+from apps.tracing.pages import periods
+from apps.tracing.services import prices, retention
+from apps.tracing.workspace_forms import FeedbackConfigForm, LivesForm, PriceForm
+from apps.web_ui.pages import PageRequest, workspace_page
+
+HOURS_A_PAGE = 100
+PRICES_A_PAGE = 100
+
+
+@require_GET
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_ledger(request: PageRequest) -> HttpResponse:
+    """Hour by hour and project by project: what came, what became of it."""
+    workspace_id = request.caller.workspace_id
+    period = periods.read(request.GET)
+    start, end = period.limits
+    page = _number(request.GET.get("page", ""))
+    rows = ingest_log.hours(
+        workspace_id,
+        begin=start,
+        end=end + timedelta(seconds=1),
+        limit=HOURS_A_PAGE + 1,
+        offset=page * HOURS_A_PAGE,
+    )
+    context = {
+        "tab": "ledger",
+        "rows": rows[:HOURS_A_PAGE],
+        "waiting": ingest_log.waiting(workspace_id),
+        "period": period,
+        "presets": [
+            (key, label, "?" if key == periods.USUAL else f"?range={key}")
+            for key, (label, _) in periods.PRESETS.items()
+        ],
+        "page": page,
+        "next_page": page + 1 if len(rows) > HOURS_A_PAGE else None,
+    }
+    return render(request, "tracing/ledger.html", context)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_prices(request: PageRequest) -> HttpResponse:
+    """The price map; the form adds an entry of the workspace's own, or changes `price`."""
+    workspace_id = request.caller.workspace_id
+    edited = _own_price(workspace_id, request.GET.get("price", ""))
+    form = PriceForm(request.POST or None, initial=PriceForm.of(edited) if edited else None)
+
+    def save() -> None:
+        if edited is None:
+            prices.create_price(workspace_id=workspace_id, **form.fields_of_price)
+        else:
+            prices.replace_price(price=edited, **form.fields_of_price)
+
+    if request.method == "POST" and _saved(request, Permission.WORKSPACE_MANAGE, form, save):
+        messages.success(request, f"The price of {form.cleaned_data['name']} is saved.")
+        return redirect("setting-prices", workspace_id)
+    text = request.GET.get("q", "").strip().lower()[:200]
+    entries = prices.price_entries(workspace_id)
+    if text:
+        entries = [one for one in entries if text in f"{one.name} {one.provider or ''}".lower()]
+    page = _number(request.GET.get("page", ""))
+    begin, end = page * PRICES_A_PAGE, (page + 1) * PRICES_A_PAGE
+    context = {
+        "tab": "prices",
+        "entries": [(one, isinstance(one, ModelPrice)) for one in entries[begin:end]],
+        "count": len(entries),
+        "page": page,
+        "next_page": page + 1 if len(entries) > end else None,
+        "form": form,
+        "edited": edited,
+        "text": text,
+        "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
+    }
+    return _page(request, "tracing/prices.html", context, form)
+
+
+@require_POST
+@workspace_page(Permission.WORKSPACE_MANAGE)
+def setting_price_delete(request: PageRequest, price_id: UUID) -> HttpResponse:
+    prices.delete_price(price=prices.find_price(request.caller.workspace_id, price_id))
+    messages.success(request, "The price is deleted. Costs that were counted stay.")
+    return redirect("setting-prices", request.caller.workspace_id)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.FEEDBACK_READ)
+def setting_feedback(request: PageRequest) -> HttpResponse:
+    """The keys of feedback and what their scores mean."""
+    workspace_id = request.caller.workspace_id
+    rows = list(FeedbackConfig.objects.for_workspace(workspace_id).order_by("key")[:500])
+    edited = next((row for row in rows if row.key == request.GET.get("key")), None)
+    form = FeedbackConfigForm(
+        request.POST or None, initial=FeedbackConfigForm.of(edited) if edited else None
+    )
+
+    def save() -> None:
+        said, lower = form.config, form.cleaned_data["is_lower_score_better"]
+        key = form.cleaned_data["key"]
+        if any(row.key == key for row in rows):
+            changes = {"feedback_config": said, "is_lower_score_better": lower}
+            configs.change_config(workspace_id=workspace_id, lookup={"key": key}, changes=changes)
+        else:
+            configs.create_config(
+                workspace_id=workspace_id,
+                key=key,
+                config=configs.read_config(said),
+                is_lower_score_better=lower,
+                is_enforced=False,
+            )
+
+    if request.method == "POST" and _saved(request, Permission.FEEDBACK_WRITE, form, save):
+        messages.success(request, f"{form.cleaned_data['key']} is saved.")
+        return redirect("setting-feedback", workspace_id)
+    context = {
+        "tab": "feedback",
+        "rows": rows,
+        "form": form,
+        "edited": edited,
+        "may_write": request.caller.may(Permission.FEEDBACK_WRITE),
+    }
+    return _page(request, "tracing/feedback_configs.html", context, form)
+
+
+@require_POST
+@workspace_page(Permission.FEEDBACK_WRITE)
+def setting_feedback_delete(request: PageRequest) -> HttpResponse:
+    key = request.POST.get("key", "")
+    configs.delete_config(workspace_id=request.caller.workspace_id, lookup={"key": key})
+    messages.success(
+        request, f"{key} means nothing special any more. Feedback that is there stays."
+    )
+    return redirect("setting-feedback", request.caller.workspace_id)
+
+
+@require_http_methods(["GET", "POST"])
+@workspace_page(Permission.WORKSPACE_READ)
+def setting_retention(request: PageRequest) -> HttpResponse:
+    """How long traces live in the workspace."""
+    workspace_id = request.caller.workspace_id
+    workspace = Workspace.objects.select_related("organization").get(pk=workspace_id)
+    lives = retention.lives_of(workspace)
+    form = LivesForm(request.POST or None, initial=LivesForm.of(lives))
+
+    def save() -> None:
+        retention.set_lives(
+            organization_id=workspace.organization_id,
+            workspace_id=workspace_id,
+            changes=form.changes,
+            all_projects=form.cleaned_data["all_projects"],
+        )
+
+    if request.method == "POST" and _saved(request, Permission.WORKSPACE_MANAGE, form, save):
+        messages.success(request, "Saved. What has lived long enough goes within the day.")
+        return redirect("setting-retention", workspace_id)
+    context = {
+        "tab": "retention",
+        "form": form,
+        "lives": lives,
+        "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
+    }
+    return _page(request, "tracing/retention.html", context, form)
+
+
+def _saved(
+    request: PageRequest, permission: Permission, form: Form, save: Callable[[], None]
+) -> bool:
+    """Whether the form was valid and its deed done; what the deed refuses the form says."""
+    request.caller.require(permission)
+    if not form.is_valid():
+        return False
+    try:
+        save()
+    except AppError as error:
+        form.add_error(None, error.detail)
+        return False
+    return True
+
+
+def _page(request: PageRequest, template: str, context: dict[str, Any], form: Form) -> HttpResponse:
+    status = 422 if form.is_bound and form.errors else 200
+    return render(request, template, context, status=status)
+
+
+def _own_price(workspace_id: UUID, given: str) -> ModelPrice | None:
+    try:
+        key = UUID(given) if given else None
+    except ValueError:
+        return None
+    return ModelPrice.objects.for_workspace(workspace_id).filter(pk=key).first() if key else None
+
+
+def _number(text: str) -> int:
+    return int(text) if text.isdecimal() and len(text) < 6 else 0

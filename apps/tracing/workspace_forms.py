@@ -1,0 +1,166 @@
+"""The forms of what holds for a whole workspace."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+
+from django import forms
+
+from apps.trace_store.pricing import entries
+from apps.trace_store.pricing.entries import MATCH_PATHS
+from apps.tracing.models import FeedbackConfig, ModelPrice, TraceTier
+from apps.tracing.services.retention import Lives
+
+_MILLION = Decimal(1_000_000)
+_DAY = 86_400
+
+
+class PriceForm(forms.Form):
+    name = forms.CharField(max_length=500, label="Name")
+    match_pattern = forms.CharField(
+        max_length=1000,
+        label="Models it is for",
+        help_text="A regular expression that is looked for in the model's name.",
+    )
+    provider = forms.CharField(max_length=200, required=False, label="Provider")
+    start_time = forms.DateTimeField(
+        required=False,
+        label="From, UTC",
+        help_text="For runs that start then or later; empty for all.",
+        widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
+    )
+    prompt_cost = forms.DecimalField(
+        min_value=0, max_digits=20, decimal_places=12, label="Prompt, $ for a million tokens"
+    )
+    completion_cost = forms.DecimalField(
+        min_value=0, max_digits=20, decimal_places=12, label="Completion, $ for a million tokens"
+    )
+
+    @staticmethod
+    def of(price: ModelPrice) -> dict[str, Any]:
+        return {
+            "name": price.name,
+            "match_pattern": price.match_pattern,
+            "provider": price.provider or "",
+            "start_time": price.start_time,
+            "prompt_cost": (price.prompt_cost * _MILLION).normalize(),
+            "completion_cost": (price.completion_cost * _MILLION).normalize(),
+        }
+
+    def clean_match_pattern(self) -> str:
+        pattern: str = self.cleaned_data["match_pattern"]
+        try:
+            entries.compiled(pattern)
+        except ValueError as error:
+            raise forms.ValidationError(str(error)) from None
+        return pattern
+
+    @property
+    def fields_of_price(self) -> dict[str, Any]:
+        said = self.cleaned_data
+        return {
+            "name": said["name"],
+            "match_pattern": said["match_pattern"],
+            "match_path": list(MATCH_PATHS),
+            "provider": said["provider"] or None,
+            "start_time": said["start_time"],
+            "prompt_cost": said["prompt_cost"] / _MILLION,
+            "completion_cost": said["completion_cost"] / _MILLION,
+        }
+
+
+class FeedbackConfigForm(forms.Form):
+    key = forms.CharField(max_length=1000, label="Key")
+    type = forms.ChoiceField(
+        choices=[("continuous", "A number"), ("categorical", "A category"), ("freeform", "A text")],
+        label="Kind",
+    )
+    min = forms.FloatField(required=False, label="Least", widget=forms.TextInput)
+    max = forms.FloatField(required=False, label="Most", widget=forms.TextInput)
+    categories = forms.CharField(
+        max_length=10_000,
+        required=False,
+        widget=forms.Textarea,
+        label="Categories",
+        help_text="One a line: its number, then its name, as in `1 good`.",
+    )
+    is_lower_score_better = forms.BooleanField(required=False, label="A lower score is better")
+
+    @staticmethod
+    def of(row: FeedbackConfig) -> dict[str, Any]:
+        config = row.config
+        lines = [f"{one['value']:g} {one['label']}" for one in config.get("categories") or []]
+        return {
+            "key": row.key,
+            "type": config.get("type"),
+            "min": config.get("min"),
+            "max": config.get("max"),
+            "categories": "\n".join(lines),
+            "is_lower_score_better": bool(row.is_lower_score_better),
+        }
+
+    def clean_categories(self) -> list[dict[str, Any]]:
+        found = []
+        for number, line in enumerate(self.cleaned_data["categories"].splitlines(), 1):
+            if not line.strip():
+                continue
+            value, _, label = line.strip().partition(" ")
+            try:
+                found.append({"value": float(value), "label": label.strip() or value})
+            except ValueError:
+                raise forms.ValidationError(
+                    f"Line {number} does not begin with a number."
+                ) from None
+        return found
+
+    def clean(self) -> dict[str, Any]:
+        said: dict[str, Any] = self.cleaned_data
+        if said.get("type") == "categorical" and len(said.get("categories") or []) < 2:
+            self.add_error("categories", "At least two categories are needed.")
+        least, most = said.get("min"), said.get("max")
+        if least is not None and most is not None and least >= most:
+            self.add_error("max", "The most must be more than the least.")
+        return said
+
+    @property
+    def config(self) -> dict[str, Any]:
+        said = self.cleaned_data
+        if said["type"] == "categorical":
+            return {"type": "categorical", "categories": said["categories"]}
+        if said["type"] == "continuous":
+            return {"type": "continuous", "min": said["min"], "max": said["max"]}
+        return {"type": "freeform"}
+
+
+class LivesForm(forms.Form):
+    default_trace_tier = forms.ChoiceField(
+        choices=[(TraceTier.LONG, "Long-lived"), (TraceTier.SHORT, "Short-lived")],
+        label="Traces of new projects are",
+    )
+    long_days = forms.IntegerField(
+        min_value=1, max_value=36_500, required=False, label="Long-lived traces are kept, days"
+    )
+    short_days = forms.IntegerField(
+        min_value=1, max_value=36_500, required=False, label="Short-lived traces are kept, days"
+    )
+    all_projects = forms.BooleanField(
+        required=False, label="Give the tier to all projects that are there too"
+    )
+
+    @staticmethod
+    def of(lives: Lives) -> dict[str, Any]:
+        return {
+            "default_trace_tier": lives.default_tier,
+            "long_days": lives.long_seconds and lives.long_seconds // _DAY,
+            "short_days": lives.short_seconds and lives.short_seconds // _DAY,
+        }
+
+    @property
+    def changes(self) -> dict[str, Any]:
+        said = self.cleaned_data
+        return {
+            "default_trace_tier": said["default_trace_tier"],
+            "longlived_ttl_seconds": said["long_days"] and said["long_days"] * _DAY,
+            "shortlived_ttl_seconds": said["short_days"] and said["short_days"] * _DAY,
+        }

@@ -1,0 +1,5 @@
+from django.apps import AppConfig
+
+
+class WebUiConfig(AppConfig):
+    name = "apps.web_ui"

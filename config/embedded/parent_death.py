@@ -1,0 +1,94 @@
+"""Become another program that cannot outlive the supervisor.
+
+Run as a script (`python -I -S parent_death.py OPTIONS -- PROGRAM ...`), so it imports nothing but the
+standard library. It changes to the service user when asked, sends the output to the log, asks
+the kernel for a signal when the supervisor dies, and then is the program.
+"""
+
+import argparse
+import ctypes
+import os
+import signal
+import sys
+
+PR_SET_PDEATHSIG = 1
+PR_SET_KEEPCAPS = 8
+PR_CAP_AMBIENT = 47
+PR_CAP_AMBIENT_RAISE = 2
+CAP_DAC_OVERRIDE = 1
+CAP_DAC_READ_SEARCH = 2
+CAPABILITY_VERSION_3 = 0x20080522
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+class _Header(ctypes.Structure):
+    _fields_ = (("version", ctypes.c_uint32), ("pid", ctypes.c_int))
+
+
+class _Data(ctypes.Structure):
+    _fields_ = (
+        ("effective", ctypes.c_uint32),
+        ("permitted", ctypes.c_uint32),
+        ("inheritable", ctypes.c_uint32),
+    )
+
+
+def tie_to_parent(parent: int, deadly: int) -> None:
+    """Have the kernel send `deadly` when the parent dies; exit at once if it already has."""
+    libc.prctl(PR_SET_PDEATHSIG, deadly, 0, 0, 0)
+    if os.getppid() != parent:
+        sys.exit("the supervisor is gone")
+
+
+def exec_as(uid: int, *, reach: bool) -> None:
+    """Change from root to `uid`; with `reach`, still enter folders closed to that user.
+
+    A checkout under a root-only home is such a folder: the program itself could not be read
+    there. Only the first of the two capabilities that this process has is kept.
+    """
+    libc.prctl(PR_SET_KEEPCAPS, int(reach), 0, 0, 0)
+    os.setgroups([])
+    os.setresgid(uid, uid, uid)
+    os.setresuid(uid, uid, uid)
+    if reach and not (_keep(CAP_DAC_READ_SEARCH) or _keep(CAP_DAC_OVERRIDE)):
+        sys.exit("this process may not read the folder that the program is in")
+
+
+def _keep(capability: int) -> bool:
+    bit = 1 << capability
+    header = _Header(CAPABILITY_VERSION_3, 0)
+    data = (_Data * 2)(_Data(bit, bit, bit), _Data(0, 0, 0))
+    kept: int = libc.capset(ctypes.byref(header), data)
+    raised: int = libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+    return kept == 0 and raised == 0
+
+
+def send_output_to(path: str) -> None:
+    log = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="parent_death")
+    parser.add_argument("--parent", type=int, required=True)
+    parser.add_argument("--deadly", type=int, default=signal.SIGKILL)
+    parser.add_argument("--uid", type=int)
+    parser.add_argument("--reach", action="store_true")
+    parser.add_argument("--log")
+    parser.add_argument("program", nargs="+")
+    options = parser.parse_args()
+
+    if options.log:
+        send_output_to(options.log)
+    if options.uid is not None:
+        exec_as(options.uid, reach=options.reach)
+    # After the change of user, which would clear it.
+    tie_to_parent(options.parent, options.deadly)
+    os.umask(0o077)
+    os.execv(options.program[0], options.program)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,136 @@
+"""What reaches an engine through Redis, and what it leaves there."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+import redis
+from redis.asyncio.connection import parse_url
+
+from apps.agent_server.messaging import calls, messages
+from apps.agent_server.messaging.messages import Answered
+from apps.agent_server.messaging.redis_dispatcher import Courier
+from apps.agent_server.services import dispatch
+from tests.agent_runtime.rows import make_run, make_thread
+from tests.installation import wait_until
+
+ITEM = {"input": {"item": "a"}}
+
+
+@pytest.fixture(autouse=True)
+def mail(settings) -> Iterator[redis.Redis]:
+    """The Redis of the messages, empty."""
+    client = redis.Redis.from_url(settings.REDIS_URL)
+    client.delete(messages.RUNS, messages.CALLS)
+    yield client
+    client.close()
+
+
+def test_a_thread_that_is_named_is_served(engine, revision, listen):
+    thread = make_thread(revision)
+    run = make_run(thread, "collect", kwargs=ITEM)
+
+    dispatch.execute_thread(thread.pk)
+    events = list(listen(run.pk))
+
+    assert events[-1] == ("end", {"status": "success"})
+
+
+def test_a_thread_waits_once_and_keeps_its_place(revision, mail):
+    first, second = make_thread(revision).pk, make_thread(revision).pk
+
+    dispatch.execute_threads([first])
+    dispatch.execute_threads([second, first])
+
+    assert mail.zrange(messages.RUNS, 0, -1) == [first.bytes, second.bytes]
+
+
+def test_an_engine_takes_no_more_than_it_has_room_for(engines, revision, listen, mail):
+    engines(AGENT_RUNS_PER_WORKER=2)
+    threads = [make_thread(revision) for _ in range(4)]
+    runs = [
+        make_run(thread, "collect", kwargs={"input": {"item": "a", "seconds": 1}})
+        for thread in threads
+    ]
+
+    for thread in threads:
+        dispatch.execute_thread(thread.pk)
+    wait_until(lambda: mail.zcard(messages.RUNS) == 2, "the first two are taken")
+    left = mail.zrange(messages.RUNS, 0, -1)
+    for run in runs:
+        assert list(listen(run.pk))[-1] == ("end", {"status": "success"})
+
+    assert left == [thread.pk.bytes for thread in threads[2:]]
+
+
+def test_an_engine_that_leaves_puts_back_what_it_will_not_serve(engine, revision, mail):
+    engine.wait_for(engine.engine.drain(0))
+    thread = make_thread(revision)
+
+    engine.call(engine.engine.execute, thread.pk)
+    wait_until(lambda: mail.zcard(messages.RUNS) == 1, "the thread is there for others")
+    dispatch.execute_thread(make_thread(revision).pk)
+    engine.stop(0)
+
+    assert mail.zcard(messages.RUNS) == 2
+
+
+def test_a_graph_is_asked_by_a_thread_and_by_a_loop(engine, revision, settings):
+    async def asked_by_a_loop() -> bytes:
+        return await calls.acall(revision, "collect", "graph", {"xray": False})
+
+    drawing = calls.call(revision, "collect", "graph", {"xray": False})
+
+    assert json.loads(drawing)["nodes"][0]["id"] == "__start__"
+    assert asyncio.run(asked_by_a_loop()) == drawing
+    with pytest.raises(calls.CallFailed, match="no graph `nowhere`") as failure:
+        calls.call(revision, "nowhere", "graph")
+    assert failure.value.name == "ProjectError"
+
+
+def test_nobody_answers(settings, revision):
+    with pytest.raises(calls.CallFailed) as failure:
+        calls.call(revision, "collect", "graph", seconds=-0.9)
+
+    assert failure.value.name == "TimeoutError"
+
+
+def test_a_large_answer_does_not_go_over_the_channel(settings, mail, revision):
+    async def ask() -> tuple[Answered, list[bytes]]:
+        courier = Courier()
+        asked = calls._asked(revision, "collect", "graph", None, None, 10, courier.channel)
+        asking = asyncio.create_task(courier.ask(asked, 10))
+        await asyncio.to_thread(mail.blpop, [messages.CALLS], 10)
+        large = Answered(asked.id, True, b"x" * (messages.MOST_ON_CHANNEL + 1))
+        commands = large.commands(asked)
+        await asyncio.to_thread(messages.send_now, mail, *commands)
+        answered = await asking
+        await courier.aclose()
+        return answered, [command[-1] for command in commands]
+
+    answered, sent = asyncio.run(ask())
+
+    assert len(answered.body or b"") == messages.MOST_ON_CHANNEL + 1
+    assert [len(sent[0]) > messages.MOST_ON_CHANNEL, len(sent[2]) < 100] == [True, True]
+    assert mail.keys("slipway:answer:*") == []
+
+
+def test_messages_of_threads_go_out_when_redis_is_back(settings, mail, revision):
+    """They wait in the process meanwhile, and nobody who sends them is held up."""
+    thread = make_thread(revision)
+
+    async def send() -> None:
+        courier = Courier("unix:///nonexistent/redis.sock")
+        await asyncio.to_thread(courier.send, messages.run_waits(thread.pk))
+        await asyncio.sleep(0)
+        courier._link._options = parse_url(settings.REDIS_URL)
+        while not mail.zcard(messages.RUNS):
+            await asyncio.sleep(0.01)
+        await courier.aclose()
+
+    asyncio.run(asyncio.wait_for(send(), 10))
+
+    assert mail.zrange(messages.RUNS, 0, -1) == [thread.pk.bytes]

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import Client
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
+
+from apps.ingest.intake import Outcome, take_in
+from apps.ingest.otlp import protobuf
+from apps.ingest.otlp.requests import request_of
+from apps.organizations.models import Workspace
+from tests.factories.api_keys import key_for
+from tests.factories.spans import export
+
+PATH = "/otel/v1/traces"
+
+
+class Exporter:
+    """Sends as an exporter does."""
+
+    def __init__(self, key: str) -> None:
+        self.client = Client(headers={"X-Api-Key": key})
+
+    def send(
+        self, body: bytes, kind: str = "application/x-protobuf", path: str = PATH, **headers: str
+    ) -> Any:
+        given = {name.replace("_", "-"): text for name, text in headers.items()}
+        return self.client.generic("POST", path, body, content_type=kind, headers=given)
+
+    def spans(self, *spans: Span, **about: Any) -> Any:
+        return self.send(export(*spans, **about).SerializeToString())
+
+
+@pytest.fixture
+def exporter(workspace: Workspace) -> Exporter:
+    return Exporter(key_for(workspace))
+
+
+@pytest.fixture
+def stored(workspace: Workspace) -> Callable[..., Outcome]:
+    """`stored(*spans)`: as the endpoint does, without HTTP."""
+
+    def store(*spans: Span, **about: Any) -> Outcome:
+        decoded = protobuf.decode(export(*spans, **about).SerializeToString())
+        return take_in(workspace.pk, request_of(decoded, project=None))
+
+    return store

@@ -1,0 +1,118 @@
+"""POST /otel/v1/claude_code: events of the coding agent, as its documentation lists them."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.common.v1.common_pb2 import AnyValue
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
+
+from apps.organizations.models import Workspace
+from apps.trace_store import store
+from apps.trace_store.store import RunQuery
+from apps.tracing.models import Project
+from tests.factories.spans import BEGIN, SECOND, attributes
+from tests.ingest.otlp.conftest import Exporter
+
+PATH = "/otel/v1/claude_code"
+EVENTS: list[tuple[str, float, dict[str, str]]] = [
+    ("user_prompt", 0, {"prompt_length": "4", "prompt": "why?"}),
+    (
+        "api_request",
+        3,
+        {
+            "model": "claude-sonnet-4-5",
+            "cost_usd": "0.01",
+            "duration_ms": "2000",
+            "input_tokens": "10",
+            "output_tokens": "5",
+            "cache_read_tokens": "100",
+        },
+    ),
+    ("tool_result", 5, {"tool_name": "Bash", "success": "false", "duration_ms": "1000"}),
+]
+
+
+def said(number: int, name: str, more: dict[str, str]) -> dict[str, str]:
+    shared = {"session.id": "s1", "prompt.id": "p1", "event.sequence": str(number)}
+    return shared | {"event.name": name} | more
+
+
+def as_json(*numbers: int) -> bytes:
+    records = []
+    for number in numbers:
+        name, at, more = EVENTS[number]
+        pairs = [
+            {"key": key, "value": {"stringValue": text}}
+            for key, text in said(number, name, more).items()
+        ]
+        records.append(
+            {
+                "timeUnixNano": str(BEGIN + int(at * SECOND)),
+                "body": {"stringValue": f"claude_code.{name}"},
+                "attributes": pairs,
+            }
+        )
+    return json.dumps({"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}).encode()
+
+
+def as_protobuf() -> bytes:
+    records = [
+        LogRecord(
+            time_unix_nano=BEGIN + int(at * SECOND),
+            body=AnyValue(string_value=f"claude_code.{name}"),
+            attributes=attributes(said(number, name, more)),
+        )
+        for number, (name, at, more) in enumerate(EVENTS)
+    ]
+    scope = ScopeLogs(log_records=records)
+    request = ExportLogsServiceRequest(resource_logs=[ResourceLogs(scope_logs=[scope])])
+    found: bytes = request.SerializeToString()
+    return found
+
+
+def runs(workspace: Workspace, project: str) -> list[Any]:
+    found = Project.objects.for_workspace(workspace).get(name=project)
+    query = RunQuery(project_ids=[found.pk])
+    page = store.runs.query(workspace.pk, query, limit=10)
+    return sorted((run.row for run in page.runs), key=lambda row: row.dotted_order)
+
+
+def test_a_prompt_is_a_trace_and_its_session_a_thread(
+    exporter: Exporter, workspace: Workspace
+) -> None:
+    for numbers in ((1, 2), (0,)):
+        answer = exporter.send(
+            as_json(*numbers), "application/json", path=PATH, langsmith_project="agent"
+        )
+        assert (answer.status_code, answer.content) == (200, b"{}")
+
+    root, prompt, request, tool = runs(workspace, "agent")
+    assert [(one.name, one.run_type) for one in (prompt, request, tool)] == [
+        *(("user_prompt", "chain"), ("api_request", "llm"), ("Bash", "tool")),
+    ]
+    assert prompt.inputs_preview == "why?"
+    assert request.latency == timedelta(seconds=2)
+    assert (request.model, request.usage.prompt_tokens) == ("claude-sonnet-4-5", 10)
+    assert request.usage.total_cost == Decimal("0.01")
+    assert tool.status == "error"
+    assert {one.thread_key for one in (root, prompt, request, tool)} == {"s1"}
+    assert {one.parent_run_id for one in (prompt, request, tool)} == {root.id}
+
+
+def test_both_encodings_are_the_same_events(exporter: Exporter, workspace: Workspace) -> None:
+    exporter.send(as_protobuf(), path=PATH, langsmith_project="p")
+    before = [row.id for row in runs(workspace, "p")]
+    exporter.send(as_json(0, 1, 2), "application/json", path=PATH, langsmith_project="p")
+
+    assert [row.id for row in runs(workspace, "p")] == before
+    assert len(before) == 4
+
+
+def test_what_is_no_request_of_logs(exporter: Exporter) -> None:
+    assert exporter.send(b"{", "application/json", path=PATH).status_code == 400
+    assert exporter.send(b"\xff", path=PATH).status_code == 400

@@ -1,0 +1,226 @@
+"""Whatever bytes come, the answer is no 5xx, and the good spans of a request are stored."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from apps.ingest.intake import take_in
+from apps.ingest.otlp import decoding
+from apps.ingest.otlp.ids import trace_uuid
+from apps.ingest.otlp.mapping import run_of
+from apps.ingest.otlp.requests import request_of
+from apps.organizations.models import Workspace
+from apps.trace_store import store
+from apps.tracing.errors import BadBody
+from tests.factories.organizations import WorkspaceFactory
+from tests.factories.spans import TRACE, event, export, span
+from tests.ingest.otlp.test_endpoint import JSON, Exporter, as_json
+
+RICH = export(
+    span(
+        1,
+        says={
+            "gen_ai.prompt.0.content": "hi",
+            "gen_ai.input.messages": '[{"role": "user", "parts": [{"type": "text"}]}]',
+            "metadata": '{"a": 1}',
+            "tag.tags": ["a"],
+            "n": 1,
+            "f": 0.5,
+            "k": {"a": [1, None]},
+        },
+        events=[event("exception", {"exception.message": "no"}), event("gen_ai.choice")],
+    ),
+    span(2, 1, at=1),
+)
+PROTOBUF_BODY, JSON_BODY = RICH.SerializeToString(), as_json(RICH)
+FEW = settings(
+    max_examples=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
+MANY = settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+scalars = (
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats()
+    | st.text(max_size=20)
+    | st.sampled_from(
+        [
+            *('{"a": [', "[[1]]", '[{"role": 1}]', '{"messages": 3}', "\x00", "\ud800", "9" * 400),
+            *(
+                '[{"parts": [3, {"type": "tool_call", "arguments": {}}]}]',
+                "null",
+                '"text"',
+                "[null]",
+            ),
+        ]
+    )
+)
+values = st.recursive(
+    scalars, lambda v: st.lists(v, max_size=3) | st.dictionaries(st.text(max_size=5), v, max_size=3)
+)
+
+
+def reads(body: bytes, encoding: str) -> None:
+    """The decoding and the mapping of all spans; what they may refuse, they refuse so."""
+    try:
+        decoded = decoding.decode(body, encoding)
+    except BadBody:
+        return
+    request_of(decoded, project=None)
+
+
+@MANY
+@given(body=st.binary(max_size=300))
+def test_any_bytes_as_protobuf(body: bytes) -> None:
+    reads(body, decoding.PROTOBUF)
+
+
+@MANY
+@given(places=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), max_size=8))
+def test_protobuf_with_other_bytes_in_it(places: list[tuple[int, int]]) -> None:
+    body = bytearray(PROTOBUF_BODY)
+    for place, byte in places:
+        body[place % len(body)] = byte
+
+    reads(bytes(body), decoding.PROTOBUF)
+
+
+@MANY
+@given(
+    body=st.binary(max_size=100) | st.text(max_size=100).map(lambda t: t.encode("utf-8", "replace"))
+)
+def test_any_bytes_as_json(body: bytes) -> None:
+    reads(body, decoding.JSON)
+
+
+def mutated(draw: st.DrawFn, value: Any) -> Any:
+    """The value with something else somewhere in it."""
+    if isinstance(value, dict) and value and draw(st.integers(0, 3)):
+        key = draw(st.sampled_from(sorted(value)))
+        if not draw(st.integers(0, 9)):
+            return {k: v for k, v in value.items() if k != key}
+        return {**value, key: mutated(draw, value[key])}
+    if isinstance(value, list) and value and draw(st.integers(0, 5)):
+        place = draw(st.integers(0, len(value) - 1))
+        return [*value[:place], mutated(draw, value[place]), *value[place + 1 :]]
+    return draw(values)
+
+
+@st.composite
+def bodies(draw: st.DrawFn) -> bytes:
+    found = JSON_BODY
+    for _ in range(draw(st.integers(1, 4))):
+        found = mutated(draw, found)
+    return json.dumps(found).encode("utf-8", "replace")
+
+
+@MANY
+@given(body=bodies())
+def test_json_with_other_values_in_it(body: bytes) -> None:
+    reads(body, decoding.JSON)
+
+
+NAMES = sorted(
+    {pair.key for pair in RICH.resource_spans[0].scope_spans[0].spans[0].attributes}
+    | {
+        *(
+            "gen_ai.prompt",
+            "gen_ai.completion",
+            "input.value",
+            "output.value",
+            "events",
+            "ai.prompt",
+        ),
+        *("gen_ai.prompt.x.y", "gen_ai.prompt.0", "gen_ai.prompt.0.role", "gen_ai.prompt.-1.a"),
+        *("llm.input_messages.0.message.contents.0.message_content", "llm.tools.0.tool"),
+        *("gen_ai.output.messages", "gen_ai.system_instructions", "pydantic_ai.all_messages"),
+        *("llm.invocation_parameters", "langsmith.usage_metadata", "langsmith.metadata.a"),
+        *("gen_ai.usage.input_tokens", "gen_ai.usage.input_token_details", "langsmith.span.tags"),
+        *("retrieval.documents.0.document", "retrieval.documents.0.document.metadata", "tag.tags"),
+        *("embedding.embeddings.0.embedding", "session.id", "langsmith.trace.session_id"),
+        *("langsmith.span.id", "langsmith.span.dotted_order", "langsmith.span.parent_id"),
+        *("langsmith.traceable_parent_otel_span_id", "langsmith.is_root", "langsmith.span.kind"),
+        *("langsmith.reference_example_id", "ttft_ms", "gen_ai.request.model", "llm.request.type"),
+        *(
+            "llm.prompts",
+            "all_messages_events",
+            "gen_ai.tool.definitions",
+            "langsmith.span.runtime",
+        ),
+    }
+)
+
+
+def wire_value(value: Any) -> dict[str, Any]:
+    match value:
+        case bool():
+            return {"boolValue": value}
+        case int():
+            return {"intValue": str(max(-(2**63), min(value, 2**63 - 1)))}
+        case float():
+            return {"doubleValue": str(value)}
+        case list():
+            return {"arrayValue": {"values": [wire_value(one) for one in value]}}
+        case dict():
+            pairs = [{"key": key, "value": wire_value(one)} for key, one in value.items()]
+            return {"kvlistValue": {"values": pairs}}
+        case None:
+            return {}
+    return {"stringValue": value}
+
+
+def with_attributes(said: dict[str, Any]) -> bytes:
+    body = json.loads(json.dumps(JSON_BODY))
+    first = body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
+    first["attributes"] = [{"key": key, "value": wire_value(one)} for key, one in said.items()]
+    return json.dumps(body).encode("utf-8", "replace")
+
+
+@MANY
+@given(said=st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=10), values, max_size=6))
+def test_any_values_under_names_that_mean_something(said: dict[str, Any]) -> None:
+    for one in decoding.decode(with_attributes(said), decoding.JSON).spans:
+        assert run_of(one).name
+
+
+@pytest.mark.django_db
+@FEW
+@given(said=st.dictionaries(st.sampled_from(NAMES), values, max_size=5))
+def test_what_is_mapped_is_stored_and_the_span_beside_it_too(said: dict[str, Any]) -> None:
+    workspace: Workspace = WorkspaceFactory()
+    decoded = decoding.decode(with_attributes(said), decoding.JSON)
+
+    outcome = take_in(workspace.pk, request_of(decoded, project=None))
+
+    kept = {row.id for row in store.runs.trace(workspace.pk, trace_uuid(TRACE))}
+    own = said.get("langsmith.span.id")
+    assert len(outcome.refused) <= 1
+    assert kept or isinstance(own, UUID | str)
+
+
+@FEW
+@given(
+    body=bodies() | st.binary(max_size=60), kind=st.sampled_from([JSON, "application/x-protobuf"])
+)
+def test_the_endpoint_never_fails(exporter: Exporter, body: bytes, kind: str) -> None:
+    assert exporter.send(body, kind).status_code in {200, 400, 415}
+
+
+@pytest.mark.parametrize("depth", [90, 500, 5000])
+def test_deep_values(exporter: Exporter, depth: int) -> None:
+    value = '{"arrayValue": {"values": [' * depth + "{}" + "]}}" * depth
+    one = {"traceId": TRACE.hex(), "spanId": "01" * 8, "startTimeUnixNano": "1700000000000000000"}
+    attribute = f'"attributes": [{{"key": "a", "value": {value}}}]'
+    spans = json.dumps({"resourceSpans": [{"scopeSpans": [{"spans": [one]}]}]})
+    body = spans.replace('"traceId"', f'{attribute}, "traceId"')
+
+    assert exporter.send(body.encode(), JSON).status_code in {200, 400}

@@ -1,0 +1,201 @@
+"""Spans as real libraries send them, see recorded/README.md."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
+
+from apps.ingest.otlp.ids import trace_uuid
+from apps.organizations.models import Workspace
+from apps.trace_store import store
+from apps.trace_store.store import Payload, RunDetail
+from tests.factories.spans import TRACE, event, span
+
+RECORDED = Path(__file__).parent / "recorded"
+WEATHER = {"type": "object", "properties": {"city": {"type": "string"}}}
+
+
+@pytest.fixture
+def received(stored: Any, workspace: Workspace) -> Any:
+    """`received(library)`: what becomes of its spans, below one root, in their order."""
+
+    def receive(library: str) -> list[RunDetail]:
+        recorded = json.loads((RECORDED / f"{library}.json").read_text())
+        spans = [span(1, name="root")]
+        for number, said in enumerate(recorded, start=2):
+            code = Status(code=f"STATUS_CODE_{said['status']}", message=said["description"] or "")
+            events = [event(one["name"], one["attributes"]) for one in said["events"]]
+            kind = Span.SpanKind.Value(f"SPAN_KIND_{said['kind']}")
+            fields = {"status": code, "events": events, "kind": kind}
+            at, says = number / 10, said["attributes"]
+            spans.append(span(number, 1, at=at, name=said["name"], says=says, **fields))
+        stored(*spans)
+        rows = store.runs.trace(workspace.pk, trace_uuid(TRACE))[1:]
+        return [found for row in rows if (found := store.runs.get(workspace.pk, row.id))]
+
+    return receive
+
+
+def told(run: RunDetail, payload: Payload) -> Any:
+    return json.loads(run.json(payload))
+
+
+def call(arguments: str, call_id: str = "call_1") -> dict[str, Any]:
+    function = {"name": "get_weather", "arguments": arguments}
+    return {"type": "function", "id": call_id, "function": function}
+
+
+def test_openinference(received: Any) -> None:
+    chat, embedding = received("openinference")
+
+    assert (chat.row.name, chat.row.run_type, chat.row.model) == (
+        *("ChatCompletion", "llm", "gpt-4o-2024-08-06"),
+    )
+    inputs = told(chat, Payload.INPUTS)
+    assert inputs["messages"][0] == {"role": "system", "content": "Be brief."}
+    assert inputs["model"] == "gpt-4o"
+    message = told(chat, Payload.OUTPUTS)["choices"][0]["message"]
+    assert message["tool_calls"] == [call('{"city": "Paris"}')]
+    usage = chat.row.usage
+    assert (usage.prompt_tokens, usage.completion_tokens, usage.total_tokens) == (80, 20, 100)
+    assert usage.details is not None
+    assert usage.details["prompt_token_details"] == {"cache_read": 64}
+    assert usage.details["completion_token_details"] == {"reasoning": 8}
+    # 16 at 2.50, 64 cached at 1.25 and 20 at 10 dollars a million.
+    assert usage.total_cost == Decimal("0.00032")
+    extra = told(chat, Payload.EXTRA)
+    assert extra["invocation_params"] == {
+        "model": "gpt-4o-2024-08-06",
+        "max_tokens": 50,
+        "temperature": 0.5,
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "get_weather",
+                    "description": "Weather",
+                    "parameters": WEATHER,
+                },
+            }
+        ],
+    }
+    # Said twice: what did not become inputs is kept as it came, out of the way of filters.
+    assert extra["otel"]["attributes"]["llm.input_messages.0.message.content"] == "Be brief."
+    assert not [key for key in chat.row.metadata if key.startswith("llm.")] or (
+        chat.row.metadata["llm.finish_reason"] == "tool_calls"
+    )
+    assert chat.row.metadata["ls_provider"] == "openai"
+    assert (embedding.row.run_type, embedding.row.model) == ("embedding", "text-embedding-3-small")
+    assert told(embedding, Payload.INPUTS)["input"] == ["hello"]
+    assert embedding.row.usage.prompt_tokens == 3
+
+
+def test_openllmetry_with_message_parts(received: Any) -> None:
+    chat, embedding, claude = received("openllmetry")
+
+    assert told(chat, Payload.INPUTS) == {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Weather in Paris?"},
+        ]
+    }
+    assert told(chat, Payload.OUTPUTS) == {
+        "messages": [
+            {
+                "role": "assistant",
+                "finish_reason": "tool_call",
+                "content": "",
+                "tool_calls": [call('{"city":"Paris"}')],
+            }
+        ]
+    }
+    assert chat.row.usage.details is not None
+    assert chat.row.usage.details["prompt_token_details"] == {"cache_read": 64}
+    assert told(claude, Payload.INPUTS) == {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Weather?"},
+        ]
+    }
+    assert claude.row.model == "claude-sonnet-4-5-20250929"
+    # 10 at 3, 60 read at 0.30, 30 written at 3.75 and 7 at 15 dollars a million.
+    assert claude.row.usage.total_cost == Decimal("0.0002655")
+    assert claude.row.outputs_preview == "It rains."
+    assert embedding.row.run_type == "embedding"
+
+
+def test_openllmetry_flattened(received: Any) -> None:
+    chat, embedding = received("openllmetry_flattened")
+
+    assert (chat.row.run_type, chat.row.metadata["ls_provider"]) == ("llm", "openai")
+    assert told(chat, Payload.INPUTS) == {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": [{"type": "text", "text": "Weather in Paris?"}]},
+        ]
+    }
+    assert told(chat, Payload.OUTPUTS) == {
+        "messages": [
+            {
+                "role": "assistant",
+                "finish_reason": "tool_calls",
+                "tool_calls": [call('{"city": "Paris"}')],
+            }
+        ]
+    }
+    assert told(chat, Payload.EXTRA)["invocation_params"]["tools"] == [
+        {"name": "get_weather", "description": "Weather", "parameters": WEATHER}
+    ]
+    assert chat.row.usage.total_tokens == 100
+    assert told(embedding, Payload.INPUTS) == {"messages": [{"content": "hello"}]}
+
+
+def test_openlit(received: Any) -> None:
+    chat, _, claude = received("openlit")
+
+    # It names the tool that was called, and is a call of a model all the same.
+    assert (chat.row.run_type, chat.row.name) == ("llm", "chat gpt-4o")
+    assert [one["role"] for one in told(claude, Payload.INPUTS)["messages"]] == ["system", "user"]
+    assert chat.row.first_token_time is not None
+    waited = chat.row.first_token_time - chat.row.start_time
+    assert waited.total_seconds() == pytest.approx(0.051003)
+    # It writes a cost of 0 for what it knows no price of: ours is used. The cache is not in the
+    # ten tokens of input.
+    assert claude.row.usage.total_cost == Decimal("0.0002655")
+
+
+def test_pydantic_ai(received: Any) -> None:
+    first, tool, second, agent = received("pydantic_ai")
+
+    assert [one.row.run_type for one in (first, tool, second, agent)] == [
+        *("llm", "tool", "llm", "chain"),
+    ]
+    assert told(first, Payload.INPUTS) == {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Weather in Paris?"},
+        ]
+    }
+    assert told(tool, Payload.INPUTS) == {"city": "a"}
+    assert told(tool, Payload.OUTPUTS) == {"output": "rain in a"}
+    assert told(tool, Payload.EXTRA)["invocation_params"]["tool_name"] == "get_weather"
+    assert told(second, Payload.INPUTS)["messages"][-1] == {
+        "role": "tool",
+        "tool_call_id": "pyd_ai_tool_call_id__get_weather",
+        "name": "get_weather",
+        "content": "rain in a",
+    }
+    assert told(agent, Payload.INPUTS) == {
+        "messages": [
+            {"role": "system", "content": "Be brief."},
+            {"role": "user", "content": "Weather in Paris?"},
+        ]
+    }
+    assert told(agent, Payload.OUTPUTS) == {"get_weather": "rain in a"}
+    assert len({one.row.thread_key for one in (first, tool, second, agent)}) == 1
+    assert agent.row.thread_key == agent.row.metadata["thread_id"]

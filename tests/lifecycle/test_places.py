@@ -1,0 +1,105 @@
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from config.embedded.launch import CannotStart
+from config.embedded.paths import SOCKET_PATH_LIMIT, Instance, UnsafePlace
+from config.supervisor.instance_lock import claim_data_folder, listen
+
+
+def test_sockets_lie_in_the_data_folder():
+    instance = Instance(Path("/srv/slipway"))
+
+    assert instance.redis_url == "unix:///srv/slipway/sockets/redis.sock?db=0"
+    assert instance.database_url == "postgresql://slipway@/slipway?host=%2Fsrv%2Fslipway%2Fsockets"
+
+
+def test_a_long_path_gets_a_short_folder_for_its_sockets():
+    long = Path("/srv", "x" * 120)
+
+    sockets = Instance(long).socket_dir
+
+    assert sockets.parent == Path("/tmp")
+    assert len(str(sockets / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT
+    assert sockets == Instance(long).socket_dir
+    assert sockets != Instance(long / "y").socket_dir
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make a stranger's folder")
+def test_a_strangers_folder_is_no_place_for_sockets():
+    instance = Instance(Path("/srv", "a stranger was first " * 6))
+    sockets = instance.socket_dir
+    sockets.mkdir(mode=0o700)
+    os.chown(sockets, 54321, 54321)
+
+    try:
+        with pytest.raises(UnsafePlace, match="is not a private folder of this installation"):
+            _ = Instance(instance.data_dir).socket_dir
+    finally:
+        sockets.rmdir()
+
+
+def test_a_folder_that_others_may_enter_is_no_place_for_sockets():
+    instance = Instance(Path("/srv", "everybody may enter " * 6))
+    sockets = instance.socket_dir
+    sockets.mkdir(mode=0o755)
+
+    try:
+        with pytest.raises(UnsafePlace):
+            _ = Instance(instance.data_dir).socket_dir
+    finally:
+        sockets.rmdir()
+
+
+def test_a_data_folder_has_one_supervisor(tmp_path):
+    instance = Instance(tmp_path / "data")
+    lock = claim_data_folder(instance)
+
+    with pytest.raises(CannotStart) as refused:
+        claim_data_folder(instance)
+
+    assert str(refused.value) == (
+        f"Slipway already runs on the data folder {tmp_path / 'data'} (process {os.getpid()}); "
+        "set DATA_DIR to run another one beside it."
+    )
+    os.close(lock)
+    os.close(claim_data_folder(instance))
+
+
+def test_control_files_and_logs_are_their_owners_own(tmp_path):
+    instance = Instance(tmp_path / "data")
+    os.close(claim_data_folder(instance))
+
+    assert oct(instance.run_dir.stat().st_mode & 0o777) == "0o700"
+    assert oct(instance.log_dir.stat().st_mode & 0o777) == "0o700"
+
+
+def test_a_data_folder_that_is_a_file_is_refused_in_a_sentence(tmp_path):
+    tmp_path.joinpath("data").write_text("not a folder")
+
+    with pytest.raises(CannotStart, match=r"^The data folder .*/data cannot be used: "):
+        claim_data_folder(Instance(tmp_path / "data"))
+
+
+def test_a_full_disk_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr("config.supervisor.instance_lock.LEAST_FREE_MB", 1 << 30)
+
+    with pytest.raises(CannotStart, match=r"^The disk of the data folder .* is full: "):
+        claim_data_folder(Instance(tmp_path / "data"))
+
+
+def test_a_taken_port_is_refused_in_a_sentence():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+
+        with pytest.raises(CannotStart) as refused:
+            listen("127.0.0.1", port)
+
+    assert str(refused.value) == (
+        f"Port {port} is taken by another program: choose one with PORT, for example "
+        f"`make up PORT={port + 1}`."
+    )
