@@ -1,8 +1,8 @@
 """Become another program that cannot outlive the supervisor.
 
-Run as a script (`python -I -S parent_death.py OPTIONS -- PROGRAM ...`), so it imports nothing but the
+Run as a script (`python -I -S parent_death.py OPTIONS -- PROGRAM ...`), so it imports only the
 standard library. It changes to the service user when asked, sends the output to the log, asks
-the kernel for a signal when the supervisor dies, and then is the program.
+the kernel for a signal on the supervisor's death, and then executes the program.
 """
 
 import argparse
