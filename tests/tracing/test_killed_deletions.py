@@ -27,7 +27,7 @@ WORKER = """
 import sys, threading, django
 django.setup()
 from uuid import UUID
-from apps.tracing.services import deletion, upkeep
+from apps.tracing.services import deletion, maintenance
 from apps.trace_store.store import removal
 for remove in (removal.remove_of_traces, removal.remove_of_project):
     remove.__kwdefaults__["limit"] = removal.BATCH = int(sys.argv[2])
@@ -40,7 +40,7 @@ def counted(workspace_id, removed):
         threading.Event().wait()
     return found
 deletion.forget = counted
-deletion.work_off(UUID(sys.argv[1])) if sys.argv[1] else upkeep.remove_deleted_projects()
+deletion.work_off(UUID(sys.argv[1])) if sys.argv[1] else maintenance.remove_deleted_projects()
 """
 
 
