@@ -22,7 +22,7 @@ def forget(before: datetime, *, organization_id: UUID | None = None) -> int:
     if organization_id is not None:
         old = old.of_organization(organization_id)
     with connection.cursor() as cursor:
-        # For this transaction alone; the trigger of 0002_final asks for it.
+        # For this transaction alone; read by the append-only trigger.
         cursor.execute("SET LOCAL slipway.audit = 'retention'")
     gone, _ = old.delete()
     with connection.cursor() as cursor:

@@ -61,7 +61,11 @@ class IngestCount(WorkspaceOwned):
     class Meta:
         base_manager_name = "unscoped"
         indexes = [
-            models.Index(fields=["workspace", "project_id", "hour"], name="ingest_count_of_project")
+            models.Index(
+                fields=["workspace", "project_id", "hour"], name="ingest_count_of_project"
+            ),
+            # Usage is summed by day over all workspaces.
+            models.Index(fields=["hour"], name="ingest_count_by_hour"),
         ]
 
     def __str__(self) -> str:

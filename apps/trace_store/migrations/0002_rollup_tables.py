@@ -1,4 +1,4 @@
-"""Sums by hour, so that statistics need not look at runs: docs/adr/0019-tracing-whole.md."""
+"""Statistics by quarter of an hour, hour and day, and threads: docs/adr/0019."""
 
 from django.db import migrations
 
@@ -41,7 +41,7 @@ CREATE TABLE tracing_rollup (
     model_calls bigint NOT NULL,
     streamed bigint NOT NULL,
     last_start timestamptz,
-    -- Distributions: store/figures.py.
+    -- Distributions: store/metrics.py.
     latency_seconds bytea,
     first_token_seconds bytea,
     prompt_tokens bytea,
@@ -78,13 +78,6 @@ CREATE INDEX tracing_thread_first ON tracing_thread (first_trace_id);
 CREATE INDEX tracing_thread_last ON tracing_thread (last_trace_id);
 CREATE INDEX tracing_run_turns ON tracing_run (project_id, md5(thread_key), placed_at)
     WHERE thread_key IS NOT NULL AND parent_run_id IS NULL;
-INSERT INTO tracing_thread
-SELECT workspace_id, project_id, thread_key,
-       min(coalesce(start_time, placed_at)), max(coalesce(start_time, placed_at)),
-       (array_agg(trace_id ORDER BY placed_at, id))[1],
-       (array_agg(trace_id ORDER BY placed_at DESC, id DESC))[1]
-FROM tracing_run WHERE thread_key IS NOT NULL AND parent_run_id IS NULL
-GROUP BY workspace_id, project_id, thread_key;
 
 -- Over runs in the order of a tree: the model call that speaks for this run, itself or above it;
 -- '' when there is none.
@@ -98,29 +91,20 @@ END $$;
 CREATE AGGREGATE tracing_speaker(text, boolean) (
     sfunc = tracing_speaker, stype = text, initcond = ''
 );
-
--- What was there before: to be made like anything that was touched.
-INSERT INTO tracing_rollupspan
-    (workspace_id, project_id, span, begins_at, touched, made, touched_at)
-SELECT DISTINCT r.workspace_id, r.project_id, s.span,
-       date_bin(s.width, r.placed_at, '2000-01-01 00:00:00+00'), 1, 0, now()
-FROM tracing_run r,
-     (VALUES (0, interval '15 minutes'), (1, interval '1 hour'), (2, interval '1 day'))
-         AS s(span, width);
 """
 
-BACK = """
+DROP = """
+DROP AGGREGATE tracing_speaker(text, boolean);
+DROP FUNCTION tracing_speaker(text, text, boolean);
 DROP INDEX tracing_run_turns;
 DROP TABLE tracing_thread;
 DROP INDEX tracing_run_astray;
 DROP TABLE tracing_rollup;
 DROP TABLE tracing_rollupspan;
-DROP AGGREGATE tracing_speaker(text, boolean);
-DROP FUNCTION tracing_speaker(text, text, boolean);
 """
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tracing", "0003_settling")]
+    dependencies = [("trace_store", "0001_initial")]
 
-    operations = [migrations.RunSQL(ROLLUPS, BACK)]
+    operations = [migrations.RunSQL(ROLLUPS, DROP)]

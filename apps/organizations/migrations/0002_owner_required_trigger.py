@@ -1,13 +1,13 @@
-"""An organization that has had an owner keeps one, whoever changes the rows.
+"""An organization keeps at least one owner, whichever statement changes its memberships.
 
-Checked when a transaction ends, so that an organization can be removed and ownership handed over.
-The organization's row is locked, so that two who leave at once do not each see the other.
+Checked at the end of the transaction, so that an organization can be deleted and ownership
+transferred. The organization's row is locked: two owners who leave at once are serialised.
 """
 
 from django.db import migrations
 
-MAKE = """
-CREATE FUNCTION organizations_keep_owner() RETURNS trigger LANGUAGE plpgsql AS $$
+CREATE = """
+CREATE FUNCTION organizations_require_owner() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM 1 FROM organizations_organization WHERE id = OLD.organization_id FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -27,16 +27,16 @@ CREATE CONSTRAINT TRIGGER organization_has_owner
     AFTER UPDATE OF role, organization_id OR DELETE ON organizations_membership
     DEFERRABLE INITIALLY DEFERRED
     FOR EACH ROW WHEN (OLD.role = 'owner')
-    EXECUTE FUNCTION organizations_keep_owner();
+    EXECUTE FUNCTION organizations_require_owner();
 """
 
-UNMAKE = """
+DROP = """
 DROP TRIGGER organization_has_owner ON organizations_membership;
-DROP FUNCTION organizations_keep_owner();
+DROP FUNCTION organizations_require_owner();
 """
 
 
 class Migration(migrations.Migration):
-    dependencies = [("organizations", "0002_people_and_roles")]
+    dependencies = [("organizations", "0001_initial")]
 
-    operations = [migrations.RunSQL(MAKE, UNMAKE)]
+    operations = [migrations.RunSQL(CREATE, DROP)]
