@@ -46,7 +46,7 @@ def rows(statement: str, parameters: Parameters) -> list[Row]:
 def perform(statement: str, parameters: Parameters) -> None:
     """Execute a statement for what it does."""
     if sync_bridge.is_on_loop():
-        sync_bridge.has_changed_something()
+        sync_bridge.mark_dirty()
         _on_loop(statement, parameters)
         return
     with _cursor(statement) as cursor:
@@ -62,9 +62,9 @@ def when_committed(deed: Callable[[], None]) -> None:
 
 
 def _on_loop(statement: str, parameters: Parameters) -> list[Row]:
-    found = sync_bridge.wait_for(loop_database().rows(statement, parameters))
+    found = sync_bridge.await_result(loop_database().rows(statement, parameters))
     if found and not statement.lstrip().startswith("SELECT"):
-        sync_bridge.has_changed_something()
+        sync_bridge.mark_dirty()
     return found
 
 

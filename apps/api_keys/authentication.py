@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from apps.api_keys import services
 from apps.core import errors
 from apps.core.callers import Caller, OrganizationCaller, PersonCaller
-from apps.core.request_context import recognised, recognised_as
+from apps.core.request_context import set_caller, set_identity
 from apps.organizations.models import Membership, User
 from apps.organizations.permissions import PersonPermission
 from apps.organizations.services import caller_for, organization_caller_for
@@ -70,7 +70,7 @@ def authenticate_on_organization(
         if found is None:
             raise errors.NotFound("No such organization.")
         caller = found
-    recognised_as(
+    set_identity(
         organization_id=caller.organization_id, key_id=caller.key_id, user_id=caller.user_id
     )
     return caller
@@ -83,7 +83,7 @@ def authenticate_person(
     if secret := key_in(headers):
         caller = services.person_caller_of(secret=secret)
         if caller.organization_id is not None:
-            recognised_as(
+            set_identity(
                 organization_id=caller.organization_id,
                 key_id=caller.key_id,
                 user_id=caller.user_id,
@@ -110,7 +110,7 @@ def _organization_meant(user: User, workspace_id: UUID | None) -> UUID:
 
 def _noted(caller: Caller) -> Caller:
     """The audit log and the logs say on whose behalf things are done."""
-    recognised(caller)
+    set_caller(caller)
     return caller
 
 

@@ -13,7 +13,7 @@ from celery import current_task
 from django.contrib.auth import get_user_model
 
 from apps.audit.models import ActorKind
-from apps.core.request_context import Origin
+from apps.core.request_context import RequestContext
 
 _labels: dict[ActorKind, Callable[[UUID], str | None]] = {}
 
@@ -30,7 +30,7 @@ def describe(kind: ActorKind, label: Callable[[UUID], str | None]) -> None:
     _labels[kind] = label
 
 
-def actor_of(origin: Origin | None) -> Actor:
+def actor_of(origin: RequestContext | None) -> Actor:
     """Who is behind that origin; without one it is a task, or the operator at the command line."""
     if origin is None:
         return _nobody()

@@ -75,7 +75,7 @@ def record(
     )
 
 
-def _organization_of(workspace_id: UUID, origin: origins.Origin | None) -> UUID | None:
+def _organization_of(workspace_id: UUID, origin: origins.RequestContext | None) -> UUID | None:
     caller = origin.caller if origin is not None else None
     if caller is not None and caller.workspace_id == workspace_id:
         return caller.organization_id
@@ -85,7 +85,7 @@ def _organization_of(workspace_id: UUID, origin: origins.Origin | None) -> UUID 
     return found
 
 
-def _impersonator(origin: origins.Origin | None) -> Mapping[str, str]:
+def _impersonator(origin: origins.RequestContext | None) -> Mapping[str, str]:
     session = getattr(origin.request, "session", None) if origin is not None else None
     found: Mapping[str, str] = (session.get(IMPERSONATOR) if session is not None else None) or {}
     return found

@@ -15,7 +15,7 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
 from django.urls import URLPattern
 
-from apps.core.request_context import Origin, begin
+from apps.core.request_context import RequestContext, enter
 from apps.core.routing import Routes
 from apps.core.sync_bridge import in_thread
 
@@ -23,7 +23,7 @@ Scope = dict[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
-class Front:
+class AsgiRouter:
     """Routes HTTP streams and WebSockets to consumers and everything else onwards.
 
     `http_routes` are `path()`s whose consumers name the methods they take in `methods`, so that
@@ -52,7 +52,7 @@ class Front:
         if scope["type"] == "lifespan":
             await _lifespan(receive, send, self.on_startup)
             return
-        begin(Origin((scope.get("client") or (None,))[0]))
+        enter(RequestContext((scope.get("client") or (None,))[0]))
         scope = with_agent_path(scope)
         if scope["type"] == "websocket":
             await self.websocket(scope, receive, send)

@@ -14,20 +14,20 @@ from django.conf import settings
 
 from apps.core import errors
 
-HELD = "slipway.held"
+RESERVATION_KEY = "slipway.held"
 """Where an environment keeps its request's `Held`."""
 
 
-class Full(errors.Unavailable):
+class BudgetExceeded(errors.Unavailable):
     code, detail = "busy", "This server holds as many requests as it can; send again in a moment."
 
 
-class Held:
+class Reservation:
     """What one request holds."""
 
     __slots__ = ("_room", "size")
 
-    def __init__(self, room: Room) -> None:
+    def __init__(self, room: MemoryBudget) -> None:
         self._room, self.size = room, 0
 
     def add(self, size: int) -> None:
@@ -36,7 +36,7 @@ class Held:
         self.size += size
 
 
-class Room:
+class MemoryBudget:
     """A number of bytes that requests share."""
 
     def __init__(self) -> None:
@@ -47,13 +47,13 @@ class Room:
         with self._lock:
             # A single request always fits: its own limit is another one.
             if self.taken and self.taken + size > settings.BODY_MEMORY_BYTES:
-                raise Full
+                raise BudgetExceeded
             self.taken += size
 
     @contextmanager
-    def holding(self) -> Iterator[Held]:
+    def holding(self) -> Iterator[Reservation]:
         """What is held in here is given back at the end."""
-        held = Held(self)
+        held = Reservation(self)
         try:
             yield held
         finally:
@@ -61,4 +61,4 @@ class Room:
                 self.taken -= held.size
 
 
-bodies = Room()
+body_memory_budget = MemoryBudget()

@@ -8,7 +8,7 @@ from typing import Any
 from django.apps import AppConfig, apps
 from django.core.checks import CheckMessage, Error, register
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 
 
 @register
@@ -23,7 +23,7 @@ def tenant_models_have_their_doors(
             continue
         if wanted is not None and model._meta.app_label not in wanted:
             continue
-        if not isinstance(vars(model).get("objects"), Rows):
+        if not isinstance(vars(model).get("objects"), TenantManager):
             found.append(
                 Error("A tenant model needs `objects = Rows(...)`.", obj=model, id="core.E001")
             )

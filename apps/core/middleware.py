@@ -18,7 +18,7 @@ from apps.core import errors, metrics
 from apps.core.ids import uuid7
 from apps.core.json import dumps
 from apps.core.paths import canonical
-from apps.core.request_context import Origin, begin, end
+from apps.core.request_context import RequestContext, enter, leave
 
 log = logging.getLogger(__name__)
 Handler = Callable[[HttpRequest], HttpResponse]
@@ -35,12 +35,12 @@ class RequestIdMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         given = request.headers.get("X-Request-ID", "")
         request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
-        begin(Origin(request.META.get("REMOTE_ADDR") or None, request_id, request=request))
+        enter(RequestContext(request.META.get("REMOTE_ADDR") or None, request_id, request=request))
         began = time.perf_counter()
         try:
             response = self.get_response(request)
         finally:
-            end()
+            leave()
         route = request.resolver_match.route if request.resolver_match else metrics.NO_ROUTE
         metrics.answered(
             request.method or "", route, response.status_code, time.perf_counter() - began

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(slots=True)
-class Origin:
+class RequestContext:
     """One request, connection or command."""
 
     ip: str | None = None
@@ -37,26 +37,26 @@ class Origin:
     """Who runs a command, in words."""
 
 
-_current: ContextVar[Origin | None] = ContextVar("origin", default=None)
+_current: ContextVar[RequestContext | None] = ContextVar("origin", default=None)
 
 
-def current() -> Origin | None:
+def current() -> RequestContext | None:
     """The origin of what runs now; None for tasks and for code that nobody asked for."""
     return _current.get()
 
 
-def begin(origin: Origin) -> None:
+def enter(origin: RequestContext) -> None:
     """What runs in this context from now on comes from there."""
     _current.set(origin)
 
 
-def end() -> None:
+def leave() -> None:
     """Nothing more comes from there: a thread that lasts would keep the request's body."""
     _current.set(None)
 
 
 @contextmanager
-def acting(origin: Origin) -> Iterator[Origin]:
+def activate(origin: RequestContext) -> Iterator[RequestContext]:
     """The same for a block of code."""
     token = _current.set(origin)
     try:
@@ -65,7 +65,7 @@ def acting(origin: Origin) -> Iterator[Origin]:
         _current.reset(token)
 
 
-def recognised(caller: Caller) -> None:
+def set_caller(caller: Caller) -> None:
     """Note who is asking; without an origin there is nobody to tell."""
     origin = _current.get()
     if origin is not None:
@@ -74,7 +74,7 @@ def recognised(caller: Caller) -> None:
         origin.organization_id = caller.organization_id
 
 
-def recognised_as(
+def set_identity(
     *, organization_id: UUID, key_id: UUID | None = None, user_id: UUID | None = None
 ) -> None:
     """The same where there is no `Caller`, as on routes about an organization itself."""

@@ -22,11 +22,11 @@ IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
-class Unresolved(Exception):
+class ResolutionFailed(Exception):
     """The name leads nowhere."""
 
 
-class Private(Exception):
+class PrivateAddress(Exception):
     """The name leads to this machine or to a private network."""
 
 
@@ -54,26 +54,26 @@ def resolve(host: str) -> list[IPAddress]:
     try:
         found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise Unresolved(host) from None
+        raise ResolutionFailed(host) from None
     addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
     if not addresses:
-        raise Unresolved(host)
+        raise ResolutionFailed(host)
     return list(dict.fromkeys(addresses))
 
 
 def resolve_in_time(host: str) -> list[IPAddress]:
     """`resolve`, but a name server that does not answer is given up after a few seconds."""
-    sync_bridge.needs_thread()
+    sync_bridge.require_thread()
     try:
         return _resolvers().submit(resolve, host).result(LOOK_UP_SECONDS)
     except TookTooLong:
-        raise Unresolved(host) from None
+        raise ResolutionFailed(host) from None
 
 
 def public(host: str, addresses: list[IPAddress]) -> list[IPAddress]:
     """The same addresses; `Private` when a single one of them leads inside."""
     if not all(is_public(address) for address in addresses):
-        raise Private(host)
+        raise PrivateAddress(host)
     return addresses
 
 

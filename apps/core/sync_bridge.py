@@ -1,13 +1,13 @@
-"""The crossings from async code to the database.
+"""Bridges between async code and synchronous services.
 
-Async code waits; sync code works. A consumer calls one service, through `in_thread` or `on_loop`,
-and never loops over the ORM. The threads are those that also serve the WSGI handler, so their
-database connections last and their number bounds the load on PostgreSQL.
+Consumers are async; services are sync. A consumer calls one service, through `in_thread` or
+`run_on_loop`, and never loops over the ORM. The threads also serve the WSGI handler: their database
+connections last, and their number bounds the load on PostgreSQL.
 
-A thread costs a request more than a short statement does: two hand-overs and the interpreter's
-lock. So a service whose only waits are prepared statements may be called `on_loop`: it runs in a
-greenlet there, and while it waits others run. It is written like any other; where it turns out to
-need the ORM after all, it is begun again in a thread.
+A thread costs a request more than a short statement: two handovers and contention for the
+interpreter lock. A service that waits only for prepared statements may therefore run on the loop:
+`run_on_loop` runs it in a greenlet, which yields to the loop while it waits. The service is written
+like any other; if it needs the ORM after all, it is restarted in a thread. See docs/adr/0014.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ T = TypeVar("T")
 
 
 @functools.lru_cache
-def pool() -> ThreadPoolExecutor:
-    """The web process's threads; made at first use, after any fork."""
+def thread_pool() -> ThreadPoolExecutor:
+    """The web process's threads; created at first use, after any fork."""
     return ThreadPoolExecutor(settings.WEB_THREADS, thread_name_prefix="web")
 
 
@@ -43,7 +43,7 @@ async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs)
     """Call a sync function on the pool, with this task's context variables."""
     context = contextvars.copy_context()
     call = functools.partial(_with_live_connection, function, *args, **kwargs)
-    return await asyncio.get_running_loop().run_in_executor(pool(), context.run, call)
+    return await asyncio.get_running_loop().run_in_executor(thread_pool(), context.run, call)
 
 
 def _with_live_connection(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -51,64 +51,64 @@ def _with_live_connection(function: Callable[P, T], *args: P.args, **kwargs: P.k
     return function(*args, **kwargs)
 
 
-async def on_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Call a sync function here; what it waits for by `wait_for` is awaited.
+async def run_on_loop(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a sync function in a greenlet on this loop; its `await_result` calls are awaited.
 
-    One that needs a thread (Django says so when the ORM is used here) is called there instead, from
-    its beginning. That must be before it has changed anything: `RuntimeError` otherwise.
+    A function that needs a thread (Django refuses ORM use on a loop) is restarted in a thread. That
+    is possible only before the function has changed anything; afterwards it is a `RuntimeError`.
     """
-    lane = _Lane(function)
+    call = _GreenletCall(function)
     try:
-        return cast("T", await lane.run_on(*args, **kwargs))
-    except (SynchronousOnlyOperation, NeedsThread) as error:
-        if lane.has_changed_something:
-            raise RuntimeError(f"{function} needs a thread, and says so too late.") from error
+        return cast("T", await call.run_on(*args, **kwargs))
+    except (SynchronousOnlyOperation, ThreadRequired) as error:
+        if call.is_dirty:
+            raise RuntimeError(f"{function} requested a thread after it had written.") from error
     return await in_thread(function, *args, **kwargs)
 
 
-class NeedsThread(Exception):
-    """What was about to be done would hold up the loop."""
+class ThreadRequired(Exception):
+    """The next step would block the event loop."""
 
 
-class _Lane(greenlet):
-    """One call of a sync function on a loop."""
+class _GreenletCall(greenlet):
+    """One call of a sync function on an event loop."""
 
-    has_changed_something = False
+    is_dirty = False
 
     async def run_on(self, *args: Any, **kwargs: Any) -> Any:
         self.gr_context = contextvars.copy_context()
-        given = self.switch(*args, **kwargs)
+        yielded = self.switch(*args, **kwargs)
         while not self.dead:
             try:
-                answer = await given
-            except BaseException:  # noqa: BLE001  (the function's own matter, cancellation too)
-                given = self.throw(*sys.exc_info())
+                result = await yielded
+            except BaseException:  # noqa: BLE001  (the function handles it, cancellation included)
+                yielded = self.throw(*sys.exc_info())
             else:
-                given = self.switch(answer)
-        return given
+                yielded = self.switch(result)
+        return yielded
 
 
 def is_on_loop() -> bool:
-    """Whether this code was called `on_loop`."""
-    return isinstance(getcurrent(), _Lane)
+    """Return whether this code runs inside `run_on_loop`."""
+    return isinstance(getcurrent(), _GreenletCall)
 
 
-def wait_for(work: Awaitable[T]) -> T:
-    """The result of something to await, for code that was called `on_loop`."""
-    lane = getcurrent()
-    assert isinstance(lane, _Lane)  # noqa: S101
-    assert lane.parent is not None  # noqa: S101
-    return cast("T", lane.parent.switch(work))
+def await_result(awaitable: Awaitable[T]) -> T:
+    """Await something from sync code that runs inside `run_on_loop`."""
+    call = getcurrent()
+    assert isinstance(call, _GreenletCall)  # noqa: S101
+    assert call.parent is not None  # noqa: S101
+    return cast("T", call.parent.switch(awaitable))
 
 
-def needs_thread() -> None:
-    """What comes now would hold up a loop; code that was called `on_loop` goes to a thread."""
+def require_thread() -> None:
+    """Continue in a thread: the next step would block the event loop."""
     if is_on_loop():
-        raise NeedsThread
+        raise ThreadRequired
 
 
-def has_changed_something() -> None:
-    """From here on, code that was called `on_loop` cannot be begun again in a thread."""
-    lane = getcurrent()
-    if isinstance(lane, _Lane):
-        lane.has_changed_something = True
+def mark_dirty() -> None:
+    """Record that a `run_on_loop` call has written, so it cannot be restarted in a thread."""
+    call = getcurrent()
+    if isinstance(call, _GreenletCall):
+        call.is_dirty = True

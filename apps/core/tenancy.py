@@ -18,7 +18,7 @@ Q = TypeVar("Q", bound="models.QuerySet[Any]")
 M = TypeVar("M", bound=models.Model)
 
 
-class Rows(Generic[Q]):
+class TenantManager(Generic[Q]):
     """`Model.objects` for tenant tables: no `all`, `get` or `filter` to misuse."""
 
     def __init__(self, queryset: type[Q], model: type[models.Model] | None = None) -> None:

@@ -17,7 +17,7 @@ class _Entry(Generic[V]):
         self.value, self.renew_at, self.good_until = value, renew_at, good_until
 
 
-class Fresh(Generic[K, V]):
+class TTLCache(Generic[K, V]):
     """Values by key, none older than `seconds`; of this process.
 
     In the last third of a value's time one caller renews it while the others still use it, so that

@@ -17,15 +17,15 @@ from django.conf import settings
 from django.http import FileResponse
 
 from apps.core import body_memory, errors
-from apps.core.body_memory import Held
+from apps.core.body_memory import Reservation
 from apps.core.json import dumps
-from apps.core.sync_bridge import pool
+from apps.core.sync_bridge import thread_pool
 
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Again = Callable[[], Awaitable[None]]
-AGAIN = "slipway.again"
+Retry = Callable[[], Awaitable[None]]
+RETRY_KEY = "slipway.again"
 """Where an environment says what to await before its request is begun again from the start."""
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
@@ -37,7 +37,7 @@ class WSGIBridge:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with body_memory.bodies.holding() as held:
+        with body_memory.body_memory_budget.holding() as held:
             try:
                 body = await read_body(scope, receive, held)
             except errors.AppError as error:
@@ -46,15 +46,17 @@ class WSGIBridge:
             except ConnectionError:
                 return
             environ = build_environ(scope, body)
-            environ[body_memory.HELD] = held
+            environ[body_memory.RESERVATION_KEY] = held
             loop = asyncio.get_running_loop()
-            while again := await loop.run_in_executor(pool(), self._answer, environ, loop, send):
+            while again := await loop.run_in_executor(
+                thread_pool(), self._answer, environ, loop, send
+            ):
                 await again()
                 body.seek(0)
 
     def _answer(
         self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send
-    ) -> Again | None:
+    ) -> Retry | None:
         """Answer the request, or return what to await before it is to be begun again."""
         start: dict[str, Any] = {}
 
@@ -70,8 +72,8 @@ class WSGIBridge:
 
         response = self.application(environ, start_response)
         try:
-            if (again := environ.pop(AGAIN, None)) is not None:
-                found: Again = again
+            if (again := environ.pop(RETRY_KEY, None)) is not None:
+                found: Retry = again
                 return found
             whole = _whole_body(response)
             if whole is not None:
@@ -109,7 +111,7 @@ async def _until_gone(send: Send, message: dict[str, Any]) -> None:
         return
 
 
-async def read_body(scope: Scope, receive: Receive, held: Held | None = None) -> io.BytesIO:
+async def read_body(scope: Scope, receive: Receive, held: Reservation | None = None) -> io.BytesIO:
     """The request's body; `TooLarge` past the limit, `ConnectionError` when the client left.
 
     `held` is told what is read, and what will be, and may say that there is no room for it.

@@ -121,9 +121,9 @@ def check_reachable(host: str) -> None:
         return
     try:
         ssrf.public(host, ssrf.resolve(host))
-    except ssrf.Unresolved:
+    except ssrf.ResolutionFailed:
         raise NotReachable(f"The host {host} is not known.") from None
-    except ssrf.Private:
+    except ssrf.PrivateAddress:
         raise NotReachable(
             f"The host {host} is on a private network, which builds may not reach here"
             " (ALLOW_PRIVATE_ADDRESSES)."

@@ -8,7 +8,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.api_keys.models import ApiKey
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.deployments.querysets import (
     DeploymentQuerySet,
     EnvironmentVariableQuerySet,
@@ -65,7 +65,7 @@ class Deployment(WorkspaceOwned):
     updated_at = models.DateTimeField(auto_now=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
 
-    objects = Rows(DeploymentQuerySet)
+    objects = TenantManager(DeploymentQuerySet)
     unscoped = DeploymentQuerySet.as_manager()
 
     class Meta:
@@ -90,7 +90,7 @@ class EnvironmentVariable(WorkspaceOwned):
     name = models.CharField(max_length=255)
     value = models.BinaryField(editable=False)
 
-    objects = Rows(EnvironmentVariableQuerySet)
+    objects = TenantManager(EnvironmentVariableQuerySet)
     unscoped = EnvironmentVariableQuerySet.as_manager()
 
     class Meta:
@@ -141,7 +141,7 @@ class Revision(WorkspaceOwned):
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
 
-    objects = Rows(RevisionQuerySet)
+    objects = TenantManager(RevisionQuerySet)
     unscoped = RevisionQuerySet.as_manager()
 
     class Meta:
@@ -178,7 +178,7 @@ class StatusChange(WorkspaceOwned):
     status = models.CharField(max_length=20, choices=RevisionStatus)
     detail = models.TextField(blank=True)
 
-    objects = Rows(StatusChangeQuerySet)
+    objects = TenantManager(StatusChangeQuerySet)
     unscoped = StatusChangeQuerySet.as_manager()
 
     class Meta:
@@ -207,7 +207,7 @@ class LogLine(WorkspaceOwned):
     level = models.CharField(max_length=10, default="INFO")
     message = models.TextField()
 
-    objects = Rows(LogLineQuerySet)
+    objects = TenantManager(LogLineQuerySet)
     unscoped = LogLineQuerySet.as_manager()
 
     class Meta:
@@ -236,7 +236,7 @@ class RevisionGraph(WorkspaceOwned):
     drawing = models.JSONField(default=dict)
     """`{"nodes": [...], "edges": [...]}` as the Agent Server answers it."""
 
-    objects = Rows(RevisionGraphQuerySet)
+    objects = TenantManager(RevisionGraphQuerySet)
     unscoped = RevisionGraphQuerySet.as_manager()
 
     class Meta:

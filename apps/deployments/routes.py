@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 from apps.deployments.models import Deployment
 from apps.deployments.serving import Serving
 
@@ -34,7 +34,7 @@ class Route:
     """How the active revision wants to be served."""
 
 
-_known: Fresh[str, Route | None] = Fresh(_CACHE_SECONDS)
+_known: TTLCache[str, Route | None] = TTLCache(_CACHE_SECONDS)
 
 
 def find(slug: str) -> Route | None:

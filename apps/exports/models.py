@@ -8,7 +8,7 @@ from django.db import models
 
 from apps.core.json import dumps, loads
 from apps.core.secrets import decrypt, encrypt
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.exports.querysets import BulkExportQuerySet, DestinationQuerySet, ExportPartQuerySet
 from apps.tracing.models import Project
 
@@ -48,7 +48,7 @@ class Destination(WorkspaceOwned):
     """The credentials, encrypted."""
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(DestinationQuerySet)
+    objects = TenantManager(DestinationQuerySet)
     unscoped = DestinationQuerySet.as_manager()
 
     class Meta:
@@ -99,7 +99,7 @@ class BulkExport(WorkspaceOwned):
     updated_at = models.DateTimeField(auto_now=True)
     finished_at = models.DateTimeField(null=True)
 
-    objects = Rows(BulkExportQuerySet)
+    objects = TenantManager(BulkExportQuerySet)
     unscoped = BulkExportQuerySet.as_manager()
 
     class Meta:
@@ -147,7 +147,7 @@ class ExportPart(WorkspaceOwned):
     updated_at = models.DateTimeField(auto_now=True)
     finished_at = models.DateTimeField(null=True)
 
-    objects = Rows(ExportPartQuerySet)
+    objects = TenantManager(ExportPartQuerySet)
     unscoped = ExportPartQuerySet.as_manager()
 
     class Meta:

@@ -10,7 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from apps.core import errors
-from apps.core.body_memory import HELD, Held
+from apps.core.body_memory import RESERVATION_KEY, Reservation
 from apps.tracing.errors import BadBody
 
 # Text packs well: the body of a request may be larger than what came over the wire.
@@ -47,10 +47,10 @@ def _unpacked(request: HttpRequest) -> bytes:
             chunks = _gunzip(body)
         case _:
             raise errors.UnsupportedMediaType(f"Content-Encoding {encoding[:40]!r} is not known.")
-    return _gathered(chunks, request.META.get(HELD))
+    return _gathered(chunks, request.META.get(RESERVATION_KEY))
 
 
-def _gathered(chunks: Iterator[bytes], held: Held | None) -> bytes:
+def _gathered(chunks: Iterator[bytes], held: Reservation | None) -> bytes:
     """The chunks as one, each looked at before the next is unpacked."""
     limit = settings.MAX_BODY_BYTES * _GROWTH
     found = []

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 from apps.core.ids import uuid7
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.monitoring.querysets import (
     ChartQuerySet,
     OrganizationChartQuerySet,
@@ -72,7 +72,7 @@ class Section(SectionFields, WorkspaceOwned):
     project_id = models.UUIDField(null=True, blank=True)
     """Whose prebuilt dashboard it was made from."""
 
-    objects = Rows(SectionQuerySet)
+    objects = TenantManager(SectionQuerySet)
     unscoped = SectionQuerySet.as_manager()
 
     class Meta:
@@ -87,7 +87,7 @@ class Chart(ChartFields, WorkspaceOwned):
 
     section = models.ForeignKey(Section, models.CASCADE, related_name="charts")
 
-    objects = Rows(ChartQuerySet)
+    objects = TenantManager(ChartQuerySet)
     unscoped = ChartQuerySet.as_manager()
 
     class Meta:

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from apps.core import readiness
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 from config import heartbeat
 
 QUEUES = ("runs", "periodic", "builds")
@@ -96,7 +96,7 @@ def _look(_: None) -> Standing:
     return Standing(readiness.check(), _figures(), queues, signs)
 
 
-_known: Fresh[None, Standing] = Fresh(VIEW_SECONDS)
+_known: TTLCache[None, Standing] = TTLCache(VIEW_SECONDS)
 
 
 def _figures() -> dict[str, int]:

@@ -19,7 +19,7 @@ import redis
 from django.core.cache.backends.base import DEFAULT_TIMEOUT, BaseCache
 from redis.exceptions import NoScriptError, ResponseError
 
-from apps.core.sync_bridge import needs_thread
+from apps.core.sync_bridge import require_thread
 
 ANSWER_SECONDS = 0.25
 AWAY_SECONDS = 1.0
@@ -132,7 +132,7 @@ class _Link:
 
     def ask(self, *command: Any) -> Any:
         """One round trip; a connection that broke since its last use is made anew."""
-        needs_thread()
+        require_thread()
         if self._away_until > time.monotonic():
             raise Away
         kept = getattr(self._of_thread, "connection", None)

@@ -11,7 +11,7 @@ from django.db import transaction
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import Organization
 from apps.rate_limits.models import LEAST_FACTOR, MOST_FACTOR, LimitFactor
 from apps.rate_limits.table import CATEGORIES
@@ -20,7 +20,7 @@ Factors = Mapping[UUID, Mapping[str, float]]
 """By organization and category; the empty one is for all."""
 
 _CACHE_SECONDS = 0.8
-_known: Fresh[None, Factors] = Fresh(_CACHE_SECONDS)
+_known: TTLCache[None, Factors] = TTLCache(_CACHE_SECONDS)
 
 
 def factor_for(organization_id: UUID | None, category: str) -> float:

@@ -14,7 +14,7 @@ from uuid import UUID
 from apps.api_keys.authentication import key_in
 from apps.api_keys.services import holder_of
 from apps.core import errors
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 from apps.rate_limits.table import IdentityKind
@@ -60,7 +60,7 @@ def of_address(remote: str) -> Identity:
     return Identity(IdentityKind.IP, network(remote))
 
 
-_organizations: Fresh[tuple[UUID, str], UUID | None] = Fresh(0.8)
+_organizations: TTLCache[tuple[UUID, str], UUID | None] = TTLCache(0.8)
 
 
 def _organization_of(person: User, workspace: str) -> UUID | None:

@@ -11,7 +11,7 @@ from django.db import transaction
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 from apps.switches.models import Switch
 
 _CACHE_SECONDS = 0.8
@@ -33,7 +33,7 @@ FEATURES = {
     ),
 }
 
-_known: Fresh[None, dict[str, bool]] = Fresh(_CACHE_SECONDS)
+_known: TTLCache[None, dict[str, bool]] = TTLCache(_CACHE_SECONDS)
 
 
 def is_on(name: str) -> bool:

@@ -6,7 +6,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.core.ids import uuid7
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.organizations.models import Organization, Workspace
 from apps.usage.querysets import UsageDayQuerySet, UsageLimitQuerySet
 
@@ -25,7 +25,7 @@ class UsageDay(WorkspaceOwned):
     agent_runs = models.BigIntegerField(default=0, db_default=0)
     agent_seconds = models.BigIntegerField(default=0, db_default=0)
 
-    objects = Rows(UsageDayQuerySet)
+    objects = TenantManager(UsageDayQuerySet)
     unscoped = UsageDayQuerySet.as_manager()
 
     class Meta:

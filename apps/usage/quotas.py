@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import Sum
 
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import Workspace
 from apps.usage import usage_sources
 from apps.usage.errors import UsageLimitExceeded
@@ -52,7 +52,7 @@ class Use:
 
 
 # None for nearly everybody, so that a request costs a look at a dictionary.
-_known: Fresh[UUID, Use | None] = Fresh(VIEW_SECONDS)
+_known: TTLCache[UUID, Use | None] = TTLCache(VIEW_SECONDS)
 
 
 def check(workspace_id: UUID) -> None:

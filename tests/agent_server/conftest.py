@@ -77,7 +77,7 @@ async def front(transactional_db, redis_client) -> AsyncIterator[None]:
     await hubs.hub().aclose()
     await courier().aclose()
     await loop_database().aclose()
-    pool = sync_bridge.pool()
+    pool = sync_bridge.thread_pool()
     threads = list(pool._threads)
     barrier = threading.Barrier(len(threads))
 

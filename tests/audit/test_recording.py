@@ -8,7 +8,7 @@ from apps.audit.actions import FIELDS, Action
 from apps.audit.models import Entry
 from apps.audit.services import Target, record
 from apps.core.callers import Caller
-from apps.core.request_context import Origin, acting
+from apps.core.request_context import RequestContext, activate
 from tests.factories.organizations import UserFactory, WorkspaceFactory
 
 pytestmark = pytest.mark.django_db
@@ -24,7 +24,7 @@ def test_an_entry_says_who_did_what_and_from_where(workspace):
     request = RequestFactory().get("/")
     request.user = user
 
-    with acting(Origin("192.0.2.7", "request-1", request=request)):
+    with activate(RequestContext("192.0.2.7", "request-1", request=request)):
         record(
             Action.DEPLOYMENT_UPDATED,
             Target("deployment", "d1", "agent"),
@@ -47,9 +47,9 @@ def test_a_request_with_a_key_is_the_keys_deed(workspace):
         organization=workspace.organization, name="ci", scopes=["admin"], workspace=workspace
     )
     caller = Caller(workspace.organization_id, workspace.pk, frozenset(), key_id=key.pk)
-    origin = Origin()
+    origin = RequestContext()
 
-    with acting(origin):
+    with activate(origin):
         origin.caller, origin.key_id = caller, key.pk
         entry = record(Action.PROJECT_DELETED, Target("project"), workspace_id=workspace.pk)
 

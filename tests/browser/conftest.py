@@ -43,11 +43,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def site(django_db_setup) -> Iterator[str]:
     """The address of the application, with its static files collected."""
     call_command("collectstatic", interactive=False, verbosity=0)
-    from apps.core.asgi import Front
+    from apps.core.asgi import AsgiRouter
     from apps.core.wsgi_bridge import WSGIBridge
     from apps.deployments.routing import websocket_routes
 
-    application = Front(
+    application = AsgiRouter(
         http_routes=[],
         websocket_routes=websocket_routes,
         otherwise=WSGIBridge(get_wsgi_application()),

@@ -15,12 +15,12 @@ from apps.agent_server import prepared_sql
 from apps.core.connections import close_dead
 from apps.core.loop_database import loop_database
 from apps.core.sync_bridge import (
-    has_changed_something,
+    await_result,
     in_thread,
     is_on_loop,
-    needs_thread,
-    on_loop,
-    wait_for,
+    mark_dirty,
+    require_thread,
+    run_on_loop,
 )
 from apps.organizations.models import Organization
 
@@ -39,11 +39,11 @@ async def test_what_sync_code_waits_for_is_awaited():
 
     def work(name):
         order.append(name)
-        found = [wait_for(later(name)), wait_for(later(1)), is_on_loop()]
+        found = [await_result(later(name)), await_result(later(1)), is_on_loop()]
         order.append(name)
         return [*found, threading.get_ident()]
 
-    first, second = await asyncio.gather(on_loop(work, "a"), on_loop(work, "b"))
+    first, second = await asyncio.gather(run_on_loop(work, "a"), run_on_loop(work, "b"))
 
     assert first == ["a", 1, True, threading.get_ident()]
     assert second == ["b", 1, True, threading.get_ident()]
@@ -54,11 +54,11 @@ async def test_what_sync_code_waits_for_is_awaited():
 async def test_errors_go_both_ways():
     def work():
         with pytest.raises(LookupError, match="inner"):
-            wait_for(later(LookupError("inner")))
+            await_result(later(LookupError("inner")))
         raise ValueError("outer")
 
     with pytest.raises(ValueError, match="outer"):
-        await on_loop(work)
+        await run_on_loop(work)
 
 
 async def test_context_variables_are_the_callers_and_stay_inside():
@@ -67,10 +67,10 @@ async def test_context_variables_are_the_callers_and_stay_inside():
     def work():
         before = NAME.get()
         NAME.set("changed")
-        wait_for(later(None))
+        await_result(later(None))
         return before, NAME.get()
 
-    assert await on_loop(work) == ("request", "changed")
+    assert await run_on_loop(work) == ("request", "changed")
     assert NAME.get() == "request"
 
 
@@ -79,12 +79,12 @@ async def test_a_cancelled_caller_cancels_what_is_waited_for():
 
     def work():
         try:
-            wait_for(asyncio.sleep(60))
+            await_result(asyncio.sleep(60))
         except asyncio.CancelledError:
             said.append("cancelled")
             raise
 
-    task = asyncio.create_task(on_loop(work))
+    task = asyncio.create_task(run_on_loop(work))
     await asyncio.sleep(0)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -101,7 +101,7 @@ async def test_the_orm_is_used_in_a_thread(transactional_db):
         found = prepared_sql.row("SELECT 1", [])
         return found, Organization.objects.count(), threading.get_ident()
 
-    found, count, thread = await on_loop(work)
+    found, count, thread = await run_on_loop(work)
     await in_thread(_close)
     await loop_database().aclose()
 
@@ -112,11 +112,11 @@ async def test_the_orm_is_used_in_a_thread(transactional_db):
 
 async def test_nothing_is_done_twice(transactional_db):
     def work():
-        has_changed_something()
-        needs_thread()
+        mark_dirty()
+        require_thread()
 
     with pytest.raises(RuntimeError, match="too late"):
-        await on_loop(work)
+        await run_on_loop(work)
 
 
 async def test_statements_on_the_loop_run_at_the_same_time(transactional_db):
@@ -125,7 +125,7 @@ async def test_statements_on_the_loop_run_at_the_same_time(transactional_db):
 
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    found = await asyncio.gather(*(on_loop(work) for _ in range(5)))
+    found = await asyncio.gather(*(run_on_loop(work) for _ in range(5)))
     took = loop.time() - begin
     await loop_database().aclose()
 

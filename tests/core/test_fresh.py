@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.core import ttl_cache
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 
 
 class Clock:
@@ -37,7 +37,7 @@ def look_up(asked):
 
 
 def test_a_value_is_looked_up_once_while_it_is_young(clock, look_up, asked):
-    kept = Fresh(3.0)
+    kept = TTLCache(3.0)
 
     found = [kept.get("a", look_up), kept.get("b", look_up), kept.get("a", look_up)]
 
@@ -46,7 +46,7 @@ def test_a_value_is_looked_up_once_while_it_is_young(clock, look_up, asked):
 
 
 def test_one_renews_while_the_others_go_on(clock, asked):
-    kept = Fresh(3.0)
+    kept = TTLCache(3.0)
     seen = []
 
     def slow(key):
@@ -60,7 +60,7 @@ def test_one_renews_while_the_others_go_on(clock, asked):
 
 
 def test_nothing_is_older_than_it_may_be(clock, look_up):
-    kept = Fresh(3.0)
+    kept = TTLCache(3.0)
     kept.get("a", look_up)
     clock.now = 3.0
 
@@ -69,7 +69,7 @@ def test_nothing_is_older_than_it_may_be(clock, look_up):
 
 
 def test_who_fails_to_renew_leaves_it_to_the_next(clock, look_up):
-    kept = Fresh(3.0)
+    kept = TTLCache(3.0)
     kept.get("a", look_up)
     clock.now = 2.5
 
@@ -80,7 +80,7 @@ def test_who_fails_to_renew_leaves_it_to_the_next(clock, look_up):
 
 
 def test_there_is_room_for_so_many(clock, look_up):
-    kept = Fresh(3.0, size=2)
+    kept = TTLCache(3.0, size=2)
     for key in "abc":
         kept.get(key, look_up)
 

@@ -5,7 +5,7 @@ import pytest
 
 from apps.core import logs, reporting
 from apps.core.callers import Caller
-from apps.core.request_context import Origin, acting
+from apps.core.request_context import RequestContext, activate
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import wire_run
@@ -28,11 +28,11 @@ def failing():
 
 def origin():
     caller = Caller(WORKSPACE.organization.pk, WORKSPACE.pk, frozenset())
-    return Origin("192.0.2.1", "request-1", caller, organization_id=caller.organization_id)
+    return RequestContext("192.0.2.1", "request-1", caller, organization_id=caller.organization_id)
 
 
 def test_a_line_is_one_json_object_with_the_ids_of_request_and_workspace():
-    with acting(origin()):
+    with activate(origin()):
         said = json.loads(line())
 
     assert said["event"] == "it failed"
@@ -98,7 +98,7 @@ def test_a_report_carries_ids_and_nothing_that_was_sent():
         },
     }
 
-    with acting(origin()):
+    with activate(origin()):
         sent = reporting.without_payloads(event, {})
 
     assert "sentinel" not in json.dumps(sent)

@@ -12,8 +12,8 @@ from django.conf import settings
 from django.test import Client
 from django.urls import path
 
-from apps.core.asgi import Front
-from apps.core.sync_bridge import pool
+from apps.core.asgi import AsgiRouter
+from apps.core.sync_bridge import thread_pool
 from apps.rate_limits.consumers import limited
 from config.asgi import application as platform
 from tests.factories.api_keys import key_for
@@ -37,7 +37,7 @@ async def _nobody(scope: Any, receive: Any, send: Any) -> None:
     raise AssertionError("matched nothing")
 
 
-FRONT = Front(
+FRONT = AsgiRouter(
     http_routes=[path("runs/stats", _answer, {"methods": ("POST", "GET")})],
     websocket_routes=[path("runs/stats", _converse), path("o/live", _converse)],
     otherwise=_nobody,
@@ -50,7 +50,7 @@ def _threads_let_go():
     yield
     from django.db import connections
 
-    [*pool().map(lambda _: connections.close_all(), range(settings.WEB_THREADS * 4))]
+    [*thread_pool().map(lambda _: connections.close_all(), range(settings.WEB_THREADS * 4))]
 
 
 def scope_of(kind: str, address: str = "/runs/stats", **headers: str) -> dict[str, Any]:

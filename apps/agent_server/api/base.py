@@ -21,7 +21,7 @@ from apps.agent_server.web import query
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
 from apps.core.api import WorkspaceAPIView
-from apps.core.wsgi_bridge import AGAIN
+from apps.core.wsgi_bridge import RETRY_KEY
 from apps.deployments.routes import Route
 from apps.organizations.models import User
 from apps.organizations.permissions import Permission
@@ -100,7 +100,7 @@ class AgentView(WorkspaceAPIView):
     def handle_exception(self, exc: Exception) -> Response:
         environ = self.request._request.META
         if isinstance(exc, AskFirst) and VISIT in environ:
-            environ[AGAIN] = environ[VISIT].settle
+            environ[RETRY_KEY] = environ[VISIT].settle
         return super().handle_exception(exc)
 
     @property

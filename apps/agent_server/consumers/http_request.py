@@ -36,8 +36,8 @@ from apps.core.callers import Caller
 from apps.core.ids import uuid7
 from apps.core.json import dumps
 from apps.core.middleware import as_app_error
-from apps.core.request_context import Origin, begin
-from apps.core.sync_bridge import in_thread, on_loop
+from apps.core.request_context import RequestContext, enter
+from apps.core.sync_bridge import in_thread, run_on_loop
 from apps.core.wsgi_bridge import Receive, Scope, Send, build_environ, read_body
 from apps.organizations.models import User
 
@@ -107,7 +107,7 @@ class Exchange:
         One that turns out to need the ORM goes to a thread (see `crossing.on_loop`).
         """
         is_quick = self._body is None or len(self._body) <= QUICK_BYTES
-        return await (on_loop if is_quick else in_thread)(function, *args, **kwargs)
+        return await (run_on_loop if is_quick else in_thread)(function, *args, **kwargs)
 
     def admit(self, permission: str) -> Admission:
         """Let the caller in or raise. Asks the database, so it is for a thread."""
@@ -267,7 +267,7 @@ class Consumer(ABC):
 
     async def __call__(self, exchange: Exchange) -> None:
         client = exchange.scope.get("client")
-        begin(Origin(client[0] if client else None, exchange.request_id))
+        enter(RequestContext(client[0] if client else None, exchange.request_id))
         try:
             while True:
                 try:

@@ -52,7 +52,7 @@ def call(
     """
     if sync_bridge.is_on_loop():
         work = acall(revision, graph_id, method, params, thread=thread, seconds=seconds)
-        return sync_bridge.wait_for(work)
+        return sync_bridge.await_result(work)
     asked = _asked(revision, graph_id, method, params, thread, seconds)
     try:
         messages.send_now(_client(), *asked.commands())

@@ -7,7 +7,7 @@ from django.db import models
 
 from apps.agent_server.querysets import AssistantQuerySet, AssistantVersionQuerySet
 from apps.core.ids import uuid7
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.deployments.models import Deployment
 
 
@@ -25,7 +25,7 @@ class Assistant(WorkspaceOwned):
     version = models.PositiveIntegerField(default=1)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(AssistantQuerySet)
+    objects = TenantManager(AssistantQuerySet)
     unscoped = AssistantQuerySet.as_manager()
 
     class Meta:
@@ -60,7 +60,7 @@ class AssistantVersion(WorkspaceOwned):
     context = models.JSONField(default=dict)
     metadata = models.JSONField(default=dict)
 
-    objects = Rows(AssistantVersionQuerySet)
+    objects = TenantManager(AssistantVersionQuerySet)
     unscoped = AssistantVersionQuerySet.as_manager()
 
     class Meta:

@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 
 from apps.agent_server.models.threads import Thread
 from apps.agent_server.querysets import CronQuerySet
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.deployments.models import Deployment
 
 
@@ -50,7 +50,7 @@ class Cron(WorkspaceOwned):
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
 
-    objects = Rows(CronQuerySet)
+    objects = TenantManager(CronQuerySet)
     unscoped = CronQuerySet.as_manager()
 
     class Meta:

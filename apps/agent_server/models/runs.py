@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from apps.agent_server.models.threads import Thread
 from apps.agent_server.querysets import AgentRunQuerySet
 from apps.agent_server.statuses import MultitaskStrategy, RunStatus
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.deployments.models import Deployment, Revision
 
 
@@ -63,7 +63,7 @@ class AgentRun(WorkspaceOwned):
     started_at = models.DateTimeField(null=True, blank=True)
     ended_at = models.DateTimeField(null=True, blank=True)
 
-    objects = Rows(AgentRunQuerySet)
+    objects = TenantManager(AgentRunQuerySet)
     unscoped = AgentRunQuerySet.as_manager()
 
     class Meta:

@@ -9,7 +9,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from apps.agent_server.querysets import StoreItemQuerySet
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.core.vectors import VectorField
 from apps.deployments.models import Deployment
 
@@ -35,7 +35,7 @@ class StoreItem(WorkspaceOwned):
     expires_at = models.DateTimeField(null=True, blank=True)
     """From then on nobody sees it; the sweeper deletes it later."""
 
-    objects = Rows(StoreItemQuerySet)
+    objects = TenantManager(StoreItemQuerySet)
     unscoped = StoreItemQuerySet.as_manager()
 
     class Meta:

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from apps.agent_server.querysets import ThreadQuerySet
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
 from apps.core.ids import uuid7
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.deployments.models import Deployment, Revision
 
 # By way of UTC, because PostgreSQL generates columns from immutable functions only.
@@ -70,7 +70,7 @@ class Thread(WorkspaceOwned):
     updated_at = models.DateTimeField(db_default=Now())
     state_updated_at = models.DateTimeField(db_default=Now())
 
-    objects = Rows(ThreadQuerySet)
+    objects = TenantManager(ThreadQuerySet)
     unscoped = ThreadQuerySet.as_manager()
 
     class Meta:

@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from apps.agent_server.querysets import WebhookDeliveryQuerySet, WebhookSecretQuerySet
 from apps.agent_server.statuses import DeliveryStatus
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.deployments.models import Deployment
 
 
@@ -42,7 +42,7 @@ class WebhookDelivery(WorkspaceOwned):
     created_at = models.DateTimeField(db_default=Now())
     delivered_at = models.DateTimeField(null=True, blank=True)
 
-    objects = Rows(WebhookDeliveryQuerySet)
+    objects = TenantManager(WebhookDeliveryQuerySet)
     unscoped = WebhookDeliveryQuerySet.as_manager()
 
     class Meta:
@@ -70,7 +70,7 @@ class WebhookSecret(WorkspaceOwned):
     """Signs as well for a day after it was replaced, so that receivers can follow."""
     replaced_at = models.DateTimeField(null=True, blank=True)
 
-    objects = Rows(WebhookSecretQuerySet)
+    objects = TenantManager(WebhookSecretQuerySet)
     unscoped = WebhookSecretQuerySet.as_manager()
 
     class Meta:

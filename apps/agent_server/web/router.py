@@ -16,7 +16,7 @@ from apps.agent_server.consumers import proxy
 from apps.agent_server.consumers.proxy import Place
 from apps.agent_server.web import custom_cors, custom_paths
 from apps.core import errors
-from apps.core.asgi import Front, Scope, with_agent_path
+from apps.core.asgi import AsgiRouter, Scope, with_agent_path
 from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
 from apps.deployments import routes
@@ -26,7 +26,7 @@ from apps.deployments.routes import Route
 _PREFIX = "/agents/"
 
 
-class AgentFront(Front):
+class AgentFront(AsgiRouter):
     """Routes requests for agents as their deployments want it, and everything else onwards."""
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:

@@ -136,7 +136,7 @@ class Rules:
             return found
         try:
             return ssrf.public(host, found)
-        except ssrf.Private:
+        except ssrf.PrivateAddress:
             raise WebhookBlocked(f"{host} is on this machine or on a private network.") from None
 
 
@@ -150,7 +150,7 @@ def validate(url: str, route: Route) -> str:
     if not target.is_own:
         try:
             rules.reachable(target.host, ssrf.resolve_in_time(target.host))
-        except ssrf.Unresolved:
+        except ssrf.ResolutionFailed:
             raise WebhookBlocked(f"the host {target.host} is not known.") from None
     return url
 

@@ -58,7 +58,7 @@ async def send(letter: Letter, *, seconds: float = SECONDS) -> Outcome:
             return _judge(await _exchange(letter))
     except WebhookBlocked as error:
         return Outcome(error=error.detail, is_final=True)
-    except ssrf.Unresolved:
+    except ssrf.ResolutionFailed:
         return Outcome(error=f"The host {letter.target.host} is not known.")
     except TimeoutError:
         return Outcome(error=f"There was no answer within {seconds:g} s.")

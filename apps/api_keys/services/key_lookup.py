@@ -24,7 +24,7 @@ from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services.secrets import digest
 from apps.core import errors
 from apps.core.callers import Caller, OrganizationCaller, PersonCaller
-from apps.core.ttl_cache import Fresh
+from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import (
     OrganizationPermission,
@@ -56,9 +56,9 @@ class Holder:
     person_id: UUID | None
 
 
-_callers: Fresh[tuple[bytes, UUID | None], Caller] = Fresh(CACHE_SECONDS)
-_organization_callers: Fresh[bytes, OrganizationCaller] = Fresh(CACHE_SECONDS)
-_holders: Fresh[bytes, Holder] = Fresh(CACHE_SECONDS)
+_callers: TTLCache[tuple[bytes, UUID | None], Caller] = TTLCache(CACHE_SECONDS)
+_organization_callers: TTLCache[bytes, OrganizationCaller] = TTLCache(CACHE_SECONDS)
+_holders: TTLCache[bytes, Holder] = TTLCache(CACHE_SECONDS)
 
 
 def caller_of(*, secret: str, workspace_id: UUID | None = None) -> Caller:

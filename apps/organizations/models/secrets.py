@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.organizations.models.users import User
 from apps.organizations.querysets import SecretQuerySet
 
@@ -17,7 +17,7 @@ class WorkspaceSecret(WorkspaceOwned):
     updated_at = models.DateTimeField(auto_now=True)
     updated_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
 
-    objects = Rows(SecretQuerySet)
+    objects = TenantManager(SecretQuerySet)
     unscoped = SecretQuerySet.as_manager()
 
     class Meta:

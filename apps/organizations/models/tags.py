@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.organizations.querysets import TaggingQuerySet, TagKeyQuerySet, TagValueQuerySet
 
 
@@ -27,7 +27,7 @@ class TagKey(WorkspaceOwned):
     description = models.CharField(max_length=500, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(TagKeyQuerySet)
+    objects = TenantManager(TagKeyQuerySet)
     unscoped = TagKeyQuerySet.as_manager()
 
     class Meta:
@@ -46,7 +46,7 @@ class TagValue(WorkspaceOwned):
     description = models.CharField(max_length=500, blank=True)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(TagValueQuerySet)
+    objects = TenantManager(TagValueQuerySet)
     unscoped = TagValueQuerySet.as_manager()
 
     class Meta:
@@ -66,7 +66,7 @@ class Tagging(WorkspaceOwned):
     resource_type = models.CharField(max_length=20, choices=ResourceType)
     resource_id = models.UUIDField()
 
-    objects = Rows(TaggingQuerySet)
+    objects = TenantManager(TaggingQuerySet)
     unscoped = TaggingQuerySet.as_manager()
 
     class Meta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.models.projects import Project
 from apps.tracing.querysets import DoomedFileQuerySet, TraceDeletionQuerySet
 
@@ -27,7 +27,7 @@ class TraceDeletion(WorkspaceOwned):
     removed_runs = models.BigIntegerField(default=0)
     finished_at = models.DateTimeField(null=True)
 
-    objects = Rows(TraceDeletionQuerySet)
+    objects = TenantManager(TraceDeletionQuerySet)
     unscoped = TraceDeletionQuerySet.as_manager()
 
     class Meta:
@@ -55,7 +55,7 @@ class DoomedFile(WorkspaceOwned):
     run_id = models.UUIDField()
     path = models.TextField()
 
-    objects = Rows(DoomedFileQuerySet)
+    objects = TenantManager(DoomedFileQuerySet)
     unscoped = DoomedFileQuerySet.as_manager()
 
     class Meta:

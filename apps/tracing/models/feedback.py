@@ -8,7 +8,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.models.projects import Project
 from apps.tracing.querysets import (
     FeedbackConfigQuerySet,
@@ -48,7 +48,7 @@ class FeedbackConfig(WorkspaceOwned):
     """Whether it was only concluded from the key's first use: what somebody says goes before it."""
     modified_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(FeedbackConfigQuerySet)
+    objects = TenantManager(FeedbackConfigQuerySet)
     unscoped = FeedbackConfigQuerySet.as_manager()
 
     class Meta:
@@ -77,7 +77,7 @@ class FeedbackFormula(WorkspaceOwned):
     is_stale = models.BooleanField(default=True)
     """Whether scores that were there before the formula, or its last change, are to be computed."""
 
-    objects = Rows(FeedbackFormulaQuerySet)
+    objects = TenantManager(FeedbackFormulaQuerySet)
     unscoped = FeedbackFormulaQuerySet.as_manager()
 
     class Meta:
@@ -131,7 +131,7 @@ class FeedbackToken(WorkspaceOwned):
     key = models.CharField(max_length=KEY_LENGTH)
     expires_at = models.DateTimeField()
 
-    objects = Rows(FeedbackTokenQuerySet)
+    objects = TenantManager(FeedbackTokenQuerySet)
     unscoped = FeedbackTokenQuerySet.as_manager()
 
     class Meta:
@@ -194,7 +194,7 @@ class Feedback(WorkspaceOwned):
     is_error = models.BooleanField(default=False)
     modified_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(FeedbackQuerySet)
+    objects = TenantManager(FeedbackQuerySet)
     unscoped = FeedbackQuerySet.as_manager()
 
     class Meta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.querysets import (
     HeldOperationQuerySet,
     IngestCountQuerySet,
@@ -23,7 +23,7 @@ class HeldOperation(WorkspaceOwned):
     body = models.BinaryField()
     """The operation as the JSON of the wire."""
 
-    objects = Rows(HeldOperationQuerySet)
+    objects = TenantManager(HeldOperationQuerySet)
     unscoped = HeldOperationQuerySet.as_manager()
 
     class Meta:
@@ -55,7 +55,7 @@ class IngestCount(WorkspaceOwned):
     removed_traces = models.BigIntegerField(default=0, db_default=0)
     last_start_time = models.DateTimeField(null=True)
 
-    objects = Rows(IngestCountQuerySet)
+    objects = TenantManager(IngestCountQuerySet)
     unscoped = IngestCountQuerySet.as_manager()
 
     class Meta:
@@ -85,7 +85,7 @@ class IngestRefusal(WorkspaceOwned):
     """A code that stays the same, while words beside it may change."""
     count = models.BigIntegerField(default=0)
 
-    objects = Rows(IngestRefusalQuerySet)
+    objects = TenantManager(IngestRefusalQuerySet)
     unscoped = IngestRefusalQuerySet.as_manager()
 
     class Meta:

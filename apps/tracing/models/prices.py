@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.querysets import ModelPriceQuerySet
 
 
@@ -26,7 +26,7 @@ class ModelPrice(WorkspaceOwned):
     """Prices of kinds of tokens, decimals as texts."""
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(ModelPriceQuerySet)
+    objects = TenantManager(ModelPriceQuerySet)
     unscoped = ModelPriceQuerySet.as_manager()
 
     class Meta:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 from django.utils import timezone
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.querysets import ProjectQuerySet
 
 DEFAULT_PROJECT = "default"
@@ -45,7 +45,7 @@ class Project(WorkspaceOwned):
     deleted_at = models.DateTimeField(null=True, blank=True)
     """Set at once; the row goes when the last of its runs has gone."""
 
-    objects = Rows(ProjectQuerySet)
+    objects = TenantManager(ProjectQuerySet)
     unscoped = ProjectQuerySet.as_manager()
 
     class Meta:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.organizations.models import Organization, Workspace
 from apps.tracing.models.projects import TraceTier
 from apps.tracing.querysets import KeptTraceQuerySet, RetentionQuerySet
@@ -42,7 +42,7 @@ class KeptTrace(WorkspaceOwned):
 
     trace_id = models.UUIDField()
 
-    objects = Rows(KeptTraceQuerySet)
+    objects = TenantManager(KeptTraceQuerySet)
     unscoped = KeptTraceQuerySet.as_manager()
 
     class Meta:

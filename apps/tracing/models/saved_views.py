@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.db import models
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.models.projects import Project
 from apps.tracing.querysets import SavedViewQuerySet
 
@@ -32,7 +32,7 @@ class SavedView(WorkspaceOwned):
     """Whether the project opens with it."""
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = Rows(SavedViewQuerySet)
+    objects = TenantManager(SavedViewQuerySet)
     unscoped = SavedViewQuerySet.as_manager()
 
     class Meta:

@@ -7,7 +7,7 @@ from uuid import uuid4
 from django.db import models
 from django.db.models import Q
 
-from apps.core.tenancy import Rows, WorkspaceOwned
+from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.models.projects import Project
 from apps.tracing.querysets import ShareQuerySet
 
@@ -23,7 +23,7 @@ class Share(WorkspaceOwned):
     """The run that the link opens with."""
     thread_key = models.TextField(null=True)  # noqa: DJ001  (null: a trace)
 
-    objects = Rows(ShareQuerySet)
+    objects = TenantManager(ShareQuerySet)
     unscoped = ShareQuerySet.as_manager()
 
     class Meta:
