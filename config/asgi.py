@@ -34,7 +34,7 @@ application = AgentFront(
         *deployments_routing.websocket_routes,
         *agent_server_routing.websocket_routes,
     ],
-    otherwise=WSGIBridge(wsgi_application),
-    gate=limited,
+    fallback=WSGIBridge(wsgi_application),
+    middleware=limited,
     on_startup=_on_startup,
 )

@@ -289,7 +289,7 @@ def _objects() -> dict[str, object]:
     """Where objects are kept: a folder, or a bucket."""
     if ENV.object_storage_bucket is None:
         folder = {"location": DATA_DIR / "objects"}
-        return {"BACKEND": "apps.core.objects.files.Folder", "OPTIONS": folder}
+        return {"BACKEND": "apps.core.objects.files.FileObjectStorage", "OPTIONS": folder}
     key, secret = ENV.object_storage_access_key, ENV.object_storage_secret_key
     options = {
         "bucket_name": ENV.object_storage_bucket,
@@ -300,7 +300,7 @@ def _objects() -> dict[str, object]:
         "secret_key": secret and secret.get_secret_value(),
         "location": ENV.object_storage_prefix,
     }
-    return {"BACKEND": "apps.core.objects.s3.Bucket", "OPTIONS": options}
+    return {"BACKEND": "apps.core.objects.s3.S3ObjectStorage", "OPTIONS": options}
 
 
 STORAGES = {

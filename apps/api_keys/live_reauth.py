@@ -96,7 +96,7 @@ def refused_among(proofs: Collection[Proof]) -> dict[Proof, errors.AppError]:
         if isinstance(caller, errors.AppError):
             refused[proof] = caller
         elif not caller.may(proof.permission):
-            refused[proof] = errors.Forbidden(f"This needs the permission {proof.permission}.")
+            refused[proof] = errors.Forbidden(f"Permission {proof.permission} is required.")
     return refused
 
 

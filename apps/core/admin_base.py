@@ -1,4 +1,4 @@
-"""What the operators' pages of all apps share."""
+"""Base classes of the admin pages of all apps."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ else:
 
 
 class ReadOnly(_Base[M]):
-    """Rows that change by services, which keep their rules; here they are looked at."""
+    """Read-only admin of rows that only services may change."""
 
     show_full_result_count = False
-    """A count of all rows, beside that of those found, costs as much as the page."""
+    """A count of all rows costs as much as the page itself."""
     list_per_page = 50
 
     def has_add_permission(self, request: HttpRequest) -> bool:

@@ -1,4 +1,4 @@
-"""What every JSON view shares: orjson in and out, the error shape, and denial by default."""
+"""Base classes of JSON views: callers, permissions and the error shape."""
 
 from __future__ import annotations
 
@@ -21,40 +21,40 @@ log = logging.getLogger(__name__)
 
 
 class ApiRequest(Request):
-    """A request whose caller is known; `auth` holds it in DRF's terms."""
+    """An authenticated request; `auth` is the caller."""
 
     auth: Caller
 
 
 class OrganizationRequest(Request):
-    """The same on a route about an organization itself."""
+    """An authenticated request on a route of an organization."""
 
     auth: OrganizationCaller
 
 
 class PersonRequest(Request):
-    """The same on a route about what is a person's own."""
+    """An authenticated request on a route of a user's own resources."""
 
     auth: PersonCaller
 
 
 class HasPermission(BasePermission):
-    """The caller is known and has the view's `required_permission` for this method."""
+    """Requires a caller that has the view's `required_permission` for the method."""
 
     def has_permission(self, request: Request, view: APIView) -> bool:
-        caller, known = request.auth, cast("CallerAPIView", view)
-        if not isinstance(caller, known.caller_type):
+        caller, caller_view = request.auth, cast("CallerAPIView", view)
+        if not isinstance(caller, caller_view.caller_type):
             raise errors.Unauthenticated
-        caller.require(known.permission_for(request.method or "GET"))
+        caller.require(caller_view.permission_for(request.method or "GET"))
         return True
 
 
 class CallerAPIView(APIView):
-    """A view for somebody who is known.
+    """A view that requires authentication.
 
     `required_permission` names the permission, or maps methods to permissions when reading needs
-    less than writing: `{"GET": ..., "*": ...}`. `caller_type` says which answer to the question who
-    is asking the view works with; the authentication class finds that one.
+    less than writing: `{"GET": ..., "*": ...}`. `caller_type` is the type of caller that the
+    authentication class resolves for the view.
     """
 
     required_permission: ClassVar[str | dict[str, str]]
@@ -69,11 +69,11 @@ class CallerAPIView(APIView):
 
 
 class WorkspaceAPIView(CallerAPIView):
-    """A view inside one workspace."""
+    """A view of resources in one workspace."""
 
     caller_type = Caller
     is_workspace_in_path: ClassVar[bool] = False
-    """Whether `workspace_id` of the address chooses the workspace, and no header does."""
+    """Whether the URL parameter `workspace_id`, not a header, selects the workspace."""
     request: ApiRequest
 
     @property
@@ -82,7 +82,7 @@ class WorkspaceAPIView(CallerAPIView):
 
 
 class OrganizationAPIView(CallerAPIView):
-    """A view of an organization itself: that of the key, or the one that a person chooses."""
+    """A view of an organization: the key's, or the one that the user selects."""
 
     caller_type = OrganizationCaller
     request: OrganizationRequest
@@ -93,21 +93,21 @@ class OrganizationAPIView(CallerAPIView):
 
 
 class PersonAPIView(CallerAPIView):
-    """A view of what is a person's own, whichever organization it is in."""
+    """A view of a user's own resources in any organization."""
 
     caller_type = PersonCaller
     request: PersonRequest
 
 
 class OpenAPIView(APIView):
-    """A view that anybody may call, key or none; its name says that this is meant."""
+    """A public view without authentication."""
 
     authentication_classes = ()
     permission_classes = ()
 
 
 def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResponse | None:
-    """DRF's hook: every failure in the one error shape; None lets a bug rise to the 500 handler."""
+    """Render every failure in the one error shape; None passes a bug to the 500 handler."""
     error = as_app_error(exception)
     if error is None and isinstance(exception, exceptions.APIException):
         error = from_drf(exception)
@@ -125,11 +125,11 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResp
 
 
 def from_drf(exception: exceptions.APIException) -> errors.AppError:
-    """DRF's own exceptions in our kinds; a validation error becomes one sentence and a list."""
+    """Convert an exception of the framework to an `AppError`, with a list of invalid fields."""
     match exception:
         case exceptions.ValidationError():
             problems = list(_problems(exception.detail))
-            first = problems[0] if problems else {"field": "", "message": "not valid"}
+            first = problems[0] if problems else {"field": "", "message": "Invalid value."}
             where = f"{first['field']}: " if first["field"] else ""
             return errors.Invalid(f"{where}{first['message']}", problems)
         case exceptions.ParseError():
@@ -152,7 +152,7 @@ def from_drf(exception: exceptions.APIException) -> errors.AppError:
 
 
 def _problems(detail: Any, field: str = "") -> Any:
-    """The leaves of DRF's nested error detail as `{"field", "message"}`."""
+    """Yield the leaves of the framework's nested error detail as `{"field", "message"}`."""
     if isinstance(detail, dict):
         for name, inner in detail.items():
             path = field if name == "non_field_errors" else f"{field}.{name}".lstrip(".")

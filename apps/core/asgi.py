@@ -1,4 +1,4 @@
-"""The first thing a connection meets: which consumer, or the WSGI handler."""
+"""The outermost ASGI application: routes connections to consumers or the WSGI bridge."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ Application = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
 class AsgiRouter:
-    """Routes HTTP streams and WebSockets to consumers and everything else onwards.
+    """Routes HTTP streams and WebSockets to consumers, everything else to `fallback`.
 
-    `http_routes` are `path()`s whose consumers name the methods they take in `methods`, so that
-    other methods of the same path reach their DRF views. `gate` is put before each consumer, and
-    may refuse. `on_startup` is called on the loop that serves, before the first request.
+    `http_routes` are `path()`s with a `methods` argument, so that other methods of the same path
+    reach their DRF views. `middleware` wraps each consumer and may refuse a connection.
+    `on_startup` is called on the serving loop before the first request.
     """
 
     def __init__(
@@ -36,17 +36,17 @@ class AsgiRouter:
         *,
         http_routes: Sequence[URLPattern],
         websocket_routes: Sequence[URLPattern],
-        otherwise: Application,
-        gate: Callable[[Application], Application] = lambda application: application,
+        fallback: Application,
+        middleware: Callable[[Application], Application] = lambda application: application,
         on_startup: Callable[[], None] = lambda: None,
     ) -> None:
         self.http_routes = http_routes
         self._by_segments = Routes(http_routes)
         self.on_startup = on_startup
-        self.otherwise = otherwise
-        sockets = gate(URLRouter([*websocket_routes]))
+        self.fallback = fallback
+        sockets = middleware(URLRouter([*websocket_routes]))
         self.websocket = AllowedHostsOriginValidator(with_user(sockets))
-        self._serve_matched = gate(_call_matched)
+        self._serve_matched = middleware(_call_matched)
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
@@ -59,7 +59,7 @@ class AsgiRouter:
             return
         match = self._by_segments.find(scope["path"].lstrip("/"), scope["method"])
         if match is None:
-            await self.otherwise(scope, receive, send)
+            await self.fallback(scope, receive, send)
             return
         scope = {**scope, "url_route": {"args": (), "kwargs": match.kwargs, "route": match.route}}
         await self._serve_matched(scope, receive, send)
@@ -70,10 +70,10 @@ async def _call_matched(scope: Scope, receive: Any, send: Any) -> None:
 
 
 def with_user(application: Application) -> Application:
-    """Puts the signed-in person into `scope["user"]`.
+    """Add the signed-in user to the scope as `scope["user"]`.
 
-    Channels' own middleware reads sessions on threads whose connections nobody looks after, so that
-    each would fail once after a restart of the database.
+    Channels' own middleware reads sessions on threads that do not check their connections, so each
+    would fail once after a restart of the database.
     """
 
     async def handle(scope: Scope, receive: Any, send: Any) -> None:
@@ -85,20 +85,20 @@ def with_user(application: Application) -> Application:
 
 
 def session_key_of(scope: Scope) -> str | None:
-    """The key of the browser session that a request brings."""
+    """Return the key of the browser session in the request's cookies."""
     cookies = next((v for n, v in scope["headers"] if n == b"cookie"), b"").decode("latin-1")
     return parse_cookie(cookies).get(settings.SESSION_COOKIE_NAME)
 
 
 def user_of(session_key: str) -> AbstractBaseUser | AnonymousUser:
-    """The person of a browser session. Asks the database, so it is for a thread."""
+    """Return the user of a browser session. Queries the database; call it in a thread."""
     request = HttpRequest()
     request.session = SessionStore(session_key)
     return get_user(request)
 
 
 def with_agent_path(scope: Scope) -> Scope:
-    """`<slug>.<AGENT_DOMAIN>/x` becomes `/agents/<slug>/x`; other hosts pass as they are."""
+    """Rewrite `<slug>.<AGENT_DOMAIN>/x` to `/agents/<slug>/x`; leave other hosts unchanged."""
     domain = settings.AGENT_DOMAIN
     if not domain or "agent_root" in scope:
         return scope

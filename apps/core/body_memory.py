@@ -1,7 +1,7 @@
-"""How many bytes of requests this process holds at once.
+"""Bound on the bytes of request bodies that this process holds (backpressure).
 
-More clients than the database keeps up with send bodies that wait in memory. Beyond the limit a
-request is told to come again, before its body is read: that is cheaper than to fail for all.
+When clients send faster than the database stores, bodies wait in memory. Beyond the limit a request
+is refused with 503 and `Retry-After` before its body is read.
 """
 
 from __future__ import annotations
@@ -15,50 +15,50 @@ from django.conf import settings
 from apps.core import errors
 
 RESERVATION_KEY = "slipway.held"
-"""Where an environment keeps its request's `Held`."""
+"""WSGI environ key of the request's `Reservation`."""
 
 
 class BudgetExceeded(errors.Unavailable):
-    code, detail = "busy", "This server holds as many requests as it can; send again in a moment."
+    code, detail = "busy", "The server holds too many request bodies. Retry in a moment."
 
 
 class Reservation:
-    """What one request holds."""
+    """The bytes that one request holds."""
 
-    __slots__ = ("_room", "size")
+    __slots__ = ("_budget", "size")
 
-    def __init__(self, room: MemoryBudget) -> None:
-        self._room, self.size = room, 0
+    def __init__(self, budget: MemoryBudget) -> None:
+        self._budget, self.size = budget, 0
 
     def add(self, size: int) -> None:
-        """Hold so much more; `Full` when there is no room for it."""
-        self._room.take(size)
+        """Reserve more bytes. Raises `BudgetExceeded` beyond the limit."""
+        self._budget.acquire(size)
         self.size += size
 
 
 class MemoryBudget:
-    """A number of bytes that requests share."""
+    """A byte budget that all requests of the process share."""
 
     def __init__(self) -> None:
-        self.taken = 0
+        self.used = 0
         self._lock = threading.Lock()
 
-    def take(self, size: int) -> None:
+    def acquire(self, size: int) -> None:
         with self._lock:
-            # A single request always fits: its own limit is another one.
-            if self.taken and self.taken + size > settings.BODY_MEMORY_BYTES:
+            # A single request always fits: MAX_BODY_BYTES bounds it.
+            if self.used and self.used + size > settings.BODY_MEMORY_BYTES:
                 raise BudgetExceeded
-            self.taken += size
+            self.used += size
 
     @contextmanager
-    def holding(self) -> Iterator[Reservation]:
-        """What is held in here is given back at the end."""
-        held = Reservation(self)
+    def reserve(self) -> Iterator[Reservation]:
+        """Yield a reservation that is released at the end of the block."""
+        reservation = Reservation(self)
         try:
-            yield held
+            yield reservation
         finally:
             with self._lock:
-                self.taken -= held.size
+                self.used -= reservation.size
 
 
 body_memory_budget = MemoryBudget()

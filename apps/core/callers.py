@@ -1,4 +1,4 @@
-"""Who is asking: the answers that every surface (DRF, consumers, Agent Server) works with."""
+"""Authenticated callers, as DRF views, consumers and the Agent Server receive them."""
 
 from __future__ import annotations
 
@@ -10,63 +10,63 @@ from apps.core import errors
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """An authenticated key or user, in one workspace, with what it may do there."""
+    """An authenticated key or user in one workspace, with its permissions there."""
 
     organization_id: UUID
     workspace_id: UUID
     permissions: frozenset[str]
     key_id: UUID | None = None
     user_id: UUID | None = None
-    """The person, or who made the key."""
+    """The user, or the creator of the key."""
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
     def require(self, permission: str) -> None:
-        """Refuse with 403 unless the caller has the permission."""
+        """Raise `Forbidden` unless the caller has the permission."""
         _require(self.permissions, permission)
 
 
 @dataclass(frozen=True, slots=True)
 class OrganizationCaller:
-    """An authenticated key or user, with what it may do with an organization itself."""
+    """An authenticated key or user with its permissions on an organization."""
 
     organization_id: UUID
     permissions: frozenset[str]
     key_id: UUID | None = None
     user_id: UUID | None = None
-    """The person, also behind a personal key; None for a key that is nobody's."""
+    """The user, also for a personal key; None for a service key."""
     workspace_ids: frozenset[UUID] | None = None
-    """What a key reaches; None where the key says nothing narrower."""
+    """Workspaces that a key is limited to; None for no such limit."""
     key_permissions: frozenset[str] | None = None
-    """What a key may do at most in the workspaces that it reaches; None without a key."""
+    """Upper bound of a key's permissions in its workspaces; None without a key."""
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
     def require(self, permission: str) -> None:
-        """Refuse with 403 unless the caller has the permission."""
+        """Raise `Forbidden` unless the caller has the permission."""
         _require(self.permissions, permission)
 
 
 @dataclass(frozen=True, slots=True)
 class PersonCaller:
-    """A person, by a session or by a personal key, in no place in particular."""
+    """A user, by session or personal key, outside any workspace."""
 
     user_id: UUID
     permissions: frozenset[str]
     key_id: UUID | None = None
     organization_id: UUID | None = None
-    """A key's, which speaks for its person in one organization only."""
+    """Set for a personal key, which is valid in one organization."""
 
     def may(self, permission: str) -> bool:
         return permission in self.permissions
 
     def require(self, permission: str) -> None:
-        """Refuse with 403 unless the caller has the permission."""
+        """Raise `Forbidden` unless the caller has the permission."""
         _require(self.permissions, permission)
 
 
 def _require(permissions: frozenset[str], permission: str) -> None:
     if permission not in permissions:
-        raise errors.Forbidden(f"This needs the permission {permission}.")
+        raise errors.Forbidden(f"Permission {permission} is required.")

@@ -1,4 +1,4 @@
-"""System checks: tenant models keep the fences of apps.core.tenancy."""
+"""System checks of tenant models (apps.core.tenancy)."""
 
 from __future__ import annotations
 
@@ -12,25 +12,27 @@ from apps.core.tenancy import TenantManager, WorkspaceOwned
 
 
 @register
-def tenant_models_have_their_doors(
-    app_configs: Sequence[AppConfig] | None, **_: Any
-) -> list[CheckMessage]:
-    """Each tenant model has `objects = Rows(...)`, `unscoped` and an index led by the workspace."""
-    wanted = {config.label for config in app_configs} if app_configs is not None else None
-    found: list[CheckMessage] = []
+def check_tenant_models(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """Require a `TenantManager`, `unscoped` and an index that starts with the workspace."""
+    labels = {config.label for config in app_configs} if app_configs is not None else None
+    messages: list[CheckMessage] = []
     for model in apps.get_models():
         if not issubclass(model, WorkspaceOwned):
             continue
-        if wanted is not None and model._meta.app_label not in wanted:
+        if labels is not None and model._meta.app_label not in labels:
             continue
         if not isinstance(vars(model).get("objects"), TenantManager):
-            found.append(
-                Error("A tenant model needs `objects = Rows(...)`.", obj=model, id="core.E001")
+            messages.append(
+                Error(
+                    "A tenant model needs `objects = TenantManager(...)`.",
+                    obj=model,
+                    id="core.E001",
+                )
             )
         if "unscoped" not in {manager.name for manager in model._meta.managers}:
-            found.append(Error("A tenant model needs `unscoped`.", obj=model, id="core.E002"))
+            messages.append(Error("A tenant model needs `unscoped`.", obj=model, id="core.E002"))
         if not _leads_with_workspace(model):
-            found.append(
+            messages.append(
                 Error(
                     "A tenant model needs an index or a unique constraint that begins with"
                     " `workspace`.",
@@ -38,7 +40,7 @@ def tenant_models_have_their_doors(
                     id="core.E003",
                 )
             )
-    return found
+    return messages
 
 
 def _leads_with_workspace(model: type[WorkspaceOwned]) -> bool:

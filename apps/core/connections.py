@@ -1,4 +1,4 @@
-"""Lasting database connections that survive a restart of the server."""
+"""Long-lived database connections that survive a restart of the server."""
 
 from __future__ import annotations
 
@@ -9,26 +9,27 @@ from django.db import connections
 
 
 def close_dead(**_: object) -> None:
-    """Close this thread's connections whose server has hung up; the next query opens new ones.
+    """Close this thread's connections that the server has closed; the next query reconnects.
 
-    A look costs a system call, where Django's own health check costs a round trip per request.
+    The check costs one system call; Django's own health check costs a round trip per request.
     """
     for connection in connections.all(initialized_only=True):
         if connection.connection is None or connection.in_atomic_block:
             continue
         try:
-            hung_up = has_hung_up(connection.connection.fileno())
+            is_closed = is_closed_by_server(connection.connection.fileno())
         except (OSError, ValueError, psycopg.Error):
-            hung_up = True
-        if hung_up:
+            is_closed = True
+        if is_closed:
             connection.close()
 
 
-def has_hung_up(fd: int) -> bool:
-    """Whether the server ended an idle connection: it has nothing to say, so what it says is that.
+def is_closed_by_server(fd: int) -> bool:
+    """Return whether the server closed an idle connection.
 
-    By `poll`, as a process with many streams has descriptors that `select` does not take.
+    Readable data on an idle socket means that the server closed it. `poll`, unlike `select`,
+    accepts descriptors above 1023, which a process with many streams has.
     """
-    look = select.poll()
-    look.register(fd, select.POLLIN)
-    return bool(look.poll(0))
+    poller = select.poll()
+    poller.register(fd, select.POLLIN)
+    return bool(poller.poll(0))

@@ -1,6 +1,6 @@
-"""What REST framework itself imports by the names in its settings.
+"""Classes that Django REST framework imports by the names in its settings.
 
-It loads these while it loads its views, so this module knows no view.
+The framework loads this module while it loads its views, so nothing here may import a view.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _is_empty(renderer_context: Any) -> bool:
 
 
 class JSONParser(BaseParser):
-    """JSON whatever the declared content type: some clients send none."""
+    """Parses JSON under any content type: some clients send none."""
 
     media_type = "*/*"
 
@@ -49,7 +49,7 @@ class JSONParser(BaseParser):
 
 
 class DenyByDefault(BasePermission):
-    """A view that names no permission is closed."""
+    """Refuses a view that declares no permission."""
 
     def has_permission(self, request: Request, view: object) -> bool:
-        raise RuntimeError(f"{type(view).__name__} names no permission.")
+        raise RuntimeError(f"{type(view).__name__} declares no permission.")

@@ -1,6 +1,6 @@
-"""What can go wrong, in few kinds; apps subclass a kind and fix code and wording.
+"""Base classes of errors that callers see; apps subclass them and set code and detail.
 
-Every failure on every JSON route leaves as `{"detail": str, "code": str, "errors": [...]}`.
+Every failure of every JSON route is `{"detail": str, "code": str, "errors": [...]}`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from typing import Any, ClassVar
 
 
 class AppError(Exception):
-    """A failure that the caller can understand; anything else is a bug and answers 500."""
+    """An error that is reported to the caller; any other exception is a bug and answers 500."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "error"
-    detail: str = "Something went wrong."
+    detail: str = "Internal server error."
     headers: Mapping[str, str] = {}
-    """What else the answer says, such as when to come again."""
+    """Response headers, such as `Retry-After`."""
 
     def __init__(self, detail: str | None = None, errors: Sequence[dict[str, Any]] = ()) -> None:
         self.detail = detail or self.detail
@@ -28,7 +28,7 @@ class AppError(Exception):
 
 
 class BadRequest(AppError):
-    status, code, detail = 400, "bad_request", "The request makes no sense as it stands."
+    status, code, detail = 400, "bad_request", "Bad request."
 
 
 class Unauthenticated(AppError):
@@ -36,7 +36,7 @@ class Unauthenticated(AppError):
 
 
 class Forbidden(AppError):
-    status, code, detail = 403, "forbidden", "You may not do this."
+    status, code, detail = 403, "forbidden", "You do not have permission to do this."
 
 
 class NotFound(AppError):
@@ -48,11 +48,11 @@ class MethodNotAllowed(AppError):
 
 
 class NotAcceptable(AppError):
-    status, code, detail = 406, "not_acceptable", "The answer cannot be given in that form."
+    status, code, detail = 406, "not_acceptable", "The requested media type is not available."
 
 
 class Conflict(AppError):
-    status, code, detail = 409, "conflict", "This conflicts with what is there."
+    status, code, detail = 409, "conflict", "The request conflicts with the current state."
 
 
 class TooLarge(AppError):
@@ -60,7 +60,8 @@ class TooLarge(AppError):
 
 
 class UnsupportedMediaType(AppError):
-    status, code, detail = 415, "unsupported_media_type", "This kind of body is not understood."
+    status, code = 415, "unsupported_media_type"
+    detail = "The content type of the body is not supported."
 
 
 class Invalid(AppError):
@@ -72,4 +73,4 @@ class RateLimited(AppError):
 
 
 class Unavailable(AppError):
-    status, code, detail = 503, "unavailable", "Not available at the moment; try again soon."
+    status, code, detail = 503, "unavailable", "Temporarily unavailable. Retry soon."

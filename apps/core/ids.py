@@ -1,4 +1,4 @@
-"""Identifiers: UUID version 7, so that they sort by the time they were made."""
+"""Identifiers: UUID version 7, which sort by creation time."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ from uuid_utils.compat import uuid7 as _uuid7
 
 
 def uuid7() -> UUID:
-    """A new id, greater than every id this process made before."""
+    """Return a new id, greater than all previous ids of this process."""
     return _uuid7()

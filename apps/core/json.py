@@ -1,4 +1,4 @@
-"""JSON by orjson, and the one place that strips what PostgreSQL refuses."""
+"""JSON with orjson, and the one place that removes what PostgreSQL rejects."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any
 import orjson
 
 _OPTIONS = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z
-_LEAST, _MOST = -(2**63), 2**64 - 1
+_MIN_INT, _MAX_INT = -(2**63), 2**64 - 1
 
 
 class Fragment(bytes):
-    """Bytes that are JSON already: `dumps` writes them as they are."""
+    """Encoded JSON, which `dumps` embeds unchanged."""
 
 
 def dumps(value: Any) -> bytes:
-    """The value as UTF-8 JSON; values JSON does not know become their text."""
+    """Encode the value as UTF-8 JSON; unknown types become their `str`."""
     try:
         return orjson.dumps(value, default=_default, option=_OPTIONS)
     except orjson.JSONEncodeError:
-        # PostgreSQL's jsonb writes 1e20 as an integer, and orjson's integers have 64 bits.
-        return orjson.dumps(_narrow(value), default=_default, option=_OPTIONS)
+        # jsonb returns 1e20 as an integer, but orjson's integers have 64 bits.
+        return orjson.dumps(_with_wide_integers(value), default=_default, option=_OPTIONS)
 
 
 def dumps_text(value: Any) -> str:
@@ -41,25 +41,28 @@ def _default(value: Any) -> Any:
     return str(value)
 
 
-def _narrow(value: Any) -> Any:
-    """The value with its integers beyond 64 bits as the digits they are."""
+def _with_wide_integers(value: Any) -> Any:
+    """Replace integers beyond 64 bits by fragments of their digits."""
     if isinstance(value, dict):
-        return {_narrow_key(key): _narrow(member) for key, member in value.items()}
+        return {
+            _with_wide_integers_key(key): _with_wide_integers(member)
+            for key, member in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [_narrow(member) for member in value]
-    if isinstance(value, int) and not _LEAST <= value <= _MOST:
+        return [_with_wide_integers(member) for member in value]
+    if isinstance(value, int) and not _MIN_INT <= value <= _MAX_INT:
         return orjson.Fragment(str(value))
     return value
 
 
-def _narrow_key(key: Any) -> Any:
+def _with_wide_integers_key(key: Any) -> Any:
     return str(key) if isinstance(key, int) and not isinstance(key, bool) else key
 
 
 def storable(text: bytes) -> bytes:
-    r"""JSON text without the escape `\u0000`, which PostgreSQL's jsonb refuses.
+    r"""Replace the escape `\u0000`, which jsonb rejects, by U+FFFD in JSON text.
 
-    A NUL becomes U+FFFD. `\\u0000` (an escaped backslash before the letters) is left alone.
+    `\\u0000` (an escaped backslash before the letters) is unchanged.
     """
     if b"\\u0000" not in text:
         return text

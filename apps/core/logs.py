@@ -1,4 +1,4 @@
-"""Structured logs: one line an event, with ids of request and workspace and no payloads."""
+"""Structured logs: one line per event, with ids of request and workspace, without payloads."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from apps.core import request_context
 
 
 def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
-    """The formatter of the standard library's records and of structlog's events alike."""
+    """Return the formatter of standard library records and structlog events."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
-        with_origin,
+        add_request_context,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
@@ -28,11 +28,11 @@ def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    # JSON keeps an event on one line: a traceback is a field of it.
+    # JSON keeps an event on one line: its traceback is a field.
     last: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
-        # Its own choice shows the variables of each frame, and with them what tenants sent.
+        # The default formatter prints frame variables, which contain tenant data.
         else [
             structlog.dev.ConsoleRenderer(
                 colors=False, exception_formatter=structlog.dev.plain_traceback
@@ -45,21 +45,21 @@ def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
     )
 
 
-def with_origin(
+def add_request_context(
     logger: object, method: str, event: structlog.typing.EventDict
 ) -> structlog.typing.EventDict:
-    """Adds who and where: read when something is logged, so that requests pay nothing for it."""
-    found = request_context.current()
-    if found is not None:
-        caller = found.caller
-        said = {
-            "request_id": found.request_id,
+    """Add ids of the active request; computed on logging, so requests without logs pay nothing."""
+    context = request_context.current()
+    if context is not None:
+        caller = context.caller
+        fields = {
+            "request_id": context.request_id,
             "workspace_id": caller and caller.workspace_id,
-            "organization_id": found.organization_id,
-            "key_id": found.key_id,
-            "user_id": found.user_id,
+            "organization_id": context.organization_id,
+            "key_id": context.key_id,
+            "user_id": context.user_id,
         }
-        for name, value in said.items():
+        for name, value in fields.items():
             if value and name not in event:
                 event[name] = str(value)
     if current_task:

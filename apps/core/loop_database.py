@@ -1,4 +1,4 @@
-"""An event loop's own connections to PostgreSQL, for statements that are waited for there."""
+"""PostgreSQL connections of an event loop, for prepared statements awaited on it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.conf import settings
 from django.db import connections
 from psycopg.rows import TupleRow
 
-from apps.core.connections import has_hung_up
+from apps.core.connections import is_closed_by_server
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 Connection = psycopg.AsyncConnection[TupleRow]
@@ -20,25 +20,25 @@ _NAMES = ("dbname", "user", "password", "host", "port", "application_name", "ssl
 
 
 class LoopDatabase:
-    """A few connections, each for one statement at a time, which is a transaction of its own."""
+    """A small connection pool; each statement is its own transaction."""
 
     def __init__(self, size: int) -> None:
-        self._turns = asyncio.Semaphore(size)
+        self._slots = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
 
     async def rows(self, statement: str, parameters: Parameters) -> list[TupleRow]:
-        """The rows of a statement, which is parsed and planned once for each connection.
+        """Execute a statement, prepared once per connection, and return its rows.
 
-        Errors are Django's. The connection of a cancelled statement is given up.
+        Raises Django's database errors. A cancelled statement closes its connection.
         """
         with connections["default"].wrap_database_errors:
-            async with self._turns:
+            async with self._slots:
                 connection = await self._connection()
                 try:
                     cursor = await connection.execute(
                         statement, parameters, prepare=True, binary=True
                     )
-                    # Its `description` would make an object of every column.
+                    # `cursor.description` would create an object per column.
                     has_rows = cursor.pgresult is not None and cursor.pgresult.nfields > 0
                     return await cursor.fetchall() if has_rows else []
                 except psycopg.Error:
@@ -53,12 +53,12 @@ class LoopDatabase:
     async def _connection(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
-            if not has_hung_up(connection.fileno()):
+            if not is_closed_by_server(connection.fileno()):
                 return connection
             await connection.close()
-        given = connections["default"].get_connection_params()
+        params = connections["default"].get_connection_params()
         connection = await psycopg.AsyncConnection.connect(
-            **{name: given[name] for name in _NAMES if given.get(name)},
+            **{name: params[name] for name in _NAMES if params.get(name)},
             autocommit=True,
             connect_timeout=5,
         )
@@ -74,9 +74,9 @@ _databases: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopDatabase] = WeakKey
 
 
 def loop_database() -> LoopDatabase:
-    """The connections of the running loop."""
+    """Return the pool of the running loop."""
     loop = asyncio.get_running_loop()
-    found = _databases.get(loop)
-    if found is None:
-        found = _databases[loop] = LoopDatabase(settings.WEB_THREADS)
-    return found
+    database = _databases.get(loop)
+    if database is None:
+        database = _databases[loop] = LoopDatabase(settings.WEB_THREADS)
+    return database

@@ -1,12 +1,11 @@
-"""What is counted, for Prometheus.
+"""Prometheus metrics of all processes.
 
-Each process counts into files of its own (prometheus-client's multi-process mode: a memory map,
-which survives a `kill -9`), in `DATA_DIR/run/metrics/<host>/`; whoever answers `/metrics` adds up
-the files of all processes that share the data folder, so one scrape tells of every web process,
-worker and beat. The supervisor empties the folder when it starts. What can be asked for at any time
-(queues, hosts, partitions) is not counted but looked up: apps/operators/collectors.py.
+Each process writes to its own files (prometheus-client's multi-process mode: a memory map that
+survives `kill -9`) in `DATA_DIR/run/metrics/<host>/`. `/metrics` aggregates the files of all
+processes that share the data folder. The supervisor empties the folder at start. Values that can be
+queried (queues, hosts, partitions) are collected on scrape: apps/operators/metrics_collector.py.
 
-Labels come from routes, statuses and tables in code, never from what a client sends.
+Label values come from routes, statuses and tables in code, never from client input.
 """
 
 from __future__ import annotations
@@ -23,22 +22,22 @@ _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
 def folder() -> Path:
-    """Where all hosts' processes of this data folder count."""
+    """Return the folder of the metric files of all hosts."""
     return Path(settings.DATA_DIR) / "run" / "metrics"
 
 
-def _make_own_folder() -> None:
-    """prometheus-client looks at the environment once, when it is imported.
+def _create_host_folder() -> None:
+    """Set prometheus-client's folder, which it reads once on import.
 
-    A command of somebody who may not write there counts in its memory alone.
+    A user without write access there, who runs a command, counts in memory only.
     """
-    own = folder() / socket.gethostname()
+    host_folder = folder() / socket.gethostname()
     with suppress(OSError):
-        own.mkdir(mode=0o700, parents=True, exist_ok=True)
-        os.environ[_VARIABLE] = str(own)
+        host_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.environ[_VARIABLE] = str(host_folder)
 
 
-_make_own_folder()
+_create_host_folder()
 
 from prometheus_client import (  # noqa: E402
     CollectorRegistry,
@@ -50,67 +49,69 @@ from prometheus_client import (  # noqa: E402
 from prometheus_client.multiprocess import MultiProcessCollector  # noqa: E402
 from prometheus_client.registry import Collector  # noqa: E402
 
-# The files are what is read; no process shows its own numbers alone.
+# Reads go through the files; a process never exposes its own values alone.
 _REGISTRY = CollectorRegistry()
 _SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
-def _counter(name: str, what: str, *labels: str) -> Counter:
-    return Counter(name, what, labels, namespace="slipway", registry=_REGISTRY)
+def _counter(name: str, description: str, *labels: str) -> Counter:
+    return Counter(name, description, labels, namespace="slipway", registry=_REGISTRY)
 
 
-def _histogram(name: str, what: str, *labels: str) -> Histogram:
-    return Histogram(name, what, labels, namespace="slipway", registry=_REGISTRY, buckets=_SECONDS)
+def _histogram(name: str, description: str, *labels: str) -> Histogram:
+    return Histogram(
+        name, description, labels, namespace="slipway", registry=_REGISTRY, buckets=_SECONDS
+    )
 
 
 requests = _histogram(
     "http_request_seconds",
-    "Time to the beginning of the answer.",
+    "Time to the start of the response.",
     "method",
     "route",
     "status",
 )
 limits = _counter(
     "rate_limit_checks",
-    "Requests counted on a row of the limit table; unchecked ones passed while Redis was away.",
+    "Requests per limit table row; `unchecked` ones passed while Redis was down.",
     "category",
     "outcome",
 )
-ingested_runs = _counter("ingested_runs", "Run operations that were accepted.", "wire")
+ingested_runs = _counter("ingested_runs", "Accepted run operations.", "wire")
 ingested_bytes = _counter("ingested_bytes", "Bytes of accepted run operations.", "wire")
-refused_ingest = _counter("ingest_refused", "Requests with runs that were turned away.", "reason")
-agent_runs = _counter("agent_runs_ended", "Runs of agents that came to an end.", "status")
-tasks = _histogram("task_seconds", "Time that a task took.", "task", "outcome")
+refused_ingest = _counter("ingest_refused", "Rejected ingest requests.", "reason")
+agent_runs = _counter("agent_runs_ended", "Finished agent runs.", "status")
+tasks = _histogram("task_seconds", "Duration of a task.", "task", "outcome")
 
 NO_ROUTE = "none"
 _METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _children: dict[tuple[str, str, int], Histogram] = {}
 
 
-def answered(method: str, route: str, status: int, seconds: float) -> None:
-    """A request was answered; `route` is the pattern, so that ids are in no label."""
+def observe_request(method: str, route: str, status: int, seconds: float) -> None:
+    """Record a response; `route` is the URL pattern, so labels contain no ids."""
     key = method, route, status
     child = _children.get(key)
     if child is None:
-        # A method is what a client likes it to be.
-        known = method if method in _METHODS else "other"
-        child = _children[known, route, status] = requests.labels(known, route, str(status))
+        # Clients may send any string as method.
+        label = method if method in _METHODS else "other"
+        child = _children[label, route, status] = requests.labels(label, route, str(status))
     child.observe(seconds)
 
 
-class _Summed(Collector):
-    """The numbers of every process of every host that shares the data folder."""
+class _AggregatedMetrics(Collector):
+    """Metrics of all processes of all hosts that share the data folder."""
 
     def collect(self) -> Iterable[Metric]:
-        found: Iterable[Metric] = MultiProcessCollector.merge(  # type: ignore[no-untyped-call]
+        metrics: Iterable[Metric] = MultiProcessCollector.merge(  # type: ignore[no-untyped-call]
             [str(path) for path in folder().glob("*/*.db")]
         )
-        return found
+        return metrics
 
 
 def exposition(*others: Collector) -> bytes:
-    """Everything in Prometheus' text format, with what `others` look up now."""
+    """Return all metrics in Prometheus' text format, including those of `others`."""
     registry = CollectorRegistry()
-    for collector in (_Summed(), *others):
+    for collector in (_AggregatedMetrics(), *others):
         registry.register(collector)
     return generate_latest(registry)

@@ -1,4 +1,4 @@
-"""Request ids, and the error shape for what fails outside DRF."""
+"""Request ids, canonical paths, compression, and the error shape outside DRF."""
 
 from __future__ import annotations
 
@@ -23,35 +23,35 @@ from apps.core.request_context import RequestContext, enter, leave
 log = logging.getLogger(__name__)
 Handler = Callable[[HttpRequest], HttpResponse]
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
-_NOT_NEEDED = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+_PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
 
 
 class RequestIdMiddleware:
-    """`X-Request-ID` on every answer, and bound to every log line of the request."""
+    """Sets `X-Request-ID` on each response and on each log line of the request."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = request.headers.get("X-Request-ID", "")
-        request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
+        header = request.headers.get("X-Request-ID", "")
+        request_id = header if _REQUEST_ID.fullmatch(header) else str(uuid7())
         enter(RequestContext(request.META.get("REMOTE_ADDR") or None, request_id, request=request))
-        began = time.perf_counter()
+        started = time.perf_counter()
         try:
             response = self.get_response(request)
         finally:
             leave()
         route = request.resolver_match.route if request.resolver_match else metrics.NO_ROUTE
-        metrics.answered(
-            request.method or "", route, response.status_code, time.perf_counter() - began
+        metrics.observe_request(
+            request.method or "", route, response.status_code, time.perf_counter() - started
         )
         response.headers["X-Request-ID"] = request_id
-        response.headers["Permissions-Policy"] = _NOT_NEEDED
+        response.headers["Permissions-Policy"] = _PERMISSIONS_POLICY
         return response
 
 
 class CanonicalPathMiddleware:
-    """Routes see the canonical path; `request.path` keeps what the client sent."""
+    """Rewrites `path_info` to the canonical path; `request.path` keeps the client's."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
@@ -62,7 +62,7 @@ class CanonicalPathMiddleware:
 
 
 class PageGZipMiddleware(GZipMiddleware):
-    """Compresses pages. Answers of the APIs stay as they are: their clients are near, or busy."""
+    """Compresses HTML pages; API responses are not worth the CPU."""
 
     def process_response(
         self, request: HttpRequest, response: HttpResponseBase
@@ -73,7 +73,7 @@ class PageGZipMiddleware(GZipMiddleware):
 
 
 class ErrorMiddleware:
-    """Turns an `AppError` of a page view, and Django's own refusals, into the one error shape."""
+    """Renders an `AppError` of a page view, and Django's own errors, in the one error shape."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
@@ -87,7 +87,7 @@ class ErrorMiddleware:
 
 
 def as_app_error(exception: BaseException) -> errors.AppError | None:
-    """The failure as the caller may see it; None for a bug."""
+    """Convert the exception to the error that the caller sees; None for a bug."""
     match exception:
         case errors.AppError():
             return exception
@@ -103,19 +103,19 @@ def as_app_error(exception: BaseException) -> errors.AppError | None:
 
 
 def error_json(path: str, error: errors.AppError) -> dict[str, Any]:
-    """The one error shape; clients of the newer routes read the sentence from `error`."""
-    newer = path.startswith(("/v2/", "/v1/platform/"))
-    return ({"error": error.detail} if newer else {}) | error.as_json()
+    """Return the error body; clients of v2 and platform routes read `error` for the message."""
+    is_newer = path.startswith(("/v2/", "/v1/platform/"))
+    return ({"error": error.detail} if is_newer else {}) | error.as_json()
 
 
 def error_headers(error: errors.AppError) -> dict[str, str]:
-    """Some clients send again on 409, where it never helps."""
-    again = {"x-should-retry": "false"} if error.status == errors.Conflict.status else {}
-    return {**again, **error.headers}
+    """Return the error's headers; `x-should-retry` stops clients that retry a 409."""
+    retry = {"x-should-retry": "false"} if error.status == errors.Conflict.status else {}
+    return {**retry, **error.headers}
 
 
 def error_response(request: HttpRequest, error: errors.AppError) -> HttpResponse:
-    """The error as a page for a browser, as JSON for everybody else."""
+    """Render the error as a page for browsers and as JSON otherwise."""
     if "text/html" in request.headers.get("Accept", ""):
         return render(request, "error.html", {"error": error}, status=error.status)
     return HttpResponse(
@@ -146,5 +146,5 @@ def server_error(request: HttpRequest) -> HttpResponse:
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
-    error = errors.Forbidden("This form is too old or came from elsewhere. Reload the page.")
+    error = errors.Forbidden("The form has expired. Reload the page and submit it again.")
     return error_response(request, error)

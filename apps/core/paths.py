@@ -1,8 +1,8 @@
-"""One route table for the many addresses under which clients ask for the same thing.
+"""Canonical paths: one route table for all prefixes that clients use.
 
 SDKs build `/runs`, `/api/v1/runs`, `/api/runs`, `/v1/platform/...`, `/api/v1/platform/...`,
 `/platform/...` (a base that ends in `/v1`), `/api/v2/...` and `/api-host/v2/...`, with and without
-a trailing slash. All become one canonical path before routing, so no prefix has rules of its own.
+a trailing slash. All map to one canonical path before routing, so no prefix has its own rules.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ _PREFIXES = (
     ("/api/", "/"),
     ("/platform/", "/v1/platform/"),
 )
-# Not ours to rewrite: Django's admin wants its slashes, agents serve routes of their own.
+# Not rewritten: Django's admin needs trailing slashes, agents serve custom routes.
 _UNTOUCHED = ("/admin/", "/agents/", "/static/")
 
 
 def canonical(path: str) -> str:
-    """The path under which the route table knows this address."""
+    """Return the path in the route table for a requested path."""
     if path.startswith(_UNTOUCHED):
         return path
-    for prefix, instead in _PREFIXES:
+    for prefix, replacement in _PREFIXES:
         if path.startswith(prefix):
-            path = instead + path[len(prefix) :]
+            path = replacement + path[len(prefix) :]
             break
     return path.rstrip("/") or "/"

@@ -1,4 +1,4 @@
-"""Whether everything that should run does."""
+"""Readiness of the database, Redis and the Celery processes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from config import heartbeat
 
 
 def check() -> dict[str, str]:
-    """Each part with `ok` or what is wrong with it."""
+    """Return each component with `ok` or its failure."""
     return {"database": _database(), **_redis()}
 
 
@@ -26,16 +26,16 @@ def _database() -> str:
 
 
 def _redis() -> dict[str, str]:
-    """Redis itself and the signs of life that the Celery processes leave in it."""
+    """Check Redis and the heartbeats of the Celery processes in it."""
     try:
-        signs = _client().mget([heartbeat.key(role) for role in heartbeat.ROLES])
+        heartbeats = _client().mget([heartbeat.key(role) for role in heartbeat.ROLES])
     except redis.RedisError:
         return {"redis": "does not answer", **dict.fromkeys(heartbeat.ROLES, "unknown")}
     return {
         "redis": "ok",
         **{
-            role: "ok" if sign else "no sign of life"
-            for role, sign in zip(heartbeat.ROLES, signs, strict=True)
+            role: "ok" if beat else "no heartbeat"
+            for role, beat in zip(heartbeat.ROLES, heartbeats, strict=True)
         },
     }
 

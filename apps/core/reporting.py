@@ -1,7 +1,7 @@
-"""Errors go to a Sentry-compatible server where SENTRY_DSN names one: what broke, and where.
+"""Error reports to a Sentry-compatible server, if SENTRY_DSN is set.
 
-Nothing of what tenants sent: no bodies, headers, cookies, addresses or query strings, no variables
-of the code, and of PostgreSQL's messages not the lines that quote values.
+Reports contain no tenant data: no bodies, headers, cookies, addresses or query strings, no frame
+variables, and no lines of PostgreSQL messages that quote values.
 """
 
 from __future__ import annotations
@@ -14,15 +14,15 @@ from django.conf import settings
 from apps.core import request_context
 
 _QUOTES_VALUES = ("DETAIL:", "CONTEXT:")
-_KEPT_OF_REQUEST = ("method", "url")
-_LONGEST = 300
+_REQUEST_FIELDS = ("method", "url")
+_MAX_TEXT = 300
 
 
 def start() -> None:
-    """Report from now on; does nothing without a DSN."""
+    """Initialise reporting; no effect without a DSN."""
     if not settings.SENTRY_DSN:
         return
-    import sentry_sdk  # noqa: PLC0415  (0.2 s, only where it is used)
+    import sentry_sdk  # noqa: PLC0415  (0.2 s to import)
     from sentry_sdk.integrations.celery import CeleryIntegration  # noqa: PLC0415
     from sentry_sdk.integrations.django import DjangoIntegration  # noqa: PLC0415
     from sentry_sdk.integrations.logging import LoggingIntegration  # noqa: PLC0415
@@ -45,30 +45,30 @@ def start() -> None:
 
 
 def without_payloads(event: Any, hint: Any) -> Any:
-    """The event with what may leave; who it happened to is told by ids alone."""
+    """Remove tenant data from the event; only ids identify the tenant."""
     request = event.get("request")
     if request:
-        event["request"] = {name: request[name] for name in _KEPT_OF_REQUEST if name in request}
+        event["request"] = {name: request[name] for name in _REQUEST_FIELDS if name in request}
         url = str(event["request"].get("url", ""))
         event["request"]["url"] = url.partition("?")[0]
     for name in ("extra", "user", "breadcrumbs", "server_name"):
         event.pop(name, None)
-    for one in (event.get("exception") or {}).get("values") or ():
-        one["value"] = _harmless(str(one.get("value") or ""))
-        for frame in (one.get("stacktrace") or {}).get("frames") or ():
+    for item in (event.get("exception") or {}).get("values") or ():
+        item["value"] = _without_values(str(item.get("value") or ""))
+        for frame in (item.get("stacktrace") or {}).get("frames") or ():
             frame.pop("vars", None)
     if "logentry" in event:
-        # The sentence of the code; what was put into it stays here.
-        event["logentry"] = {"message": str(event["logentry"].get("message", ""))[:_LONGEST]}
+        # The format string only; its arguments may hold tenant data.
+        event["logentry"] = {"message": str(event["logentry"].get("message", ""))[:_MAX_TEXT]}
     tags = event.setdefault("tags", {})
-    found = request_context.current()
-    if found is not None:
-        tags["request_id"] = found.request_id
-        if found.caller is not None:
-            tags["workspace_id"] = str(found.caller.workspace_id)
+    context = request_context.current()
+    if context is not None:
+        tags["request_id"] = context.request_id
+        if context.caller is not None:
+            tags["workspace_id"] = str(context.caller.workspace_id)
     return event
 
 
-def _harmless(text: str) -> str:
+def _without_values(text: str) -> str:
     kept = [line for line in text.splitlines() if not line.lstrip().startswith(_QUOTES_VALUES)]
-    return "\n".join(kept)[:_LONGEST]
+    return "\n".join(kept)[:_MAX_TEXT]

@@ -1,7 +1,7 @@
-"""Where the work at hand comes from: the request, and who was found behind it.
+"""The request or connection that the current code runs for, and its caller.
 
-One `Origin` belongs to one request or connection; whoever recognises the caller notes it there, so
-that a service deep below can say on whose behalf it acts without being told.
+One `RequestContext` belongs to one request or connection. Authentication stores the caller in it,
+so that services can record audit entries without a parameter for the actor.
 """
 
 from __future__ import annotations
@@ -26,59 +26,59 @@ class RequestContext:
     ip: str | None = None
     request_id: str = ""
     caller: Caller | None = None
-    """The key or the member that was recognised."""
+    """The authenticated key or member."""
     request: HttpRequest | None = None
-    """For pages: its `user` is asked for only when something is recorded."""
+    """For pages: `user` is loaded only when an audit entry is written."""
     organization_id: UUID | None = None
-    """Where a route is about an organization and not about a workspace."""
+    """Set on routes of an organization, which have no workspace."""
     key_id: UUID | None = None
     user_id: UUID | None = None
     operator: str = ""
-    """Who runs a command, in words."""
+    """The person who runs a management command."""
 
 
-_current: ContextVar[RequestContext | None] = ContextVar("origin", default=None)
+_current: ContextVar[RequestContext | None] = ContextVar("request_context", default=None)
 
 
 def current() -> RequestContext | None:
-    """The origin of what runs now; None for tasks and for code that nobody asked for."""
+    """Return the active context; None in tasks and background code."""
     return _current.get()
 
 
-def enter(origin: RequestContext) -> None:
-    """What runs in this context from now on comes from there."""
-    _current.set(origin)
+def enter(context: RequestContext) -> None:
+    """Make this the active context of the current task or thread."""
+    _current.set(context)
 
 
 def leave() -> None:
-    """Nothing more comes from there: a thread that lasts would keep the request's body."""
+    """Clear the active context; a pool thread would otherwise keep the request body alive."""
     _current.set(None)
 
 
 @contextmanager
-def activate(origin: RequestContext) -> Iterator[RequestContext]:
-    """The same for a block of code."""
-    token = _current.set(origin)
+def activate(context: RequestContext) -> Iterator[RequestContext]:
+    """Make this the active context within a block."""
+    token = _current.set(context)
     try:
-        yield origin
+        yield context
     finally:
         _current.reset(token)
 
 
 def set_caller(caller: Caller) -> None:
-    """Note who is asking; without an origin there is nobody to tell."""
-    origin = _current.get()
-    if origin is not None:
-        origin.caller = caller
-        origin.key_id, origin.user_id = caller.key_id, caller.user_id
-        origin.organization_id = caller.organization_id
+    """Store the authenticated caller; without an active context this has no effect."""
+    context = _current.get()
+    if context is not None:
+        context.caller = caller
+        context.key_id, context.user_id = caller.key_id, caller.user_id
+        context.organization_id = caller.organization_id
 
 
 def set_identity(
     *, organization_id: UUID, key_id: UUID | None = None, user_id: UUID | None = None
 ) -> None:
-    """The same where there is no `Caller`, as on routes about an organization itself."""
-    origin = _current.get()
-    if origin is not None:
-        origin.key_id, origin.user_id = key_id, user_id
-        origin.organization_id = organization_id
+    """Store the identity on routes without a `Caller`, such as those of an organization."""
+    context = _current.get()
+    if context is not None:
+        context.key_id, context.user_id = key_id, user_id
+        context.organization_id = organization_id

@@ -1,4 +1,4 @@
-"""Finding the route of a path by its segments, at a cost that does not grow with the routes."""
+"""A segment trie that finds the route of a path at a cost independent of the route count."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _VARIABLE = re.compile(r"<(?:\w+:)?(\w+)>")
 
 
 class Match(NamedTuple):
-    """A route and what the path says for it."""
+    """A route and the parameters from the path."""
 
     route: URLPattern
     kwargs: dict[str, Any]
@@ -20,16 +20,16 @@ class Match(NamedTuple):
 
 class _Node:
     def __init__(self) -> None:
-        self.words: dict[str, _Node] = {}
+        self.literals: dict[str, _Node] = {}
         self.variables: dict[tuple[str, str], tuple[re.Pattern[str], Any, _Node]] = {}
         self.routes: dict[str, URLPattern] = {}
         """By method."""
 
 
 class Routes:
-    """`path()`s whose segments are words or variables, with their `methods` as an extra argument.
+    """`path()`s whose segments are literals or variables, with a `methods` argument.
 
-    A word goes before a variable, and the route that comes first before a later one.
+    A literal segment wins over a variable, an earlier route over a later one.
     """
 
     def __init__(self, routes: Sequence[URLPattern]) -> None:
@@ -43,20 +43,20 @@ class Routes:
             variable = _VARIABLE.fullmatch(segment)
             if variable is None:
                 if "<" in segment:
-                    raise ValueError(f"a segment of {route.pattern} is neither word nor variable")
-                node = node.words.setdefault(segment, _Node())
+                    raise ValueError(f"{route.pattern}: mixed segment {segment!r}")
+                node = node.literals.setdefault(segment, _Node())
                 continue
             name = variable[1]
             converter = route.pattern.converters[name]
-            place = name, converter.regex
-            if place not in node.variables:
-                node.variables[place] = re.compile(converter.regex), converter, _Node()
-            node = node.variables[place][2]
+            key = name, converter.regex
+            if key not in node.variables:
+                node.variables[key] = re.compile(converter.regex), converter, _Node()
+            node = node.variables[key][2]
         for method in route.default_args["methods"]:
             node.routes.setdefault(method, route)
 
     def find(self, path: str, method: str) -> Match | None:
-        """The route for a path without its first slash; None when none takes the method there."""
+        """Return the route of a path (without leading slash) for the method, or None."""
         kwargs: dict[str, Any] = {}
         route = _find(self._root, path.split("/"), 0, method, kwargs)
         return None if route is None else Match(route, kwargs)
@@ -68,16 +68,16 @@ def _find(
     if depth == len(segments):
         return node.routes.get(method)
     segment = segments[depth]
-    below = node.words.get(segment)
-    if below is not None:
-        found = _find(below, segments, depth + 1, method, kwargs)
-        if found is not None:
-            return found
-    for (name, _), (pattern, converter, below) in node.variables.items():
+    child = node.literals.get(segment)
+    if child is not None:
+        route = _find(child, segments, depth + 1, method, kwargs)
+        if route is not None:
+            return route
+    for (name, _), (pattern, converter, child) in node.variables.items():
         if pattern.fullmatch(segment) is None:
             continue
-        found = _find(below, segments, depth + 1, method, kwargs)
-        if found is not None:
+        route = _find(child, segments, depth + 1, method, kwargs)
+        if route is not None:
             kwargs[name] = converter.to_python(segment)
-            return found
+            return route
     return None

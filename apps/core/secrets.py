@@ -1,4 +1,4 @@
-"""Secrets at rest: Fernet with rotating keys. The clear text is never logged and never returned."""
+"""Encryption of secrets at rest with Fernet and key rotation. Plaintext is never logged."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def decrypt(token: bytes | memoryview) -> str:
 
 
 def reencrypt(token: bytes | memoryview) -> bytes:
-    """The same secret under the first of the keys; `InvalidToken` when none of them opens it."""
+    """Re-encrypt with the first key. Raises `InvalidToken` if no key decrypts the token."""
     return _fernet(settings.ENCRYPTION_KEYS).rotate(bytes(token))

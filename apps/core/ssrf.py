@@ -1,7 +1,7 @@
-"""Addresses that a tenant can aim at: whose machines they may lead to.
+"""Checks against server-side request forgery (SSRF).
 
-Webhooks, Git servers and the like go where a tenant says. They must not reach what only this
-machine or its network can: databases, metadata services, the platform's own inside.
+Tenants choose the targets of webhooks, Git clones and model calls. These must not reach addresses
+that only this machine or its network can: databases, metadata services, internal ports.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ from __future__ import annotations
 import ipaddress
 import socket
 from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as TookTooLong
+from concurrent.futures import TimeoutError as ResolutionTimeout
 from functools import cache
 
 from apps.core import sync_bridge
 
-LOOK_UP_SECONDS = 3.0
+RESOLVE_TIMEOUT_SECONDS = 3.0
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
-# Networks that carry the address of another machine inside theirs.
+# Addresses of this network embed an IPv4 address (RFC 6052).
 _NAT64 = ipaddress.ip_network("64:ff9b::/96")
 
 
 class ResolutionFailed(Exception):
-    """The name leads nowhere."""
+    """The host name does not resolve."""
 
 
 class PrivateAddress(Exception):
-    """The name leads to this machine or to a private network."""
+    """The host name resolves to this machine or to a private network."""
 
 
 def is_public(address: IPAddress) -> bool:
-    """Whether anybody on the Internet could reach the same machine under this address."""
-    inner = _inner(address)
-    if inner is not None:
-        return is_public(inner)
+    """Return whether the address is reachable from the public Internet."""
+    embedded = _embedded_ipv4(address)
+    if embedded is not None:
+        return is_public(embedded)
     return address.is_global and not address.is_multicast and not address.is_reserved
 
 
-def _inner(address: IPAddress) -> IPAddress | None:
-    """The IPv4 address that an IPv6 one stands for."""
+def _embedded_ipv4(address: IPAddress) -> IPAddress | None:
+    """Return the IPv4 address that an IPv6 address embeds."""
     if isinstance(address, ipaddress.IPv4Address):
         return None
     if address.ipv4_mapped is not None or address.sixtofour is not None:
@@ -50,28 +50,33 @@ def _inner(address: IPAddress) -> IPAddress | None:
 
 
 def resolve(host: str) -> list[IPAddress]:
-    """The addresses of a name, in the order to try them. Blocks; `Unresolved` when it has none."""
+    """Return the addresses of a host name in the order to try them.
+
+    Blocks. Raises `ResolutionFailed` when there is none.
+    """
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        results = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise ResolutionFailed(host) from None
-    addresses = [ipaddress.ip_address(str(place[0]).partition("%")[0]) for *_, place in found]
+    addresses = [
+        ipaddress.ip_address(str(sockaddr[0]).partition("%")[0]) for *_, sockaddr in results
+    ]
     if not addresses:
         raise ResolutionFailed(host)
     return list(dict.fromkeys(addresses))
 
 
 def resolve_in_time(host: str) -> list[IPAddress]:
-    """`resolve`, but a name server that does not answer is given up after a few seconds."""
+    """Resolve with a timeout, for name servers that do not answer."""
     sync_bridge.require_thread()
     try:
-        return _resolvers().submit(resolve, host).result(LOOK_UP_SECONDS)
-    except TookTooLong:
+        return _resolvers().submit(resolve, host).result(RESOLVE_TIMEOUT_SECONDS)
+    except ResolutionTimeout:
         raise ResolutionFailed(host) from None
 
 
-def public(host: str, addresses: list[IPAddress]) -> list[IPAddress]:
-    """The same addresses; `Private` when a single one of them leads inside."""
+def require_public(host: str, addresses: list[IPAddress]) -> list[IPAddress]:
+    """Return the addresses. Raises `PrivateAddress` if any of them is not public."""
     if not all(is_public(address) for address in addresses):
         raise PrivateAddress(host)
     return addresses

@@ -1,4 +1,4 @@
-"""Static files with hashes in their names, ES module imports included, and one style sheet."""
+"""Static files with hashed names, including ES module imports, and one bundled style sheet."""
 
 from __future__ import annotations
 
@@ -15,34 +15,31 @@ STYLE_SHEET = "css/app.css"
 _IMPORT = re.compile(r'@import url\("(?P<path>[\w/.-]+)"\) layer\((?P<layer>\w+)\);')
 
 
-# Packages whose static files no page uses: htmx itself comes from npm (and the comments of these
-# copies read like imports of modules that do not exist), the API has no browsable pages.
-UNUSED = {"django_htmx", "rest_framework"}
+# Packages whose static files are not served: htmx comes from npm (comments in these copies parse
+# as imports of missing modules), and the API has no browsable pages.
+EXCLUDED_APPS = {"django_htmx", "rest_framework"}
 
 
 class AppFinder(AppDirectoriesFinder):
-    """The static folders of the installed apps, without those that no page uses."""
+    """Static folders of the installed apps, except `EXCLUDED_APPS`."""
 
     def __init__(self, app_names: Sequence[str] | None = None) -> None:
         super().__init__(app_names)
-        self.apps = [app for app in self.apps if app not in UNUSED]
+        self.apps = [app for app in self.apps if app not in EXCLUDED_APPS]
         self.storages = {app: self.storages[app] for app in self.apps}
 
 
 class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: ignore[misc]  # untyped
-    """Hashes names for lasting caches; the style sheet's imports are put in its place at once.
+    """Hashes file names for long-lived caches and inlines the style sheet's imports.
 
-    Thirty small files are good to read and write, and one request is good to wait for.
+    The source stays in many small files; the browser loads one.
     """
 
     support_js_module_import_aggregation = True
     manifest_strict = False
 
     def hashed_name(self, name: str, content: Any = None, filename: str | None = None) -> str:
-        """The name with its hash.
-
-        A page asks by name alone and gets it plain where nothing was collected, as in tests.
-        """
+        """Return the hashed name, or the plain name where nothing was collected, as in tests."""
         try:
             return str(super().hashed_name(name, content, filename))
         except ValueError:
@@ -57,21 +54,21 @@ class ModuleManifestStorage(CompressedManifestStaticFilesStorage):  # type: igno
         **options: Any,
     ) -> Iterator[Any]:
         if STYLE_SHEET in paths:
-            whole = InMemoryStorage()
-            whole.save(STYLE_SHEET, ContentFile(in_one(paths, STYLE_SHEET)))
-            paths = {**paths, STYLE_SHEET: (whole, STYLE_SHEET)}
+            bundle = InMemoryStorage()
+            bundle.save(STYLE_SHEET, ContentFile(inline_imports(paths, STYLE_SHEET)))
+            paths = {**paths, STYLE_SHEET: (bundle, STYLE_SHEET)}
         yield from super().post_process(paths, dry_run, **options)
 
 
-def in_one(paths: dict[str, tuple[Storage, str]], name: str) -> str:
-    """The style sheet with each `@import ... layer(x)` replaced by the file, in `@layer x {}`."""
+def inline_imports(paths: dict[str, tuple[Storage, str]], name: str) -> str:
+    """Replace each `@import ... layer(x)` by the file's content in `@layer x {}`."""
     folder = name.rpartition("/")[0]
 
-    def put(match: re.Match[str]) -> str:
-        inner = _text(paths, f"{folder}/{match['path']}")
-        return f"@layer {match['layer']} {{\n{inner}}}\n"
+    def replace(match: re.Match[str]) -> str:
+        content = _text(paths, f"{folder}/{match['path']}")
+        return f"@layer {match['layer']} {{\n{content}}}\n"
 
-    return _IMPORT.sub(put, _text(paths, name))
+    return _IMPORT.sub(replace, _text(paths, name))
 
 
 def _text(paths: dict[str, tuple[Storage, str]], name: str) -> str:

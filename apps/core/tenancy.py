@@ -1,4 +1,4 @@
-"""A tenant sees its own: the base classes that make it hard to forget."""
+"""Base classes of tenant models, which make an unscoped query hard to write."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ M = TypeVar("M", bound=models.Model)
 
 
 class TenantManager(Generic[Q]):
-    """`Model.objects` for tenant tables: no `all`, `get` or `filter` to misuse."""
+    """`Model.objects` of a tenant model, without `all`, `get` and `filter`."""
 
     def __init__(self, queryset: type[Q], model: type[models.Model] | None = None) -> None:
         self.queryset, self.model = queryset, model
@@ -28,12 +28,12 @@ class TenantManager(Generic[Q]):
         return type(self)(self.queryset, model)
 
     def for_workspace(self, workspace: Workspace | UUID) -> Q:
-        """The rows of one workspace."""
+        """Return the rows of one workspace."""
         workspace_id = workspace if isinstance(workspace, UUID) else workspace.pk
         return self.queryset(self.model).filter(workspace_id=workspace_id)
 
     def across_workspaces(self, *, reason: str) -> Q:
-        """For sweepers and reports; `reason` is for the reader and for grep."""
+        """For sweepers and reports; `reason` documents the call and can be searched for."""
         return self.queryset(self.model)
 
 
@@ -51,7 +51,7 @@ class WorkspaceOwned(models.Model):
 
 
 def get_or_404(rows: models.QuerySet[M], **lookup: Any) -> M:
-    """The one row that matches, or `NotFound`; absent and foreign look the same."""
+    """Return the matching row or raise `NotFound`; missing and foreign are indistinguishable."""
     try:
         return rows.get(**lookup)
     except (ObjectDoesNotExist, ValidationError, ValueError):

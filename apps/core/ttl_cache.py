@@ -1,4 +1,4 @@
-"""What is looked up often and may be a moment old."""
+"""A per-process cache of values that may be a few seconds stale."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ V = TypeVar("V")
 
 
 class _Entry(Generic[V]):
-    __slots__ = ("good_until", "renew_at", "value")
+    __slots__ = ("expires_at", "renew_at", "value")
 
-    def __init__(self, value: V, renew_at: float, good_until: float) -> None:
-        self.value, self.renew_at, self.good_until = value, renew_at, good_until
+    def __init__(self, value: V, renew_at: float, expires_at: float) -> None:
+        self.value, self.renew_at, self.expires_at = value, renew_at, expires_at
 
 
 class TTLCache(Generic[K, V]):
-    """Values by key, none older than `seconds`; of this process.
+    """Values by key, none older than `seconds`.
 
-    In the last third of a value's time one caller renews it while the others still use it, so that
-    they do not all ask the database at once, again and again.
+    In the last third of a value's lifetime one caller renews it while the others still use the old
+    one, which avoids a burst of identical queries at expiry.
     """
 
     def __init__(self, seconds: float, size: int = 10_000) -> None:
@@ -29,12 +29,12 @@ class TTLCache(Generic[K, V]):
         self._entries: dict[K, _Entry[V]] = {}
 
     def get(self, key: K, look_up: Callable[[K], V]) -> V:
-        """The value, looked up if need be."""
+        """Return the cached value, or look it up."""
         entry, now = self._entries.get(key), time.monotonic()
-        if entry is not None and entry.good_until > now:
+        if entry is not None and entry.expires_at > now:
             if entry.renew_at > now:
                 return entry.value
-            entry.renew_at = entry.good_until
+            entry.renew_at = entry.expires_at
         try:
             value = look_up(key)
         except BaseException:
@@ -47,13 +47,13 @@ class TTLCache(Generic[K, V]):
         return value
 
     def peek(self, key: K) -> V | None:
-        """The value if it is known and not too old."""
+        """Return the value if it is cached and has not expired."""
         entry = self._entries.get(key)
-        return entry.value if entry is not None and entry.good_until > time.monotonic() else None
+        return entry.value if entry is not None and entry.expires_at > time.monotonic() else None
 
     def __contains__(self, key: K) -> bool:
         entry = self._entries.get(key)
-        return entry is not None and entry.good_until > time.monotonic()
+        return entry is not None and entry.expires_at > time.monotonic()
 
     def clear(self) -> None:
         self._entries.clear()

@@ -1,4 +1,4 @@
-"""Columns of pgvector's type, and the extension that brings it."""
+"""A field of pgvector's `vector` type, and the creation of the extension."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 
 class VectorField(models.Field[str, str]):
-    """A vector of any dimension, read and written as pgvector's text by SQL of our own."""
+    """A vector of any dimension, read and written as pgvector's text form by raw SQL."""
 
     description = "pgvector's vector"
 
@@ -19,10 +19,10 @@ class VectorField(models.Field[str, str]):
 
 
 def ensure_extension(*, using: str, **_: Any) -> None:
-    """Have pgvector in the database before its tables are made; a sentence says when it cannot be.
+    """Create the pgvector extension before the tables that use it.
 
-    The embedded PostgreSQL brings it. Elsewhere an extension that is installed on the server but
-    not in this database is created here if the role may; a superuser may do it beforehand.
+    The embedded PostgreSQL includes it. On another server the role needs the right to create it,
+    or a superuser creates it beforehand. Raises `CommandError` with instructions otherwise.
     """
     connection = connections[using]
     with connection.cursor() as cursor:
@@ -32,14 +32,14 @@ def ensure_extension(*, using: str, **_: Any) -> None:
         cursor.execute("SELECT FROM pg_available_extensions WHERE name = 'vector'")
         if not cursor.rowcount:
             raise CommandError(
-                "The PostgreSQL of DATABASE_URL has no pgvector, which the agents' store needs:"
-                " install it on the server (for example the package postgresql-18-pgvector)."
+                "The PostgreSQL server of DATABASE_URL lacks pgvector, which the agent store needs."
+                " Install it on the server (for example the package postgresql-18-pgvector)."
             )
     try:
         with connection.cursor() as cursor:
             cursor.execute("CREATE EXTENSION IF NOT EXISTS vector")
     except DatabaseError as error:
         raise CommandError(
-            "pgvector is installed but not in this database, and this role may not create it: run"
-            f" `CREATE EXTENSION vector` there as a superuser. ({str(error).strip()})"
+            "pgvector is installed on the server but not in this database, and the role cannot"
+            f" create it. Run `CREATE EXTENSION vector` as a superuser. ({str(error).strip()})"
         ) from error

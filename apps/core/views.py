@@ -1,4 +1,4 @@
-"""For operators and load balancers: is it alive, is it ready."""
+"""Health checks for operators and load balancers."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from apps.core.json import dumps
 
 
 def healthz(request: HttpRequest) -> HttpResponse:
-    """200 as long as this process answers."""
+    """Answer 200 while this process runs."""
     return HttpResponse(b'{"ok":true}', content_type="application/json")
 
 
 def readyz(request: HttpRequest) -> HttpResponse:
-    """200 when everything that should run does; 503 with what is missing."""
+    """Answer 200 when every component is ready, else 503 with the failures."""
     parts = readiness.check()
     ready = all(state == "ok" for state in parts.values())
     response = HttpResponse(
@@ -22,6 +22,6 @@ def readyz(request: HttpRequest) -> HttpResponse:
         content_type="application/json",
         status=200 if ready else 503,
     )
-    # Django logs a 5xx as an error; here it is an answer.
+    # Prevents Django from logging the 503 as an error.
     response._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001
     return response

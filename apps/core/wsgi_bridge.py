@@ -1,7 +1,7 @@
-"""Django's WSGI handler behind ASGI, on lasting threads.
+"""Django's WSGI handler behind ASGI, on a pool of long-lived threads.
 
-An ordinary request costs a fraction under WSGI of what it costs under Django's ASGI handler, and
-threads that last keep their database connections. See docs/adr/0002-web-process.md.
+An ordinary request costs a fraction of what it costs under Django's ASGI handler, and long-lived
+threads keep their database connections. See docs/adr/0002-web-process.md.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Retry = Callable[[], Awaitable[None]]
 RETRY_KEY = "slipway.again"
-"""Where an environment says what to await before its request is begun again from the start."""
+"""WSGI environ key of a coroutine function to await before the request is run again."""
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -37,27 +37,27 @@ class WSGIBridge:
         self.application = application
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with body_memory.body_memory_budget.holding() as held:
+        with body_memory.body_memory_budget.reserve() as reservation:
             try:
-                body = await read_body(scope, receive, held)
+                body = await read_body(scope, receive, reservation)
             except errors.AppError as error:
                 await send_error(send, error)
                 return
             except ConnectionError:
                 return
             environ = build_environ(scope, body)
-            environ[body_memory.RESERVATION_KEY] = held
+            environ[body_memory.RESERVATION_KEY] = reservation
             loop = asyncio.get_running_loop()
-            while again := await loop.run_in_executor(
-                thread_pool(), self._answer, environ, loop, send
+            while retry := await loop.run_in_executor(
+                thread_pool(), self._respond, environ, loop, send
             ):
-                await again()
+                await retry()
                 body.seek(0)
 
-    def _answer(
+    def _respond(
         self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send
     ) -> Retry | None:
-        """Answer the request, or return what to await before it is to be begun again."""
+        """Send the response, or return a coroutine function to await before a retry."""
         start: dict[str, Any] = {}
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:
@@ -67,14 +67,14 @@ class WSGIBridge:
             ]
 
         def deliver(message: dict[str, Any]) -> None:
-            # Waiting for each chunk holds a fast thread back to the client's pace.
-            asyncio.run_coroutine_threadsafe(_until_gone(send, message), loop).result()
+            # Waiting for each chunk slows the thread to the client's pace.
+            asyncio.run_coroutine_threadsafe(_send_unless_closed(send, message), loop).result()
 
         response = self.application(environ, start_response)
         try:
-            if (again := environ.pop(RETRY_KEY, None)) is not None:
-                found: Retry = again
-                return found
+            retry: Retry | None = environ.pop(RETRY_KEY, None)
+            if retry is not None:
+                return retry
             whole = _whole_body(response)
             if whole is not None:
                 asyncio.run_coroutine_threadsafe(_send_whole(send, start, whole), loop).result()
@@ -91,7 +91,7 @@ class WSGIBridge:
 
 
 def _whole_body(response: Any) -> bytes | None:
-    """The body of an answer that is complete in memory; None for one that streams."""
+    """Return the body of a response held in memory; None for a streaming response."""
     if getattr(response, "streaming", True) or isinstance(response, FileResponse):
         return None
     content: bytes = response.content
@@ -99,22 +99,25 @@ def _whole_body(response: Any) -> bytes | None:
 
 
 async def _send_whole(send: Send, start: dict[str, Any], body: bytes) -> None:
-    await _until_gone(send, {"type": "http.response.start", **start})
-    await _until_gone(send, {"type": "http.response.body", "body": body})
+    await _send_unless_closed(send, {"type": "http.response.start", **start})
+    await _send_unless_closed(send, {"type": "http.response.body", "body": body})
 
 
-async def _until_gone(send: Send, message: dict[str, Any]) -> None:
-    """Send, unless the client has left: nobody is there to be told."""
+async def _send_unless_closed(send: Send, message: dict[str, Any]) -> None:
+    """Send, and ignore a connection that the client has closed."""
     try:
         await send(message)
     except OSError:
         return
 
 
-async def read_body(scope: Scope, receive: Receive, held: Reservation | None = None) -> io.BytesIO:
-    """The request's body; `TooLarge` past the limit, `ConnectionError` when the client left.
+async def read_body(
+    scope: Scope, receive: Receive, reservation: Reservation | None = None
+) -> io.BytesIO:
+    """Read the request body.
 
-    `held` is told what is read, and what will be, and may say that there is no room for it.
+    `reservation` accounts for the declared and the received bytes. Raises `TooLarge` past the
+    limit, `BudgetExceeded` beyond the process's budget and `ConnectionError` when the client left.
     """
     names = {name for name, _ in scope["headers"]}
     if b"content-length" not in names and b"transfer-encoding" not in names:
@@ -122,9 +125,9 @@ async def read_body(scope: Scope, receive: Receive, held: Reservation | None = N
     limit = settings.MAX_BODY_BYTES
     declared = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
     if int(declared) > limit:
-        raise errors.TooLarge(f"A request may have {limit} bytes.")
-    if held is not None:
-        held.add(int(declared))
+        raise errors.TooLarge(f"The request body exceeds {limit} bytes.")
+    if reservation is not None:
+        reservation.add(int(declared))
     body = io.BytesIO()
     while True:
         message = await receive()
@@ -132,9 +135,9 @@ async def read_body(scope: Scope, receive: Receive, held: Reservation | None = N
             raise ConnectionError
         body.write(message.get("body", b""))
         if body.tell() > limit:
-            raise errors.TooLarge(f"A request may have {limit} bytes.")
-        if held is not None and body.tell() > held.size:  # chunks do not tell how many will come
-            held.add(body.tell() - held.size)
+            raise errors.TooLarge(f"The request body exceeds {limit} bytes.")
+        if reservation is not None and body.tell() > reservation.size:  # a chunked body
+            reservation.add(body.tell() - reservation.size)
         if not message.get("more_body"):
             body.seek(0)
             return body
@@ -170,7 +173,7 @@ def build_environ(scope: Scope, body: io.BytesIO) -> dict[str, Any]:
         if name == "content-type":
             environ["CONTENT_TYPE"] = value
             continue
-        if "_" in name:  # could pass for the header with a dash
+        if "_" in name:  # would be indistinguishable from the header with a dash
             continue
         key = "HTTP_" + name.upper().replace("-", "_")
         environ[key] = f"{environ[key]},{value}" if key in environ else value
@@ -178,25 +181,25 @@ def build_environ(scope: Scope, body: io.BytesIO) -> dict[str, Any]:
 
 
 def path_info(scope: Scope) -> str:
-    """The path as WSGI has it: its bytes read as Latin-1."""
+    """Return the path as WSGI defines it: its bytes decoded as Latin-1."""
     raw = scope.get("raw_path")
     if raw is not None and "agent_root" not in scope:
         return unquote_to_bytes(raw.split(b"?", 1)[0]).decode("latin-1")
     return str(scope["path"]).encode().decode("latin-1")
 
 
-_AGAIN_LATER = {errors.RateLimited.status, errors.Unavailable.status}
+_RETRYABLE = {errors.RateLimited.status, errors.Unavailable.status}
 
 
 async def send_error(send: Send, error: errors.AppError) -> None:
-    """An error in the one shape, from code that has no Django request."""
+    """Send an error in the one error shape from code without a Django request."""
     await send(
         {
             "type": "http.response.start",
             "status": error.status,
             "headers": [
                 (b"content-type", b"application/json"),
-                *((b"retry-after", b"1") for _ in [0] if error.status in _AGAIN_LATER),
+                *((b"retry-after", b"1") for _ in [0] if error.status in _RETRYABLE),
             ],
         }
     )

@@ -120,7 +120,7 @@ def check_reachable(host: str) -> None:
     if settings.ALLOW_PRIVATE_ADDRESSES:
         return
     try:
-        ssrf.public(host, ssrf.resolve(host))
+        ssrf.require_public(host, ssrf.resolve(host))
     except ssrf.ResolutionFailed:
         raise NotReachable(f"The host {host} is not known.") from None
     except ssrf.PrivateAddress:

@@ -58,7 +58,7 @@ def narrow(key: str) -> None:
 
 
 async def test_threads_streams_end_with_an_error_within_two_seconds(front, agent, thread):
-    lacks = {"error": "HTTPException", "message": "403: This needs the permission agents:read."}
+    lacks = {"error": "HTTPException", "message": "403: Permission agents:read is required."}
     deeds = {revoke: REVOKED, expire: REVOKED, narrow: lacks}
     path, took = f"/threads/{thread.thread_id}/stream", []
 

@@ -191,7 +191,7 @@ def test_own_routes_do_not_lead_out_of_the_agent(path):
 
 
 def test_a_name_server_that_hangs_is_not_waited_for(monkeypatch):
-    monkeypatch.setattr(ssrf, "LOOK_UP_SECONDS", 0.05)
+    monkeypatch.setattr(ssrf, "RESOLVE_TIMEOUT_SECONDS", 0.05)
     answers = threading_event_wait(monkeypatch)
 
     assert refused("https://slow.example/") == "the host slow.example is not known."

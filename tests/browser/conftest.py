@@ -50,7 +50,7 @@ def site(django_db_setup) -> Iterator[str]:
     application = AsgiRouter(
         http_routes=[],
         websocket_routes=websocket_routes,
-        otherwise=WSGIBridge(get_wsgi_application()),
+        fallback=WSGIBridge(get_wsgi_application()),
     )
     port = free_port()
     config = uvicorn.Config(

@@ -82,7 +82,7 @@ def test_a_form_from_elsewhere_is_refused(editor):
     response = attempt(strict, editor.email, PASSWORD)
 
     assert response.status_code == 403
-    assert b"too old or came from elsewhere" in response.content
+    assert b"form has expired" in response.content
 
 
 def test_signing_out_needs_a_post_and_ends_the_session(page):

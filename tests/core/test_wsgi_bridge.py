@@ -78,7 +78,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(settings, headers, c
 
     assert sent[0]["status"] == 413
     assert json.loads(sent[1]["body"]) == {
-        "detail": "A request may have 1000 bytes.",
+        "detail": "The request body exceeds 1000 bytes.",
         "code": "too_large",
         "errors": [],
     }
@@ -134,10 +134,10 @@ def test_the_environment_holds_path_query_and_client():
 @pytest.fixture
 def small_room(settings):
     settings.BODY_MEMORY_BYTES = 1000
-    with body_memory.body_memory_budget.holding() as others:
+    with body_memory.body_memory_budget.reserve() as others:
         others.add(700)
         yield others
-    assert body_memory.body_memory_budget.taken == 0
+    assert body_memory.body_memory_budget.used == 0
 
 
 @pytest.mark.parametrize(
@@ -156,17 +156,17 @@ def test_a_body_there_is_no_room_for_is_asked_to_come_again(small_room, headers,
     assert (b"retry-after", b"1") in sent[0]["headers"]
     assert json.loads(sent[1]["body"])["code"] == "busy"
     assert called == []
-    assert body_memory.body_memory_budget.taken == small_room.size
+    assert body_memory.body_memory_budget.used == small_room.size
 
 
 def test_what_a_request_held_is_given_back(small_room):
     seen = []
 
     def look(environ, start_response):
-        seen.append(body_memory.body_memory_budget.taken)
+        seen.append(body_memory.body_memory_budget.used)
         return echo(environ, start_response)
 
     sent = call(look, scope(method="POST", headers=[("content-length", "200")]), body(b"x" * 200))
 
     assert (sent[0]["status"], seen) == (201, [900])
-    assert body_memory.body_memory_budget.taken == 700
+    assert body_memory.body_memory_budget.used == 700

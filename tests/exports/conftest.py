@@ -35,7 +35,7 @@ def project(workspace: Workspace) -> Project:
 @pytest.fixture(autouse=True)
 def storage(settings: Any, tmp_path: Any) -> None:
     """Object storage of the test's own; nobody else is told that there is work."""
-    backend = "apps.core.objects.files.Folder"
+    backend = "apps.core.objects.files.FileObjectStorage"
     default = {"BACKEND": backend, "OPTIONS": {"location": tmp_path / "objects"}}
     settings.STORAGES = settings.STORAGES | {"default": default}
 

@@ -12,7 +12,7 @@ from psycopg import sql
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import objects
-from apps.core.objects.files import Folder
+from apps.core.objects.files import FileObjectStorage
 from apps.operators.backup import archive, contents
 from tests.factories.organizations import WorkspaceFactory
 from tests.tenant_fixtures import plant
@@ -54,7 +54,7 @@ def filled(transactional_db):
 
 
 def test_a_backup_brings_everything_back_into_an_empty_database(tmp_path, filled, empty_database):
-    file, storage = tmp_path / "backup.tar", Folder(location=tmp_path / "objects")
+    file, storage = tmp_path / "backup.tar", FileObjectStorage(location=tmp_path / "objects")
 
     written = archive.write(file)
     before = measured("default")
@@ -70,7 +70,7 @@ def test_a_backup_brings_everything_back_into_an_empty_database(tmp_path, filled
 
 
 def test_restoring_takes_the_place_of_what_is_there(tmp_path, filled, empty_database):
-    file, storage = tmp_path / "backup.tar", Folder(location=tmp_path / "objects")
+    file, storage = tmp_path / "backup.tar", FileObjectStorage(location=tmp_path / "objects")
     archive.write(file)
     archive.read(file, using=empty_database, storage=storage)
     with psycopg.connect(**_where(connections[empty_database])) as session:
@@ -91,7 +91,9 @@ def test_restoring_takes_the_place_of_what_is_there(tmp_path, filled, empty_data
 def test_after_a_restore_the_audit_log_is_append_only_again(tmp_path, filled, empty_database):
     file = tmp_path / "backup.tar"
     archive.write(file)
-    archive.read(file, using=empty_database, storage=Folder(location=tmp_path / "objects"))
+    archive.read(
+        file, using=empty_database, storage=FileObjectStorage(location=tmp_path / "objects")
+    )
 
     with (
         psycopg.connect(**_where(connections[empty_database])) as session,

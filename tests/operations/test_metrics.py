@@ -19,7 +19,7 @@ def alone(tmp_path, monkeypatch):
     """Only what this process counts: the workers of a test run share a data folder."""
     # Files are made with what is counted first.
     metrics.ingested_runs.labels("langsmith")
-    metrics.answered("GET", "a/route", 200, 0.01)
+    metrics.observe_request("GET", "a/route", 200, 0.01)
     (tmp_path / "here").mkdir()
     for file in metrics.folder().glob(f"*/*_{os.getpid()}.db"):
         (tmp_path / "here" / file.name).symlink_to(file)
@@ -126,9 +126,9 @@ def test_no_label_is_what_a_client_sends(client, settings):
 
 
 def test_counting_a_request_costs_microseconds(benchmark_seconds):
-    metrics.answered("GET", "a/route", 200, 0.01)
+    metrics.observe_request("GET", "a/route", 200, 0.01)
 
-    assert benchmark_seconds(lambda: metrics.answered("GET", "a/route", 200, 0.01)) < 100e-6
+    assert benchmark_seconds(lambda: metrics.observe_request("GET", "a/route", 200, 0.01)) < 100e-6
 
 
 @pytest.fixture

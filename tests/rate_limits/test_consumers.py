@@ -40,8 +40,8 @@ async def _nobody(scope: Any, receive: Any, send: Any) -> None:
 FRONT = AsgiRouter(
     http_routes=[path("runs/stats", _answer, {"methods": ("POST", "GET")})],
     websocket_routes=[path("runs/stats", _converse), path("o/live", _converse)],
-    otherwise=_nobody,
-    gate=limited,
+    fallback=_nobody,
+    middleware=limited,
 )
 
 

@@ -28,7 +28,7 @@ def objects(settings: Any, tmp_path: Any) -> None:
     """Object storage of the test's own."""
     settings.STORAGES = settings.STORAGES | {
         "default": {
-            "BACKEND": "apps.core.objects.files.Folder",
+            "BACKEND": "apps.core.objects.files.FileObjectStorage",
             "OPTIONS": {"location": tmp_path / "objects"},
         }
     }

@@ -175,7 +175,7 @@ class Exchange:
         self.is_started = True
         traffic.seen(self.kwargs["slug"], status)
         route = self.scope["url_route"].get("route")
-        metrics.answered(
+        metrics.observe_request(
             self.scope["method"],
             metrics.NO_ROUTE if route is None else str(route.pattern),
             status,

@@ -219,7 +219,7 @@ class _Proxy:
             if kind == "left":
                 return
             if kind == "too large":
-                raise errors.TooLarge(f"A request may have {settings.MAX_BODY_BYTES} bytes.")
+                raise errors.TooLarge(f"The request body exceeds {settings.MAX_BODY_BYTES} bytes.")
             if kind == "refused":
                 await self._dismiss(value)
                 return

@@ -135,7 +135,7 @@ class Rules:
         if self.allows_private:
             return found
         try:
-            return ssrf.public(host, found)
+            return ssrf.require_public(host, found)
         except ssrf.PrivateAddress:
             raise WebhookBlocked(f"{host} is on this machine or on a private network.") from None
 

@@ -44,7 +44,7 @@ class Rights:
     def require_organization(self) -> None:
         word = OrganizationPermission.SERVICE_KEYS_MANAGE
         if word not in self.on_organization():
-            raise errors.Forbidden(f"This needs the permission {word}.")
+            raise errors.Forbidden(f"Permission {word} is required.")
 
     def _manages(self, workspace_id: UUID) -> bool:
         return Permission.KEYS_MANAGE in self.in_workspace(workspace_id)

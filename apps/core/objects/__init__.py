@@ -1,7 +1,7 @@
-"""Object storage: what is too large for a row, and people's files. Folders by default, or S3.
+"""Object storage of large payloads and attachments: local files by default, or S3.
 
-An object is put before the row that names it, and removed after the row: a crash leaves waste,
-never a row without its object. A path tells what it holds, so the same path is the same content.
+An object is written before the row that references it and removed after the row: a crash leaves an
+orphaned object, never a dangling reference. The same path always has the same content.
 """
 
 from __future__ import annotations
@@ -16,44 +16,44 @@ from apps.core import errors
 
 
 class ObjectStorage(Protocol):
-    """What this needs of a Django storage; failures of the medium are `OSError`."""
+    """The methods required of a Django storage; failures are `OSError`."""
 
     def put(self, path: str, content: bytes) -> None:
-        """Durable on return, whole or not at all; free when it is there already."""
+        """Write atomically and durably; no effect if the path exists."""
 
     def get(self, path: str) -> bytes:
-        """`FileNotFoundError` when there is no such object."""
+        """Return the content. Raises `FileNotFoundError`."""
 
     def reader(self, path: str) -> BinaryIO:
-        """The object as a file to read from, not held in memory as a whole."""
+        """Open the object for reading, without loading it into memory."""
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Those that are there."""
+        """Remove the objects that exist."""
 
     def remove_folder(self, path: str) -> None:
-        """All objects whose path begins with this one and a slash."""
+        """Remove all objects below the path."""
 
 
 def put(path: str, content: bytes) -> None:
-    """Keep the content under the path; durable on return. `Unavailable` when that fails."""
-    with _telling():
+    """Store the content durably. Raises `Unavailable`."""
+    with _as_unavailable():
         _storage().put(path, content)
 
 
 def get(path: str) -> bytes:
-    """The content; `FileNotFoundError` when there is none, `Unavailable` when nobody answers."""
-    with _telling():
+    """Return the content. Raises `FileNotFoundError` or `Unavailable`."""
+    with _as_unavailable():
         return _storage().get(path)
 
 
 def reader(path: str) -> BinaryIO:
-    """The object as a file; `FileNotFoundError` when there is none."""
-    with _telling():
+    """Open the object. Raises `FileNotFoundError` or `Unavailable`."""
+    with _as_unavailable():
         return _storage().reader(path)
 
 
 def remove(paths: Iterable[str]) -> None:
-    """Remove these objects; one that is gone already is no failure."""
+    """Remove the objects; missing ones are ignored."""
     _storage().remove(paths)
 
 
@@ -63,14 +63,14 @@ def remove_folder(path: str) -> None:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
-    """What fails for no reason of the caller's may be tried again."""
+def _as_unavailable() -> Iterator[None]:
+    """Convert a failure of the storage to `Unavailable`, which clients retry."""
     try:
         yield
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise errors.Unavailable("Object storage does not answer.") from error
+        raise errors.Unavailable("Object storage is unavailable.") from error
 
 
 def _storage() -> ObjectStorage:

@@ -1,4 +1,4 @@
-"""Objects as files of this machine, or of a volume that several share."""
+"""Objects as files on this machine or a shared volume."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from uuid import uuid4
 from django.core.files.storage import FileSystemStorage
 
 
-class Folder(FileSystemStorage):
-    """Django's storage of files, with writes that survive a power cut. See `ObjectStorage`."""
+class FileObjectStorage(FileSystemStorage):
+    """File storage whose writes survive a power failure. See `ObjectStorage`."""
 
     def put(self, path: str, content: bytes) -> None:
-        place = Path(self.path(path))
-        if place.exists():
+        target = Path(self.path(path))
+        if target.exists():
             return
-        _make_folder(place.parent)
-        draft = place.with_name(f".{place.name}.{uuid4().hex}")
+        _make_folder(target.parent)
+        draft = target.with_name(f".{target.name}.{uuid4().hex}")
         try:
             with open(draft, "xb", opener=_private) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(place)
+            draft.replace(target)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
-        _sync(place.parent)
+        _sync(target.parent)
 
     def get(self, path: str) -> bytes:
         return Path(self.path(path)).read_bytes()
@@ -41,10 +41,10 @@ class Folder(FileSystemStorage):
 
     def remove(self, paths: Iterable[str]) -> None:
         for path in paths:
-            place = Path(self.path(path))
-            place.unlink(missing_ok=True)
-            with suppress(OSError):  # others are in there, or it is gone
-                place.parent.rmdir()
+            target = Path(self.path(path))
+            target.unlink(missing_ok=True)
+            with suppress(OSError):  # not empty, or already removed
+                target.parent.rmdir()
 
     def remove_folder(self, path: str) -> None:
         shutil.rmtree(self.path(path), ignore_errors=True)
@@ -58,7 +58,7 @@ class Folder(FileSystemStorage):
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder and those above it, each durable in the one that holds it."""
+    """Create the folder and its parents durably."""
     if folder.is_dir():
         return
     _make_folder(folder.parent)
