@@ -39,12 +39,12 @@ def cookie(person):
     return f"{settings.SESSION_COOKIE_NAME}={browser.cookies[settings.SESSION_COOKIE_NAME].value}"
 
 
-def test_a_socket_knows_who_is_signed_in(person, cookie):
+def test_websocket_scope_has_the_signed_in_user(person, cookie):
     assert users_of(f"a=b; {cookie}") == [person]
     assert users_of("", "a=b", f"{settings.SESSION_COOKIE_NAME}=made-up") == [AnonymousUser()] * 3
 
 
-def test_sockets_open_again_after_a_restart_of_the_database(person, cookie):
+def test_websocket_opens_after_a_database_restart(person, cookie):
     many = [cookie] * 2 * settings.WEB_THREADS
     assert users_of(*many) == [person] * len(many)
     with connection.cursor() as cursor:
@@ -56,7 +56,7 @@ def test_sockets_open_again_after_a_restart_of_the_database(person, cookie):
     assert users_of(*many) == [person] * len(many)
 
 
-def test_a_host_of_the_agents_domain_is_an_agents_address(settings):
+def test_agent_domain_host_maps_to_the_agent_path(settings):
     settings.AGENT_DOMAIN = "agents.example"
     scope = {"path": "/threads", "headers": [(b"host", b"Sample.agents.example:443")]}
 

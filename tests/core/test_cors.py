@@ -16,7 +16,7 @@ ASKED = {
 
 
 @pytest.mark.parametrize("path", ["/runs/multipart", "/runs/batch", "/api/v1/sessions", "/info"])
-def test_a_preflight_is_answered_for_any_origin_and_without_cookies(client, db, path):
+def test_preflight_is_answered_for_any_origin_without_cookies(client, db, path):
     response = client.options(path, headers=PREFLIGHT)
 
     assert response.status_code == 204
@@ -27,18 +27,18 @@ def test_a_preflight_is_answered_for_any_origin_and_without_cookies(client, db, 
     assert "Access-Control-Allow-Credentials" not in response
 
 
-def test_answers_and_failures_may_be_read(client, db):
+def test_cross_origin_scripts_may_read_responses_and_errors(client, db):
     for path, status in (("/info", 200), ("/sessions", 401)):
         response = client.get(path, headers=ORIGIN)
         assert response.status_code == status
         assert response["Access-Control-Allow-Origin"] == "*"
 
 
-def test_without_an_origin_nothing_is_said(client, db):
+def test_request_without_origin_gets_no_cors_headers(client, db):
     assert "Access-Control-Allow-Origin" not in client.get("/info")
 
 
-def test_an_operator_chooses_the_origins(client, db, settings):
+def test_cors_origins_setting_limits_the_origins(client, db, settings):
     settings.CORS_ORIGINS = ("https://app.example",)
 
     chosen = client.options("/runs/batch", headers=PREFLIGHT)

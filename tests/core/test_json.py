@@ -17,12 +17,12 @@ from apps.core.json import Fragment, dumps, loads, storable
         (b'"plain"', b'"plain"'),
     ],
 )
-def test_only_a_real_nul_is_replaced(text, kept):
+def test_storable_replaces_only_an_unescaped_nul(text, kept):
     assert storable(text) == kept
 
 
 @given(st.recursive(st.text(), lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner)))
-def test_what_is_storable_says_the_same_but_for_nuls(value):
+def test_storable_changes_only_nuls(value):
     expected = json.loads(json.dumps(value).replace("\\u0000", "\\u0000"))
 
     kept = loads(storable(json.dumps(value).encode()))
@@ -39,12 +39,12 @@ def _without_nuls(value):
     return {_without_nuls(key): _without_nuls(inner) for key, inner in value.items()}
 
 
-def test_a_fragment_is_written_as_it_is():
+def test_fragment_is_embedded_unchanged():
     assert dumps({"a": Fragment(b'{"b":1}')}) == b'{"a":{"b":1}}'
 
 
 @pytest.mark.parametrize("number", [2**64, -(2**63) - 1, 10**20, 10**308])
-def test_integers_of_any_size_are_written(number):
+def test_integers_of_any_size_are_encoded(number):
     text = dumps({"a": [{"b": number}, Fragment(b"[1]")], number: (True, 2**64 - 1)})
 
     assert json.loads(text) == {
@@ -53,6 +53,6 @@ def test_integers_of_any_size_are_written(number):
     }
 
 
-def test_what_no_json_can_hold_is_still_an_error():
+def test_value_without_json_form_raises():
     with pytest.raises(TypeError):
         dumps({"a": "\ud800"})

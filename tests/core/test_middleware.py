@@ -6,7 +6,7 @@ from apps.core.middleware import PageGZipMiddleware
 REQUEST = RequestFactory().get("/", headers={"Accept-Encoding": "gzip"})
 
 
-def test_pages_are_compressed_and_answers_of_the_apis_are_not():
+def test_pages_are_compressed_and_api_responses_are_not():
     page = HttpResponse("word " * 1000, content_type="text/html; charset=utf-8")
     answer = HttpResponse("word " * 1000, content_type="application/json")
 
@@ -19,7 +19,7 @@ def test_pages_are_compressed_and_answers_of_the_apis_are_not():
     assert len(answer.content) == 5000
 
 
-def test_every_answer_carries_a_request_id(client):
+def test_every_response_has_a_request_id(client):
     given = client.get("/healthz", headers={"X-Request-ID": "abc-1"})
     made = client.get("/healthz", headers={"X-Request-ID": "no good\n"})
 

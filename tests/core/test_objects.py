@@ -1,4 +1,4 @@
-"""Object storage in a folder, and in a bucket of somebody else's server."""
+"""Object storage in local files and in S3."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def use(settings, backend, **options):
 @pytest.fixture(params=["folder", "bucket"])
 def storage(request, settings, tmp_path):
     if request.param == "folder":
-        use(settings, "files.Folder", location=tmp_path / "objects")
+        use(settings, "files.FileObjectStorage", location=tmp_path / "objects")
         yield
         return
     keys = {"access_key": "id", "secret_key": "secret", "region_name": "us-east-1"}
     url = request.getfixturevalue("s3_server")
-    use(settings, "s3.Bucket", bucket_name="bucket", endpoint_url=url, location="pre", **keys)
+    use(settings, "s3.S3ObjectStorage", bucket_name="bucket", endpoint_url=url, location="pre", **keys)
     bucket = storages["default"].connection
     bucket.create_bucket(Bucket="bucket")
     yield
@@ -43,7 +43,7 @@ def storage(request, settings, tmp_path):
 
 @pytest.mark.usefixtures("storage")
 class TestEitherStorage:
-    def test_what_was_put_is_there(self):
+    def test_stored_object_can_be_read(self):
         objects.put("a/b/c", b"one")
         objects.put("a/b/c", b"one")
 
@@ -51,13 +51,13 @@ class TestEitherStorage:
         with objects.reader("a/b/c") as file:
             assert (file.read(2), file.read()) == (b"on", b"e")
 
-    def test_what_is_not_there_is_told(self):
+    def test_missing_object_raises_file_not_found(self):
         with pytest.raises(FileNotFoundError):
             objects.get("a/none")
         with pytest.raises(FileNotFoundError):
             objects.reader("a/none")
 
-    def test_what_was_removed_is_gone_and_nothing_else(self):
+    def test_remove_deletes_only_the_given_objects(self):
         for name in ("one", "two", "three"):
             objects.put(f"a/{name}", b"x")
 
@@ -68,7 +68,7 @@ class TestEitherStorage:
             with pytest.raises(FileNotFoundError):
                 objects.get(f"a/{name}")
 
-    def test_a_folder_goes_with_all_that_is_below_it(self):
+    def test_remove_folder_deletes_everything_below(self):
         objects.put("runs/1/a", b"x")
         objects.put("runs/1/b/c", b"x")
         objects.put("runs/11/a", b"x")
@@ -82,23 +82,23 @@ class TestEitherStorage:
         assert objects.get("runs/11/a") == b"x"
 
     @pytest.mark.parametrize("path", ["../out", "/etc/passwd", "a/../../out"])
-    def test_no_path_leads_out(self, path):
+    def test_path_outside_the_storage_is_refused(self, path):
         with pytest.raises(SuspiciousOperation):
             objects.put(path, b"x")
 
 
-def test_a_folder_that_cannot_be_written_asks_to_send_again(settings, tmp_path):
+def test_unwritable_folder_is_unavailable(settings, tmp_path):
     (tmp_path / "file").write_text("in the way")
-    use(settings, "files.Folder", location=tmp_path / "file")
+    use(settings, "files.FileObjectStorage", location=tmp_path / "file")
 
     with pytest.raises(errors.Unavailable):
         objects.put("a/b", b"x")
 
 
-def test_a_bucket_that_does_not_answer_asks_to_send_again(settings):
+def test_unreachable_bucket_is_unavailable(settings):
     use(
         settings,
-        "s3.Bucket",
+        "s3.S3ObjectStorage",
         bucket_name="bucket",
         endpoint_url="http://127.0.0.1:1",
         access_key="id",
@@ -110,8 +110,8 @@ def test_a_bucket_that_does_not_answer_asks_to_send_again(settings):
         objects.put("a/b", b"x")
 
 
-def test_nothing_half_written_is_left_in_a_folder(settings, tmp_path, monkeypatch):
-    use(settings, "files.Folder", location=tmp_path)
+def test_failed_write_leaves_no_partial_file(settings, tmp_path, monkeypatch):
+    use(settings, "files.FileObjectStorage", location=tmp_path)
     objects.put("a/whole", b"x")
 
     def full(*_):

@@ -23,5 +23,5 @@ from apps.core.paths import canonical
         ("/", "/"),
     ],
 )
-def test_each_address_of_a_resource_has_one_canonical_path(sent, known_as):
+def test_each_prefix_maps_to_one_canonical_path(sent, known_as):
     assert canonical(sent) == known_as

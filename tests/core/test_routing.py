@@ -1,4 +1,4 @@
-"""Routes by segments."""
+"""The segment trie of routes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ ROUTES = Routes(
         ("POST", "a/x/12", "number", {"slug": "x", "number": 12}),
     ],
 )
-def test_a_route_is_found(method, address, name, kwargs):
+def test_path_finds_its_route(method, address, name, kwargs):
     match = ROUTES.find(address, method)
 
     assert match is not None
@@ -59,10 +59,10 @@ def test_a_route_is_found(method, address, name, kwargs):
         ("GET", ""),
     ],
 )
-def test_no_route_is_found(method, address):
+def test_unknown_path_or_method_finds_no_route(method, address):
     assert ROUTES.find(address, method) is None
 
 
-def test_a_segment_is_a_word_or_a_variable():
-    with pytest.raises(ValueError, match="neither"):
+def test_mixed_segment_is_rejected():
+    with pytest.raises(ValueError, match="mixed segment"):
         Routes([path("a/<str:name>.json", view("x"), {"methods": ("GET",)})])

@@ -1,4 +1,4 @@
-"""Sync code on the loop: what it waits for is awaited, and what needs a thread gets one."""
+"""Sync services on the event loop, and in a thread where they need one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ async def later(value):
     return value
 
 
-async def test_what_sync_code_waits_for_is_awaited():
+async def test_await_result_yields_to_other_calls():
     order = []
 
     def work(name):
@@ -51,7 +51,7 @@ async def test_what_sync_code_waits_for_is_awaited():
     assert not is_on_loop()
 
 
-async def test_errors_go_both_ways():
+async def test_errors_propagate_in_both_directions():
     def work():
         with pytest.raises(LookupError, match="inner"):
             await_result(later(LookupError("inner")))
@@ -61,7 +61,7 @@ async def test_errors_go_both_ways():
         await run_on_loop(work)
 
 
-async def test_context_variables_are_the_callers_and_stay_inside():
+async def test_context_variables_are_copied_into_the_call():
     NAME.set("request")
 
     def work():
@@ -74,14 +74,14 @@ async def test_context_variables_are_the_callers_and_stay_inside():
     assert NAME.get() == "request"
 
 
-async def test_a_cancelled_caller_cancels_what_is_waited_for():
-    said = []
+async def test_cancelling_the_caller_cancels_the_awaited_work():
+    events = []
 
     def work():
         try:
             await_result(asyncio.sleep(60))
         except asyncio.CancelledError:
-            said.append("cancelled")
+            events.append("cancelled")
             raise
 
     task = asyncio.create_task(run_on_loop(work))
@@ -90,10 +90,10 @@ async def test_a_cancelled_caller_cancels_what_is_waited_for():
     with pytest.raises(asyncio.CancelledError):
         await task
 
-    assert said == ["cancelled"]
+    assert events == ["cancelled"]
 
 
-async def test_the_orm_is_used_in_a_thread(transactional_db):
+async def test_call_that_uses_the_orm_restarts_in_a_thread(transactional_db):
     calls = []
 
     def work():
@@ -110,16 +110,16 @@ async def test_the_orm_is_used_in_a_thread(transactional_db):
     assert calls == [True, False]
 
 
-async def test_nothing_is_done_twice(transactional_db):
+async def test_dirty_call_is_not_restarted(transactional_db):
     def work():
         mark_dirty()
         require_thread()
 
-    with pytest.raises(RuntimeError, match="too late"):
+    with pytest.raises(RuntimeError, match="after it had written"):
         await run_on_loop(work)
 
 
-async def test_statements_on_the_loop_run_at_the_same_time(transactional_db):
+async def test_statements_on_the_loop_run_concurrently(transactional_db):
     def work():
         return prepared_sql.row("SELECT pg_sleep(0.3)::text, 1", [])
 
@@ -133,7 +133,7 @@ async def test_statements_on_the_loop_run_at_the_same_time(transactional_db):
     assert took < 1.2
 
 
-async def test_a_connection_that_the_server_ended_is_replaced(transactional_db):
+async def test_connection_closed_by_the_server_is_replaced(transactional_db):
     backend = "SELECT pg_backend_pid()"
     [before] = await loop_database().rows(backend, [])
     await in_thread(_end, before[0])
@@ -143,15 +143,15 @@ async def test_a_connection_that_the_server_ended_is_replaced(transactional_db):
     assert before != after
 
 
-async def test_connections_are_also_checked_where_many_sockets_are_open(transactional_db):
-    """`select` knows the first 1,024 descriptors only."""
+async def test_connections_are_checked_with_descriptors_above_1023(transactional_db):
+    """`select` supports only the first 1,024 descriptors."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(most, 4096), most))
     sockets = [socket.socket() for _ in range(1100)]
     try:
         [before] = await loop_database().rows("SELECT pg_backend_pid()", [])
         [after] = await loop_database().rows("SELECT pg_backend_pid()", [])
-        pid, again = await in_thread(_two_looks)
+        pid, again = await in_thread(_backend_pids_around_check)
     finally:
         for opened in sockets:
             opened.close()
@@ -161,8 +161,8 @@ async def test_connections_are_also_checked_where_many_sockets_are_open(transact
     assert pid == again
 
 
-def _two_looks() -> tuple[int, int]:
-    """The server process of this thread's connection, before and after it was checked."""
+def _backend_pids_around_check() -> tuple[int, int]:
+    """Return the backend pid of this thread's connection before and after a check."""
     found = []
     for _ in range(2):
         close_dead()

@@ -36,7 +36,7 @@ def look_up(asked):
     return look
 
 
-def test_a_value_is_looked_up_once_while_it_is_young(clock, look_up, asked):
+def test_fresh_value_is_looked_up_once(clock, look_up, asked):
     kept = TTLCache(3.0)
 
     found = [kept.get("a", look_up), kept.get("b", look_up), kept.get("a", look_up)]
@@ -45,7 +45,7 @@ def test_a_value_is_looked_up_once_while_it_is_young(clock, look_up, asked):
     assert ("a" in kept, "c" in kept, kept.peek("b"), kept.peek("c")) == (True, False, "b2", None)
 
 
-def test_one_renews_while_the_others_go_on(clock, asked):
+def test_one_caller_renews_while_others_use_the_old_value(clock, asked):
     kept = TTLCache(3.0)
     seen = []
 
@@ -59,7 +59,7 @@ def test_one_renews_while_the_others_go_on(clock, asked):
     assert (kept.get("a", slow), seen, kept.get("a", pytest.fail)) == ("new", ["old"], "new")
 
 
-def test_nothing_is_older_than_it_may_be(clock, look_up):
+def test_expired_value_is_looked_up_again(clock, look_up):
     kept = TTLCache(3.0)
     kept.get("a", look_up)
     clock.now = 3.0
@@ -68,7 +68,7 @@ def test_nothing_is_older_than_it_may_be(clock, look_up):
     assert kept.get("a", look_up) == "a2"
 
 
-def test_who_fails_to_renew_leaves_it_to_the_next(clock, look_up):
+def test_failed_renewal_is_retried_by_the_next_caller(clock, look_up):
     kept = TTLCache(3.0)
     kept.get("a", look_up)
     clock.now = 2.5
@@ -79,7 +79,7 @@ def test_who_fails_to_renew_leaves_it_to_the_next(clock, look_up):
     assert kept.get("a", look_up) == "a2"
 
 
-def test_there_is_room_for_so_many(clock, look_up):
+def test_full_cache_is_cleared(clock, look_up):
     kept = TTLCache(3.0, size=2)
     for key in "abc":
         kept.get(key, look_up)

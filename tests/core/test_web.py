@@ -64,7 +64,7 @@ async def answered(streams):
     return await reader.readuntil(b"\r\n\r\n")
 
 
-async def test_each_takes_as_many_connections_as_the_other(servers, connect):
+async def test_connections_are_balanced_over_processes(servers, connect):
     lines = [await connect() for _ in range(8)]
 
     answers = await asyncio.gather(*map(answered, lines))
@@ -73,7 +73,7 @@ async def test_each_takes_as_many_connections_as_the_other(servers, connect):
     assert taken(servers) == [4, 4]
 
 
-async def test_a_process_that_is_gone_is_not_waited_for(servers, connect, tmp_path):
+async def test_dead_process_receives_no_connections(servers, connect, tmp_path):
     gone = Counts(tmp_path / "counts", 0, 2)  # no connection, and nobody there to take one
     servers[0]._accepting[0].cancel()
 
@@ -83,7 +83,7 @@ async def test_a_process_that_is_gone_is_not_waited_for(servers, connect, tmp_pa
         assert taken(servers) == [0, count]
 
 
-def test_a_place_counts_anew(tmp_path):
+def test_restarted_process_resets_its_count(tmp_path):
     first, second = (Counts(tmp_path / "counts", place, 2) for place in range(2))
     first.tell(3)
     second.tell(2)

@@ -50,7 +50,7 @@ def echo(environ, start_response):
     return response
 
 
-def test_a_body_in_chunks_arrives_whole():
+def test_chunked_body_is_reassembled():
     sent = call(
         echo,
         scope(method="POST", headers=[("transfer-encoding", "chunked")]),
@@ -71,7 +71,7 @@ def test_a_body_in_chunks_arrives_whole():
         ([("transfer-encoding", "chunked")], [body(b"x" * 600, more=True)] * 2),
     ],
 )
-def test_a_body_over_the_limit_is_refused_before_it_is_read(settings, headers, chunks):
+def test_oversized_body_is_refused_before_it_is_read(settings, headers, chunks):
     settings.MAX_BODY_BYTES = 1000
 
     sent = call(echo, scope(method="POST", headers=headers), *chunks)
@@ -84,7 +84,7 @@ def test_a_body_over_the_limit_is_refused_before_it_is_read(settings, headers, c
     }
 
 
-def test_a_client_that_leaves_while_sending_calls_nothing():
+def test_client_disconnect_during_the_body_skips_the_view():
     called = []
 
     sent = call(
@@ -96,7 +96,7 @@ def test_a_client_that_leaves_while_sending_calls_nothing():
     assert (called, sent) == ([], [])
 
 
-def test_a_stream_is_sent_chunk_by_chunk_and_closed():
+def test_streaming_response_is_sent_in_chunks_and_closed():
     closed = []
 
     def stream(environ, start_response):
@@ -111,7 +111,7 @@ def test_a_stream_is_sent_chunk_by_chunk_and_closed():
     assert closed == [1]
 
 
-def test_an_underscore_cannot_pass_for_a_dash():
+def test_header_with_underscore_is_dropped():
     sent = call(
         echo,
         scope(headers=[("x_one", "forged"), ("x-one", "true"), ("x-one", "twice")]),
@@ -120,7 +120,7 @@ def test_an_underscore_cannot_pass_for_a_dash():
     assert sent[0]["headers"] == [(b"x-seen", b"true,twice")]
 
 
-def test_the_environment_holds_path_query_and_client():
+def test_environ_has_path_query_and_client():
     environ = build_environ(
         scope("/caf%C3%A9", query=b"a=%20b"),
         asyncio.run(read_body(scope(), None)),
@@ -147,7 +147,7 @@ def small_room(settings):
         ([("transfer-encoding", "chunked")], [body(b"x" * 200, more=True)] * 2),
     ],
 )
-def test_a_body_there_is_no_room_for_is_asked_to_come_again(small_room, headers, chunks):
+def test_body_beyond_the_memory_budget_is_unavailable(small_room, headers, chunks):
     called = []
 
     sent = call(lambda *_: called.append(1), scope(method="POST", headers=headers), *chunks)
@@ -159,7 +159,7 @@ def test_a_body_there_is_no_room_for_is_asked_to_come_again(small_room, headers,
     assert body_memory.body_memory_budget.used == small_room.size
 
 
-def test_what_a_request_held_is_given_back(small_room):
+def test_reservation_is_released_after_the_request(small_room):
     seen = []
 
     def look(environ, start_response):
