@@ -34,7 +34,14 @@ def storage(request, settings, tmp_path):
         return
     keys = {"access_key": "id", "secret_key": "secret", "region_name": "us-east-1"}
     url = request.getfixturevalue("s3_server")
-    use(settings, "s3.S3ObjectStorage", bucket_name="bucket", endpoint_url=url, location="pre", **keys)
+    use(
+        settings,
+        "s3.S3ObjectStorage",
+        bucket_name="bucket",
+        endpoint_url=url,
+        location="pre",
+        **keys,
+    )
     bucket = storages["default"].connection
     bucket.create_bucket(Bucket="bucket")
     yield
