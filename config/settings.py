@@ -41,6 +41,7 @@ INSTALLED_APPS = [
     "django_htmx",
     "template_partials",
     "csp",
+    "waffle",
     "allauth",
     "allauth.account",
     "allauth.mfa",
@@ -50,7 +51,6 @@ INSTALLED_APPS = [
     "apps.core",
     "apps.web_ui",
     "apps.audit",
-    "apps.switches",
     "apps.organizations",
     "apps.api_keys",
     "apps.usage",
@@ -150,8 +150,16 @@ REDIS_URL = ENV.redis_address
 CACHES = {
     "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL},
     "rate_limits": {"BACKEND": "apps.rate_limits.cache.CountingCache", "LOCATION": REDIS_URL},
+    "switches": {
+        "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
+        "LOCATION": "switches",
+        "TIMEOUT": 1,
+    },
 }
 RATELIMIT_USE_CACHE = "rate_limits"
+# Feature switches (apps/core/feature_switches.py) are cached per process, for a second.
+WAFFLE_CACHE_NAME = "switches"
+WAFFLE_ENABLE_ADMIN_PAGES = False  # /admin/switches/ records changes in the audit log
 CHANNEL_LAYERS = {
     "default": {
         "BACKEND": "channels_redis.pubsub.RedisPubSubChannelLayer",

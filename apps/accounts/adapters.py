@@ -13,15 +13,17 @@ from django.shortcuts import render
 
 from apps.accounts import pending_invitation
 from apps.accounts.email_verification import self_made
-from apps.core import secrets
+from apps.core import feature_switches, secrets
 from apps.organizations.models import User
-from apps.switches import services as switches
 
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         """Whoever was invited may; everybody may where the operator lets them."""
-        return switches.is_on("sign_up") or pending_invitation.invitation_of(request) is not None
+        return (
+            feature_switches.is_enabled("sign_up")
+            or pending_invitation.invitation_of(request) is not None
+        )
 
     def new_user(self, request: HttpRequest) -> User:
         return self_made(User())

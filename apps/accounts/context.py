@@ -8,7 +8,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from apps.accounts.pending_invitation import invitation_of
-from apps.switches import services as switches
+from apps.core import feature_switches
 
 
 def entrance(request: HttpRequest) -> dict[str, Any]:
@@ -16,6 +16,6 @@ def entrance(request: HttpRequest) -> dict[str, Any]:
     return {
         "can_mail": bool(settings.EMAIL_HOST),
         "providers": settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"],
-        "may_sign_up": switches.is_on("sign_up") or invitation_of(request) is not None,
+        "may_sign_up": feature_switches.is_enabled("sign_up") or invitation_of(request) is not None,
         "invitation": invitation_of(request),
     }

@@ -16,9 +16,8 @@ from django.http import HttpRequest
 
 from apps.audit.actions import Action
 from apps.audit.services import IMPERSONATOR, Target, record
-from apps.core import errors
+from apps.core import errors, feature_switches
 from apps.organizations.models import Membership, User
-from apps.switches import services as switches
 
 LONGEST_SECONDS = 3600
 _KEPT = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
@@ -29,7 +28,7 @@ def start(request: HttpRequest, person: User) -> None:
     operator = request.user
     if not isinstance(operator, User) or not operator.is_superuser or who(request) is not None:
         raise errors.Forbidden
-    if not switches.is_on("impersonation"):
+    if not feature_switches.is_enabled("impersonation"):
         raise errors.Forbidden("Impersonation is switched off.")
     if person.is_staff or person.is_superuser or not person.is_active:
         raise errors.Forbidden("Nobody acts as an operator, or as somebody who is gone.")
@@ -78,7 +77,7 @@ def who(request: HttpRequest) -> dict[str, Any] | None:
 
 def is_over(said: dict[str, Any]) -> bool:
     """Whether its hour is over, or the operator is none any more."""
-    if time.time() > float(said["until"]) or not switches.is_on("impersonation"):
+    if time.time() > float(said["until"]) or not feature_switches.is_enabled("impersonation"):
         return True
     operators = User.objects.filter(pk=UUID(said["id"]), is_superuser=True, is_active=True)
     return not operators.exists()

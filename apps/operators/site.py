@@ -13,6 +13,8 @@ from django.template.response import TemplateResponse
 from django.urls import URLPattern, URLResolver, path
 from django.views.decorators.http import require_POST
 
+from apps.core import errors, feature_switches
+
 
 class OperatorsSite(admin.AdminSite):
     site_header = site_title = "Slipway operators"
@@ -28,7 +30,7 @@ class OperatorsSite(admin.AdminSite):
             path("processes/", own(self.processes), name="processes"),
             path("storage/", own(self.storage), name="storage"),
             path("switches/", own(self.switches), name="switches"),
-            path("switches/<slug:name>/", own(require_POST(self.turn)), name="switch-turn"),
+            path("switches/<slug:name>/", own(require_POST(self.set_switch)), name="switch-set"),
             path("act-as/<uuid:user_id>/", own(require_POST(self.act_as)), name="act-as"),
             *super().get_urls(),
         ]
@@ -69,27 +71,24 @@ class OperatorsSite(admin.AdminSite):
         return TemplateResponse(request, "admin/operators/storage.html", context)
 
     def switches(self, request: HttpRequest) -> HttpResponse:
-        from apps.switches import services  # noqa: PLC0415
-
         context = {
             **self.each_context(request),
             "title": "Feature switches",
             "features": [
-                (name, feature.what, services.is_on(name))
-                for name, feature in services.FEATURES.items()
+                (name, feature.description, feature_switches.is_enabled(name))
+                for name, feature in feature_switches.FEATURES.items()
             ],
         }
         return TemplateResponse(request, "admin/operators/switches.html", context)
 
-    def turn(self, request: HttpRequest, name: str) -> HttpResponse:
-        """Turn a feature on or off; for superusers."""
-        from apps.core import errors  # noqa: PLC0415
-        from apps.switches import services  # noqa: PLC0415
+    def set_switch(self, request: HttpRequest, name: str) -> HttpResponse:
+        """Switch a feature on or off. Requires a superuser."""
+        from apps.operators.feature_switches import set_switch  # noqa: PLC0415
 
         if not request.user.is_superuser:
             raise errors.Forbidden
-        services.turn(name, on=request.POST.get("on") == "1")
-        messages.success(request, "Done. Every process knows within a second.")
+        set_switch(name, is_on=request.POST.get("on") == "1")
+        messages.success(request, "Saved. The change takes effect within a second.")
         return redirect("admin:switches")
 
     def act_as(self, request: HttpRequest, user_id: Any) -> HttpResponse:

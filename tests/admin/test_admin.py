@@ -2,13 +2,13 @@
 
 import pytest
 from django.contrib import admin
+from django.core.cache import caches
 from django.test import Client
 from django.urls import reverse
 
 from apps.audit.models import Entry
-from apps.core import secrets
+from apps.core import feature_switches, secrets
 from apps.deployments.services import environment
-from apps.switches import services as switches
 from tests.factories.agent_server import AgentFactory
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import (
@@ -23,10 +23,10 @@ OWN = ("/admin/", "/admin/processes/", "/admin/storage/", "/admin/switches/")
 
 
 @pytest.fixture(autouse=True)
-def _no_old_switches():
-    switches.forget()
+def _uncached_switches():
+    caches["switches"].clear()
     yield
-    switches.forget()
+    caches["switches"].clear()
 
 
 @pytest.fixture
@@ -189,16 +189,16 @@ def test_nobody_but_an_impersonator_can_end_one(person):
     assert Client().post("/end-impersonation").status_code == 404
 
 
-def test_a_switch_is_turned_and_felt_and_told(operator):
+def test_setting_a_switch_changes_the_feature_and_is_audited(operator):
     client = as_(operator)
 
     client.post("/admin/switches/sign_up/", {"on": "1"})
-    switches.forget()
-    on = switches.is_on("sign_up")
+    caches["switches"].clear()
+    on = feature_switches.is_enabled("sign_up")
     client.post("/admin/switches/sign_up/", {"on": "0"})
-    switches.forget()
+    caches["switches"].clear()
 
-    assert (on, switches.is_on("sign_up")) == (True, False)
+    assert (on, feature_switches.is_enabled("sign_up")) == (True, False)
     told = Entry.objects.filter(action="switch.changed").order_by("at", "id")
     assert [(e.before, e.after, e.actor_kind) for e in told] == [
         ({"on": False}, {"on": True}, "operator"),
@@ -206,15 +206,15 @@ def test_a_switch_is_turned_and_felt_and_told(operator):
     ]
 
 
-def test_the_sign_up_switch_opens_and_shuts_the_door(operator):
+def test_sign_up_switch_opens_and_closes_sign_up(operator):
     client = as_(operator)
     visitor = Client()
 
     client.post("/admin/switches/sign_up/", {"on": "1"})
-    switches.forget()
+    caches["switches"].clear()
     opened = visitor.get("/sign-up").content.decode()
     client.post("/admin/switches/sign_up/", {"on": "0"})
-    switches.forget()
+    caches["switches"].clear()
     shut = visitor.get("/sign-up").content.decode()
 
     assert 'name="email"' in opened
@@ -224,12 +224,12 @@ def test_the_sign_up_switch_opens_and_shuts_the_door(operator):
 def test_impersonation_can_be_switched_off(operator, person):
     client = as_(operator)
     client.post("/admin/switches/impersonation/", {"on": "0"})
-    switches.forget()
+    caches["switches"].clear()
 
     assert client.post(f"/admin/act-as/{person.pk}/").status_code == 403
 
 
-def test_an_unknown_switch_is_not_there(operator):
+def test_unknown_switch_is_not_found(operator):
     assert as_(operator).post("/admin/switches/nothing/", {"on": "1"}).status_code == 404
 
 

@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core import feature_switches
 from apps.organizations.errors import OrganizationNameTaken
 from apps.organizations.models import Membership, Organization, User, Workspace
 from apps.organizations.services.workspaces import make_workspace
-from apps.switches import services as switches
 
 FIRST_WORKSPACE = "Default"
 
@@ -60,7 +60,7 @@ def may_create_organization(person: User) -> bool:
     The people of the operator's identity provider may too: they come without an invitation.
     """
     return (
-        switches.is_on("sign_up")
+        feature_switches.is_enabled("sign_up")
         or person.is_staff
         or person.socialaccount_set.exists()  # type: ignore[attr-defined]  # allauth's
         or Membership.objects.filter(user=person, role="owner").exists()
