@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from config.embedded.paths import Instance
+from apps.core.instance_paths import Instance
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 
@@ -49,7 +49,7 @@ class Env(BaseSettings):
     cors_origins: str = "*"
     """Origins whose scripts may call the APIs, with keys of their own and never with cookies."""
     region: Literal["us", "eu"] = "us"
-    """Decides limits and the announced addresses (config/regions.py)."""
+    """Decides limits and the announced addresses (apps/core/regions.py)."""
     trusted_proxies: str = ""
     """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
     agent_domain: str | None = None

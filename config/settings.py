@@ -143,6 +143,7 @@ DATABASES = {"default": _database(ENV.postgres_url)}
 if ENV.billing_database_url:
     # Billing is a nicety of another continent: nobody waits long for it.
     DATABASES["billing"] = _database(ENV.billing_database_url, connect_timeout="3")
+IS_DATABASE_EMBEDDED = ENV.database_url is None
 DATABASE_ROUTERS = ["apps.billing.router.BillingRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 

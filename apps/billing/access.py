@@ -6,7 +6,7 @@ from django.db import connection
 from psycopg import sql
 
 from apps.billing.models import BillingAccount, Payment
-from config.embedded.paths import BILLING_ROLE
+from apps.core.instance_paths import BILLING_ROLE
 
 # Accounts are opened and changed by the region of the organization; money is booked in the US.
 _RIGHTS = {BillingAccount: "SELECT, INSERT, UPDATE", Payment: "SELECT"}

@@ -7,7 +7,7 @@ from django.contrib import admin
 from django.http import HttpRequest
 
 from apps.billing.models import BillingAccount, Payment
-from config.regions import REGIONS
+from apps.core.regions import REGIONS
 
 
 def _keeps_billing() -> bool:

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.core import checks
 
 from apps.billing.router import ALIAS
-from config.regions import REGIONS
+from apps.core.regions import REGIONS
 
 
 @checks.register

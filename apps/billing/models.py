@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models import Q
 
 from apps.core.ids import uuid7
-from config.regions import REGIONS
+from apps.core.regions import REGIONS
 
 
 class BillingAccount(models.Model):

@@ -12,7 +12,7 @@ from typing import Any
 from django.conf import settings
 from django.db.models import Model
 
-from config.regions import REGIONS
+from apps.core.regions import REGIONS
 
 APP = "billing"
 ALIAS = "billing"

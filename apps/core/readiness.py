@@ -8,7 +8,7 @@ import redis
 from django.conf import settings
 from django.db import DatabaseError, connection
 
-from config import heartbeat
+from apps.core import heartbeat
 
 
 def check() -> dict[str, str]:

@@ -10,9 +10,8 @@ import redis
 from django.conf import settings
 from django.db import connection
 
-from apps.core import readiness
+from apps.core import heartbeat, readiness
 from apps.core.ttl_cache import TTLCache
-from config import heartbeat
 
 QUEUES = ("runs", "periodic", "builds")
 VIEW_SECONDS = 4.0

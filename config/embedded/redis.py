@@ -6,8 +6,8 @@ from pathlib import Path
 
 import redis
 
+from apps.core.instance_paths import Instance
 from config.embedded.launch import CannotStart, ParentBoundProcess, private_folder, service_uid
-from config.embedded.paths import Instance
 
 SETTINGS = {
     "port": "0",

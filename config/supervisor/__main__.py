@@ -6,8 +6,8 @@ import sys
 
 from pydantic import ValidationError
 
+from apps.core.instance_paths import UnsafePlace
 from config.embedded.launch import CannotStart
-from config.embedded.paths import UnsafePlace
 from config.env import env
 from config.supervisor.lifecycle import Boot
 from config.supervisor.regions import Regions, parse

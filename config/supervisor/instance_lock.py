@@ -7,8 +7,8 @@ import shutil
 import socket
 from pathlib import Path
 
+from apps.core.instance_paths import Instance
 from config.embedded.launch import CannotStart, private_folder
-from config.embedded.paths import Instance
 
 LEAST_FREE_MB = 256
 

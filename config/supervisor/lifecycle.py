@@ -15,13 +15,13 @@ from socket import socket
 import psutil
 from circus.exc import ConflictError
 
-from config import heartbeat
+from apps.core import heartbeat
+from apps.core.fingerprint import COMMENT, code_fingerprint
 from config.embedded.launch import CannotStart
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
 from config.env import Env
 from config.supervisor import processes, welcome
-from config.supervisor.fingerprint import COMMENT, code_fingerprint
 from config.supervisor.fleet import Fleet, adopt_orphans, end_leftovers
 from config.supervisor.instance_lock import claim_data_folder, listen
 from config.supervisor.logs import Logs

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 
+from apps.core.instance_paths import Instance
 from config.embedded.launch import ParentBoundProcess
-from config.embedded.paths import Instance
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
 from config.env import BASE_DIR, Env

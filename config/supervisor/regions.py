@@ -13,10 +13,10 @@ import signal
 import sys
 from collections.abc import Sequence
 
+from apps.core.instance_paths import Instance
+from apps.core.regions import BILLING_REGION, REGIONS
 from config.embedded.launch import CannotStart
-from config.embedded.paths import Instance
 from config.env import BASE_DIR, Env
-from config.regions import BILLING_REGION, REGIONS
 from config.supervisor.terminal import Terminal
 
 

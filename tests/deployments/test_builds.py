@@ -237,7 +237,7 @@ raise SystemExit("REPORT " + " | ".join(found))
 
 
 def test_a_hostile_build_step_finds_nothing(deployment, repository, data_folder):
-    from config.embedded.paths import Instance
+    from apps.core.instance_paths import Instance
 
     (data_folder / "bait").write_text("the platform's secret")
     places = {

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from apps.core.instance_paths import SOCKET_PATH_LIMIT, Instance, UnsafePlace
 from config.embedded.launch import CannotStart
-from config.embedded.paths import SOCKET_PATH_LIMIT, Instance, UnsafePlace
 from config.supervisor.instance_lock import claim_data_folder, listen
 
 

@@ -10,8 +10,8 @@ import psycopg
 import pytest
 import redis
 
+from apps.core.instance_paths import SERVICE_UID, Instance
 from config.embedded.launch import ParentBoundProcess
-from config.embedded.paths import SERVICE_UID, Instance
 from config.env import BASE_DIR
 from tests.installation import wait_until
 
@@ -165,7 +165,7 @@ def test_data_of_another_postgresql_is_refused(install):
     assert services.exit_status() == 1
     assert services.said().strip() == (
         f"Slipway did not start: The data in {services.data_dir}/postgres belongs to PostgreSQL "
-        "17 and this Slipway runs PostgreSQL 18: dump it with the old version, or set DATA_DIR "
+        "17 but this Slipway runs PostgreSQL 18: dump it with the old version, or set DATA_DIR "
         "to another folder."
     )
 

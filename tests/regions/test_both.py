@@ -16,9 +16,9 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from config.embedded.paths import BILLING_ROLE, Instance
+from apps.core.instance_paths import BILLING_ROLE, Instance
+from apps.core.regions import REGIONS
 from config.env import BASE_DIR
-from config.regions import REGIONS
 from tests.installation import Installation, free_port, wait_until
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("regions")]

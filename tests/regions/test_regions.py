@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from apps.core.regions import REGIONS
 from config.embedded.launch import CannotStart
 from config.env import Env
-from config.regions import REGIONS
 from config.supervisor import regions
 from tests.rate_limits.specification import TEXT
 

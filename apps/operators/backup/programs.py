@@ -1,4 +1,4 @@
-"""`pg_dump` and `pg_restore`: those of the embedded PostgreSQL's wheel, else the machine's."""
+"""Runs `pg_dump` and `pg_restore` of the embedded PostgreSQL, or the machine's."""
 
 from __future__ import annotations
 
@@ -8,45 +8,51 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from config.embedded.postgres import program
+from apps.core.embedded_programs import find_postgres_program
 
-# What Django's settings of a database say, in libpq's words.
-_PLACES = {
+# Django's database settings as environment variables of libpq.
+_CONNECTION_VARIABLES = {
     "HOST": "PGHOST",
     "PORT": "PGPORT",
     "USER": "PGUSER",
     "PASSWORD": "PGPASSWORD",
     "NAME": "PGDATABASE",
 }
-_OPTIONS = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "options": "PGOPTIONS"}
+_OPTION_VARIABLES = {"sslmode": "PGSSLMODE", "sslrootcert": "PGSSLROOTCERT", "options": "PGOPTIONS"}
 
 
 class ProgramFailed(Exception):
-    """What the program said last."""
+    """The program failed; the message ends with its output."""
 
 
 def run(name: str, arguments: Sequence[str], database: Mapping[str, Any]) -> None:
-    """Run the program against the database; its password is in no command line."""
-    done = subprocess.run(
-        [_found(name), *arguments], env=_environment(database), capture_output=True, check=False
+    """Run the program against the database, without its password on the command line."""
+    process = subprocess.run(
+        [_find_program(name), *arguments],
+        env=_environment(database),
+        capture_output=True,
+        check=False,
     )
-    if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise ProgramFailed(f"{name} failed: {said[-2000:]}")
+    if process.returncode:
+        output = process.stderr.decode(errors="replace").strip()
+        raise ProgramFailed(f"{name} failed: {output[-2000:]}")
 
 
-def _found(name: str) -> str:
-    bundled = program(name)
-    if bundled is not None:
-        return str(bundled)
-    own = shutil.which(name)
-    if own is None:
-        raise ProgramFailed(f"There is no {name} here: install PostgreSQL's client programs.")
-    return own
+def _find_program(name: str) -> str:
+    path = find_postgres_program(name) or shutil.which(name)
+    if path is None:
+        raise ProgramFailed(f"{name} is not installed: install PostgreSQL's client programs.")
+    return str(path)
 
 
 def _environment(database: Mapping[str, Any]) -> dict[str, str]:
-    places = {theirs: str(database[ours]) for ours, theirs in _PLACES.items() if database.get(ours)}
     options = database.get("OPTIONS") or {}
-    said = {theirs: str(options[ours]) for ours, theirs in _OPTIONS.items() if options.get(ours)}
-    return {**os.environ, **said, **places}
+    return {
+        **os.environ,
+        **_translate(options, _OPTION_VARIABLES),
+        **_translate(database, _CONNECTION_VARIABLES),
+    }
+
+
+def _translate(values: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, str]:
+    return {variables[name]: str(values[name]) for name in variables if values.get(name)}

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.core.api import OpenAPIView
-from config.regions import REGIONS
+from apps.core.regions import REGIONS
 
 # The version of the protocol that clients compare with what they need, not Slipway's own.
 PROTOCOL_VERSION = "0.18.0"

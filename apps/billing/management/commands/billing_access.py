@@ -8,8 +8,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from apps.billing import access
-from config.embedded.paths import BILLING_ROLE
-from config.regions import REGIONS
+from apps.core.instance_paths import BILLING_ROLE
+from apps.core.regions import REGIONS
 
 
 class Command(BaseCommand):

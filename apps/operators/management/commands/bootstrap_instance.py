@@ -18,10 +18,9 @@ from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
 from apps.billing import access
+from apps.core.fingerprint import COMMENT, code_fingerprint
+from apps.core.regions import REGIONS
 from apps.organizations.models import User
-from config.env import env
-from config.regions import REGIONS
-from config.supervisor.fingerprint import COMMENT, code_fingerprint
 
 ORGANIZATION = "Slipway"
 EMAIL = "admin@localhost"
@@ -86,8 +85,8 @@ def _migrate() -> None:
         )
     if any(key not in loader.applied_migrations for key in loader.graph.nodes):
         call_command("migrate", interactive=False, verbosity=0)
-    if env().database_url is not None:
-        return  # somebody else's server: others may migrate it too
+    if not settings.IS_DATABASE_EMBEDDED:
+        return  # another server, which others may migrate as well
     with connection.cursor() as cursor:
         name = connection.ops.quote_name(connection.settings_dict["NAME"])
         cursor.execute(f"COMMENT ON DATABASE {name} IS '{COMMENT}{code_fingerprint()}'")
