@@ -85,7 +85,7 @@ test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEE
 	@$(BIN)/python -m tests.chaos $(SECONDS) $(SEED)
 
 EXAMPLES ?= 100
-FUZZED := tests/tracing/test_described_routes.py tests/tracing/test_fuzzed_bodies.py \
+FUZZED := tests/tracing/test_described_routes.py tests/ingest/test_fuzzed_bodies.py \
 	tests/ingest/otlp/test_fuzzed_protobuf.py tests/tracing/two_workspaces/test_cursors.py
 fuzz: install-dev ## Ask every route that is described, and send odd bodies (EXAMPLES=100 of each)
 	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest $(FUZZED) -q --numprocesses $(WORKERS) --dist loadgroup

@@ -198,15 +198,18 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 5.0,
         "options": {"expires": 30},
     },
-    "tracing.settle_held": {"task": "tracing.settle_held", "schedule": 60.0},
-    "tracing.close_quiet_traces": {"task": "tracing.close_quiet_traces", "schedule": 30.0},
-    "tracing.compact_counts": {"task": "tracing.compact_counts", "schedule": 300.0},
-    "tracing.attach_feedback": {"task": "tracing.attach_feedback", "schedule": 5.0},
-    "tracing.compute_formulas": {"task": "tracing.compute_formulas", "schedule": 60.0},
-    "tracing.forget_feedback_tokens": {
-        "task": "tracing.forget_feedback_tokens",
+    "tracing.compact_run_counts": {"task": "tracing.compact_run_counts", "schedule": 300.0},
+    "feedback.attach_to_runs": {"task": "feedback.attach_to_runs", "schedule": 5.0},
+    "feedback.compute_formulas": {"task": "feedback.compute_formulas", "schedule": 60.0},
+    "feedback.delete_expired_tokens": {
+        "task": "feedback.delete_expired_tokens",
         "schedule": 3600.0,
     },
+    "ingest.retry_deferred_operations": {
+        "task": "ingest.retry_deferred_operations",
+        "schedule": 60.0,
+    },
+    "ingest.close_quiet_traces": {"task": "ingest.close_quiet_traces", "schedule": 30.0},
     "tracing.remove_deleted_projects": {
         "task": "tracing.remove_deleted_projects",
         "schedule": 600.0,

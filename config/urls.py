@@ -19,6 +19,8 @@ urlpatterns = [
     path("", include("apps.api_keys.api.urls")),
     path("", include("apps.exports.urls")),
     path("", include("apps.tracing.api.urls")),
+    path("", include("apps.feedback.api.urls")),
+    path("", include("apps.ingest.api.urls")),
     path("", include("apps.monitoring.api.urls")),
     path("", include("apps.organizations.urls")),
     path("", include("apps.api_keys.urls")),

@@ -7,19 +7,17 @@ from uuid import UUID, uuid4
 
 from apps.core.ids import uuid7
 from apps.exports.models import BulkExport, Destination, ExportPart
+from apps.feedback.models import Feedback, FeedbackConfig, FeedbackFormula, FeedbackToken
 from apps.feedback.services.tokens import Wanted, address_of, issue_tokens
-from apps.ingest import intake, requests
+from apps.ingest import decoders
+from apps.ingest.models import DeferredOperation
+from apps.ingest.services import ingest_runs
 from apps.monitoring.models import Chart, Section
 from apps.organizations.models import Workspace
 from apps.trace_store import store
 from apps.trace_store.postprocess.processor import settle_everything
 from apps.tracing.models import (
     DoomedFile,
-    Feedback,
-    FeedbackConfig,
-    FeedbackFormula,
-    FeedbackToken,
-    HeldOperation,
     KeptTrace,
     ModelPrice,
     Project,
@@ -93,7 +91,7 @@ def _trace(
         (f"attachment.{root['id']}.{word}", secret.encode(), "Content-Type: text/plain"),
         (f"post.{child['id']}", child),
     )
-    intake.take_in(workspace.pk, requests.of_multipart(body, BOUNDARY.encode()))
+    ingest_runs.ingest(workspace.pk, decoders.decode_multipart(body, BOUNDARY.encode()))
     settle_everything()
     return root
 
@@ -178,9 +176,9 @@ def _beside(
         metadata={word: secret},
         status="done",  # one that is under way would hide what is planted
     )
-    held = HeldOperation(
+    held = DeferredOperation(
         workspace=workspace,
-        waits_for=uuid4(),
+        awaited_run_id=uuid4(),
         run_id=uuid4(),
         body=b'{"name":"%s"}' % secret.encode(),
     )

@@ -24,9 +24,10 @@ from apps.billing.models import Payment
 from apps.billing.services import account_of, update_account
 from apps.deployments.models import Deployment, Revision, RevisionGraph, StatusChange
 from apps.deployments.services.environment import replace_variables
+from apps.ingest.models import RejectionCount
 from apps.organizations.models import InvitationWorkspace, Workspace
 from apps.rate_limits.models import LimitFactor
-from apps.tracing.models import IngestCount, IngestRefusal, Retention
+from apps.tracing.models import Retention, RunCount
 from apps.usage.models import Metered, UsageDay
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -72,8 +73,8 @@ def plant_beside_people(workspace: Workspace, word: str) -> None:
     UsageDay(workspace=workspace, day=NOW.date(), runs=1).save()
     Metered.objects.create(workspace_id=workspace.pk, hour=NOW, process=uuid4(), bytes=1)
     Retention.objects.create(organization=organization, workspace=workspace)
-    IngestCount(workspace=workspace, project_id=uuid4(), hour=NOW, runs=1).save()
-    IngestRefusal(workspace=workspace, hour=NOW, reason=word, count=1).save()
+    RunCount(workspace=workspace, project_id=uuid4(), hour=NOW, runs=1).save()
+    RejectionCount(workspace=workspace, hour=NOW, reason=word, count=1).save()
 
 
 def plant_spans(workspace: Workspace, word: str) -> None:

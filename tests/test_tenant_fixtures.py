@@ -54,7 +54,7 @@ THROUGH = {
 WORDLESS = {
     "agent_server_webhooksecret", "api_keys_apikey_workspaces",
     "organizations_invitationworkspace", "organizations_membership", "organizations_tagging",
-    "organizations_workspacemembership", "tracing_ingestcount", "tracing_kepttrace",
+    "organizations_workspacemembership", "tracing_runcount", "tracing_kepttrace",
     "tracing_otlporphan", "tracing_retention", "tracing_rollup", "tracing_rollupspan",
     "tracing_runterms", "tracing_unsettled", "usage_metered", "usage_usageday",
     "usage_usagelimit",

@@ -12,7 +12,7 @@ from apps.trace_store.store.raw import raw_cursor
 
 _APPEND = """
 WITH counted AS (
-    INSERT INTO tracing_ingestcount
+    INSERT INTO tracing_runcount
         (created_at, workspace_id, hour, project_id, runs, traces, merged, last_start_time)
     SELECT %b, %b, date_trunc('hour', %b::timestamptz, 'UTC'), said.*
     FROM unnest(%b::uuid[], %b::int8[], %b::int8[], %b::int8[], %b::timestamptz[]) AS said
@@ -20,9 +20,9 @@ WITH counted AS (
 INSERT INTO tracing_unsettled (workspace_id, run_ids, project_ids, trace_ids, placed_at)
 VALUES (%b, %b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])
 RETURNING EXISTS (
-    SELECT FROM tracing_heldoperation h
+    SELECT FROM ingest_deferredoperation h
     WHERE h.workspace_id = tracing_unsettled.workspace_id
-      AND h.waits_for = ANY(tracing_unsettled.run_ids)
+      AND h.awaited_run_id = ANY(tracing_unsettled.run_ids)
 )
 """
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes
 
-from apps.tracing.errors import BadBody
+from apps.ingest.errors import BadBody
 
 _BOUNDARY = re.compile(r'(?:^|;)\s*boundary=(?:"([^"]+)"|([^\s;"]+))', re.IGNORECASE)
 _HEADER = re.compile(rb"^([!-9;-~]+):[ \t]*(.*?)[ \t]*$", re.MULTILINE)

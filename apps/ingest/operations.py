@@ -12,7 +12,7 @@ import orjson
 
 from apps.core.json import dumps, storable
 from apps.ingest.previews import one_line, preview
-from apps.ingest.usage import usage_columns
+from apps.ingest.token_usage import usage_columns
 from apps.ingest.wire import NOTHING, Refusal, WireRun, moment
 from apps.trace_store.dotted_order import Misplaced, Place, place_of
 from apps.trace_store.json_repair import repair

@@ -21,7 +21,7 @@ SELECT
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'pending') AS pending,
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'running') AS running,
     (SELECT count(*) FROM tracing_unsettled) AS unsettled,
-    (SELECT count(*) FROM tracing_heldoperation) AS held,
+    (SELECT count(*) FROM ingest_deferredoperation) AS held,
     (SELECT count(*) FROM tracing_tracedeletion WHERE finished_at IS NULL) AS deletions,
     (SELECT count(*) FROM deployments_revision
      WHERE status IN ('QUEUED', 'AWAITING_BUILD', 'AWAITING_DEPLOY')) AS waiting,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 from django.http import HttpRequest
 
-from apps.tracing.models import HeldOperation, IngestCount, Project
+from apps.tracing.models import Project, RunCount
 from apps.tracing.querysets import ProjectQuerySet
 
 
@@ -20,14 +20,7 @@ class ProjectAdmin(admin.ModelAdmin[Project]):
         return Project.objects.across_workspaces(reason="operators see all")
 
 
-@admin.register(HeldOperation)
-class HeldOperationAdmin(admin.ModelAdmin[HeldOperation]):
-    list_display = ("run_id", "waits_for", "workspace", "created_at")
-    readonly_fields = ("id", "workspace", "run_id", "waits_for", "created_at")
-    exclude = ("body",)
-
-
-@admin.register(IngestCount)
-class IngestCountAdmin(admin.ModelAdmin[IngestCount]):
+@admin.register(RunCount)
+class IngestCountAdmin(admin.ModelAdmin[RunCount]):
     list_display = ("hour", "project_id", "workspace", "runs", "traces", "merged")
     list_filter = ("hour",)

@@ -17,24 +17,6 @@ class RunNotFound(errors.NotFound):
     code, detail = "run_not_found", "No such run."
 
 
-class BadBody(errors.BadRequest):
-    """The body cannot be read at all, so nothing of it was stored."""
-
-    code, detail = "bad_body", "The body cannot be read."
-
-
-class RunsRefused(errors.Invalid):
-    """Every run of the request was refused; `errors` says why, one by one."""
-
-    code, detail = "runs_refused", "No run of this request could be stored."
-
-
-class DottedOrderRefused(errors.BadRequest):
-    """The ids of a run and its place in the tree contradict each other."""
-
-    code, detail = "dotted_order_refused", "The dotted order does not fit the run."
-
-
 class DownloadExpired(errors.Forbidden):
     code, detail = "download_expired", "This link is not valid any more."
 
@@ -64,52 +46,6 @@ class NeedsModel(errors.AppError):
 
 class ProjectNotFound(errors.NotFound):
     code, detail = "project_not_found", "No such project."
-
-
-class BadFeedbackConfig(errors.Invalid):
-    code, detail = "bad_feedback_config", "The feedback's config makes no sense."
-
-
-class FeedbackConfigExists(errors.BadRequest):
-    """A key has one config; PATCH changes it."""
-
-    code, detail = "feedback_config_exists", "Feedback config already exists for this key."
-
-
-class FeedbackConfigEnforced(errors.Conflict):
-    code, detail = "feedback_config_enforced", "The key has an enforced config already."
-
-
-class FeedbackConfigContradicted(errors.BadRequest):
-    code, detail = "feedback_config_contradicted", "The key has another config."
-
-
-class FeedbackOutOfBounds(errors.BadRequest):
-    """The key's config is enforced, and the score or value does not fit it."""
-
-    code, detail = "feedback_out_of_bounds", "The key does not take this score or value."
-
-
-class FeedbackIdTaken(errors.Conflict):
-    code, detail = "feedback_id_taken", "This id cannot be used."
-
-
-class FeedbackComputed(errors.Conflict):
-    """A formula's result changes when its parts or the formula do."""
-
-    code, detail = "feedback_computed", "This feedback is computed by a formula."
-
-
-class FeedbackTokenUnknown(errors.NotFound):
-    code, detail = "feedback_token_unknown", "No such token."
-
-
-class FeedbackTokenExpired(errors.AppError):
-    status, code, detail = 410, "feedback_token_expired", "The token has expired."
-
-
-class FeedbackFormulaExists(errors.Conflict):
-    code, detail = "feedback_formula_exists", "There is a formula for this key already."
 
 
 class ShareNotFound(errors.NotFound):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from datetime import datetime
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 from django.db import models
 
@@ -13,17 +11,11 @@ if TYPE_CHECKING:
     from apps.organizations.models import Workspace
     from apps.tracing.models import (  # noqa: F401
         DoomedFile,
-        Feedback,
-        FeedbackConfig,
-        FeedbackFormula,
-        FeedbackToken,
-        HeldOperation,
-        IngestCount,
-        IngestRefusal,
         KeptTrace,
         ModelPrice,
         Project,
         Retention,
+        RunCount,
         SavedView,
         Share,
         TraceDeletion,
@@ -46,20 +38,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
         return self.filter(reference_dataset_id=None)
 
 
-class FeedbackQuerySet(models.QuerySet["Feedback"]):
-    def on_runs(self, run_ids: Collection[UUID]) -> FeedbackQuerySet:
-        return self.filter(run_id__in=run_ids)
-
-
-class HeldOperationQuerySet(models.QuerySet["HeldOperation"]):
-    pass
-
-
-class IngestCountQuerySet(models.QuerySet["IngestCount"]):
-    pass
-
-
-class IngestRefusalQuerySet(models.QuerySet["IngestRefusal"]):
+class RunCountQuerySet(models.QuerySet["RunCount"]):
     pass
 
 
@@ -97,23 +76,6 @@ class RetentionQuerySet(models.QuerySet["Retention"]):
             models.Q(workspace=workspace)
             | models.Q(workspace=None, organization_id=workspace.organization_id)
         ).order_by(models.F("workspace").asc(nulls_last=True))
-
-
-class FeedbackConfigQuerySet(models.QuerySet["FeedbackConfig"]):
-    pass
-
-
-class FeedbackFormulaQuerySet(models.QuerySet["FeedbackFormula"]):
-    def for_project(self, project: Project) -> FeedbackFormulaQuerySet:
-        """Those of the project itself and, for an experiment, of its dataset."""
-        about = models.Q(project=project)
-        if project.reference_dataset_id is not None:
-            about |= models.Q(dataset_id=project.reference_dataset_id)
-        return self.filter(about)
-
-
-class FeedbackTokenQuerySet(models.QuerySet["FeedbackToken"]):
-    pass
 
 
 class ShareQuerySet(models.QuerySet["Share"]):

@@ -15,20 +15,12 @@ def make_partitions() -> None:
     partitions.make_ahead()
 
 
-@shared_task(name="tracing.settle_held", time_limit=300)
-def settle_held() -> None:
-    """Place held operations whose run came at the same moment, and those that waited too long."""
+@shared_task(name="tracing.compact_run_counts", time_limit=300)
+def compact_run_counts() -> None:
+    """Merge the run counts of each past hour."""
     from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
 
-    maintenance.settle_held()
-
-
-@shared_task(name="tracing.compact_counts", time_limit=300)
-def compact_counts() -> None:
-    """Make one row of the counts of each past hour."""
-    from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
-
-    maintenance.compact_counts()
+    maintenance.compact_run_counts()
 
 
 @shared_task(name="tracing.remove_deleted_projects", time_limit=3600)
@@ -71,41 +63,9 @@ def expire() -> None:
     expiry.expire()
 
 
-@shared_task(name="tracing.attach_feedback", time_limit=300)
-def attach_feedback() -> None:
-    """Look for the runs of feedback that came in the stream of runs."""
-    from apps.feedback.services import attach_to_runs  # noqa: PLC0415  (services import this)
-
-    attach_to_runs.attach_pending()
-
-
-@shared_task(name="tracing.compute_formulas", time_limit=3600)
-def compute_formulas() -> None:
-    """Compute what new and changed formulas of feedback give."""
-    from apps.feedback.services import formulas  # noqa: PLC0415  (services import this)
-
-    formulas.compute_stale()
-
-
-@shared_task(name="tracing.forget_feedback_tokens", time_limit=600)
-def forget_feedback_tokens() -> None:
-    """Remove tokens that expired long ago."""
-    from apps.feedback.services import tokens  # noqa: PLC0415  (services import this)
-
-    tokens.forget_expired()
-
-
 @shared_task(name="tracing.make_rollups", time_limit=300, expires=30)
 def make_rollups() -> None:
     """Make statistics of quarters, hours and days again in which runs have changed."""
     from apps.trace_store.store import rollup_build  # noqa: PLC0415  (services import this module)
 
     rollup_build.make_dirty()
-
-
-@shared_task(name="tracing.close_quiet_traces", time_limit=300)
-def close_quiet_traces() -> None:
-    """End what stands in for roots of spans that did not come; forget traces long over."""
-    from apps.ingest.otlp import upkeep  # noqa: PLC0415  (services import this module)
-
-    upkeep.close_quiet_traces()

@@ -7,9 +7,10 @@ from typing import Any
 
 from django import forms
 
+from apps.feedback.models import FeedbackConfig
 from apps.trace_store.pricing import entries
 from apps.trace_store.pricing.entries import MATCH_PATHS
-from apps.tracing.models import FeedbackConfig, ModelPrice, TraceTier
+from apps.tracing.models import ModelPrice, TraceTier
 from apps.tracing.services.retention import Lives
 
 _MILLION = Decimal(1_000_000)

@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-_OURS = ("tracing_run", "tracing_unsettled", "tracing_rollup", "tracing_feedback")
+_OURS = ("tracing_run", "tracing_unsettled", "tracing_rollup", "feedback_feedback")
 """How the names of the tables begin."""
 _ASKS = ("SELECT", "WITH")
 

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import expect
 
-from apps.tracing.models import Feedback
+from apps.feedback.models import Feedback
 from tests.browser.test_journeys import nested
 from tests.factories.tracing import read, stored_run
 

@@ -5,7 +5,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.ingest import intake, requests
+from apps.ingest import decoders
+from apps.ingest.services import ingest_runs
 from tests.factories.tracing import (
     MULTIPART,
     ProjectFactory,
@@ -199,7 +200,7 @@ def with_files(workspace):
         (f"attachment.{run['id']}.dot", b"\x89PNG", "Content-Type: image/png"),
     )
     boundary = MULTIPART.partition("boundary=")[2].encode()
-    intake.take_in(workspace.pk, requests.of_multipart(body, boundary))
+    ingest_runs.ingest(workspace.pk, decoders.decode_multipart(body, boundary))
     return run["id"]
 
 

@@ -10,7 +10,8 @@ from django.db import connection
 from factory.django import DjangoModelFactory
 
 from apps.core.ids import uuid7
-from apps.ingest import intake, requests
+from apps.ingest import decoders
+from apps.ingest.services import ingest_runs
 from apps.organizations.models import Workspace
 from apps.trace_store import store
 from apps.trace_store.dotted_order import segment
@@ -68,7 +69,7 @@ def ended(run: dict[str, Any]) -> dict[str, Any]:
 
 def ingest(workspace: Workspace, *runs: dict[str, Any]) -> None:
     body = json.dumps({"post": runs}).encode()
-    intake.take_in(workspace.pk, requests.of_batch(body))
+    ingest_runs.ingest(workspace.pk, decoders.decode_batch(body))
 
 
 def stored_run(workspace: Workspace | None = None, **fields: Any) -> UUID:

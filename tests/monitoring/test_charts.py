@@ -8,10 +8,10 @@ from uuid import uuid4
 
 import pytest
 
+from apps.feedback.models import Feedback
 from apps.monitoring.models import Chart, Section
 from apps.organizations.models import ResourceType, Tagging
 from apps.organizations.services import tags
-from apps.tracing.models import Feedback
 from tests.factories.monitoring import ChartFactory, SectionFactory
 from tests.factories.tracing import ProjectFactory, ingest
 from tests.tracing.stats.populations import NOON, model_call, project_of, roll_up, run

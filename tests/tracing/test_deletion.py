@@ -9,9 +9,10 @@ from django.core.files.storage import default_storage
 from django.db import connection
 
 from apps.core.ids import uuid7
+from apps.feedback.models import Feedback
 from apps.trace_store.postprocess import processor
 from apps.trace_store.store import removal
-from apps.tracing.models import DoomedFile, Feedback, Share, TraceDeletion
+from apps.tracing.models import DoomedFile, Share, TraceDeletion
 from apps.tracing.services import deletion, ensure_project, upgrade_traces
 from tests.factories.tracing import form, ingest, read, rows, stored_run, wire_run
 
@@ -97,7 +98,7 @@ def test_nothing_of_a_trace_is_left_anywhere(api, workspace, project, by):
     root, child = tree(workspace, project, api)
     processor.settle_everything()
     words = ("quetzalcoatlus", root["id"], child["id"])
-    assert {"tracing_run", "tracing_runpayload", "tracing_feedback", "tracing_share"} <= (
+    assert {"tracing_run", "tracing_runpayload", "feedback_feedback", "tracing_share"} <= (
         traces_left(*words)
     )
     assert len(stored_files()) == 1

@@ -11,7 +11,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 
-from apps.tracing.models import Feedback, Project, TraceDeletion
+from apps.feedback.models import Feedback
+from apps.tracing.models import Project, TraceDeletion
 from apps.tracing.services import delete_project, deletion, ensure_project, maintenance
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, rows, wire_run
@@ -99,7 +100,7 @@ def nothing_is_half_there(api, project, ids):
         cursor.execute(
             "SELECT count(*), count(p.id), count(f.id) FROM tracing_run r"
             " LEFT JOIN tracing_runpayload p ON p.id = r.id"
-            " LEFT JOIN tracing_feedback f ON f.run_id = r.id"
+            " LEFT JOIN feedback_feedback f ON f.run_id = r.id"
         )
         assert cursor.fetchone() == (RUNS - BATCH, RUNS - BATCH, RUNS - BATCH)
 

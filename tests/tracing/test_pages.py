@@ -10,10 +10,11 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from apps.feedback.models import Feedback
 from apps.trace_store.store import RunQuery, runs
 from apps.trace_store.store.metrics import Measure
 from apps.trace_store.store.stats import Question
-from apps.tracing.models import Feedback, ModelPrice, Project, SavedView, Share
+from apps.tracing.models import ModelPrice, Project, SavedView, Share
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, read, rows, stored_run, wire_run

@@ -8,8 +8,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from apps.feedback.models import Feedback
 from apps.trace_store.postprocess import processor
-from apps.tracing.models import Feedback
 from apps.tracing.pages import trajectories
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory

@@ -13,7 +13,8 @@ from django.test import Client
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.ingest import intake, requests
+from apps.ingest import decoders
+from apps.ingest.services import ingest_runs
 from apps.organizations.models import Workspace
 from apps.trace_store.postprocess import Touched
 from apps.trace_store.pricing import costs, entries, price_map
@@ -287,7 +288,7 @@ def test_tokens_and_model_that_come_in_different_requests(
     run = call("my-model", usage(10, 0))
     ingest(workspace, begun(run))
     body_of_update = {"patch": [ended(run)]}
-    intake.take_in(workspace.pk, requests.of_batch(json.dumps(body_of_update).encode()))
+    ingest_runs.ingest(workspace.pk, decoders.decode_batch(json.dumps(body_of_update).encode()))
     row = read(workspace, run["id"]).row
     touched = Touched(row.id, row.project_id, row.placed_at, row.trace_id)
     price_settling.settle(workspace.pk, [touched])

@@ -9,7 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from apps.tracing.models import Feedback, Project
+from apps.feedback.models import Feedback
+from apps.tracing.models import Project
 from apps.tracing.services import ensure_addressed_project, ensure_default_project, maintenance
 from tests.factories.tracing import ProjectFactory, ingest, rows, stored_run, wire_run
 
@@ -174,13 +175,13 @@ def test_compaction_keeps_the_sums(api, workspace):
         stored_run(workspace, session_name="p")
     before = api.get("/sessions", name="p").json()
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE tracing_ingestcount SET hour = hour - interval '2 hours'")
+        cursor.execute("UPDATE tracing_runcount SET hour = hour - interval '2 hours'")
 
-    maintenance.compact_counts()
+    maintenance.compact_run_counts()
 
     assert api.get("/sessions", name="p").json() == before
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM tracing_ingestcount")
+        cursor.execute("SELECT count(*) FROM tracing_runcount")
         assert cursor.fetchone() == (1,)
 
 

@@ -6,12 +6,13 @@ from datetime import UTC, datetime, timedelta
 
 from django.db import connection
 
+from apps.feedback.models import Feedback
 from apps.ingest.seeding.population import Seed
 from apps.trace_store import store
 from apps.trace_store.store import RunQuery
 from apps.tracing.api.asking import run_query
 from apps.tracing.api.serializers import RunsQuerySerializer
-from apps.tracing.models import Feedback, IngestCount
+from apps.tracing.models import RunCount
 from apps.tracing.services import ensure_project
 from tests.bench.plans import recorded
 from tests.bench.queries import questions
@@ -35,7 +36,7 @@ def test_a_seeded_workspace_is_settled_and_asked_by_indexes(workspace):
     made = seed.plant()
 
     stored = count("SELECT count(*) FROM tracing_run")
-    counted = IngestCount.objects.for_workspace(workspace)
+    counted = RunCount.objects.for_workspace(workspace)
     assert made == stored == sum(counted.values_list("runs", flat=True))
     assert count("SELECT count(*) FROM tracing_runpayload") == stored
     assert count("SELECT count(*) FROM tracing_runterms") == stored

@@ -9,8 +9,9 @@ import pytest
 from django.db import connection
 
 from apps.api_keys.services import issue_key
+from apps.feedback.models import Feedback
 from apps.trace_store.store import partitions
-from apps.tracing.models import Feedback, KeptTrace, TraceTier
+from apps.tracing.models import KeptTrace, TraceTier
 from apps.tracing.services import ensure_project, expiry, retention, update_project, upgrade_traces
 from tests.factories.tracing import ProjectFactory, ingest, rows, stored_run, wire_run
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from apps.core.ids import uuid7
-from apps.tracing.models import Feedback
+from apps.feedback.models import Feedback
 from apps.tracing.services import create_project, ensure_project
 from tests.factories.tracing import ingest, stored_run, wire_run
 

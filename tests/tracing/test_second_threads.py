@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from apps.feedback.models import Feedback
 from apps.trace_store.filters import on_threads
-from apps.tracing.models import Feedback
 from apps.tracing.services import ensure_project
 from tests.factories.tracing import ingest, wire_run
 from tests.tracing.stats.populations import settle

@@ -12,7 +12,8 @@ from uuid import UUID
 import pytest
 from django.db import connection, transaction
 
-from apps.ingest import intake, requests
+from apps.ingest import decoders
+from apps.ingest.services import ingest_runs
 from apps.trace_store import filters, store
 from apps.trace_store.filters.terms import Term, term
 from apps.trace_store.postprocess import Touched, processor, queue
@@ -59,7 +60,7 @@ def call_of_model(parent, tokens, cost="0.5"):
 
 def patch(workspace, *updates):
     body = json.dumps({"patch": updates}).encode()
-    intake.take_in(workspace.pk, requests.of_batch(body))
+    ingest_runs.ingest(workspace.pk, decoders.decode_batch(body))
 
 
 @pytest.fixture

@@ -3,8 +3,10 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from apps.audit.models import Entry
-from apps.ingest import intake, requests
-from apps.tracing.models import IngestCount, IngestRefusal
+from apps.ingest import decoders
+from apps.ingest.models import RejectionCount
+from apps.ingest.services import ingest_runs
+from apps.tracing.models import RunCount
 from apps.usage import meter, quotas, services
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 from tests.factories.api_keys import key_for
@@ -66,7 +68,7 @@ def test_a_day_has_what_came_and_setting_it_again_changes_nothing(client, worksp
 def test_what_is_deleted_was_used_all_the_same(client, workspace):
     bring(client, workspace, wire_run())
     services.set_days()
-    IngestCount.objects.for_workspace(workspace).delete()
+    RunCount.objects.for_workspace(workspace).delete()
 
     services.set_days()
 
@@ -101,7 +103,7 @@ def test_past_a_cap_new_runs_are_answered_with_the_reason(client, workspace, kin
     is_hourly = kind.startswith("hourly")
     assert 1 <= int(refused.headers.get("Retry-After", 0)) <= 60 if is_hourly else True
     assert refused.headers.get("x-should-retry") == (None if is_hourly else "false")
-    counted = IngestRefusal.objects.for_workspace(workspace).get()
+    counted = RejectionCount.objects.for_workspace(workspace).get()
     assert (counted.reason, counted.count) == ("usage_limit_exceeded", 2)
 
 
@@ -238,10 +240,10 @@ def test_a_cap_of_another_workspace_is_not_there(client, workspace):
 
 def test_intake_itself_refuses_whoever_calls_it(workspace):
     cap(workspace, "hourly_runs", 0)
-    request = requests.of_batch(b'{"post": [{"name": "a", "run_type": "chain"}]}')
+    request = decoders.decode_batch(b'{"post": [{"name": "a", "run_type": "chain"}]}')
 
     with pytest.raises(quotas.UsageLimitExceeded):
-        intake.take_in(workspace.pk, request)
+        ingest_runs.ingest(workspace.pk, request)
 
 
 def test_the_page_shows_days_and_caps_and_sets_one(client, workspace):

@@ -13,10 +13,9 @@ from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.feedback.api.queries import Many, PageSerializer, query_params
 from apps.feedback.api.rendering import config_json
+from apps.feedback.models import KEY_LENGTH, FeedbackConfig
 from apps.feedback.services import configs as services
 from apps.organizations.permissions import Permission
-from apps.tracing.models import FeedbackConfig
-from apps.tracing.models.feedback import KEY_LENGTH
 
 
 class ConfigListSerializer(PageSerializer):

@@ -14,10 +14,9 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.feedback.api.queries import PageSerializer, query_params
 from apps.feedback.api.rendering import formula_json
+from apps.feedback.models import KEY_LENGTH, Aggregation, FeedbackFormula
 from apps.feedback.services import formulas as services
 from apps.organizations.permissions import Permission
-from apps.tracing.models import FeedbackFormula
-from apps.tracing.models.feedback import KEY_LENGTH, Aggregation
 
 MOST_PARTS = 50
 HEAVIEST = 1e12

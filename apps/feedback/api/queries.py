@@ -8,9 +8,9 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
+from apps.feedback.models import Feedback
+from apps.feedback.querysets import FeedbackQuerySet
 from apps.tracing.api.rendering import as_utc
-from apps.tracing.models import Feedback
-from apps.tracing.querysets import FeedbackQuerySet
 
 LARGEST_PAGE = 100
 MOST_NAMED = 1000

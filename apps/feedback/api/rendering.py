@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
+from apps.feedback.models import Feedback, FeedbackConfig, FeedbackFormula
 from apps.organizations.models import User
-from apps.tracing.models import Feedback, FeedbackConfig, FeedbackFormula
 
 
 def feedback_json(one: Feedback, names: Mapping[UUID, str] | None = None) -> dict[str, Any]:

@@ -19,15 +19,14 @@ from apps.core.api import ApiRequest, OpenAPIView, WorkspaceAPIView
 from apps.core.json import dumps
 from apps.feedback.api.queries import PageSerializer, query_params
 from apps.feedback.api.views import schema_of
+from apps.feedback.models import KEY_LENGTH, FeedbackToken
 from apps.feedback.services import tokens as services
 from apps.feedback.services.configs import read_config
 from apps.feedback.services.tokens import LIFE, Wanted, address_of
-from apps.ingest.feedback import WireAnswer, decode_answer
+from apps.feedback.wire import WireAnswer, decode_answer
 from apps.ingest.wire import Refusal
 from apps.organizations.permissions import Permission
 from apps.tracing.api.rendering import as_utc
-from apps.tracing.models import FeedbackToken
-from apps.tracing.models.feedback import KEY_LENGTH
 
 LONGEST_LIFE = timedelta(days=3660)
 MOST_AT_ONCE = 100

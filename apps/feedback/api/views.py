@@ -15,11 +15,11 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback
 from apps.feedback.api.rendering import feedback_json, names_of
+from apps.feedback.models import Feedback
 from apps.feedback.services import feedback as services
-from apps.ingest.feedback import WireChange, WireFeedback, decode_change, decode_feedback
+from apps.feedback.wire import WireChange, WireFeedback, decode_change, decode_feedback
 from apps.ingest.wire import Refusal
 from apps.organizations.permissions import Permission
-from apps.tracing.models import Feedback
 
 
 def schema_of(struct: type[msgspec.Struct]) -> dict[str, Any]:

@@ -16,10 +16,10 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from apps.feedback.models import Feedback
 from apps.feedback.services import formulas
 from apps.trace_store.store.locating import probable_days
 from apps.trace_store.store.raw import raw_cursor, sql
-from apps.tracing.models import Feedback
 from apps.tracing.services import retention
 
 _LOOKED_FOR_AFTER = timedelta(seconds=3)
@@ -37,7 +37,7 @@ class _Attached:
 
 
 _ATTACH = """
-    UPDATE tracing_feedback f SET
+    UPDATE feedback_feedback f SET
         project_id = r.project_id, trace_id = r.trace_id, is_root = r.parent_run_id IS NULL,
         start_time = COALESCE(r.start_time, r.placed_at),
         thread_key = CASE WHEN f.is_on_thread THEN f.thread_key ELSE r.thread_key END,

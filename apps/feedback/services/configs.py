@@ -9,9 +9,8 @@ from uuid import UUID
 from django.db import IntegrityError, transaction
 
 from apps.core.tenancy import get_or_404
-from apps.tracing import errors
-from apps.tracing.models import FeedbackConfig
-from apps.tracing.models.feedback import FeedbackType
+from apps.feedback import errors
+from apps.feedback.models import FeedbackConfig, FeedbackType
 
 MOST_CATEGORIES = 500
 

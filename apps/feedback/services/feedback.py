@@ -12,13 +12,14 @@ from django.db import transaction
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
+from apps.feedback import errors
+from apps.feedback.models import Feedback, FeedbackConfig
 from apps.feedback.services import attach_to_runs, configs, formulas
 from apps.feedback.services.rows import write_rows
-from apps.ingest import project_resolution
-from apps.ingest.feedback import WireFeedback
+from apps.feedback.wire import WireFeedback
+from apps.ingest.services import project_resolution
 from apps.ingest.wire import Refusal, moment
-from apps.tracing import errors
-from apps.tracing.models import Feedback, FeedbackConfig, Project
+from apps.tracing.models import Project
 
 LABEL_LENGTH = 100
 SOURCE_LENGTH = 100

@@ -11,10 +11,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from apps.core.tenancy import get_or_404
+from apps.feedback import dispatch, errors
+from apps.feedback.models import Feedback, FeedbackFormula
 from apps.feedback.services.rows import write_rows
 from apps.trace_store.store.raw import raw_cursor
-from apps.tracing import errors, tasks
-from apps.tracing.models import Feedback, FeedbackFormula, Project
+from apps.tracing.models import Project
 
 Target = tuple[UUID, UUID | None]
 """A project, and one of its runs or the project itself."""
@@ -49,7 +50,7 @@ def _locked(workspace_id: UUID, formula_ids: Sequence[UUID]) -> Sequence[Feedbac
 _SCORES = """
     SELECT project_id, run_id, key, avg(score), min(trace_id::text)::uuid, bool_or(is_root),
            min(start_time), min(thread_key), max(created_at)
-    FROM tracing_feedback
+    FROM feedback_feedback
     WHERE workspace_id = %s AND project_id = ANY(%s) AND key = ANY(%s) AND score IS NOT NULL
       AND formula_id IS NULL AND (run_id = ANY(%s) OR (%s AND run_id IS NULL))
     GROUP BY project_id, run_id, key
@@ -138,7 +139,7 @@ def _saved(formula: FeedbackFormula) -> FeedbackFormula:
     try:
         with transaction.atomic():
             formula.save()
-            transaction.on_commit(tasks.compute_formulas.delay, robust=True)
+            dispatch.compute_formulas()
     except IntegrityError:
         raise errors.FeedbackFormulaExists from None
     return formula

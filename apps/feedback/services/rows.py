@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from apps.core.json import dumps, storable
+from apps.feedback.models import Feedback
 from apps.trace_store.store.raw import raw_cursor, sql
-from apps.tracing.models import Feedback
 
 _KEPT = ("id", "created_at")
 # Found by looking for the run, so that a repeat which does not say them does not forget them.
@@ -48,7 +48,7 @@ _SET = ", ".join(
     if name not in _KEPT
 )
 _UPSERT = (
-    f"INSERT INTO tracing_feedback AS old (workspace_id, modified_at, {', '.join(_TYPES)})"  # noqa: S608
+    f"INSERT INTO feedback_feedback AS old (workspace_id, modified_at, {', '.join(_TYPES)})"  # noqa: S608
     " SELECT %s, clock_timestamp(), "
     + ", ".join(f"said.{name}::jsonb" if name in _JSON else f"said.{name}" for name in _TYPES)
     + " FROM unnest("

@@ -81,7 +81,7 @@ def of_runs_in_projects(
             SELECT project_id AS subject, key, label, source_type,
                    GROUPING(label, source_type) AS level, count(*) AS times,
                    {_SCORES}
-            FROM tracing_feedback WHERE {" AND ".join(conditions)}
+            FROM feedback_feedback WHERE {" AND ".join(conditions)}
             GROUP BY GROUPING SETS ((project_id, key), (project_id, key, label),
                                     (project_id, key, source_type))
         ), labels AS (
@@ -112,7 +112,7 @@ _SCORES = (
 )
 _HAS_DIRECTION = "config.is_lower_score_better IS NOT NULL"
 _CONFIG = (
-    "LEFT JOIN tracing_feedbackconfig config"
+    "LEFT JOIN feedback_feedbackconfig config"
     " ON config.workspace_id = %s AND config.key = scores.key ORDER BY subject, scores.key"
 )
 
@@ -126,7 +126,7 @@ def _stats(
         WITH picked AS MATERIALIZED (
             SELECT {subject} AS subject, key, score, label, source_type, is_error, is_on_thread,
                    comment, created_at
-            FROM tracing_feedback WHERE workspace_id = %s AND {condition}
+            FROM feedback_feedback WHERE workspace_id = %s AND {condition}
         ), scores AS (
             SELECT subject, key, {_SCORES}, array_agg(DISTINCT source_type) AS sources,
                    bool_or(is_on_thread) AS is_on_thread

@@ -50,7 +50,7 @@ def by_bucket(
     bucket = "width_bucket(f.start_time, %s::timestamptz[]) - 1"
     statement = (
         f"WITH picked AS (SELECT {bucket} AS bucket, f.key, f.score, f.label"
-        f" FROM tracing_feedback f WHERE {' AND '.join(where)}), labels AS ("
+        f" FROM feedback_feedback f WHERE {' AND '.join(where)}), labels AS ("
         " SELECT bucket, key, jsonb_object_agg(label, times) AS labels FROM (SELECT bucket, key,"
         " label, count(*) AS times FROM picked WHERE label IS NOT NULL GROUP BY 1, 2, 3) counted"
         " GROUP BY bucket, key)"

@@ -15,10 +15,10 @@ from django.utils import timezone
 
 from apps.core import secrets
 from apps.core.ids import uuid7
+from apps.feedback import errors
+from apps.feedback.models import Feedback, FeedbackConfig, FeedbackToken
 from apps.feedback.services.feedback import give_feedback
-from apps.ingest.feedback import WireAnswer, WireFeedback
-from apps.tracing import errors
-from apps.tracing.models import Feedback, FeedbackConfig, FeedbackToken
+from apps.feedback.wire import WireAnswer, WireFeedback
 
 LIFE = timedelta(hours=3)
 _REMEMBERED = timedelta(days=30)
@@ -113,7 +113,7 @@ def _hash(token: UUID) -> bytes:
     return hashlib.sha256(str(token).encode()).digest()
 
 
-def forget_expired() -> None:
+def delete_expired() -> None:
     """Remove tokens a month after their end; until then they answer that they have expired."""
     tokens = FeedbackToken.objects.across_workspaces(reason="removes what has expired, of all")
     old = tokens.filter(expires_at__lt=timezone.now() - _REMEMBERED)

@@ -13,11 +13,11 @@ from apps.api_keys.lightweight_views import Answer, keyed
 from apps.core import errors
 from apps.core.callers import Caller
 from apps.core.json import loads
-from apps.ingest.bodies import read_body, size_of
-from apps.ingest.intake import take_in
 from apps.ingest.otlp import answers, claude_code, decoding, logs
 from apps.ingest.otlp.requests import request_of
 from apps.ingest.otlp.spans import Decoded
+from apps.ingest.request_body import read_body, size_of
+from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.permissions import Permission
 
 _PROJECT, _AGENT, _ENVIRONMENT = (
@@ -71,7 +71,7 @@ def export_claude_code(request: HttpRequest, caller: Caller) -> Answer:
 def _stored(request: HttpRequest, caller: Caller, decoded: Decoded, encoding: str) -> Answer:
     brought = request_of(decoded, project=project_of(request))
     brought.size, brought.wire = size_of(request), "otlp"
-    outcome = take_in(caller.workspace_id, brought) if brought.has_anything else None
+    outcome = ingest(caller.workspace_id, brought) if brought.has_anything else None
     refused = outcome.refused if outcome else ()
     return 200, HttpResponse(answers.success(encoding, refused), content_type=encoding)
 

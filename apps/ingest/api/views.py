@@ -14,15 +14,14 @@ from apps.api_keys.lightweight_views import Answer, by_method, keyed
 from apps.core.callers import Caller
 from apps.core.errors import AppError, Unavailable
 from apps.core.ids import uuid7
-from apps.ingest import requests
-from apps.ingest.bodies import read_body, size_of
-from apps.ingest.intake import take_in
+from apps.ingest import decoders, errors
+from apps.ingest.decoders import Request
 from apps.ingest.multipart import boundary_of
-from apps.ingest.requests import Request
+from apps.ingest.request_body import read_body, size_of
 from apps.ingest.services.ingest_log import count_refusals
+from apps.ingest.services.ingest_runs import ingest
 from apps.ingest.wire import Refusal
 from apps.organizations.permissions import Permission
-from apps.tracing import errors
 from apps.tracing.api.runs import RunView
 
 ACCEPTED = 202
@@ -30,7 +29,7 @@ ACCEPTED = 202
 
 def _take(caller: Caller, brought: Request, request: HttpRequest) -> Answer:
     brought.size = size_of(request)
-    return ACCEPTED, take_in(caller.workspace_id, brought).as_json()
+    return ACCEPTED, ingest(caller.workspace_id, brought).as_json()
 
 
 @contextmanager
@@ -44,14 +43,14 @@ def _counted(caller: Caller) -> Iterator[None]:
         raise
     except Refusal as refusal:
         count_refusals(caller.workspace_id, Counter({(None, refusal.reason): 1}))
-        raise errors.RunsRefused(str(refusal)) from None
+        raise errors.RunsRejected(str(refusal)) from None
 
 
 @keyed("POST", Permission.RUNS_INGEST)
 def create_run(request: HttpRequest, caller: Caller) -> Answer:
     """One run; without an id it gets one, without a place in a tree it gets that too."""
     with _counted(caller):
-        brought = requests.of_run(read_body(request), is_update=False)
+        brought = decoders.decode_single(read_body(request), is_update=False)
     (said,) = brought.operations
     said.run.id = said.run.id or uuid7()
     status, value = _take(caller, brought, request)
@@ -62,7 +61,7 @@ def create_run(request: HttpRequest, caller: Caller) -> Answer:
 def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
     """An update; it may come before its run."""
     with _counted(caller):
-        brought = requests.of_run(read_body(request), is_update=True, run_id=run_id)
+        brought = decoders.decode_single(read_body(request), is_update=True, run_id=run_id)
     return _take(caller, brought, request)
 
 
@@ -70,7 +69,7 @@ def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
 def batch(request: HttpRequest, caller: Caller) -> Answer:
     """`{"post": [...], "patch": [...]}`."""
     with _counted(caller):
-        brought = requests.of_batch(read_body(request))
+        brought = decoders.decode_batch(read_body(request))
     return _take(caller, brought, request)
 
 
@@ -79,7 +78,7 @@ def multipart(request: HttpRequest, caller: Caller) -> Answer:
     """One part per piece of a run, in any order."""
     with _counted(caller):
         boundary = boundary_of(request.headers.get("Content-Type", ""))
-        brought = requests.of_multipart(read_body(request), boundary)
+        brought = decoders.decode_multipart(read_body(request), boundary)
     return _take(caller, brought, request)
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from apps.core.json import dumps
+from apps.ingest.decoders import Refused
 from apps.ingest.otlp.decoding import PROTOBUF
-from apps.ingest.requests import Refused
 
 _MESSAGE_FIELD = b"\x12"
 _LONGEST = 2000

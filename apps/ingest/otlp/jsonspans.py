@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from apps.ingest.errors import BadBody
 from apps.ingest.otlp.spans import Decoded, Event, Link, Origin, Span
 from apps.trace_store.json_repair import repair
-from apps.tracing.errors import BadBody
 
 T = TypeVar("T")
 

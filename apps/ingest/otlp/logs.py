@@ -9,10 +9,10 @@ import msgspec
 from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from apps.ingest.errors import BadBody
 from apps.ingest.otlp import jsonspans, protobuf
 from apps.ingest.otlp.decoding import PROTOBUF
 from apps.ingest.otlp.spans import Attributes, Origin
-from apps.tracing.errors import BadBody
 
 
 @dataclass(frozen=True, slots=True)

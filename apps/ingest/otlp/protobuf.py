@@ -11,8 +11,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2 as wire
 
+from apps.ingest.errors import BadBody
 from apps.ingest.otlp.spans import Decoded, Event, Link, Origin, Span
-from apps.tracing.errors import BadBody
 
 
 def decode(body: bytes) -> Decoded:

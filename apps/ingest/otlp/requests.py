@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from apps.ingest.decoders import Placing, Refused, Request, Said
 from apps.ingest.operations import Operation
 from apps.ingest.otlp import ids, rules
 from apps.ingest.otlp.mapping import run_of, uuid_of
 from apps.ingest.otlp.placing import Node, Project, place
 from apps.ingest.otlp.spans import Decoded, Span
-from apps.ingest.requests import Placing, Refused, Request, Said
 from apps.ingest.wire import Refusal, WireRun
 from apps.trace_store.store import partitions
 from apps.tracing.models import DEFAULT_PROJECT

@@ -14,13 +14,14 @@ from django.core.files.storage import default_storage
 from django.db import connection, transaction
 
 from apps.core.json import dumps
+from apps.feedback.models import Feedback
 from apps.ingest.seeding.bulk import in_bulk
 from apps.ingest.seeding.loading import Loader, Placed
 from apps.ingest.seeding.steps import Stock
 from apps.ingest.seeding.traces import LARGEST, Builder, SeededRun
 from apps.trace_store.postprocess import Touched, processor, queue
 from apps.trace_store.store import partitions
-from apps.tracing.models import Feedback, IngestCount
+from apps.tracing.models import RunCount
 from apps.tracing.services import ensure_project
 
 PROJECTS = (("seed", 60), ("seed-support", 25), ("seed-research", 10), ("seed-evaluation", 5))
@@ -128,8 +129,8 @@ class Seed:
             runs[key] += 1
             traces[key] += run.parent is None
             last[key] = max(last.get(key, run.start_time), run.start_time)
-        IngestCount.objects.for_workspace(self.workspace_id).bulk_create(
-            IngestCount(
+        RunCount.objects.for_workspace(self.workspace_id).bulk_create(
+            RunCount(
                 workspace_id=self.workspace_id,
                 project_id=key[0],
                 hour=key[1],

@@ -9,17 +9,17 @@ from datetime import datetime
 from uuid import UUID
 
 from apps.core.json import loads
+from apps.ingest.models import DeferredOperation
 from apps.trace_store.store.raw import raw_cursor
-from apps.tracing.models import HeldOperation
 
 # The keys of a page first, then what is known of them: no sum is made that nobody sees.
 _PAGE = """
 WITH keys AS (
-    SELECT hour, project_id FROM tracing_ingestcount
+    SELECT hour, project_id FROM tracing_runcount
     WHERE workspace_id = %(workspace)s AND hour >= %(begin)s AND hour < %(end)s
       AND (%(project)s::uuid IS NULL OR project_id = %(project)s)
     UNION
-    SELECT hour, project_id FROM tracing_ingestrefusal
+    SELECT hour, project_id FROM ingest_rejectioncount
     WHERE workspace_id = %(workspace)s AND hour >= %(begin)s AND hour < %(end)s
       AND (%(project)s::uuid IS NULL OR project_id = %(project)s)
 ), page AS (
@@ -32,23 +32,23 @@ CROSS JOIN LATERAL (
     SELECT coalesce(sum(runs), 0)::bigint AS stored, coalesce(sum(traces), 0)::bigint AS traces,
            coalesce(sum(merged), 0)::bigint AS merged,
            coalesce(sum(removed_runs), 0)::bigint AS removed
-    FROM tracing_ingestcount c
+    FROM tracing_runcount c
     WHERE c.workspace_id = %(workspace)s AND c.hour = page.hour AND c.project_id = page.project_id
 ) c
 CROSS JOIN LATERAL (
-    SELECT jsonb_object_agg(reason, count)::text AS reasons FROM tracing_ingestrefusal r
+    SELECT jsonb_object_agg(reason, count)::text AS reasons FROM ingest_rejectioncount r
     WHERE r.workspace_id = %(workspace)s AND r.hour = page.hour
       AND r.project_id IS NOT DISTINCT FROM page.project_id
 ) r
 ORDER BY page.hour DESC, page.project_id NULLS LAST
 """
 _REFUSE = """
-INSERT INTO tracing_ingestrefusal (created_at, workspace_id, project_id, hour, reason, count)
+INSERT INTO ingest_rejectioncount (created_at, workspace_id, project_id, hour, reason, count)
 SELECT now(), %s, said.project_id, date_trunc('hour', now(), 'UTC'), said.reason, said.count
 FROM unnest(%s::uuid[], %s::text[], %s::int8[]) AS said(project_id, reason, count)
 ORDER BY 3, 5
 ON CONFLICT (workspace_id, hour, project_id, reason)
-DO UPDATE SET count = tracing_ingestrefusal.count + excluded.count
+DO UPDATE SET count = ingest_rejectioncount.count + excluded.count
 """
 
 
@@ -118,7 +118,7 @@ def hours(
 
 def waiting(workspace_id: UUID) -> int:
     """How many operations wait for a run that has not come yet: kept, and not stored."""
-    return HeldOperation.objects.for_workspace(workspace_id).count()
+    return DeferredOperation.objects.for_workspace(workspace_id).count()
 
 
 def count_refusals(workspace_id: UUID, refusals: Counter[tuple[UUID | None, str]]) -> None:

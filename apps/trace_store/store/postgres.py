@@ -81,7 +81,7 @@ class PostgresRunStore:
         statement = (
             "SELECT project_id, sum(runs - removed_runs)::bigint,"
             " sum(traces - removed_traces)::bigint, max(last_start_time)"
-            " FROM tracing_ingestcount WHERE workspace_id = %s AND project_id = ANY(%s)"
+            " FROM tracing_runcount WHERE workspace_id = %s AND project_id = ANY(%s)"
             f" {limited} GROUP BY project_id"
         )
         with raw_cursor() as cursor:

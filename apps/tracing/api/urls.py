@@ -1,9 +1,5 @@
 """The platform API's addresses of tracing: each module lists its own."""
 
-from apps.feedback.api import configs, formulas, tokens
-from apps.feedback.api import views as feedback
-from apps.ingest.api import ingest_log, otlp
-from apps.ingest.api import views as ingest
 from apps.tracing.api import (
     agent_versions,
     deletion,
@@ -49,13 +45,6 @@ urlpatterns = [
     *downloads.routes,
     *sharing.routes,
     *public.routes,
-    *tokens.routes,
-    *formulas.routes,
-    *configs.routes,
-    *feedback.routes,
-    *ingest.routes,
-    *otlp.routes,
     *prices.routes,
-    *ingest_log.routes,
     *telemetry.routes,
 ]

@@ -1,16 +1,10 @@
 """Projects and what is kept beside their runs; the runs themselves live behind `tracing.store`."""
 
 from apps.tracing.models.deletion import DeletionStatus, DoomedFile, TraceDeletion
-from apps.tracing.models.feedback import (
-    Feedback,
-    FeedbackConfig,
-    FeedbackFormula,
-    FeedbackToken,
-)
-from apps.tracing.models.intake import HeldOperation, IngestCount, IngestRefusal
 from apps.tracing.models.prices import ModelPrice
 from apps.tracing.models.projects import DEFAULT_PROJECT, Project, TraceTier
 from apps.tracing.models.retention import KeptTrace, Retention
+from apps.tracing.models.run_counts import RunCount
 from apps.tracing.models.saved_views import SavedView, ViewType
 from apps.tracing.models.sharing import Share
 
@@ -18,17 +12,11 @@ __all__ = [
     "DEFAULT_PROJECT",
     "DeletionStatus",
     "DoomedFile",
-    "Feedback",
-    "FeedbackConfig",
-    "FeedbackFormula",
-    "FeedbackToken",
-    "HeldOperation",
-    "IngestCount",
-    "IngestRefusal",
     "KeptTrace",
     "ModelPrice",
     "Project",
     "Retention",
+    "RunCount",
     "SavedView",
     "Share",
     "TraceDeletion",

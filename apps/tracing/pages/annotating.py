@@ -10,7 +10,7 @@ from uuid import UUID
 from django import forms
 
 from apps.core.json import loads
-from apps.tracing.models import FeedbackConfig
+from apps.feedback.models import FeedbackConfig
 
 MOST_KEYS = 12
 _MOST_STEPS = 11

@@ -12,10 +12,11 @@ from uuid import UUID
 
 from apps.core import errors
 from apps.core.json import Fragment, dumps_text
+from apps.feedback.models import Feedback
 from apps.trace_store.store import Payload, RunDetail, RunRow, Usage, runs
 from apps.tracing import messages
 from apps.tracing.messages import Document, Message
-from apps.tracing.models import Feedback, Project
+from apps.tracing.models import Project
 
 INLINE_BYTES = 100_000
 """Larger payloads are fetched and parsed by the viewer, off the main thread."""

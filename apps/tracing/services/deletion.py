@@ -17,20 +17,19 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.feedback.models import Feedback
 from apps.trace_store import store
 from apps.trace_store.filters.on_pairs import with_pairs
 from apps.trace_store.store import RunQuery, removal
 from apps.trace_store.store.raw import raw_cursor, sql
 from apps.trace_store.store.removal import RemovedRun
-from apps.tracing import tasks
+from apps.tracing import hooks, tasks
 from apps.tracing.models import (
     DeletionStatus,
     DoomedFile,
-    Feedback,
-    HeldOperation,
-    IngestCount,
     KeptTrace,
     Project,
+    RunCount,
     Share,
     TraceDeletion,
 )
@@ -153,7 +152,7 @@ def forget(workspace_id: UUID, removed: Sequence[RemovedRun]) -> list[RemovedRun
     run_ids = [run.id for run in removed]
     traces = [run.trace_id for run in removed if run.is_root]
     Feedback.objects.for_workspace(workspace_id).filter(run_id__in=run_ids).delete()
-    HeldOperation.objects.for_workspace(workspace_id).filter(waits_for__in=run_ids).delete()
+    hooks.runs_removed(workspace_id, run_ids)
     if traces:
         projects = {run.project_id for run in removed}
         Share.objects.for_workspace(workspace_id).filter(
@@ -179,7 +178,7 @@ def _count_down(workspace_id: UUID, removed: Sequence[RemovedRun]) -> None:
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     for project_id in sorted({run.project_id for run in removed}):
         of_project = [run for run in removed if run.project_id == project_id]
-        IngestCount(
+        RunCount(
             workspace_id=workspace_id,
             project_id=project_id,
             hour=hour,

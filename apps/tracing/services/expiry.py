@@ -98,7 +98,7 @@ def _drop(day: Day, cutoffs: list[Cutoffs]) -> None:
 
 
 _WITH_THE_DAY = """
-DELETE FROM tracing_feedback f USING "{day}" r
+DELETE FROM feedback_feedback f USING "{day}" r
 WHERE f.workspace_id = r.workspace_id AND f.run_id = r.id;
 
 DELETE FROM tracing_share s USING "{day}" r
@@ -116,7 +116,7 @@ WHERE r.attachments IS NOT NULL;
 INSERT INTO tracing_doomedfile (created_at, workspace_id, run_id, path)
 SELECT now(), p.workspace_id, p.id, unnest({paths}) FROM "{payloads}" p;
 
-INSERT INTO tracing_ingestcount
+INSERT INTO tracing_runcount
     (created_at, workspace_id, project_id, hour, runs, traces, merged,
      removed_runs, removed_traces)
 SELECT now(), workspace_id, project_id, date_trunc('hour', now(), 'UTC'), 0, 0, 0,

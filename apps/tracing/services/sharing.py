@@ -11,13 +11,14 @@ from django.db.models import QuerySet
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.feedback.models import Feedback
+from apps.feedback.querysets import FeedbackQuerySet
 from apps.organizations.models import Workspace
 from apps.trace_store import filters, store
 from apps.trace_store.filters import Expression
 from apps.trace_store.store import NO_PAYLOADS, Payload, RunDetail, RunQuery, RunRow
 from apps.tracing import errors
-from apps.tracing.models import Feedback, Share
-from apps.tracing.querysets import FeedbackQuerySet
+from apps.tracing.models import Share
 
 MOST_RUNS_SHOWN = 1000
 

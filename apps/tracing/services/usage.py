@@ -15,7 +15,7 @@ _INGESTED = """
 WITH counted AS (
     SELECT c.workspace_id, sum(c.runs) AS runs, sum(c.traces) AS traces,
            sum(c.traces) FILTER (WHERE p.trace_tier = %(long)s) AS lasting
-    FROM tracing_ingestcount c
+    FROM tracing_runcount c
     LEFT JOIN tracing_project p ON p.id = c.project_id AND p.workspace_id = c.workspace_id
     WHERE c.hour >= %(begin)s AND c.hour < %(end)s
       AND (%(some)s::uuid[] IS NULL OR c.workspace_id = ANY(%(some)s))

@@ -12,12 +12,13 @@ from django.views.decorators.http import require_POST
 
 from apps.core import errors as core_errors
 from apps.core.tenancy import get_or_404
+from apps.feedback.models import Feedback
 from apps.feedback.services import feedback as services
-from apps.ingest.feedback import WireFeedback
+from apps.feedback.wire import WireFeedback
 from apps.ingest.wire import Refusal
 from apps.organizations.permissions import Permission
 from apps.trace_store.store import RunRow, runs
-from apps.tracing.models import Feedback, Project
+from apps.tracing.models import Project
 from apps.tracing.pages import annotating as offered
 from apps.tracing.pages import projects, run_views
 from apps.tracing.pages.annotating import AnnotateForm

@@ -14,11 +14,12 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
 from apps.core.errors import AppError
+from apps.feedback.models import FeedbackConfig
 from apps.feedback.services import configs
 from apps.ingest.services import ingest_log
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
-from apps.tracing.models import FeedbackConfig, ModelPrice
+from apps.tracing.models import ModelPrice
 from apps.tracing.pages import periods
 from apps.tracing.services import prices, retention
 from apps.tracing.workspace_forms import FeedbackConfigForm, LivesForm, PriceForm

@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from apps.ingest.intake import Outcome, take_in
 from apps.ingest.otlp import protobuf
 from apps.ingest.otlp.requests import request_of
+from apps.ingest.services.ingest_runs import Outcome, ingest
 from apps.organizations.models import Workspace
 from tests.factories.api_keys import key_for
 from tests.factories.spans import export
@@ -44,6 +44,6 @@ def stored(workspace: Workspace) -> Callable[..., Outcome]:
 
     def store(*spans: Span, **about: Any) -> Outcome:
         decoded = protobuf.decode(export(*spans, **about).SerializeToString())
-        return take_in(workspace.pk, request_of(decoded, project=None))
+        return ingest(workspace.pk, request_of(decoded, project=None))
 
     return store

@@ -10,14 +10,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.ingest.intake import take_in
+from apps.ingest.errors import BadBody
 from apps.ingest.otlp import decoding
 from apps.ingest.otlp.ids import trace_uuid
 from apps.ingest.otlp.mapping import run_of
 from apps.ingest.otlp.requests import request_of
+from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.models import Workspace
 from apps.trace_store import store
-from apps.tracing.errors import BadBody
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.spans import TRACE, event, export, span
 from tests.ingest.otlp.test_endpoint import JSON, Exporter, as_json
@@ -199,7 +199,7 @@ def test_what_is_mapped_is_stored_and_the_span_beside_it_too(said: dict[str, Any
     workspace: Workspace = WorkspaceFactory()
     decoded = decoding.decode(with_attributes(said), decoding.JSON)
 
-    outcome = take_in(workspace.pk, request_of(decoded, project=None))
+    outcome = ingest(workspace.pk, request_of(decoded, project=None))
 
     kept = {row.id for row in store.runs.trace(workspace.pk, trace_uuid(TRACE))}
     own = said.get("langsmith.span.id")

@@ -9,11 +9,12 @@ from uuid import UUID
 
 from hypothesis import strategies as st
 
+from apps.feedback.models import Feedback
 from apps.organizations.models import Workspace
 from apps.trace_store.filters import fields
 from apps.trace_store.filters.fields import FIELDS, OPERATORS, Kind
 from apps.trace_store.filters.writing import quoted
-from apps.tracing.models import Feedback, Project
+from apps.tracing.models import Project
 from tests.factories.tracing import ingest, wire_run
 
 BEGIN = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from apps.feedback.models import Feedback
 from apps.trace_store import store
 from apps.trace_store.filters import parse
 from apps.trace_store.filters.fields import BY_NAME, FIELDS
@@ -18,7 +19,6 @@ from apps.trace_store.filters.reference import matches
 from apps.trace_store.store import RunQuery
 from apps.trace_store.store.filtering.subjects import subjects_of
 from apps.tracing.errors import FilterError
-from apps.tracing.models import Feedback
 from tests.factories.tracing import ingest, wire_run
 
 PAGE = Path("docs/filter-language.md").read_text()

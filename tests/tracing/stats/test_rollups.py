@@ -78,9 +78,12 @@ def test_a_late_update_is_counted_at_once_and_after(workspace):
 def _patch(workspace, update: dict[str, Any]) -> None:
     import json
 
-    from apps.ingest import intake, requests
+    from apps.ingest import decoders
+    from apps.ingest.services import ingest_runs
 
-    intake.take_in(workspace.pk, requests.of_batch(json.dumps({"patch": [update]}).encode()))
+    ingest_runs.ingest(
+        workspace.pk, decoders.decode_batch(json.dumps({"patch": [update]}).encode())
+    )
 
 
 def test_a_call_that_comes_later_counts_in_the_quarter_of_its_root(workspace):

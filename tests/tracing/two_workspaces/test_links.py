@@ -12,10 +12,11 @@ import pytest
 from django.core import signing
 from django.test import Client
 
+from apps.feedback.models import Feedback
 from apps.feedback.services.tokens import Wanted, address_of, issue_tokens
 from apps.tracing import urls as pages
 from apps.tracing.api import urls as api
-from apps.tracing.models import Feedback, Project, Share
+from apps.tracing.models import Project, Share
 from tests.factories.exports import exported
 from tests.factories.tracing import MULTIPART, form, ingest, wire_run
 from tests.other_tenant import PARAMETER

@@ -38,14 +38,14 @@ def on_items(over: Over, some: Some) -> Bounds:
 def _of_feedback(over: Over, some: Some) -> Sql:
     where = feedback_met(some)
     return Sql(
-        "EXISTS (SELECT FROM tracing_feedback f WHERE f.workspace_id = %s"
+        "EXISTS (SELECT FROM feedback_feedback f WHERE f.workspace_id = %s"
         f" AND f.run_id = {over.table}.id AND {where.text})",
         (over.workspace_id, *where.values),
     )
 
 
 def feedback_met(some: Some) -> Sql:
-    """The conditions on one row of `tracing_feedback f`."""
+    """The conditions on one row of `feedback_feedback f`."""
 
     def met(condition: Condition) -> Sql:
         if condition.field.name == "feedback_score":

@@ -85,7 +85,7 @@ def subjects_of(
 def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[Feedback]]:
     statement = (
         "SELECT run_id, key, score, value #>> '{}', jsonb_typeof(value) = 'number', comment,"
-        " source ->> 'type', is_error, modified_at FROM tracing_feedback"
+        " source ->> 'type', is_error, modified_at FROM feedback_feedback"
         " WHERE workspace_id = %s AND run_id = ANY(%s)"
     )
     found: dict[UUID, list[Feedback]] = {}

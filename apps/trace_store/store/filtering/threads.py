@@ -49,7 +49,7 @@ def compile_having(workspace_id: UUID, expression: Expression) -> Sql:
         case Some(items=Items.FEEDBACK):
             met = feedback_met(expression)
             return Sql(
-                "EXISTS (SELECT FROM tracing_feedback f WHERE f.workspace_id = %s"
+                "EXISTS (SELECT FROM feedback_feedback f WHERE f.workspace_id = %s"
                 f" AND f.project_id = r.project_id AND f.thread_key = r.thread_key AND {met.text})",
                 (workspace_id, *met.values),
             )

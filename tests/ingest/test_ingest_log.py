@@ -113,10 +113,10 @@ def test_compaction_leaves_the_sums(api, workspace, time_machine):
     for _ in range(3):
         ingest(workspace, wire_run())
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE tracing_ingestcount SET hour = date_trunc('hour', %s)", [past])
+        cursor.execute("UPDATE tracing_runcount SET hour = date_trunc('hour', %s)", [past])
     before = hours(api)
 
-    maintenance.compact_counts()
+    maintenance.compact_run_counts()
 
     assert hours(api) == before
     assert before[0]["stored"] == 3

@@ -18,12 +18,14 @@ from django.db import IntegrityError, OperationalError, transaction
 
 from apps.core import metrics
 from apps.feedback.services.feedback import store_feedback
-from apps.ingest import attachments, deferred_operations
+from apps.ingest import attachments, errors
+from apps.ingest.decoders import Refused, Request, Said
 from apps.ingest.ingest_log import Count, Touched, append
+from apps.ingest.models import DeferredOperation
 from apps.ingest.operations import MisplacedRun, Operation, read_operation
-from apps.ingest.project_resolution import Destinations
-from apps.ingest.requests import Refused, Request, Said
+from apps.ingest.services import deferred_operations
 from apps.ingest.services.ingest_log import count_refusals
+from apps.ingest.services.project_resolution import Destinations
 from apps.ingest.wire import Refusal, moment
 from apps.trace_store.dotted_order import EARLIEST, Place, place_below, place_root
 from apps.trace_store.pricing.costs import add_costs
@@ -31,8 +33,7 @@ from apps.trace_store.store import partitions
 from apps.trace_store.store.large_payloads import set_apart
 from apps.trace_store.store.locating import Located, locate
 from apps.trace_store.store.writing import Key, RunWrite, was_in_vain, write
-from apps.tracing import errors
-from apps.tracing.models import HeldOperation, TraceTier
+from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
 from apps.tracing.services.retention import upgrade_traces
 from apps.usage import meter, quotas
@@ -55,7 +56,7 @@ class Outcome:
         }
 
 
-def take_in(workspace_id: UUID, request: Request) -> Outcome:
+def ingest(workspace_id: UUID, request: Request) -> Outcome:
     """Store what the request brings; durable on return, safe to repeat.
 
     What is refused stands in the outcome with its reason. When nothing at all could be stored it
@@ -144,14 +145,14 @@ def _reason_of(error: Exception) -> str:
 
 def _raise(refused: Sequence[Refused]) -> None:
     first = str(refused[0].why)
-    kind = errors.RunsRefused
+    kind = errors.RunsRejected
     if all(isinstance(one.why, MisplacedRun) for one in refused):
-        raise errors.DottedOrderRefused(first, [one.as_json() for one in refused])
+        raise errors.DottedOrderRejected(first, [one.as_json() for one in refused])
     raise kind(first, [one.as_json() for one in refused])
 
 
 @transaction.atomic
-def release(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
+def apply_deferred(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
     """Place the operations that wait for these runs, which are there."""
     batch = _Batch(workspace_id, Destinations(workspace_id))
     batch.add_released(run_ids)
@@ -159,7 +160,7 @@ def release(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
 
 
 @transaction.atomic
-def adopt(orphan: HeldOperation) -> None:
+def promote_orphan(orphan: DeferredOperation) -> None:
     """Make a run whose parent did not come the root of a trace of its own."""
     operation = deferred_operations.read_held(orphan)
     if operation.is_update:

@@ -12,13 +12,13 @@ from uuid import UUID
 
 import msgspec
 
+from apps.feedback.wire import WireFeedback, decode_feedback
 from apps.ingest.attachments import File
-from apps.ingest.feedback import WireFeedback, decode_feedback
+from apps.ingest.errors import BadBody
 from apps.ingest.multipart import Part, part_of, pieces
 from apps.ingest.operations import Operation
 from apps.ingest.wire import PAYLOAD_FIELDS, Refusal, WireRun, decode_run
 from apps.trace_store.json_repair import repair
-from apps.tracing.errors import BadBody
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +78,7 @@ class _Envelope(msgspec.Struct):
 _envelopes = msgspec.json.Decoder(_Envelope)
 
 
-def of_run(body: bytes, *, is_update: bool, run_id: UUID | None = None) -> Request:
+def decode_single(body: bytes, *, is_update: bool, run_id: UUID | None = None) -> Request:
     """The request of a single run; an id in the address goes before one in the body."""
     run = decode_run(body or b"{}")
     if run_id is not None:
@@ -86,7 +86,7 @@ def of_run(body: bytes, *, is_update: bool, run_id: UUID | None = None) -> Reque
     return Request([Said(is_update, run)])
 
 
-def of_batch(body: bytes) -> Request:
+def decode_batch(body: bytes) -> Request:
     """`{"post": [...], "patch": [...]}`; an unreadable run does not stop the others."""
     try:
         envelope = _envelope(body)
@@ -141,7 +141,7 @@ _JSON_OF_RUN = re.compile(
 """The head of nearly every part, in one look."""
 
 
-def of_multipart(body: bytes, boundary: bytes) -> Request:
+def decode_multipart(body: bytes, boundary: bytes) -> Request:
     """Parts `post.<id>`, `patch.<id>`, their fields, attachments and feedback, in any order."""
     request = Request()
     sorting = _Sorting(request)

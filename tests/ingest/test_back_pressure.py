@@ -11,7 +11,7 @@ import zstandard
 from django.db import connection
 
 from apps.core import body_memory
-from apps.ingest import bodies
+from apps.ingest import request_body
 from apps.trace_store.store import writing
 from tests.factories.tracing import MULTIPART, form, rows, wire_run
 
@@ -47,7 +47,7 @@ def test_a_body_that_grows_past_the_room_there_is_asks_to_come_again(settings, r
         held.add(len(packed))
         request.META[body_memory.RESERVATION_KEY] = held
         with pytest.raises(body_memory.BudgetExceeded):
-            bodies.read_body(request)
+            request_body.read_body(request)
         assert body_memory.body_memory_budget.used <= settings.BODY_MEMORY_BYTES
 
     assert body_memory.body_memory_budget.used == 0

@@ -10,9 +10,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.core.ids import uuid7
+from apps.feedback.models import Feedback, FeedbackConfig
 from apps.feedback.services import attach_to_runs
 from apps.trace_store.postprocess.processor import settle_everything
-from apps.tracing.models import Feedback, FeedbackConfig, KeptTrace
+from apps.tracing.models import KeptTrace
 from apps.tracing.services import ensure_addressed_project
 from tests.factories.tracing import (
     ProjectFactory,

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from apps.core import errors
 from apps.core.body_memory import RESERVATION_KEY, Reservation
-from apps.tracing.errors import BadBody
+from apps.ingest.errors import BadBody
 
 # Text packs well: the body of a request may be larger than what came over the wire.
 _GROWTH = 4

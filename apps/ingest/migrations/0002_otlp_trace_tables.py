@@ -37,8 +37,6 @@ DROP = "DROP TABLE tracing_otlporphan; DROP TABLE tracing_otlptrace;"
 
 
 class Migration(migrations.Migration):
-    initial = True
-
-    dependencies = []
+    dependencies = [("ingest", "0001_initial")]
 
     operations = [migrations.RunSQL(TABLES, DROP)]

@@ -8,9 +8,10 @@ from uuid import UUID
 import pytest
 
 from apps.core.ids import uuid7
+from apps.ingest.models import DeferredOperation
+from apps.ingest.services import maintenance
 from apps.trace_store.store import Payload, Status
-from apps.tracing.models import HeldOperation, Project
-from apps.tracing.services import maintenance
+from apps.tracing.models import Project
 from tests.factories.tracing import ingest, read, rows, stored_run, wire_run
 
 SOON = {"end_time": "2026-01-02T03:04:06Z", "outputs": {"answer": "because"}}
@@ -29,7 +30,7 @@ def test_a_key_that_only_reads_is_refused(api_of, workspace):
     assert reader.post("/runs", wire_run()).status_code == 403
     assert reader.patch(f"/runs/{uuid7()}", SOON).status_code == 403
     assert rows() == 0
-    assert not HeldOperation.objects.for_workspace(workspace).exists()
+    assert not DeferredOperation.objects.for_workspace(workspace).exists()
 
 
 def test_a_strangers_update_does_not_reach_the_run(api_of, workspace, stranger):
@@ -94,7 +95,7 @@ def test_a_bare_update_waits_for_its_run(api, workspace):
     stored = read(workspace, run["id"])
     assert stored.row.status == Status.SUCCESS
     assert stored.value(Payload.OUTPUTS) == {"answer": "because"}
-    assert not HeldOperation.objects.for_workspace(workspace).exists()
+    assert not DeferredOperation.objects.for_workspace(workspace).exists()
 
 
 def test_a_child_waits_for_its_parent_and_its_own_child_for_it(api, workspace):
@@ -125,22 +126,22 @@ def test_what_waits_in_one_workspace_is_not_set_free_by_another(api_of, workspac
     api_of(workspace).post("/runs", run)
 
     assert read(workspace, run["id"]).value(Payload.OUTPUTS) == {"answer": "because"}
-    assert HeldOperation.objects.for_workspace(stranger).count() == 1
+    assert DeferredOperation.objects.for_workspace(stranger).count() == 1
 
 
 def test_an_update_that_missed_its_run_is_settled_later(workspace, api, time_machine):
     run = wire_run(end_time=None, outputs=None)
     api.patch(f"/runs/{run['id']}", SOON)
-    (held,) = HeldOperation.objects.for_workspace(workspace)
-    HeldOperation.objects.for_workspace(workspace).delete()
+    (held,) = DeferredOperation.objects.for_workspace(workspace)
+    DeferredOperation.objects.for_workspace(workspace).delete()
     ingest(workspace, run)
     held.save(force_insert=True)  # as if both had committed in the same moment
     time_machine.move_to(datetime.now(UTC) + timedelta(seconds=10))
 
-    maintenance.settle_held()
+    maintenance.retry_deferred_operations()
 
     assert read(workspace, run["id"]).row.status == Status.SUCCESS
-    assert not HeldOperation.objects.for_workspace(workspace).exists()
+    assert not DeferredOperation.objects.for_workspace(workspace).exists()
 
 
 def test_a_child_whose_parent_never_comes_becomes_a_root(workspace, api, time_machine):
@@ -150,8 +151,8 @@ def test_a_child_whose_parent_never_comes_becomes_a_root(workspace, api, time_ma
     )
     time_machine.move_to(datetime.now(UTC) + timedelta(minutes=16))
 
-    maintenance.settle_held()
-    maintenance.settle_held()
+    maintenance.retry_deferred_operations()
+    maintenance.retry_deferred_operations()
 
     assert read(workspace, child_id).row.is_root
     assert rows() == 1

@@ -11,9 +11,10 @@ import pytest
 import zstandard
 
 from apps.core.ids import uuid7
+from apps.feedback.models import Feedback
 from apps.trace_store import store
 from apps.trace_store.store import Payload, Status
-from apps.tracing.models import Feedback, Project
+from apps.tracing.models import Project
 from tests.factories.tracing import (
     MULTIPART,
     ProjectFactory,

@@ -12,13 +12,14 @@ from hypothesis import strategies as st
 
 from apps.core.ids import uuid7
 from apps.core.json import loads
+from apps.ingest.errors import BadBody
 from apps.ingest.multipart import boundary_of, parts
 from apps.ingest.previews import LENGTH, preview
-from apps.ingest.usage import usage_columns
+from apps.ingest.token_usage import usage_columns
 from apps.trace_store.dotted_order import Misplaced, place_of, segment
 from apps.trace_store.json_repair import repair
 from apps.trace_store.store import cursors
-from apps.tracing.errors import BadBody, InvalidCursor
+from apps.tracing.errors import InvalidCursor
 from tests.factories.tracing import BOUNDARY, form, wire_run
 
 JSON = st.recursive(

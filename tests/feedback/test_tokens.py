@@ -8,7 +8,8 @@ from uuid import UUID, uuid4
 import pytest
 from django.test import Client
 
-from apps.tracing.models import Feedback, FeedbackConfig, FeedbackToken
+from apps.feedback.models import Feedback, FeedbackConfig, FeedbackToken
+from apps.feedback.services import tokens as services
 from tests.factories.tracing import stored_run
 
 URL = "/feedback/tokens"
@@ -149,6 +150,6 @@ def test_tokens_are_forgotten_a_month_after_their_end(workspace, token, api, run
     tokens = FeedbackToken.objects.for_workspace(workspace)
     tokens.filter(pk=token["id"]).update(expires_at=datetime.now(UTC) - timedelta(days=31))
 
-    tokens.forget_expired()
+    services.delete_expired()
 
     assert [one.key for one in tokens] == ["younger"]

@@ -6,7 +6,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.tracing.models import Feedback, FeedbackConfig
+from apps.feedback.models import Feedback, FeedbackConfig
 
 STARS = {"type": "continuous", "min": 0, "max": 5}
 MOOD = {

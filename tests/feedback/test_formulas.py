@@ -6,9 +6,10 @@ from uuid import uuid4
 
 import pytest
 
+from apps.feedback.models import Feedback, FeedbackFormula
 from apps.feedback.services import attach_to_runs, formulas, score_stats
 from apps.trace_store.postprocess.processor import settle_everything
-from apps.tracing.models import Feedback, FeedbackFormula, Project
+from apps.tracing.models import Project
 from tests.factories.tracing import ProjectFactory, ingest, stored_run, wire_run
 
 URL = "/feedback/formulas"

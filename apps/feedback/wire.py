@@ -8,9 +8,9 @@ from uuid import UUID
 import msgspec
 
 from apps.core.json import loads, storable
+from apps.feedback.models import KEY_LENGTH
 from apps.ingest.wire import Refusal
 from apps.trace_store.json_repair import repair
-from apps.tracing.models.feedback import KEY_LENGTH
 
 _PLAIN_TEXT = ("key", "comment", "feedback_thread_id")
 _VALUES = ("value", "correction", "feedback_source", "extra", "feedback_config", "metadata")

@@ -1,4 +1,4 @@
-"""What is said about runs and projects, and how it is to be understood."""
+"""Feedback on runs and projects, and what its scores mean."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.core.tenancy import TenantManager, WorkspaceOwned
-from apps.tracing.models.projects import Project
-from apps.tracing.querysets import (
+from apps.feedback.querysets import (
     FeedbackConfigQuerySet,
     FeedbackFormulaQuerySet,
     FeedbackQuerySet,
@@ -21,7 +20,7 @@ KEY_LENGTH = 1000
 
 
 class FeedbackType(models.TextChoices):
-    """How a score is to be read; the values are the wire's."""
+    """The kind of score of a key; the values are on the wire."""
 
     CONTINUOUS = "continuous"
     CATEGORICAL = "categorical"
@@ -29,23 +28,23 @@ class FeedbackType(models.TextChoices):
 
 
 class Aggregation(models.TextChoices):
-    """How a formula puts its parts together; the values are the wire's."""
+    """How a formula combines its parts; the values are on the wire."""
 
     SUM = "sum"
     AVERAGE = "avg"
 
 
 class FeedbackConfig(WorkspaceOwned):
-    """What the scores of one key mean."""
+    """The meaning of the scores of one key."""
 
     key = models.CharField(max_length=KEY_LENGTH)
     config = models.JSONField()
     """`type`, `min`, `max`, `categories`, `allows_multiple_categories`."""
     is_lower_score_better = models.BooleanField(null=True)
     is_enforced = models.BooleanField(default=False)
-    """Whether feedback that does not fit is refused."""
+    """Whether feedback that does not match the config is rejected."""
     is_inferred = models.BooleanField(default=False)
-    """Whether it was only concluded from the key's first use: what somebody says goes before it."""
+    """Whether the config was inferred from the first feedback; an explicit config replaces it."""
     modified_at = models.DateTimeField(auto_now=True)
 
     objects = TenantManager(FeedbackConfigQuerySet)
@@ -62,20 +61,24 @@ class FeedbackConfig(WorkspaceOwned):
 
 
 class FeedbackFormula(WorkspaceOwned):
-    """A key whose scores are computed from those of other keys, of one project or one dataset."""
+    """A key whose scores are computed from other keys, for one project or one dataset."""
 
     project = models.ForeignKey(
-        Project, models.CASCADE, null=True, related_name="feedback_formulas", db_index=False
+        "tracing.Project",
+        models.CASCADE,
+        null=True,
+        related_name="feedback_formulas",
+        db_index=False,
     )
     dataset_id = models.UUIDField(null=True)
-    """All experiments on this dataset."""
+    """Applies to all experiments on this dataset."""
     key = models.CharField(max_length=KEY_LENGTH)
     aggregation = models.CharField(max_length=10, choices=Aggregation)
     parts = models.JSONField()
     """Objects of `part_type`, `key` and `weight`."""
     modified_at = models.DateTimeField(auto_now=True)
     is_stale = models.BooleanField(default=True)
-    """Whether scores that were there before the formula, or its last change, are to be computed."""
+    """Whether existing feedback must be computed because the formula is new or changed."""
 
     objects = TenantManager(FeedbackFormulaQuerySet)
     unscoped = FeedbackFormulaQuerySet.as_manager()
@@ -86,7 +89,7 @@ class FeedbackFormula(WorkspaceOwned):
             models.CheckConstraint(
                 condition=Q(project=None, dataset_id__isnull=False)
                 | Q(project__isnull=False, dataset_id=None),
-                name="feedback_formula_of_one",
+                name="feedback_formula_one_scope",
             ),
             models.UniqueConstraint(
                 fields=["workspace", "project", "dataset_id", "key"],
@@ -119,14 +122,14 @@ class FeedbackFormula(WorkspaceOwned):
 
 
 class FeedbackToken(WorkspaceOwned):
-    """The right to give one feedback on one run without a key: for browsers.
+    """The right to give one feedback on one run without an API key, for browsers.
 
-    Its id is the feedback's: what is said again by the same token takes the place of the first.
+    The feedback gets the id of the token: a second use replaces the first.
     """
 
     token_hash = models.BinaryField(unique=True)
     token = models.BinaryField()
-    """Encrypted: its owner may ask for the address again."""
+    """Encrypted, because the owner may list the URL again."""
     run_id = models.UUIDField()
     key = models.CharField(max_length=KEY_LENGTH)
     expires_at = models.DateTimeField()
@@ -151,46 +154,46 @@ class FeedbackToken(WorkspaceOwned):
 
 
 class Feedback(WorkspaceOwned):
-    """A keyed score, value or comment on a run or on a project. It may come before its run."""
+    """A keyed score, value or comment on a run or a project. It may arrive before its run."""
 
     created_at = models.DateTimeField(default=timezone.now)
-    """When it was given, as its client says; server time otherwise."""
+    """The time that the client states, else the server time."""
     project = models.ForeignKey(
-        Project, models.CASCADE, null=True, related_name="feedback", db_index=False
+        "tracing.Project", models.CASCADE, null=True, related_name="feedback", db_index=False
     )
     run_id = models.UUIDField(null=True)
     trace_id = models.UUIDField(null=True)
     is_root = models.BooleanField(null=True)
-    """Whether its run is the root of its trace; null while that is not known."""
+    """Whether the run is the root of its trace; null while unknown."""
     start_time = models.DateTimeField(null=True)
-    """When its run started."""
+    """Start time of the run."""
     thread_key = models.TextField(null=True)  # noqa: DJ001  (null: none)
-    """The thread it was given on, else its run's."""
+    """The thread that the feedback names, else the thread of the run."""
     is_on_thread = models.BooleanField(default=False)
-    """Whether it was given on the thread as a whole."""
+    """Whether the feedback is on the thread as a whole."""
     is_pending = models.BooleanField(default=False)
-    """Whether nobody has looked for its run since it came."""
+    """Whether the run has not been looked up since the feedback was written."""
     keeps_trace = models.BooleanField(default=True)
-    """Whether its trace is to be kept for longer because of it."""
+    """Whether the feedback extends the retention of its trace."""
     key = models.CharField(max_length=KEY_LENGTH)
     score = models.FloatField(null=True)
     value = models.JSONField(null=True)
     label = models.CharField(max_length=100, null=True)  # noqa: DJ001  (null: none)
-    """What the value counts as; null when it is an object, a list or a text."""
+    """The value as counted in statistics; null for an object, a list or a long text."""
     comment = models.TextField(null=True)  # noqa: DJ001  (null and "" differ on the wire)
     correction = models.JSONField(null=True)
     source = models.JSONField(default=dict)
-    """`type` and `metadata` of who gave it."""
+    """`type` and `metadata` of the source."""
     source_type = models.CharField(max_length=100, default="api")
     user_id = models.UUIDField(null=True)
-    """Whose key or session it was given with."""
+    """The user of the API key or session."""
     extra = models.JSONField(null=True)
     feedback_group_id = models.UUIDField(null=True)
     comparative_experiment_id = models.UUIDField(null=True)
     formula = models.ForeignKey(
         FeedbackFormula, models.CASCADE, null=True, related_name="feedback", db_index=False
     )
-    """What computed it; null when somebody gave it."""
+    """The formula that computed the score; null for given feedback."""
     is_error = models.BooleanField(default=False)
     modified_at = models.DateTimeField(auto_now=True)
 

@@ -1,0 +1,14 @@
+"""Enqueues tasks by name, so that services do not import the task module."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from celery import current_app
+from django.db import transaction
+
+
+def compute_formulas() -> None:
+    """Compute new and changed formulas after commit; beat repeats a message that is lost."""
+    send = partial(current_app.send_task, "feedback.compute_formulas")
+    transaction.on_commit(send, robust=True)

@@ -1,0 +1,5 @@
+"""API routes of ingest."""
+
+from apps.ingest.api import ingest_log, otlp, views
+
+urlpatterns = [*views.routes, *otlp.routes, *ingest_log.routes]
