@@ -25,7 +25,7 @@ class SignUpExtras(forms.Form):
         max_length=100,
         required=False,
         label="Organization",
-        help_text="The name of your team. Empty: one for yourself.",
+        help_text="The name of your team. Leave empty to create a personal organization.",
         widget=forms.TextInput(attrs={"autocomplete": "organization"}),
     )
 
@@ -35,7 +35,7 @@ class SignUpExtras(forms.Form):
         name: str = self.cleaned_data["organization"].strip()
         if name and Organization.objects.filter(name=name).exists():
             raise forms.ValidationError(
-                "There is an organization of this name. Ask its administrators for an invitation."
+                "An organization with this name exists. Ask its administrators for an invitation."
             )
         return name
 

@@ -34,7 +34,7 @@ def profile(request: HttpRequest) -> HttpResponse:
     form = ProfileForm(request.POST or None, instance=User.objects.get(pk=person.pk))
     if request.method == "POST" and form.is_valid():
         rename(user_id=person.pk, name=form.cleaned_data["name"])
-        messages.success(request, "Saved.")
+        messages.success(request, "Profile saved.")
         return redirect("account-profile")
     status = 422 if form.errors else 200
     return TemplateResponse(request, "account/profile.html", {"form": form}, status=status)

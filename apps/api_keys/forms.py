@@ -12,10 +12,10 @@ from django.utils import timezone
 from apps.organizations.models import Workspace
 
 SCOPES = [
-    ("admin", "Everything"),
-    ("write", "Read and write, without deploying"),
+    ("admin", "Full access"),
+    ("write", "Read and write, except deployments"),
     ("read", "Read only"),
-    ("ingest", "Send runs only"),
+    ("ingest", "Ingest runs only"),
     ("deploy", "Deploy only"),
 ]
 LIVES = [
@@ -26,7 +26,7 @@ LIVES = [
     ("365", "In a year"),
 ]
 OVERLAPS = [
-    ("0", "At once"),
+    ("0", "Immediately"),
     ("3600", "In an hour"),
     ("86400", "In a day"),
     ("604800", "In a week"),
@@ -35,8 +35,10 @@ OVERLAPS = [
 
 
 class KeyForm(forms.Form):
-    name = forms.CharField(max_length=200, label="Name", help_text="Where it will be used.")
-    scope = forms.ChoiceField(choices=SCOPES, label="May do")
+    name = forms.CharField(
+        max_length=200, label="Name", help_text="Describe where the key is used."
+    )
+    scope = forms.ChoiceField(choices=SCOPES, label="Scope")
     life = forms.ChoiceField(choices=LIVES, required=False, label="Expires")
 
     @property
@@ -52,7 +54,7 @@ class ReachingKeyForm(KeyForm):
         required=False,
         label="Workspaces",
         widget=forms.CheckboxSelectMultiple,
-        help_text="None ticked means all of them, and those to come.",
+        help_text="Select none for access to all current and future workspaces.",
     )
 
     def __init__(self, *args: Any, workspaces: Sequence[Workspace], **kwargs: Any) -> None:
@@ -62,7 +64,7 @@ class ReachingKeyForm(KeyForm):
 
 
 class RotationForm(forms.Form):
-    overlap = forms.ChoiceField(choices=OVERLAPS, label="The old key ends")
+    overlap = forms.ChoiceField(choices=OVERLAPS, label="Old key expires")
 
     @property
     def span(self) -> timedelta:

@@ -135,7 +135,7 @@ def setting_organization_keys(request: PageRequest) -> HttpResponse:
         form,
         made,
         rows=ApiKey.objects.filter(organization_id=caller.organization_id),
-        title="All keys",
+        title="API keys",
         kind="organization",
         may_write=True,
     )
@@ -147,7 +147,7 @@ def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
     """Dead on every process within a second."""
     key = _managed(request, key_id)
     services.revoke_key(key=key)
-    messages.success(request, f"{key.name} is revoked: nothing accepts it any more.")
+    messages.success(request, f"{key.name} was revoked.")
     return redirect(_back(request), request.caller.workspace_id)
 
 

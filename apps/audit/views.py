@@ -34,9 +34,9 @@ class SearchForm(forms.Form):
 
     action = forms.ChoiceField(
         required=False,
-        label="What",
+        label="Action",
         choices=[
-            ("", "Everything"),
+            ("", "All actions"),
             *(
                 (
                     deed(kind),
@@ -46,13 +46,13 @@ class SearchForm(forms.Form):
             ),
         ],
     )
-    actor = forms.CharField(required=False, label="Who", max_length=254)
-    target = forms.CharField(required=False, label="On what", max_length=200)
+    actor = forms.CharField(required=False, label="Actor", max_length=254)
+    target = forms.CharField(required=False, label="Target", max_length=200)
     begin = forms.DateField(
         required=False, label="From", widget=forms.DateInput(attrs={"type": "date"})
     )
     end = forms.DateField(
-        required=False, label="Until", widget=forms.DateInput(attrs={"type": "date"})
+        required=False, label="To", widget=forms.DateInput(attrs={"type": "date"})
     )
 
     def search(self, organization: OrganizationCaller) -> Search:

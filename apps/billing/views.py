@@ -34,7 +34,7 @@ def setting_billing(request: PageRequest) -> HttpResponse:
         form = DetailsForm(request.POST or None, instance=account)
         if request.method == "POST" and form.is_valid():
             services.update_account(account, form.cleaned_data)
-            messages.success(request, "The details are saved.")
+            messages.success(request, "Invoice details saved.")
             return redirect("setting-billing", request.caller.workspace_id)
         page = _page(request)
         start = page * PAYMENTS_A_PAGE

@@ -51,7 +51,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
     form = SignInForm(request.POST, request=request)
     if not throttle.take(request, request.POST.get("email", "")[:254]):
         form.errors.clear()
-        form.add_error(None, "Too many tries. Wait ten minutes, then try again.")
+        form.add_error(None, "Too many attempts. Wait ten minutes, then try again.")
         return _sign_in_page(request, form, after, status=429)
     if not form.is_valid() or form.user is None:
         return _sign_in_page(request, form, after, status=422)

@@ -20,7 +20,7 @@ class VariablesField(forms.CharField):
                 continue
             name, sign, given = text.removeprefix("export ").partition("=")
             if not sign or not name.strip():
-                raise forms.ValidationError(f"Line {number} is not NAME=value.")
+                raise forms.ValidationError(f"Line {number} is not in the form NAME=value.")
             found[name.strip()] = _unquoted(given.strip())
         return found
 
@@ -34,13 +34,15 @@ class SourceForm(forms.Form):
     """Where the code of a deployment's next revision comes from."""
 
     branch = forms.CharField(
-        max_length=255, required=False, help_text="Empty: the default branch of the repository."
+        max_length=255,
+        required=False,
+        help_text="Leave empty to use the default branch of the repository.",
     )
     config_path = forms.CharField(max_length=500, label="Path of langgraph.json")
     tracing = forms.BooleanField(
         required=False,
-        label="Trace every run",
-        help_text="Into the project that has the name of the deployment.",
+        label="Trace all runs",
+        help_text="Traces go to the project with the name of the deployment.",
     )
 
     @staticmethod
@@ -52,14 +54,14 @@ class SettingsForm(SourceForm):
     """What may be changed about a deployment that is there."""
 
     request_limit = forms.IntegerField(
-        label="Requests at most",
+        label="Request limit",
         min_value=1,
         max_value=MOST_REQUESTS,
         required=False,
-        help_text="Of everybody together. Empty: as many as come.",
+        help_text="Shared by all callers. Empty for no limit.",
     )
     request_limit_seconds = forms.IntegerField(
-        label="In so many seconds", min_value=1, max_value=86_400, required=False
+        label="Limit window, seconds", min_value=1, max_value=86_400, required=False
     )
 
     @staticmethod
@@ -75,12 +77,12 @@ class SettingsForm(SourceForm):
 class NewDeploymentForm(SourceForm):
     """A deployment from a Git repository."""
 
-    name = forms.CharField(max_length=63, help_text="Letters, digits and dashes.")
+    name = forms.CharField(max_length=63, help_text="Use letters, digits and dashes.")
     repo_url = forms.CharField(max_length=2000, label="Git URL")
     variables = VariablesField(
         required=False,
-        label="Environment",
-        help_text="One NAME=value a line. Values are encrypted and never shown again.",
+        label="Environment variables",
+        help_text="One NAME=value per line. Values are stored encrypted and never shown again.",
     )
 
     field_order = ["name", "repo_url", "branch", "config_path", "variables", "tracing"]
@@ -91,5 +93,5 @@ class VariablesForm(forms.Form):
 
     variables = VariablesField(
         label="All variables",
-        help_text="One NAME=value a line. These take the place of all that are there.",
+        help_text="One NAME=value per line. These variables replace all existing ones.",
     )

@@ -135,12 +135,14 @@ def deployment_delete(request: PageRequest, deployment_id: UUID) -> HttpResponse
     """Take it away, once its name was typed."""
     row = pages.deployment(request.caller.workspace_id, deployment_id)
     if request.POST.get("name") != row.deployment.name:
-        messages.error(request, f"Nothing was deleted: type {row.deployment.name} to confirm.")
+        messages.error(
+            request, f"The deployment was not deleted. Type {row.deployment.name} to confirm."
+        )
         return redirect("deployment-settings", request.caller.workspace_id, deployment_id)
     services.delete_deployments(
         workspace_id=request.caller.workspace_id, deployment_ids=[deployment_id]
     )
-    messages.success(request, f"{row.deployment.name} is deleted.")
+    messages.success(request, f"{row.deployment.name} was deleted.")
     return redirect("deployment-list", request.caller.workspace_id)
 
 

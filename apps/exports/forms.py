@@ -19,17 +19,19 @@ _PASSWORD = forms.PasswordInput(attrs={"autocomplete": "off"})
 
 class ExportForm(forms.Form):
     project = forms.ModelChoiceField(
-        queryset=Project.unscoped.none(), label="Project", empty_label="Choose a project"
+        queryset=Project.unscoped.none(), label="Project", empty_label="Select a project"
     )
     destination = forms.ModelChoiceField(
-        queryset=Destination.unscoped.none(), label="Destination", empty_label="Choose where to"
+        queryset=Destination.unscoped.none(),
+        label="Destination",
+        empty_label="Select a destination",
     )
     begin = forms.DateField(label="From", widget=forms.DateInput(attrs={"type": "date"}))
     end = forms.DateField(
-        label="Until the end of",
+        label="To (inclusive)",
         required=False,
         widget=forms.DateInput(attrs={"type": "date"}),
-        help_text="Empty for an export that repeats.",
+        help_text="Leave empty for a repeating export.",
     )
     interval = forms.TypedChoiceField(
         label="Repeat",
@@ -42,7 +44,7 @@ class ExportForm(forms.Form):
         label="Filter",
         required=False,
         max_length=10_000,
-        help_text="In the filter language; without one, every run is exported.",
+        help_text="A filter expression. Leave empty to export all runs.",
     )
     compression = forms.ChoiceField(
         label="Compression", choices=Compression.choices, initial=Compression.ZSTANDARD
@@ -72,9 +74,9 @@ class ExportForm(forms.Form):
         given: dict[str, Any] = super().clean() or {}
         begin, end, interval = given.get("begin"), given.get("end"), given.get("interval")
         if begin and (end is None) == (interval is None):
-            self.add_error("end", "Give a last day, or say how often it repeats.")
+            self.add_error("end", "Enter either an end date or a repeat interval.")
         elif begin and end and not timedelta() <= end - begin < timedelta(days=MOST_DAYS):
-            self.add_error("end", "It must not be before the first day.")
+            self.add_error("end", "The end date must not be before the start date.")
         return given
 
     def export(self) -> BulkExport:
@@ -100,8 +102,8 @@ def _midnight(day: Any) -> datetime:
 class DestinationForm(forms.Form):
     name = forms.CharField(max_length=200, label="Name")
     kind = forms.ChoiceField(
-        label="Where",
-        choices=[(Kind.S3, "A bucket of S3"), (Kind.PLATFORM, "This platform, for downloads")],
+        label="Type",
+        choices=[(Kind.S3, "S3 bucket"), (Kind.PLATFORM, "This platform, for download")],
     )
     bucket_name = forms.RegexField(
         r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", label="Bucket", required=False
@@ -111,10 +113,10 @@ class DestinationForm(forms.Form):
     )
     region = forms.CharField(max_length=50, label="Region", required=False)
     endpoint_url = forms.URLField(
-        label="Address of the server",
+        label="Endpoint URL",
         required=False,
         assume_scheme="https",
-        help_text="Of a server that is not of Amazon.",
+        help_text="Only for S3-compatible servers other than Amazon S3.",
     )
     access_key_id = forms.CharField(max_length=500, label="Access key", required=False)
     secret_access_key = forms.CharField(
@@ -126,7 +128,7 @@ class DestinationForm(forms.Form):
         if given.get("kind") == Kind.S3:
             for name in ("bucket_name", "access_key_id", "secret_access_key"):
                 if not given.get(name) and name not in self.errors:
-                    self.add_error(name, "A bucket needs this.")
+                    self.add_error(name, "This field is required for an S3 bucket.")
         return given
 
     def destination(self, workspace_id: UUID) -> Destination:
@@ -156,7 +158,7 @@ class ChangeDestinationForm(forms.Form):
         label="Access key",
         required=False,
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
-        help_text="Empty keeps the keys as they are.",
+        help_text="Leave empty to keep the current keys.",
     )
     secret_access_key = forms.CharField(
         max_length=1000, label="Secret key", required=False, strip=False, widget=_PASSWORD
@@ -170,7 +172,10 @@ class ChangeDestinationForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
         if bool(given.get("access_key_id")) != bool(given.get("secret_access_key")):
-            self.add_error("secret_access_key", "Give both keys, or none to keep them.")
+            self.add_error(
+                "secret_access_key",
+                "Enter both keys, or leave both empty to keep the current keys.",
+            )
         return given
 
     def credentials(self) -> dict[str, str] | None:

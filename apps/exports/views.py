@@ -142,7 +142,7 @@ def export_cancel(request: PageRequest, export_id: UUID) -> HttpResponse:
     export = get_or_404(_exports(request), pk=export_id)
     try:
         services.cancel(export=export)
-        messages.success(request, "The export is stopped.")
+        messages.success(request, "Export cancelled.")
     except errors.ExportOver as over:
         messages.error(request, over.detail)
     return redirect("export-detail", export.workspace_id, export.pk)
@@ -184,7 +184,7 @@ def destination_edit(request: PageRequest, destination_id: UUID) -> HttpResponse
         except (errors.DestinationRefused, core_errors.Unavailable) as refused:
             form.add_error(None, refused.detail)
         else:
-            messages.success(request, f"{destination.name} is saved.")
+            messages.success(request, f"{destination.name} was saved.")
             return redirect("export-list", workspace_id)
     context = {"form": form, "destination": destination, "title": title}
     status = 422 if form.is_bound else 200

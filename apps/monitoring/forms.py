@@ -14,7 +14,7 @@ from apps.trace_store.store.stats import Attribute
 from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
 
-_GROUPS = [("", "Nothing"), *((one.value, one.value.replace("_", " ")) for one in Attribute)]
+_GROUPS = [("", "None"), *((one.value, one.value.replace("_", " ")) for one in Attribute)]
 
 
 class SectionForm(forms.Form):
@@ -26,17 +26,17 @@ class ChartForm(forms.Form):
     title = forms.CharField(max_length=200, label="Title")
     chart_type = forms.ChoiceField(
         choices=[
-            (ChartType.LINE, "Lines"),
-            (ChartType.BAR, "Bars"),
-            (ChartType.KPI, "One number"),
+            (ChartType.LINE, "Line chart"),
+            (ChartType.BAR, "Bar chart"),
+            (ChartType.KPI, "Single value"),
             (ChartType.TABLE, "Table"),
         ],
-        label="Drawn as",
+        label="Chart type",
     )
     metrics = forms.MultipleChoiceField(
         choices=[(one, one.replace("_", " ")) for one in METRICS],
-        label="What is shown",
-        help_text="Those of one unit become lines of one chart.",
+        label="Metrics",
+        help_text="Metrics of the same unit can share a chart.",
         widget=forms.CheckboxSelectMultiple,
     )
     feedback_key = forms.CharField(max_length=1000, required=False, label="Feedback key")
@@ -44,11 +44,11 @@ class ChartForm(forms.Form):
         max_length=8000,
         required=False,
         label="Filter",
-        help_text="As in the list of runs: `eq(is_root, true)` leaves only traces.",
+        help_text="A filter expression, for example `eq(is_root, true)` for traces only.",
         widget=forms.TextInput,
     )
     group_by = forms.ChoiceField(choices=_GROUPS, required=False, label="Group by")
-    path = forms.CharField(max_length=200, required=False, label="Key of metadata")
+    path = forms.CharField(max_length=200, required=False, label="Metadata key")
 
     def __init__(
         self, *args: Any, projects: Sequence[Project], chart: Chart | None = None, **kwargs: Any
@@ -90,7 +90,7 @@ class ChartForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         given: dict[str, Any] = super().clean() or {}
         if given.get("group_by") and set(given.get("metrics") or ()) & set(FEEDBACK_METRICS):
-            self.add_error("group_by", "Runs are grouped, feedback on them is not.")
+            self.add_error("group_by", "Feedback metrics cannot be grouped.")
         return given
 
     @property

@@ -84,16 +84,16 @@ def dashboard_change(request: PageRequest, section_id: UUID) -> HttpResponse:
     action = request.POST.get("action")
     if action == "clone":
         section = dashboards.clone_section(section=section)
-        messages.success(request, "Copied.")
+        messages.success(request, "Dashboard duplicated.")
     elif action == "delete":
         dashboards.delete_section(section=section)
-        messages.success(request, f"{section.title} is deleted.")
+        messages.success(request, f"{section.title} was deleted.")
         return redirect("dashboard-list", section.workspace_id)
     else:
         form = SectionForm(request.POST)
         if form.is_valid():
             dashboards.update_section(section=section, changes=form.cleaned_data)
-            messages.success(request, "Saved.")
+            messages.success(request, "Dashboard saved.")
     return redirect("dashboard-detail", section.workspace_id, section.pk)
 
 
@@ -131,7 +131,7 @@ def _chart(request: PageRequest, section: Section, chart: Chart | None) -> HttpR
     action = request.POST.get("action", "")
     if chart is not None and action == "delete":
         chart.delete()
-        messages.success(request, f"{chart.title} is deleted.")
+        messages.success(request, f"{chart.title} was deleted.")
         return redirect("dashboard-detail", section.workspace_id, section.pk)
     preview = None
     if form.is_bound and form.is_valid():

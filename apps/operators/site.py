@@ -18,7 +18,7 @@ from apps.core import errors, feature_switches
 
 class OperatorsSite(admin.AdminSite):
     site_header = site_title = "Slipway operators"
-    index_title = "How it stands"
+    index_title = "System status"
     index_template = "admin/operators/index.html"
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
@@ -73,7 +73,7 @@ class OperatorsSite(admin.AdminSite):
     def switches(self, request: HttpRequest) -> HttpResponse:
         context = {
             **self.each_context(request),
-            "title": "Feature switches",
+            "title": "Feature flags",
             "features": [
                 (name, feature.description, feature_switches.is_enabled(name))
                 for name, feature in feature_switches.FEATURES.items()

@@ -51,7 +51,7 @@ def lives() -> list[Life]:
         Life(
             "Short-lived traces", settings.TRACE_RETENTION_SHORT_DAYS, "TRACE_RETENTION_SHORT_DAYS"
         ),
-        Life("Log of webhooks", settings.WEBHOOK_LOG_DAYS, "WEBHOOK_LOG_DAYS"),
+        Life("Webhook delivery log", settings.WEBHOOK_LOG_DAYS, "WEBHOOK_LOG_DAYS"),
         Life("Audit log", 0, "manage.py prune_audit_log"),
     ]
 

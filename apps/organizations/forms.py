@@ -25,7 +25,7 @@ class WorkspaceForm(forms.Form):
         max_length=40,
         required=False,
         label="Handle",
-        help_text="What others see before the name of what you publish; one in the whole platform.",
+        help_text="A unique name of the workspace. It is shown as the prefix of published items.",
     )
 
 
@@ -40,7 +40,7 @@ class NewOrganizationForm(forms.Form):
 class AddMemberForm(forms.Form):
     """Somebody of the organization, into a workspace."""
 
-    person = forms.ChoiceField(label="Person")
+    person = forms.ChoiceField(label="Member")
     role = forms.ChoiceField(label="Role")
 
     def __init__(self, *args: Any, people: Choices, roles: Choices, **kwargs: Any) -> None:
@@ -64,13 +64,13 @@ class InviteForm(forms.Form):
         max_length=254,
         required=False,
         label="Email",
-        help_text="Empty makes a link that anybody who has it can follow.",
+        help_text="Leave empty to create a link that anyone can use to join.",
     )
-    role = forms.ChoiceField(label="Role in the organization")
+    role = forms.ChoiceField(label="Organization role")
     workspaces = forms.MultipleChoiceField(
         required=False, label="Workspaces", widget=forms.CheckboxSelectMultiple
     )
-    workspace_role = forms.ChoiceField(label="Role in these workspaces")
+    workspace_role = forms.ChoiceField(label="Workspace role")
 
     def __init__(
         self,
@@ -113,20 +113,20 @@ class OrganizationForm(forms.Form):
     name = forms.CharField(max_length=100, label="Name")
     public_sharing_disabled = forms.BooleanField(
         required=False,
-        label="Forbid public links",
-        help_text="Nobody can open a trace to everybody, and links given out open nothing.",
+        label="Disable public links",
+        help_text="Traces cannot be shared publicly. Existing public links stop working.",
     )
     personal_keys_disabled = forms.BooleanField(
         required=False,
-        label="Forbid personal keys",
-        help_text="Those that exist stop working at once.",
+        label="Disable personal keys",
+        help_text="Existing personal keys stop working immediately.",
     )
     longest_key_days = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=36_500,
-        label="Longest life of a key, in days",
-        help_text="For keys made from now on; empty is without end.",
+        label="Maximum key lifetime, in days",
+        help_text="Applies to new keys. Empty for no limit.",
     )
 
 
@@ -135,14 +135,14 @@ class SecretForm(forms.Form):
         r"\A[A-Za-z_][A-Za-z0-9_.-]*\Z",
         max_length=200,
         label="Name",
-        error_messages={"invalid": "Letters, digits, dots, dashes and underscores."},
+        error_messages={"invalid": "Use letters, digits, dots, dashes and underscores only."},
     )
     value = forms.CharField(
         max_length=65_536,
         strip=False,
         label="Value",
         widget=forms.Textarea,
-        help_text="Encrypted, and never shown again.",
+        help_text="The value is stored encrypted and never shown again.",
     )
 
 

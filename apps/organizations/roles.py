@@ -35,38 +35,38 @@ _WORDS: dict[tuple[Level, str], tuple[str, str, str]] = {
     (Level.ORGANIZATION, "owner"): (
         "ORGANIZATION_OWNER",
         "Organization Owner",
-        "Everything, other owners and billing included.",
+        "Full access, including owners and billing.",
     ),
     (Level.ORGANIZATION, "admin"): (
         "ORGANIZATION_ADMIN",
         "Organization Admin",
-        "Everything but owners and billing; an admin of every workspace.",
+        "Full access except owners and billing. Admin of every workspace.",
     ),
     (Level.ORGANIZATION, "member"): (
         "ORGANIZATION_USER",
         "Organization User",
-        "Works in the workspaces that they are added to.",
+        "Access to the workspaces that the member is added to.",
     ),
     (Level.ORGANIZATION, "viewer"): (
         "ORGANIZATION_VIEWER",
         "Organization Viewer",
-        "Sees the organization and changes nothing of it.",
+        "Read-only access to the organization.",
     ),
     (Level.WORKSPACE, "admin"): (
         "WORKSPACE_ADMIN",
         "Admin",
-        "Everything in the workspace, people and keys included.",
+        "Full access to the workspace, including members and keys.",
     ),
     (Level.WORKSPACE, "editor"): (
         "WORKSPACE_USER",
         "Editor",
-        "Everything but people, keys and settings of the workspace.",
+        "Full access except members, keys and workspace settings.",
     ),
-    (Level.WORKSPACE, "viewer"): ("WORKSPACE_VIEWER", "Viewer", "Reads and changes nothing."),
+    (Level.WORKSPACE, "viewer"): ("WORKSPACE_VIEWER", "Viewer", "Read-only access."),
     (Level.WORKSPACE, "annotator"): (
         "WORKSPACE_ANNOTATOR",
         "Annotator",
-        "Reads runs and gives feedback.",
+        "Reads runs and creates feedback.",
     ),
 }
 

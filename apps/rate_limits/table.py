@@ -21,7 +21,7 @@ class IdentityKind(StrEnum):
     @property
     def words(self) -> str:
         """What people call it."""
-        return {"IP": "IP", "x-api-key": "Key"}.get(self, "Person and IP")
+        return {"IP": "IP", "x-api-key": "Key"}.get(self, "User and IP")
 
 
 class Limit(NamedTuple):

@@ -17,15 +17,18 @@ class ProjectForm(forms.Form):
     )
     trace_tier = forms.ChoiceField(
         choices=[(TraceTier.LONG, "Long-lived"), (TraceTier.SHORT, "Short-lived")],
-        label="Traces are kept",
-        help_text="Lowering it concerns traces that come from then on; raising it, all of them.",
+        label="Retention tier",
+        help_text=(
+            "Short-lived applies to new traces only. "
+            "Long-lived applies to all traces of the project."
+        ),
     )
     long_days = forms.IntegerField(
         min_value=1,
         max_value=36_600,
         required=False,
-        label="Long-lived is, days",
-        help_text="Empty: as the workspace has it.",
+        label="Long-lived retention, days",
+        help_text="Leave empty to use the workspace default.",
     )
 
     @classmethod

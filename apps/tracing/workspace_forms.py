@@ -21,21 +21,21 @@ class PriceForm(forms.Form):
     name = forms.CharField(max_length=500, label="Name")
     match_pattern = forms.CharField(
         max_length=1000,
-        label="Models it is for",
-        help_text="A regular expression that is looked for in the model's name.",
+        label="Model pattern",
+        help_text="A regular expression that is searched in the model name.",
     )
     provider = forms.CharField(max_length=200, required=False, label="Provider")
     start_time = forms.DateTimeField(
         required=False,
-        label="From, UTC",
-        help_text="For runs that start then or later; empty for all.",
+        label="Valid from, UTC",
+        help_text="Applies to runs that start at or after this time. Empty for all runs.",
         widget=forms.DateTimeInput(attrs={"type": "datetime-local", "step": "1"}),
     )
     prompt_cost = forms.DecimalField(
-        min_value=0, max_digits=20, decimal_places=12, label="Prompt, $ for a million tokens"
+        min_value=0, max_digits=20, decimal_places=12, label="Prompt, $ per million tokens"
     )
     completion_cost = forms.DecimalField(
-        min_value=0, max_digits=20, decimal_places=12, label="Completion, $ for a million tokens"
+        min_value=0, max_digits=20, decimal_places=12, label="Completion, $ per million tokens"
     )
 
     @staticmethod
@@ -74,19 +74,19 @@ class PriceForm(forms.Form):
 class FeedbackConfigForm(forms.Form):
     key = forms.CharField(max_length=1000, label="Key")
     type = forms.ChoiceField(
-        choices=[("continuous", "A number"), ("categorical", "A category"), ("freeform", "A text")],
-        label="Kind",
+        choices=[("continuous", "Numeric"), ("categorical", "Categorical"), ("freeform", "Text")],
+        label="Type",
     )
-    min = forms.FloatField(required=False, label="Least", widget=forms.TextInput)
-    max = forms.FloatField(required=False, label="Most", widget=forms.TextInput)
+    min = forms.FloatField(required=False, label="Minimum", widget=forms.TextInput)
+    max = forms.FloatField(required=False, label="Maximum", widget=forms.TextInput)
     categories = forms.CharField(
         max_length=10_000,
         required=False,
         widget=forms.Textarea,
         label="Categories",
-        help_text="One a line: its number, then its name, as in `1 good`.",
+        help_text="One category per line: the value, then the label, as in `1 good`.",
     )
-    is_lower_score_better = forms.BooleanField(required=False, label="A lower score is better")
+    is_lower_score_better = forms.BooleanField(required=False, label="Lower scores are better")
 
     @staticmethod
     def of(row: FeedbackConfig) -> dict[str, Any]:
@@ -111,17 +111,17 @@ class FeedbackConfigForm(forms.Form):
                 found.append({"value": float(value), "label": label.strip() or value})
             except ValueError:
                 raise forms.ValidationError(
-                    f"Line {number} does not begin with a number."
+                    f"Line {number} does not start with a number."
                 ) from None
         return found
 
     def clean(self) -> dict[str, Any]:
         said: dict[str, Any] = self.cleaned_data
         if said.get("type") == "categorical" and len(said.get("categories") or []) < 2:
-            self.add_error("categories", "At least two categories are needed.")
+            self.add_error("categories", "Enter at least two categories.")
         least, most = said.get("min"), said.get("max")
         if least is not None and most is not None and least >= most:
-            self.add_error("max", "The most must be more than the least.")
+            self.add_error("max", "The maximum must be greater than the minimum.")
         return said
 
     @property
@@ -137,17 +137,15 @@ class FeedbackConfigForm(forms.Form):
 class LivesForm(forms.Form):
     default_trace_tier = forms.ChoiceField(
         choices=[(TraceTier.LONG, "Long-lived"), (TraceTier.SHORT, "Short-lived")],
-        label="Traces of new projects are",
+        label="Default tier of new projects",
     )
     long_days = forms.IntegerField(
-        min_value=1, max_value=36_500, required=False, label="Long-lived traces are kept, days"
+        min_value=1, max_value=36_500, required=False, label="Long-lived retention, days"
     )
     short_days = forms.IntegerField(
-        min_value=1, max_value=36_500, required=False, label="Short-lived traces are kept, days"
+        min_value=1, max_value=36_500, required=False, label="Short-lived retention, days"
     )
-    all_projects = forms.BooleanField(
-        required=False, label="Give the tier to all projects that are there too"
-    )
+    all_projects = forms.BooleanField(required=False, label="Apply the tier to existing projects")
 
     @staticmethod
     def of(lives: Lives) -> dict[str, Any]:

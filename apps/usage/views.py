@@ -23,7 +23,7 @@ _CHARTS = (
     ("Runs", "count", (("runs", "Runs"), ("traces", "Traces"))),
     ("Bytes received", "count", (("bytes", "Bytes"),)),
     ("Agent runs", "count", (("agent_runs", "Runs"),)),
-    ("Agents at work", "s", (("agent_seconds", "Seconds"),)),
+    ("Agent run time", "s", (("agent_seconds", "Seconds"),)),
 )
 _WORDS = {
     "traces": "traces",
@@ -34,14 +34,14 @@ _WORDS = {
 
 
 def words(kind: LimitType) -> str:
-    return f"{_WORDS[kind.measure]} a {kind.period}"
+    return f"{_WORDS[kind.measure]} per {kind.period}"
 
 
 class LimitForm(forms.Form):
     limit_type = forms.ChoiceField(
-        label="What", choices=[(kind, words(kind).capitalize()) for kind in LimitType]
+        label="Metric", choices=[(kind, words(kind).capitalize()) for kind in LimitType]
     )
-    limit_value = forms.IntegerField(label="At most", min_value=0, max_value=2**62)
+    limit_value = forms.IntegerField(label="Limit", min_value=0, max_value=2**62)
 
 
 @require_http_methods(["GET", "POST"])
@@ -60,7 +60,7 @@ def setting_usage(request: PageRequest) -> HttpResponse:
                 limit_type=LimitType(form.cleaned_data["limit_type"]),
                 limit_value=form.cleaned_data["limit_value"],
             )
-            messages.success(request, "The cap is set. It holds within seconds.")
+            messages.success(request, "Usage limit set. It applies within seconds.")
             return redirect("setting-usage", caller.workspace_id)
     today = datetime.now(UTC).date()
     days = services.days(caller.workspace_id, today - timedelta(days=DAYS - 1), today)
@@ -82,7 +82,7 @@ def setting_usage(request: PageRequest) -> HttpResponse:
 def setting_usage_limit_delete(request: PageRequest, limit_id: UUID) -> HttpResponse:
     limits = UsageLimit.objects.of_workspace(request.caller.workspace_id)
     services.delete_limit(limits=limits, limit_id=limit_id)
-    messages.success(request, "The cap is gone.")
+    messages.success(request, "Usage limit removed.")
     return redirect("setting-usage", request.caller.workspace_id)
 
 

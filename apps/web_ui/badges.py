@@ -28,7 +28,7 @@ BADGES: dict[str, Badge] = {
     # Deployments, by what they do
     "serving": Badge("success", "circle-check", "Serving"),
     "starting": Badge("running", "loader-circle", "Starting"),
-    "idle": Badge("", "circle-dashed", "Nothing serving"),
+    "idle": Badge("", "circle-dashed", "Not serving"),
     "failed": Badge("error", "circle-x", "Failed"),
     "updating": Badge("running", "loader-circle", "Serving, updating"),
     "behind": Badge("warning", "triangle-alert", "Serving, last revision failed"),

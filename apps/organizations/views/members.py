@@ -59,7 +59,9 @@ def setting_people(request: PageRequest) -> HttpResponse:
 
         if done(form, invite):
             invited = form.cleaned_data["email"]
-            messages.success(request, f"{invited} is invited." if invited else "The link is made.")
+            messages.success(
+                request, f"{invited} was invited." if invited else "Invitation link created."
+            )
             return redirect("setting-people", request.caller.workspace_id)
     offset = _offset(request)
     members = Membership.objects.filter(organization_id=where).order_by("user__email")
@@ -92,10 +94,12 @@ def setting_person_role(request: PageRequest, membership_id: UUID) -> HttpRespon
     where = caller.organization_id
     form = RoleForm(request.POST, roles=role_choices(roles.roles_of(where, Level.ORGANIZATION)))
     if not form.is_valid():
-        raise errors.Invalid("There is no such role.")
+        raise errors.Invalid("Unknown role.")
     role = find_role(where, Level.ORGANIZATION, form.cleaned_data["role"])
     members.change_role(membership=membership, role=role, by=caller)
-    messages.success(request, f"{membership.user.display_name} is {role.display_name} now.")
+    messages.success(
+        request, f"The role of {membership.user.display_name} is now {role.display_name}."
+    )
     return redirect("setting-people", request.caller.workspace_id)
 
 
@@ -108,7 +112,7 @@ def setting_person_remove(request: PageRequest, membership_id: UUID) -> HttpResp
     if membership.user_id == request.user.pk:
         messages.success(request, "You have left the organization.")
         return redirect("home")
-    messages.success(request, f"{membership.user.display_name} is out of the organization.")
+    messages.success(request, f"{membership.user.display_name} was removed from the organization.")
     return redirect("setting-people", request.caller.workspace_id)
 
 
@@ -119,7 +123,7 @@ def setting_invitation_revoke(request: PageRequest, invitation_id: UUID) -> Http
     invitation = get_or_404(rows.select_related("custom_role"), pk=invitation_id)
     caller = organization_of(request, _O.PEOPLE_MANAGE)
     invitations.revoke(invitation=invitation, by=caller)
-    messages.success(request, "The invitation is taken back: its link opens nothing any more.")
+    messages.success(request, "The invitation was revoked.")
     return redirect("setting-people", request.caller.workspace_id)
 
 

@@ -45,7 +45,7 @@ def setting_organization(request: PageRequest) -> HttpResponse:
             )
 
         if done(form, save):
-            messages.success(request, "Saved.")
+            messages.success(request, "Organization saved.")
             return redirect("setting-organization", request.caller.workspace_id)
     members = Membership.objects.filter(organization=organization).select_related("user")
     own = members.get(user=request.user)
@@ -68,7 +68,7 @@ def setting_unshare(request: PageRequest) -> HttpResponse:
     organizations.update_organization(
         organization_id=caller.organization_id, changes={}, unshare_all=True
     )
-    messages.success(request, "No public link of the organization opens anything any more.")
+    messages.success(request, "All public links of the organization were revoked.")
     return redirect("setting-organization", request.caller.workspace_id)
 
 
@@ -80,7 +80,9 @@ def setting_hand_over(request: PageRequest) -> HttpResponse:
     memberships = Membership.objects.filter(organization_id=caller.organization_id)
     heir = get_or_404(memberships.select_related("user"), pk=request.POST.get("member", ""))
     members.transfer_ownership(organization_id=caller.organization_id, owner=request.user, to=heir)
-    messages.success(request, f"{heir.user.email} owns the organization now; you are an admin.")
+    messages.success(
+        request, f"Ownership was transferred to {heir.user.email}. You are now an admin."
+    )
     return redirect("setting-organization", request.caller.workspace_id)
 
 
@@ -109,7 +111,7 @@ def setting_workspaces(request: PageRequest) -> HttpResponse:
             )
 
         if done(form, add):
-            messages.success(request, f"{form.cleaned_data['name']} is there.")
+            messages.success(request, f"{form.cleaned_data['name']} was created.")
             return redirect("setting-workspaces", request.caller.workspace_id)
     open_to = Workspace.objects.open_to(request.user)
     rows = open_to.filter(organization_id=caller.organization_id).order_by("name")
@@ -148,7 +150,7 @@ def setting_roles(request: PageRequest) -> HttpResponse:
                 )
 
         if done(form, save):
-            messages.success(request, f"{form.cleaned_data['display_name']} is saved.")
+            messages.success(request, f"{form.cleaned_data['display_name']} was saved.")
             return redirect("setting-roles", request.caller.workspace_id)
     context = {
         "form": form,
@@ -168,7 +170,7 @@ def setting_role_delete(request: PageRequest, role_id: UUID) -> HttpResponse:
     role = get_or_404(own, pk=role_id)
     organization_of(request, _O.ROLES_MANAGE)
     roles.delete_role(role=role)
-    messages.success(request, f"{role.display_name} is deleted.")
+    messages.success(request, f"{role.display_name} was deleted.")
     return redirect("setting-roles", request.caller.workspace_id)
 
 

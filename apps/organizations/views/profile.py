@@ -27,14 +27,14 @@ def organizations(request: HttpRequest) -> HttpResponse:
     form, may_create = NewOrganizationForm(request.POST or None), may_create_organization(person)
     if request.method == "POST":
         if not may_create:
-            raise errors.Forbidden("New organizations are made by the operator here.")
+            raise errors.Forbidden("Only operators create organizations on this installation.")
         made: list[Workspace] = []
 
         def make() -> None:
             made.append(create_organization(name=form.cleaned_data["name"], owner=person).workspace)
 
         if done(form, make):
-            messages.success(request, f"{form.cleaned_data['name']} is yours.")
+            messages.success(request, f"{form.cleaned_data['name']} was created.")
             return redirect("workspace-home", made[0].pk)
     memberships = Membership.objects.filter(user=person).order_by("organization__name")
     first = {

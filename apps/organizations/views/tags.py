@@ -33,7 +33,7 @@ def setting_tags(request: PageRequest) -> HttpResponse:
             tags.create_key(workspace_id=workspace_id, **form.cleaned_data)
 
         if done(form, add):
-            messages.success(request, f"{form.cleaned_data['key']} is added.")
+            messages.success(request, f"{form.cleaned_data['key']} was added.")
             return redirect("setting-tags", workspace_id)
     values = TagValue.objects.for_workspace(workspace_id).annotate(uses=Count("taggings"))
     keys = TagKey.objects.for_workspace(workspace_id).order_by("key")
@@ -50,7 +50,7 @@ def setting_tags(request: PageRequest) -> HttpResponse:
 def setting_tag_key_delete(request: PageRequest, tag_key_id: UUID) -> HttpResponse:
     row = get_or_404(TagKey.objects.for_workspace(request.caller.workspace_id), pk=tag_key_id)
     tags.delete_key(row=row)
-    messages.success(request, f"{row.key} is deleted, and off everything that carried it.")
+    messages.success(request, f"{row.key} was deleted and removed from all resources.")
     return redirect("setting-tags", request.caller.workspace_id)
 
 
@@ -60,7 +60,7 @@ def setting_tag_value_add(request: PageRequest, tag_key_id: UUID) -> HttpRespons
     key = get_or_404(TagKey.objects.for_workspace(request.caller.workspace_id), pk=tag_key_id)
     form = TagValueForm(request.POST)
     if not form.is_valid():
-        raise errors.Invalid("A value has 1 to 100 characters.")
+        raise errors.Invalid("The value must have 1 to 100 characters.")
     tags.create_value(key=key, value=form.cleaned_data["value"])
     return redirect("setting-tags", request.caller.workspace_id)
 
@@ -73,5 +73,5 @@ def setting_tag_value_delete(
     rows = TagValue.objects.for_workspace(request.caller.workspace_id)
     row = get_or_404(rows, pk=tag_value_id, tag_key_id=tag_key_id)
     tags.delete_value(row=row)
-    messages.success(request, f"{row.value} is deleted, and off everything that carried it.")
+    messages.success(request, f"{row.value} was deleted and removed from all resources.")
     return redirect("setting-tags", request.caller.workspace_id)

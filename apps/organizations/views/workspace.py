@@ -44,7 +44,7 @@ def setting_general(request: PageRequest) -> HttpResponse:
             workspaces.update_workspace(workspace=workspace, changes=form.cleaned_data)
 
         if done(form, save):
-            messages.success(request, "Saved.")
+            messages.success(request, "Workspace saved.")
             return redirect("setting-general", workspace.pk)
     context = {
         "form": form,
@@ -61,9 +61,9 @@ def setting_workspace_delete(request: PageRequest) -> HttpResponse:
     """Asked for by name; what is in it goes soon after."""
     workspace = _workspace(request)
     if request.POST.get("name") != workspace.name:
-        raise errors.BadRequest("The name does not match: nothing was deleted.")
+        raise errors.BadRequest("The name does not match. The workspace was not deleted.")
     workspaces.delete_workspace(workspace=workspace)
-    messages.success(request, f"{workspace.name} is deleted.")
+    messages.success(request, f"{workspace.name} was deleted.")
     return redirect("home")
 
 
@@ -98,7 +98,7 @@ def setting_members(request: PageRequest) -> HttpResponse:
             )
 
         if done(form, add):
-            messages.success(request, "Added.")
+            messages.success(request, "Member added.")
             return redirect("setting-members", workspace.pk)
     context = {
         "form": form,
@@ -117,10 +117,12 @@ def setting_member_role(request: PageRequest, identity_id: UUID) -> HttpResponse
     where = request.caller.organization_id
     form = RoleForm(request.POST, roles=role_choices(roles.roles_of(where, Level.WORKSPACE)))
     if not form.is_valid():
-        raise errors.Invalid("There is no such role.")
+        raise errors.Invalid("Unknown role.")
     role = find_role(where, Level.WORKSPACE, form.cleaned_data["role"])
     workspace_members.change_workspace_role(membership=membership, role=role, by=request.caller)
-    messages.success(request, f"{membership.user.display_name} is {role.display_name} now.")
+    messages.success(
+        request, f"The role of {membership.user.display_name} is now {role.display_name}."
+    )
     return redirect("setting-members", request.caller.workspace_id)
 
 
@@ -137,7 +139,7 @@ def setting_member_remove(request: PageRequest, identity_id: UUID) -> HttpRespon
         request,
         "You have left the workspace."
         if is_own
-        else f"{membership.user.display_name} is out of the workspace.",
+        else f"{membership.user.display_name} was removed from the workspace.",
     )
     return redirect("home") if is_own else redirect("setting-members", request.caller.workspace_id)
 
@@ -156,7 +158,7 @@ def setting_secrets(request: PageRequest) -> HttpResponse:
             _set(request, {form.cleaned_data["key"]: form.cleaned_data["value"]})
 
         if done(form, save):
-            messages.success(request, f"{form.cleaned_data['key']} is set.")
+            messages.success(request, f"{form.cleaned_data['key']} was saved.")
             return redirect("setting-secrets", workspace_id)
     rows = WorkspaceSecret.objects.for_workspace(workspace_id).select_related("updated_by")
     context = {
@@ -172,7 +174,7 @@ def setting_secrets(request: PageRequest) -> HttpResponse:
 def setting_secret_delete(request: PageRequest) -> HttpResponse:
     key = request.POST.get("key", "").replace("\0", "")
     _set(request, {key: None})
-    messages.success(request, f"{key} is deleted.")
+    messages.success(request, f"{key} was deleted.")
     return redirect("setting-secrets", request.caller.workspace_id)
 
 

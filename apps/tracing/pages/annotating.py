@@ -60,7 +60,7 @@ class AnnotateForm(forms.Form):
         required=False,
         widget=forms.Textarea,
         label="Correction",
-        help_text="What the output should have been: JSON, or text.",
+        help_text="The expected output, as JSON or text.",
     )
 
     def clean_correction(self) -> Any:
@@ -76,7 +76,7 @@ class AnnotateForm(forms.Form):
         said: dict[str, Any] = self.cleaned_data
         told = (said.get("score"), said.get("comment"), said.get("correction"))
         if not self.errors and all(one in (None, "") for one in told):
-            raise forms.ValidationError("Give a score, a comment or a correction.")
+            raise forms.ValidationError("Enter a score, a comment or a correction.")
         return said
 
 

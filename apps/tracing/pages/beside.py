@@ -41,7 +41,7 @@ def strip(project: Project, state: ListState) -> list[Chart]:
         for share in (0.5, 0.95)
     )
     whole = answer.whole
-    note = f"counted since {answer.counted_since:%-d %b %H:%M}" if answer.counted_since else ""
+    note = f"since {answer.counted_since:%-d %b %H:%M}" if answer.counted_since else ""
     here = state.address(drop=("range", "from", "to"))
     failed = state.address(filter=clauses.toggled_value(state.filter, "status", "error"))
     return [

@@ -28,7 +28,7 @@ SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
 """The tabs of the list by the parameter `show`: each is a limit of its own."""
 
 
-FILTERS = {"filter": "filter", "trace": "filter of the trace", "tree": "filter of its runs"}
+FILTERS = {"filter": "filter", "trace": "root run filter", "tree": "trace runs filter"}
 """What the filters are called, by their parameters."""
 
 

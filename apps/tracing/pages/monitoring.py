@@ -16,7 +16,7 @@ from apps.tracing.pages.charts import HUES, Chart, Line, edges, said
 from apps.tracing.pages.periods import Period
 
 GROUPS = {
-    "": "Nothing",
+    "": "None",
     "name": "Name",
     "model": "Model",
     "status": "Status",
@@ -186,7 +186,7 @@ def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
             ),
             ("Cost", "usd", "stack", [("cost", _total(M.TOTAL_COST))]),
             (
-                "Cost of a trace",
+                "Cost per trace",
                 "usd",
                 "line",
                 [(f"p{n}", _quantile(M.TOTAL_COST, n / 100)) for n in (50, 99)],
@@ -203,8 +203,8 @@ def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
             Section("Traces", traces),
             Section("LLM calls", models),
             Section("Tokens and cost", spent),
-            *([Section("Tools, the five most called", by_tool)] if by_tool else []),
-            *([Section("Steps of traces, the five most frequent", by_name)] if by_name else []),
+            *([Section("Top five tools", by_tool)] if by_tool else []),
+            *([Section("Top five steps", by_name)] if by_name else []),
         ],
         roots.counted_since or calls.counted_since,
     )
@@ -349,7 +349,7 @@ def _figure(spec: tuple[str, str, Value, int], now: Figures, before: Figures) ->
         return Figure(name, said(this, unit))
     change = this / last - 1
     if abs(change) < 0.005:
-        return Figure(name, said(this, unit), "as before")
+        return Figure(name, said(this, unit), "no change")
     words = f"{'+' if change > 0 else '−'}{abs(change) * 100:.0f} %"  # noqa: RUF001  (a minus sign)
     is_better = None if not good else (change > 0) == (good > 0)
     return Figure(name, said(this, unit), words, is_better)

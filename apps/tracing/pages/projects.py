@@ -80,7 +80,7 @@ def _cursor(text: str) -> tuple[datetime, UUID]:
     try:
         return datetime.fromisoformat(start).astimezone(UTC), UUID(last)
     except (ValueError, OverflowError):
-        raise errors.BadRequest("This page address is broken; begin again at the list.") from None
+        raise errors.BadRequest("The page address is invalid. Start again from the list.") from None
 
 
 def project(workspace_id: UUID, project_id: UUID) -> Project:

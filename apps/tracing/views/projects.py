@@ -43,7 +43,7 @@ def projects_delete(request: PageRequest) -> HttpResponse:
     """Projects selected in the list, gone when the word for how many is typed."""
     found = projects.named(request.caller.workspace_id, request.POST.getlist("project"))
     if not found:
-        messages.error(request, "Nothing was selected.")
+        messages.error(request, "No projects are selected.")
         return redirect("project-list", request.caller.workspace_id)
     sure = found[0].name if len(found) == 1 else f"{len(found)} projects"
     if request.POST.get("sure") != sure:
@@ -52,5 +52,5 @@ def projects_delete(request: PageRequest) -> HttpResponse:
         return render(request, "tracing/projects_delete.html", context, status=status)
     for project in found:
         services.delete_project(project=project)
-    messages.success(request, f"{sure} deleted; traces are being removed.")
+    messages.success(request, f"{sure} deleted. Traces are deleted in the background.")
     return redirect("project-list", request.caller.workspace_id)

@@ -39,23 +39,23 @@ def project_views(request: PageRequest, project_id: UUID) -> HttpResponse:
     action = request.POST.get("action", "create")
     if action == "create":
         saved = saved_views.save_view(project=project, display_name=name, **_fields(state))
-        messages.success(request, f"“{name}” is saved.")
+        messages.success(request, f"View “{name}” saved.")
         return redirect(_address(project, saved))
     saved = _one(project, request.POST.get("view", ""))
     match action:
         case "delete":
             saved_views.drop_view(view=saved)
-            messages.success(request, f"“{saved.display_name}” is deleted.")
+            messages.success(request, f"View “{saved.display_name}” deleted.")
             return redirect(_address(project, None))
         case "default" | "usual":
             is_default = action == "default"
             saved_views.choose_default(project=project, view=saved if is_default else None)
-            what = f"“{saved.display_name}”" if is_default else "all its traces"
-            messages.success(request, f"{project.name} opens with {what}.")
+            what = f"“{saved.display_name}”" if is_default else "all traces"
+            messages.success(request, f"The default view of {project.name} is {what}.")
         case _:
             changes = {"display_name": name} | _fields(state)
             saved = saved_views.change_view(view=saved, changes=changes)
-            messages.success(request, f"“{name}” is saved.")
+            messages.success(request, f"View “{name}” saved.")
     return redirect(_address(project, saved))
 
 

@@ -33,14 +33,14 @@ def traces_selected(request: PageRequest, project_id: UUID) -> HttpResponse:
     if query := request.POST.get("back", ""):
         back = f"{back}?{query}"
     if not rows:
-        messages.error(request, "Nothing was selected.")
+        messages.error(request, "No runs are selected.")
         return redirect(back)
     if request.POST.get("action") == "compare" and len(rows) == 2:
         chosen = urlencode({"a": str(rows[0].id), "b": str(rows[1].id)})
         address = reverse("traces-compare", args=[project.workspace_id, project.pk])
         return redirect(f"{address}?{chosen}")
     if request.POST.get("action") != "delete":
-        messages.error(request, "Two runs can be compared, no more and no less.")
+        messages.error(request, "Select exactly two runs to compare.")
         return redirect(back)
     request.caller.require(Permission.RUNS_DELETE)
     if "sure" not in request.POST:
@@ -48,11 +48,11 @@ def traces_selected(request: PageRequest, project_id: UUID) -> HttpResponse:
         return render(request, "tracing/traces_delete.html", context)
     deletion = delete_traces(project=project, trace_ids={row.trace_id for row in rows})
     count = len({row.trace_id for row in rows})
-    what = "1 trace is" if count == 1 else f"{count} traces are"
+    what = "1 trace" if count == 1 else f"{count} traces"
     if deletion.status == DeletionStatus.DONE:
-        messages.success(request, f"{what} deleted: {deletion.removed_runs} runs.")
+        messages.success(request, f"{what} with {deletion.removed_runs} runs deleted.")
     else:
-        messages.success(request, f"{what} being deleted; the worker goes on.")
+        messages.success(request, f"Deleting {what} in the background.")
     return redirect(back)
 
 
@@ -61,7 +61,7 @@ def _rows(project: Project, given: Collection[str]) -> list[RunRow]:
     try:
         ids = list(dict.fromkeys(UUID(one) for one in given))[:MOST]
     except ValueError:
-        raise errors.BadRequest("An id of a run was expected.") from None
+        raise errors.BadRequest("`run` must be a run id.") from None
     query = RunQuery(project_ids=[project.pk], run_ids=ids)
     page = runs.query(project.workspace_id, query, limit=MOST) if ids else None
     found = {detail.row.id: detail.row for detail in page.runs} if page else {}

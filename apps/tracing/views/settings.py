@@ -29,7 +29,7 @@ def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
             except errors.ProjectNameTaken as taken:
                 form.add_error("name", taken.detail)
             else:
-                messages.success(request, "Saved.")
+                messages.success(request, "Project saved.")
                 return redirect("project-settings", project.workspace_id, project.pk)
         project.refresh_from_db()
     context = {
@@ -52,7 +52,7 @@ def project_tags(request: PageRequest, project_id: UUID) -> HttpResponse:
     """What the project carries of each key."""
     project = projects.project(request.caller.workspace_id, project_id)
     tagging.put(project.workspace_id, project.pk, request.POST)
-    messages.success(request, "Saved.")
+    messages.success(request, "Project saved.")
     return redirect("project-settings", project.workspace_id, project.pk)
 
 
@@ -62,8 +62,10 @@ def project_delete(request: PageRequest, project_id: UUID) -> HttpResponse:
     """Gone when the name is typed: the runs follow."""
     project = projects.project(request.caller.workspace_id, project_id)
     if request.POST.get("name") != project.name:
-        messages.error(request, "The name did not match; nothing was deleted.")
+        messages.error(request, "The name does not match. The project was not deleted.")
         return redirect("project-settings", project.workspace_id, project.pk)
     services.delete_project(project=project)
-    messages.success(request, f"{project.name} is deleted; its traces are being removed.")
+    messages.success(
+        request, f"{project.name} was deleted. Its traces are deleted in the background."
+    )
     return redirect("project-list", project.workspace_id)

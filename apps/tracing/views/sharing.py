@@ -35,7 +35,7 @@ def trace_share(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRes
         else:
             share = sharing.share_trace(project.workspace_id, run_id, project_id=project.pk)
         if not request.htmx:
-            messages.success(request, "The trace is shared." if share else "Sharing has stopped.")
+            messages.success(request, "Public link created." if share else "Public link revoked.")
             return redirect("trace-share", project.workspace_id, project.pk, run_id)
     context = {"project": project, "row": row, "share": share, "address": _address(share)}
     part = "#dialog" if request.htmx else ""

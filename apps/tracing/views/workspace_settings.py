@@ -74,7 +74,7 @@ def setting_prices(request: PageRequest) -> HttpResponse:
             prices.replace_price(price=edited, **form.fields_of_price)
 
     if request.method == "POST" and _saved(request, Permission.WORKSPACE_MANAGE, form, save):
-        messages.success(request, f"The price of {form.cleaned_data['name']} is saved.")
+        messages.success(request, f"The price of {form.cleaned_data['name']} was saved.")
         return redirect("setting-prices", workspace_id)
     text = request.GET.get("q", "").strip().lower()[:200]
     entries = prices.price_entries(workspace_id)
@@ -100,7 +100,7 @@ def setting_prices(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.WORKSPACE_MANAGE)
 def setting_price_delete(request: PageRequest, price_id: UUID) -> HttpResponse:
     prices.delete_price(price=prices.find_price(request.caller.workspace_id, price_id))
-    messages.success(request, "The price is deleted. Costs that were counted stay.")
+    messages.success(request, "Price deleted. Stored runs keep their cost.")
     return redirect("setting-prices", request.caller.workspace_id)
 
 
@@ -131,7 +131,7 @@ def setting_feedback(request: PageRequest) -> HttpResponse:
             )
 
     if request.method == "POST" and _saved(request, Permission.FEEDBACK_WRITE, form, save):
-        messages.success(request, f"{form.cleaned_data['key']} is saved.")
+        messages.success(request, f"{form.cleaned_data['key']} was saved.")
         return redirect("setting-feedback", workspace_id)
     context = {
         "tab": "feedback",
@@ -148,9 +148,7 @@ def setting_feedback(request: PageRequest) -> HttpResponse:
 def setting_feedback_delete(request: PageRequest) -> HttpResponse:
     key = request.POST.get("key", "")
     configs.delete_config(workspace_id=request.caller.workspace_id, lookup={"key": key})
-    messages.success(
-        request, f"{key} means nothing special any more. Feedback that is there stays."
-    )
+    messages.success(request, f"Feedback key {key} deleted. Existing feedback is kept.")
     return redirect("setting-feedback", request.caller.workspace_id)
 
 
@@ -172,7 +170,7 @@ def setting_retention(request: PageRequest) -> HttpResponse:
         )
 
     if request.method == "POST" and _saved(request, Permission.WORKSPACE_MANAGE, form, save):
-        messages.success(request, "Saved. What has lived long enough goes within the day.")
+        messages.success(request, "Retention saved. Expired traces are deleted within one day.")
         return redirect("setting-retention", workspace_id)
     context = {
         "tab": "retention",

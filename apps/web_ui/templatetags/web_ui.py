@@ -311,4 +311,4 @@ def per_million(value: Decimal) -> str:
 
 @register.filter
 def days(seconds: int | None) -> str:
-    return "without end" if not seconds else f"{seconds // 86_400} days"
+    return "unlimited" if not seconds else f"{seconds // 86_400} days"
