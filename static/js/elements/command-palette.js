@@ -58,13 +58,13 @@ class CommandPalette extends HTMLElement {
   #build() {
     const dialog = document.createElement("dialog");
     dialog.className = "dialog palette";
-    dialog.setAttribute("aria-label", "Jump to");
+    dialog.setAttribute("aria-label", "Command palette");
     dialog.innerHTML = `
       <div class="palette-field"><input type="text" role="combobox" aria-expanded="true" aria-autocomplete="list"
-        aria-controls="palette-results" aria-label="Name or run id" placeholder="Project, deployment or run id"
+        aria-controls="palette-results" aria-label="Name or run ID" placeholder="Project, deployment or run ID"
         autocomplete="off" spellcheck="false"></div>
       <div class="palette-results" id="palette-results" role="listbox" aria-label="Results"></div>
-      <div class="palette-foot"><span><kbd>↑</kbd><kbd>↓</kbd> choose</span><span><kbd>↵</kbd> open</span><span><kbd>Esc</kbd> close</span></div>`;
+      <div class="palette-foot"><span><kbd>↑</kbd><kbd>↓</kbd> select</span><span><kbd>↵</kbd> open</span><span><kbd>Esc</kbd> close</span></div>`;
     dialog.querySelector(".palette-field")?.prepend(icon("search"));
     dialog.addEventListener("keydown", (event) => this.#key(event));
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
@@ -90,7 +90,7 @@ class CommandPalette extends HTMLElement {
       this.#choose(0);
     } catch (error) {
       if (asking.signal.aborted) return;
-      this.#results.innerHTML = '<p class="palette-none">The server does not answer. Try again.</p>';
+      this.#results.innerHTML = '<p class="palette-none">The server does not respond. Try again.</p>';
     }
   }
 

@@ -19,7 +19,7 @@ class CopyButton extends HTMLElement {
       const source = document.getElementById(this.getAttribute("for") ?? "");
       await navigator.clipboard.writeText(source?.textContent ?? this.getAttribute("value") ?? "");
     } catch {
-      toast("The browser does not let this page copy.", "error");
+      toast("The browser blocked access to the clipboard.", "error");
       return;
     }
     this.toggleAttribute("data-copied", true);

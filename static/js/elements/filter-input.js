@@ -179,20 +179,20 @@ class FilterInput extends HTMLElement {
 
 /** @type {Record<string, string>} */
 const NOTES = {
-  and: "all of these",
-  or: "any of these",
-  not: "the opposite",
-  search: "has these words",
+  and: "all conditions match",
+  or: "any condition matches",
+  not: "negates a condition",
+  search: "contains these words",
   eq: "is",
   neq: "is not",
-  gt: "more than",
+  gt: "greater than",
   gte: "at least",
   lt: "less than",
   lte: "at most",
-  in: "one of a list",
+  in: "is one of a list",
   has: "contains",
   like: "matches % and _",
-  exists: "has the key",
+  exists: "key exists",
 };
 
 customElements.define("filter-input", FilterInput);

@@ -26,7 +26,7 @@ class JsonView extends HTMLElement {
       this.replaceChildren();
       await this.#level(this, source, [], first, true);
     } catch (error) {
-      this.textContent = `This value cannot be shown: ${error instanceof Error ? error.message : error}`;
+      this.textContent = `The value could not be loaded: ${error instanceof Error ? error.message : error}`;
     }
   }
 

@@ -206,7 +206,7 @@ class LiveLog extends HTMLElement {
     const place = this.querySelector("[data-found]");
     if (!place) return;
     const found = this.#found.length;
-    place.textContent = this.#search?.value ? (found ? `${Math.max(0, this.#foundAt) + 1} of ${found}` : "None") : "";
+    place.textContent = this.#search?.value ? (found ? `${Math.max(0, this.#foundAt) + 1} of ${found}` : "No matches") : "";
   }
 }
 customElements.define("live-log", LiveLog);

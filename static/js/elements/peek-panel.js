@@ -70,7 +70,7 @@ class PeekPanel extends HTMLElement {
       place.innerHTML = await answer.text();
       place.scrollTop = 0;
     } catch {
-      if (!asking.signal.aborted) toast("This run could not be fetched. Try again.", "error");
+      if (!asking.signal.aborted) toast("The run could not be loaded. Try again.", "error");
     } finally {
       if (this.#asking === asking) place.removeAttribute("aria-busy");
     }

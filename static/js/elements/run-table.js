@@ -76,7 +76,7 @@ class RunTable extends HTMLElement {
     button.setAttribute("aria-pressed", String(live));
     const word = button.querySelector("span");
     if (word) word.textContent = live ? "Live" : "Paused";
-    button.title = live ? "New rows come by themselves. Press to pause." : "Press to let new rows come by themselves.";
+    button.title = live ? "New runs appear automatically. Click to pause." : "Click to show new runs automatically.";
   }
 
   /** Looks at the first page again: what changed is put in place, what is new is told or put on top. */
@@ -194,7 +194,7 @@ class RunTable extends HTMLElement {
   async #copy() {
     const ids = this.#boxes.filter((box) => box.checked).map((box) => box.value);
     await navigator.clipboard.writeText(ids.join("\n"));
-    toast(`${ids.length} id${ids.length === 1 ? "" : "s"} copied.`);
+    toast(`${ids.length} ID${ids.length === 1 ? "" : "s"} copied`);
   }
 
   #tell() {

@@ -94,7 +94,7 @@ class TraceTree extends HTMLElement {
       const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent;
       said = src ? await (await fetch(src, { headers: { Accept: "application/json" } })).json() : JSON.parse(text ?? "{}");
     } catch {
-      toast("The tree could not be fetched. Load the page again.", "error");
+      toast("The runs could not be loaded. Reload the page.", "error");
       return false;
     }
     if (!this.isConnected || !said.runs) return false;
@@ -278,7 +278,7 @@ class TraceTree extends HTMLElement {
       mark.className = "tree-gap";
       mark.style.setProperty("--at", String(gap.place));
       mark.style.setProperty("--share", String(gap.width));
-      mark.title = `Nothing ran for ${duration(gap.to - gap.from)}`;
+      mark.title = `Idle for ${duration(gap.to - gap.from)}`;
       scale.append(mark);
     }
   }
@@ -444,7 +444,7 @@ class TraceTree extends HTMLElement {
       place.scrollTop = 0;
       document.title = `${run.name} · Slipway`;
     } catch {
-      if (!asking.signal.aborted) toast("This run could not be fetched. Try again.", "error");
+      if (!asking.signal.aborted) toast("The run could not be loaded. Try again.", "error");
     } finally {
       if (this.#asking === asking) place.removeAttribute("aria-busy");
     }

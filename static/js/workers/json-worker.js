@@ -7,7 +7,7 @@ let document;
 self.onmessage = async ({ data }) => {
   if (data.src) {
     document = fetch(data.src, { headers: { Accept: "application/json" } }).then((answer) => {
-      if (!answer.ok) throw new Error(`the server answered ${answer.status}`);
+      if (!answer.ok) throw new Error(`the server responded with status ${answer.status}`);
       return answer.json();
     });
     return;
