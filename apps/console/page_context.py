@@ -43,7 +43,7 @@ def _layout(request: HttpRequest) -> str:
         signed_in = getattr(request, "user", None) is not None and request.user.is_authenticated
     except DatabaseError:
         signed_in = False
-    return "shell.html" if signed_in else "entrance.html"
+    return "app_base.html" if signed_in else "public_base.html"
 
 
 def _may(request: HttpRequest, permission: str) -> bool:

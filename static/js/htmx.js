@@ -1,4 +1,4 @@
-/** htmx, with `hx-swap="morph"`: the new fragment is merged into the old, so nothing jumps or loses focus. */
+/** Loads htmx with the `morph` swap style: Idiomorph merges the new fragment into the old one and keeps focus and scroll position. */
 import { htmx, Idiomorph } from "../vendor/htmx.js";
 
 htmx.defineExtension("morph", {

@@ -127,7 +127,7 @@ def test_a_wrong_code_lets_nobody_in(client, provider):
     response = come_back(client, "wrong")
 
     assert response.status_code == 403
-    assert b"That did not work" in response.content
+    assert b"Sign-in failed" in response.content
     assert not is_in(client)
 
 

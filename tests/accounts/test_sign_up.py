@@ -55,7 +55,7 @@ class TestOpen:
         response = sign_up(client, organization="Engines")
 
         assert response.status_code == 422
-        assert b"There is an organization of this name" in response.content
+        assert b"An organization with this name exists" in response.content
         assert not User.objects.filter(email="ada@example.com").exists()
 
     def test_who_has_an_account_is_told_by_mail_alone(self, client, mailoutbox):
@@ -65,7 +65,7 @@ class TestOpen:
 
         assert response["Location"] == "/account/verify"
         [mail] = mailoutbox
-        assert "has an account already" in mail.body
+        assert "this address already exists" in mail.body
         assert User.objects.filter(email="ada@example.com").count() == 1
 
     @pytest.mark.parametrize("password", ["short", "password123"])

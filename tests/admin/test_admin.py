@@ -128,7 +128,7 @@ def test_an_operator_acts_as_a_person_visibly_and_back(operator, person):
     after = client.get("/admin/")
 
     assert page.status_code == 403
-    assert f"You act as <strong>{person.email}</strong>" in shown
+    assert f"You are impersonating <strong>{person.email}</strong>" in shown
     assert operator.email in shown
     assert inside.status_code in {302, 403}
     assert ended.headers["Location"] == f"/admin/organizations/user/{person.pk}/change/"

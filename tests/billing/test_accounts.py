@@ -144,7 +144,7 @@ def test_a_region_without_a_way_to_billing_says_so_and_goes_on(client, workspace
         assert [message.id for message in checks.billing_has_its_database()] == ["billing.W001"]
 
     assert response.status_code == 503
-    assert "cannot be reached" in response.content.decode()
+    assert "currently unavailable" in response.content.decode()
 
 
 def test_the_us_must_not_be_told_of_another_database(monkeypatch):

@@ -130,7 +130,7 @@ def _of_project(page: Page, project: str) -> Iterator[tuple[str, str]]:
     yield "threads", f"{project}/threads"
     yield "project-settings", f"{project}/settings"
     if trace := _first_row(page, project):
-        yield "peek", f"{project}?peek={trace.rpartition('/')[2]}"
+        yield "preview", f"{project}?preview={trace.rpartition('/')[2]}"
         yield "trace", trace
         yield "share", f"{trace}/share"
         yield "compare", f"{project}/compare?a={trace.rpartition('/')[2]}"

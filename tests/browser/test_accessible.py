@@ -131,7 +131,7 @@ def test_what_opens_over_a_page_is_accessible(visit, theme):
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     visit.goto(f"{visit.base}/projects")
     page.keyboard.press("?")
-    page.get_by_role("dialog", name="Keyboard").wait_for()
+    page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
     keys = violations(page)
     page.keyboard.press("Escape")
     page.keyboard.press("Control+k")

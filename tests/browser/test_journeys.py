@@ -99,11 +99,11 @@ def test_find_in_a_log_counts_and_walks(visit):
 
     visit.page.keyboard.press("/")
     visit.page.keyboard.type("apple")
-    expect(visit.page.locator("[data-found]")).to_have_text("1 of 2")
+    expect(visit.page.locator("[data-match-count]")).to_have_text("1 of 2")
     visit.page.keyboard.press("Enter")
 
-    expect(visit.page.locator("[data-found]")).to_have_text("2 of 2")
-    expect(visit.page.locator(".is-found-now span")).to_have_text("Apple pie")
+    expect(visit.page.locator("[data-match-count]")).to_have_text("2 of 2")
+    expect(visit.page.locator(".is-current-match span")).to_have_text("Apple pie")
 
 
 def nested(workspace):
@@ -154,7 +154,7 @@ def test_the_tree_is_searched(visit):
 
     page.keyboard.press("/")
     page.keyboard.type("model")
-    expect(page.locator(".tree-row.is-dim")).to_have_count(2)
+    expect(page.locator(".tree-row.is-dimmed")).to_have_count(2)
     page.keyboard.press("Enter")
 
     expect(page.locator("#run h2").first).to_have_text("ask model")
@@ -219,8 +219,8 @@ def test_deleting_needs_the_name(visit):
     page.get_by_role("textbox", name="Name").fill("support")
     confirm.click()
 
-    expect(page.get_by_role("status").filter(has_text="support is deleted")).to_be_visible()
-    expect(page.get_by_text("Nothing on the slip yet")).to_be_visible()
+    expect(page.get_by_role("status").filter(has_text="support was deleted")).to_be_visible()
+    expect(page.get_by_text("No deployments yet")).to_be_visible()
 
 
 def test_the_drawer_takes_the_focus_and_gives_it_back(visit):

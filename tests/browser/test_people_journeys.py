@@ -46,7 +46,7 @@ def test_a_key_is_revoked_by_keyboard_after_a_question_that_escape_takes_back(ow
     )
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
-    page.get_by_text("Gateway is revoked").wait_for()
+    page.get_by_text("Gateway was revoked").wait_for()
     assert not ApiKey.objects.unrevoked().filter(pk=key.pk).exists()
 
 
@@ -59,6 +59,6 @@ def test_a_role_is_set_where_its_button_shows_only_once_it_differs(owner):
     assert row.get_by_role("button", name="Set").count() == 0
     choice.select_option(label="Organization Viewer")
     row.get_by_role("button", name="Set").press("Enter")
-    page.get_by_text("is Organization Viewer now").wait_for()
+    page.get_by_text("is now Organization Viewer").wait_for()
 
     assert Membership.objects.get(user=other).role == "viewer"

@@ -47,11 +47,11 @@ def test_a_run_is_peeked_at_and_walked_without_leaving_the_list(visit):
     page = visit.goto(address(visit, run_id))
 
     page.get_by_role("link", name="second", exact=True).click()
-    peek = page.get_by_label("The chosen run")
+    peek = page.get_by_label("Run preview")
     expect(peek).to_contain_text("two")
     page.keyboard.press("j")
     expect(peek).to_contain_text("one")
-    expect(page).to_have_url(re.compile(f"peek={run_id}"))
+    expect(page).to_have_url(re.compile(f"preview={run_id}"))
     page.keyboard.press("x")
     expect(page.get_by_text("1 selected")).to_be_visible()
     page.keyboard.press("Escape")
@@ -70,9 +70,9 @@ def test_feedback_is_given_from_the_keyboard(visit):
     page.keyboard.press("c")
     page.keyboard.type("Kind and short.")
     run.get_by_label("Key").fill("tone")
-    run.get_by_role("button", name="Give feedback").click()
+    run.get_by_role("button", name="Save feedback").click()
 
-    expect(run.locator(".said-one")).to_contain_text("Kind and short.")
+    expect(run.locator(".feedback-item")).to_contain_text("Kind and short.")
     assert Feedback.unscoped.get().key == "tone"
 
 
@@ -81,15 +81,15 @@ def test_a_trace_is_shared_from_its_dialog_and_closed_again(visit, chromium, sit
     page = visit.goto(f"{address(visit, root['id'])}/r/{root['id']}")
 
     page.get_by_role("link", name="Share").click()
-    page.get_by_role("button", name="Make a public link").click()
+    page.get_by_role("button", name="Create public link").click()
     link = page.get_by_role("dialog").locator("pre").inner_text()
     guest = chromium.new_context(base_url=site).new_page()
     opened = guest.goto(link[link.index("/public/") :])
     expect(guest.get_by_role("treeitem")).to_have_count(3)
     guest.get_by_role("treeitem").nth(2).click()
     expect(guest.locator("#run")).to_contain_text("held")
-    page.get_by_role("button", name="Stop sharing").click()
-    expect(page.get_by_role("button", name="Make a public link")).to_be_visible()
+    page.get_by_role("button", name="Revoke link").click()
+    expect(page.get_by_role("button", name="Create public link")).to_be_visible()
 
     assert opened.status == 200
     assert guest.reload().status == 404
@@ -102,7 +102,7 @@ def test_traces_are_walked_as_the_list_has_them(visit):
     page = visit.goto(address(visit, run_id))
 
     page.keyboard.press("f")
-    expect(page.get_by_label("Narrow the list")).to_be_hidden()
+    expect(page.get_by_label("Filters", exact=True)).to_be_hidden()
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url("**/r/*")
@@ -112,4 +112,4 @@ def test_traces_are_walked_as_the_list_has_them(visit):
 
     page.wait_for_url(f"**/r/{run_id}")
     page.goto(address(visit, run_id))
-    expect(page.get_by_label("Narrow the list")).to_be_hidden()
+    expect(page.get_by_label("Filters", exact=True)).to_be_hidden()

@@ -35,7 +35,7 @@ def queries(page, address):
 def test_an_empty_workspace_teaches_the_first_deployment(page, base):
     content = page.get(base).content.decode()
 
-    assert "Nothing on the slip yet" in content
+    assert "No deployments yet" in content
     assert "manage.py deploy --organization Northwind" in content
 
 
@@ -60,7 +60,7 @@ def test_the_list_says_what_each_deployment_does(page, base, workspace, settings
 
     content = page.get(base).content.decode()
 
-    for words in ("Serving</span>", "Failed</span>", "Starting</span>", "Nothing serving</span>"):
+    for words in ("Serving</span>", "Failed</span>", "Starting</span>", "Not serving</span>"):
         assert content.count(words) == 1
     assert f"https://slipway.example/agents/{serving.slug}" in content
     assert "of-others" not in content
@@ -103,7 +103,7 @@ def test_the_form_makes_a_deployment_and_shows_its_first_revision(page, base, wo
         ("name", "", "This field is required."),
         ("repo_url", "ftp://git.example/a", ""),
         ("config_path", "../langgraph.json", "is not the path of a file"),
-        ("variables", "no equals sign", "Line 1 is not NAME=value."),
+        ("variables", "no equals sign", "Line 1 is not in the form NAME=value."),
         ("variables", "LANGCHAIN_API_KEY=a", "The platform sets these variables itself"),
     ],
 )

@@ -33,7 +33,7 @@ def test_a_run_is_found_by_its_id_in_its_own_workspace_only(page, workspace):
     found = find(page, workspace, f" {run_id} ")
 
     assert f"/o/{workspace.pk}/projects/p/{project_id}/r/{run_id}" in found
-    assert "Nothing by that name" in find(page, workspace, str(foreign))
+    assert "No results." in find(page, workspace, str(foreign))
 
 
 def test_it_offers_only_what_may_be_opened(workspace):

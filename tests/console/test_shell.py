@@ -33,7 +33,7 @@ def test_an_outsider_gets_404_inside_their_own_shell(workspace, page, editor):
     response = page.get(f"/o/{elsewhere.pk}/projects")
 
     assert response.status_code == 404
-    assert b"There is nothing here" in response.content
+    assert b"Page not found" in response.content
     assert b"Secret dock" not in response.content
     assert f"/o/{workspace.pk}/deployments" in response.content.decode()
 
@@ -77,8 +77,8 @@ def test_a_person_without_a_workspace_is_told_whom_to_ask():
     response = signed_in(newcomer).get("/", follow=True)
 
     assert response.status_code == 200
-    assert b"No invitation is waiting for you" in response.content
-    assert b"One that is sent to new@example.com shows here" in response.content
+    assert b"No pending invitations" in response.content
+    assert b"Invitations sent to new@example.com are listed here" in response.content
 
 
 def test_the_first_byte_knows_the_theme(page, workspace):
@@ -123,7 +123,7 @@ def test_a_failure_of_the_server_shows_nothing_of_its_inside(page, workspace, mo
     response = page.get(f"/o/{workspace.pk}/projects")
 
     assert response.status_code == 500
-    assert b"Something broke on our side" in response.content
+    assert b"Internal server error" in response.content
     assert b"secret detail" not in response.content
 
 

@@ -64,7 +64,7 @@ def test_too_many_tries_are_refused_even_with_the_right_password(client, editor,
     response = attempt(client, editor.email, PASSWORD)
 
     assert response.status_code == 429
-    assert b"Too many tries." in response.content
+    assert b"Too many attempts." in response.content
     assert client.get("/")["Location"] == "/sign-in"
     assert attempt(client, UserFactory().email, "wrong").status_code == 422
 

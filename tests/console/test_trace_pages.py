@@ -187,7 +187,7 @@ def test_messages_are_rendered_with_their_roles(page, base, workspace):
     content = page.get(address(base, workspace, run_id)).content.decode()
 
     assert '<li class="message" data-role="human">' in content
-    assert "Where is **it**?</mark-down>" in content
+    assert "Where is **it**?</markdown-view>" in content
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def test_another_workspace_is_not_there(admin):
 
 
 def test_without_destinations_one_is_asked_for(admin, workspace):
-    assert "Choose where exports go" in admin.get(address("export-list", workspace)).text
+    assert "Add a destination" in admin.get(address("export-list", workspace)).text
 
     answer = admin.get(address("export-new", workspace))
 
@@ -102,8 +102,8 @@ def good(project, here):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"end": ""}, "Give a last day"),
-        ({"interval": "24"}, "Give a last day"),
+        ({"end": ""}, "Enter either an end date"),
+        ({"interval": "24"}, "Enter either an end date"),
         ({"end": "2026-02-01"}, "not be before"),
         ({"filter": "eq(name"}, "column"),
         ({"project": "x"}, "valid"),
@@ -140,7 +140,7 @@ def test_an_export_is_stopped(admin, workspace, project, here):
 
     answer = admin.post(address("export-cancel", workspace, export.pk), follow=True)
 
-    assert "The export is stopped." in answer.text
+    assert "Export cancelled." in answer.text
     assert BulkExport.unscoped.get().status == "Cancelled"
 
 

@@ -20,14 +20,14 @@ pytestmark = pytest.mark.django_db
 
 PAGES = {
     "general": "organizations/general.html",
-    "members": "organizations/members.html",
+    "members": "organizations/workspace_members.html",
     "keys": "api_keys/keys.html",
     "keys/own": "api_keys/keys.html",
     "keys/all": "api_keys/keys.html",
     "secrets": "organizations/secrets.html",
     "tags": "organizations/tags.html",
     "organization": "organizations/organization.html",
-    "people": "organizations/people.html",
+    "people": "organizations/organization_members.html",
     "roles": "organizations/roles.html",
     "workspaces": "organizations/workspaces.html",
 }

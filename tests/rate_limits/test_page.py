@@ -95,10 +95,10 @@ def test_the_page_lists_each_row_that_is_the_organizations(client, workspace, ow
         "/runs/stats",
         "Key",
         "Key: 1 in 10 s",
-        "Most used now: 2 loader",
+        "Highest usage: 2 loader",
         "100%",
         "1",
-        "1 refused in 8 days",
+        "1 rejected in 8 days",
     ]
 
 

@@ -74,7 +74,7 @@ def test_the_trajectory_groups_what_was_called_at_once(page, workspace, turn):
     ]
     assert [moment.is_parallel for moment in first.moments] == [False, True, False]
     assert (second.turn.name, list(second.moments)) == ("again", [])
-    assert "2 at once" in response.text
+    assert "2 in parallel" in response.text
     assert "Boom" in response.text
 
 
@@ -85,7 +85,7 @@ def test_more_steps_than_are_shown_are_said(page, workspace, turn, monkeypatch):
 
     (passage,) = response.context["trajectory"].passages
     assert sum(len(moment.steps) for moment in passage.moments) == 2
-    assert "more steps than are shown" in response.text
+    assert "more steps than this page shows" in response.text
 
 
 def test_details_are_the_figures_of_all_turns(page, workspace, turn):

@@ -83,7 +83,7 @@ def setting_people(request: PageRequest) -> HttpResponse:
         "previous_offset": max(0, offset - A_PAGE) if offset else None,
         "may_write": may_write,
     }
-    return page(request, "organizations/people.html", context, form)
+    return page(request, "organizations/organization_members.html", context, form)
 
 
 @require_POST

@@ -53,4 +53,4 @@ def organizations(request: HttpRequest) -> HttpResponse:
         "is_unproved": person.email_verified_at is None,
         "may_create": may_create,
     }
-    return page(request, "organizations/own.html", context, form)
+    return page(request, "organizations/organization_list.html", context, form)

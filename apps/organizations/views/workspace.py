@@ -107,7 +107,7 @@ def setting_members(request: PageRequest) -> HttpResponse:
         "choices": choices,
         "may_write": request.caller.may(Permission.MEMBERS_MANAGE),
     }
-    return page(request, "organizations/members.html", context, form)
+    return page(request, "organizations/workspace_members.html", context, form)
 
 
 @require_POST

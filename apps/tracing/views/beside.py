@@ -20,7 +20,7 @@ from apps.web_ui.pages import PageRequest, workspace_page
 def project_strip(request: PageRequest, project_id: UUID) -> HttpResponse:
     project = projects.project(request.caller.workspace_id, project_id)
     charts = beside.strip(project, ListState.read(request.GET))
-    return render(request, "tracing/strip.html", {"charts": charts})
+    return render(request, "tracing/list_charts.html", {"charts": charts})
 
 
 @require_GET

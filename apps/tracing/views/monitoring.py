@@ -25,7 +25,7 @@ def project_monitoring(request: PageRequest, project_id: UUID) -> HttpResponse:
         address = reverse("project-detail", args=[project.workspace_id, project.pk])
         context["dashboard"] = monitoring.dashboard(project, chosen, address)
     if request.htmx:
-        return render(request, "tracing/project_monitoring.html#figures", context)
+        return render(request, "tracing/project_monitoring.html#metrics", context)
     context |= {
         "tab": "monitoring",
         "may_write": request.caller.may(Permission.CHARTS_WRITE),

@@ -64,7 +64,7 @@ def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) 
         "icons": dumps_text(RUN_TYPES),
         "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
     }
-    return _private(render(request, "tracing/public.html", context))
+    return _private(render(request, "tracing/public_trace.html", context))
 
 
 def _private(response: HttpResponse) -> HttpResponse:

@@ -42,7 +42,7 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     context = {
         "project": project,
         "run": run,
-        "is_peek": request.GET.get("part") == "peek",
+        "is_preview": request.GET.get("part") == "preview",
         "may_share": request.caller.may(Permission.RUNS_SHARE),
         "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
         **annotating(request),

@@ -56,7 +56,7 @@ def setting_ledger(request: PageRequest) -> HttpResponse:
         "page": page,
         "next_page": page + 1 if len(rows) > HOURS_A_PAGE else None,
     }
-    return render(request, "tracing/ledger.html", context)
+    return render(request, "tracing/ingest_log.html", context)
 
 
 @require_http_methods(["GET", "POST"])

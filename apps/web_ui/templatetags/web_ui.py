@@ -225,7 +225,7 @@ def field(bound: BoundField, **attributes: Any) -> dict[str, Any]:
     return {"field": bound, "widget": bound.as_widget(attrs=attributes)}
 
 
-@register.inclusion_tag("components/check.html")
+@register.inclusion_tag("components/checkbox_field.html")
 def check(bound: BoundField) -> dict[str, Any]:
     """A box to tick, its label beside it."""
     described = [f"{bound.id_for_label}-{part}" for part in _described(bound)]

@@ -1,27 +1,27 @@
 /**
- * <annotate-form><form class="annotate">…: the digits press the scores of the first key, C opens the rest and goes to
- * the comment; Ctrl+Enter in a text sends it.
+ * <annotate-form><form class="annotate">…: digit keys submit scores of the first feedback key, C opens the details
+ * and focuses the comment, Ctrl+Enter submits the form.
  */
-import { isPlain } from "../lib/keyboard.js";
+import { isShortcut } from "../lib/keyboard.js";
 
 class AnnotateForm extends HTMLElement {
   connectedCallback() {
-    document.addEventListener("keydown", this.#key);
+    document.addEventListener("keydown", this.#handleKeydown);
     this.addEventListener("keydown", (event) => {
       if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.querySelector("form")?.requestSubmit();
     });
   }
 
   disconnectedCallback() {
-    document.removeEventListener("keydown", this.#key);
+    document.removeEventListener("keydown", this.#handleKeydown);
   }
 
-  #key = (/** @type {KeyboardEvent} */ event) => {
-    if (!isPlain(event) || this.closest("[hidden]")) return;
+  #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
+    if (!isShortcut(event) || this.closest("[hidden]")) return;
     if (event.key === "c") {
       event.preventDefault();
-      const more = this.querySelector("details");
-      if (more) more.open = true;
+      const details = this.querySelector("details");
+      if (details) details.open = true;
       /** @type {HTMLElement | null} */ (this.querySelector("textarea"))?.focus();
     } else if (/^[1-9]$/.test(event.key)) {
       const buttons = this.querySelectorAll(".annotate-key:first-child button");

@@ -1,14 +1,14 @@
 /**
- * <api-docs src="openapi.json">: the description of an API, to read and to try. Follows the theme of the page.
+ * <api-docs src="openapi.json">: renders an OpenAPI document with Swagger UI, in the theme of the page.
  */
 import { SwaggerUI } from "../../vendor/swagger.js";
 
 class ApiDocs extends HTMLElement {
-  #dark = matchMedia("(prefers-color-scheme: dark)");
+  #darkScheme = matchMedia("(prefers-color-scheme: dark)");
 
   connectedCallback() {
-    this.#dark.addEventListener("change", this.#follow);
-    this.#follow();
+    this.#darkScheme.addEventListener("change", this.#applyTheme);
+    this.#applyTheme();
     SwaggerUI({
       domNode: this,
       url: this.getAttribute("src"),
@@ -22,12 +22,12 @@ class ApiDocs extends HTMLElement {
   }
 
   disconnectedCallback() {
-    this.#dark.removeEventListener("change", this.#follow);
+    this.#darkScheme.removeEventListener("change", this.#applyTheme);
   }
 
-  #follow = () => {
-    const chosen = document.documentElement.dataset.theme;
-    const isDark = chosen ? chosen === "dark" : this.#dark.matches;
+  #applyTheme = () => {
+    const theme = document.documentElement.dataset.theme;
+    const isDark = theme ? theme === "dark" : this.#darkScheme.matches;
     document.documentElement.classList.toggle("dark-mode", isDark);
   };
 }

@@ -1,34 +1,34 @@
 /**
- * <command-palette src="…/find"><button>…</button></command-palette>: Ctrl or Cmd + K over everything that has an
- * address. The server finds (`src?q=…` answers options); arrows choose, Enter goes.
+ * <command-palette src="…/find"><button>…</button></command-palette>: opens the palette on Ctrl+K or Cmd+K. The server
+ * searches (`src?q=…` returns options); arrow keys select, Enter opens.
  */
-import { icon } from "../lib/icons.js";
+import { createIcon } from "../lib/icons.js";
 
-const PAUSE = 90;
+const DEBOUNCE_MS = 90;
 
 class CommandPalette extends HTMLElement {
   /** @type {HTMLDialogElement | undefined} */
   #dialog;
   /** @type {AbortController | undefined} */
-  #asking;
+  #abortController;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
   connectedCallback() {
     this.hidden = false;
-    this.addEventListener("click", this.#click);
-    document.addEventListener("keydown", this.#shortcut);
+    this.addEventListener("click", this.#handleClick);
+    document.addEventListener("keydown", this.#handleShortcut);
   }
 
   disconnectedCallback() {
-    document.removeEventListener("keydown", this.#shortcut);
+    document.removeEventListener("keydown", this.#handleShortcut);
   }
 
-  #click = (/** @type {Event} */ event) => {
+  #handleClick = (/** @type {Event} */ event) => {
     if (!this.#dialog?.contains(/** @type {Node} */ (event.target))) this.#open();
   };
 
-  #shortcut = (/** @type {KeyboardEvent} */ event) => {
+  #handleShortcut = (/** @type {KeyboardEvent} */ event) => {
     if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
     event.preventDefault();
     if (this.#dialog?.open) this.#dialog.close();
@@ -40,7 +40,7 @@ class CommandPalette extends HTMLElement {
     if (this.#dialog.open) return;
     this.#dialog.showModal();
     this.#input.select();
-    this.#ask();
+    this.#search();
   }
 
   get #input() {
@@ -65,54 +65,54 @@ class CommandPalette extends HTMLElement {
         autocomplete="off" spellcheck="false"></div>
       <div class="palette-results" id="palette-results" role="listbox" aria-label="Results"></div>
       <div class="palette-foot"><span><kbd>↑</kbd><kbd>↓</kbd> select</span><span><kbd>↵</kbd> open</span><span><kbd>Esc</kbd> close</span></div>`;
-    dialog.querySelector(".palette-field")?.prepend(icon("search"));
-    dialog.addEventListener("keydown", (event) => this.#key(event));
+    dialog.querySelector(".palette-field")?.prepend(createIcon("search"));
+    dialog.addEventListener("keydown", (event) => this.#handleKeydown(event));
     dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
     dialog.querySelector("input")?.addEventListener("input", () => {
       clearTimeout(this.#timer);
-      this.#timer = setTimeout(() => this.#ask(), PAUSE);
+      this.#timer = setTimeout(() => this.#search(), DEBOUNCE_MS);
     });
     this.append(dialog);
     return dialog;
   }
 
-  async #ask() {
-    this.#asking?.abort();
-    const asking = (this.#asking = new AbortController());
+  async #search() {
+    this.#abortController?.abort();
+    const abortController = (this.#abortController = new AbortController());
     try {
       const query = new URLSearchParams({ q: this.#input.value });
-      const answer = await fetch(`${this.getAttribute("src")}?${query}`, {
-        signal: asking.signal,
+      const response = await fetch(`${this.getAttribute("src")}?${query}`, {
+        signal: abortController.signal,
         headers: { "HX-Request": "true", Accept: "text/html" },
       });
-      if (!answer.ok) throw new Error(String(answer.status));
-      this.#results.innerHTML = await answer.text();
-      this.#choose(0);
+      if (!response.ok) throw new Error(String(response.status));
+      this.#results.innerHTML = await response.text();
+      this.#select(0);
     } catch (error) {
-      if (asking.signal.aborted) return;
-      this.#results.innerHTML = '<p class="palette-none">The server does not respond. Try again.</p>';
+      if (abortController.signal.aborted) return;
+      this.#results.innerHTML = '<p class="palette-empty">The server does not respond. Try again.</p>';
     }
   }
 
   /** @param {KeyboardEvent} event */
-  #key(event) {
+  #handleKeydown(event) {
     const options = this.#options;
     const at = options.findIndex((option) => option.ariaSelected === "true");
-    if (event.key === "ArrowDown") this.#choose((at + 1) % options.length);
-    else if (event.key === "ArrowUp") this.#choose((at - 1 + options.length) % options.length);
+    if (event.key === "ArrowDown") this.#select((at + 1) % options.length);
+    else if (event.key === "ArrowUp") this.#select((at - 1 + options.length) % options.length);
     else if (event.key === "Enter" && options[at]) options[at].click();
     else return;
     event.preventDefault();
   }
 
   /** @param {number} index */
-  #choose(index) {
+  #select(index) {
     this.#options.forEach((option, at) => {
       option.ariaSelected = String(at === index);
       if (at === index) option.scrollIntoView({ block: "nearest" });
     });
-    const chosen = this.#options[index];
-    if (chosen) this.#input.setAttribute("aria-activedescendant", chosen.id);
+    const selected = this.#options[index];
+    if (selected) this.#input.setAttribute("aria-activedescendant", selected.id);
     else this.#input.removeAttribute("aria-activedescendant");
   }
 }

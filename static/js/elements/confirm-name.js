@@ -1,6 +1,6 @@
 /**
  * <confirm-name name="support"><button type="button">Delete…</button><dialog>…<input><button>…</confirm-name>:
- * opens the dialog; its submit button wakes when the name is typed. Without script the form asks the server.
+ * opens the dialog and enables its submit button when the name is typed. Without JavaScript the server checks the name.
  */
 class ConfirmName extends HTMLElement {
   connectedCallback() {

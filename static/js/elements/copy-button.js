@@ -1,29 +1,28 @@
 /**
- * <copy-button value="…"><button>…</button></copy-button>: copies its value and says so with a tick; with `for` the
- * text of the element of that id.
+ * <copy-button value="…"><button>…</button></copy-button>: copies the value, or the text of the element named by `for`.
  */
-import { toast } from "../lib/toast.js";
+import { showToast } from "../lib/toast.js";
 
 class CopyButton extends HTMLElement {
   connectedCallback() {
-    this.addEventListener("click", this.#copy);
+    this.addEventListener("click", this.#handleClick);
   }
 
   disconnectedCallback() {
-    this.removeEventListener("click", this.#copy);
+    this.removeEventListener("click", this.#handleClick);
   }
 
-  #copy = async (/** @type {Event} */ event) => {
+  #handleClick = async (/** @type {Event} */ event) => {
     event.preventDefault();
     try {
       const source = document.getElementById(this.getAttribute("for") ?? "");
       await navigator.clipboard.writeText(source?.textContent ?? this.getAttribute("value") ?? "");
     } catch {
-      toast("The browser blocked access to the clipboard.", "error");
+      showToast("The browser blocked access to the clipboard.", "error");
       return;
     }
     this.toggleAttribute("data-copied", true);
-    toast("Copied");
+    showToast("Copied");
     setTimeout(() => this.removeAttribute("data-copied"), 1600);
   };
 }

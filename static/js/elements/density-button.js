@@ -1,10 +1,10 @@
-/** <density-button hidden><button>…</button></density-button>: dense or comfortable rows, remembered; D does the same. */
-import { choose, chosen } from "../lib/preferences.js";
+/** <density-button hidden><button>…</button></density-button>: toggles compact and comfortable rows. */
+import { setPreference, getPreference } from "../lib/preferences.js";
 
 class DensityButton extends HTMLElement {
   connectedCallback() {
     this.hidden = false;
-    this.addEventListener("click", () => choose("density", chosen("density") ? "" : "compact"));
+    this.addEventListener("click", () => setPreference("density", getPreference("density") ? "" : "compact"));
   }
 }
 customElements.define("density-button", DensityButton);

@@ -1,14 +1,14 @@
 /**
  * <filter-input language="id" values="/…/values"><input name="filter"></filter-input>: suggests fields, operators and
- * values of the filter language where the caret is. Arrows choose, Tab or Enter takes, Escape leaves the text alone.
+ * values of the filter language at the caret. Arrow keys select, Tab or Enter accepts, Escape closes the list.
  */
-import { place } from "../lib/filter-place.js";
+import { parseCaretContext } from "../lib/filter-caret.js";
 
 /** @typedef {{ text: string, note: string, insert: string }} Suggestion */
 /** @typedef {{ name: string, about: string, operators: string[] }} Field */
 
-const MOST = 9;
-let made = 0;
+const MAX_SUGGESTIONS = 9;
+let instanceCount = 0;
 
 class FilterInput extends HTMLElement {
   /** @type {Field[]} */
@@ -16,10 +16,10 @@ class FilterInput extends HTMLElement {
   /** @type {string[]} */
   #calls = [];
   /** @type {Suggestion[]} */
-  #offered = [];
-  #at = -1;
+  #suggestions = [];
+  #selectedIndex = -1;
   /** @type {{ from: number, to: number }} */
-  #span = { from: 0, to: 0 };
+  #replaceRange = { from: 0, to: 0 };
   /** @type {Map<string, Promise<string[]>>} */
   #values = new Map();
   #list = document.createElement("ul");
@@ -30,7 +30,7 @@ class FilterInput extends HTMLElement {
     this.#fields = language.fields ?? [];
     this.#calls = language.calls ?? [];
     this.#list.className = "suggestions";
-    this.#list.id = `suggestions-${++made}`;
+    this.#list.id = `suggestions-${++instanceCount}`;
     this.#list.setAttribute("role", "listbox");
     this.#list.setAttribute("aria-label", "Suggestions");
     this.#list.hidden = true;
@@ -44,11 +44,11 @@ class FilterInput extends HTMLElement {
     input.addEventListener("click", () => this.#suggest());
     input.addEventListener("focus", () => this.#suggest());
     input.addEventListener("blur", () => this.#close());
-    input.addEventListener("keydown", this.#key);
+    input.addEventListener("keydown", this.#handleKeydown);
     this.#list.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       const item = /** @type {Element} */ (event.target).closest("[role=option]");
-      if (item) this.#take(Number(/** @type {HTMLElement} */ (item).dataset.at));
+      if (item) this.#accept(Number(/** @type {HTMLElement} */ (item).dataset.at));
     });
   }
 
@@ -59,25 +59,25 @@ class FilterInput extends HTMLElement {
   async #suggest() {
     const input = this.#input;
     const caret = input.selectionStart ?? input.value.length;
-    const where = place(input.value, caret);
-    this.#span = { from: where.from, to: caret };
-    const typed = where.typed.toLowerCase();
+    const context = parseCaretContext(input.value, caret);
+    this.#replaceRange = { from: context.from, to: caret };
+    const typed = context.typed.toLowerCase();
     /** @type {Suggestion[]} */
-    let found = [];
-    if (where.kind === "call") found = this.#starts();
-    else if (where.kind === "field") found = this.#fieldsFor(where.call);
-    else if (where.kind === "value") {
-      const values = await this.#valuesOf(where.field);
+    let candidates = [];
+    if (context.kind === "call") candidates = this.#clauseSuggestions();
+    else if (context.kind === "field") candidates = this.#fieldSuggestions(context.call);
+    else if (context.kind === "value") {
+      const values = await this.#fetchValues(context.field);
       if (input.selectionStart !== caret) return;
-      found = values.map((value) => ({ text: value, note: "", insert: JSON.stringify(value) }));
+      candidates = values.map((value) => ({ text: value, note: "", insert: JSON.stringify(value) }));
     }
-    const matching = found.filter((one) => one.text.toLowerCase().includes(typed) && one.insert !== where.typed);
+    const matching = candidates.filter((one) => one.text.toLowerCase().includes(typed) && one.insert !== context.typed);
     matching.sort((a, b) => Number(b.text.toLowerCase().startsWith(typed)) - Number(a.text.toLowerCase().startsWith(typed)));
-    this.#draw(matching.slice(0, MOST));
+    this.#render(matching.slice(0, MAX_SUGGESTIONS));
   }
 
-  /** What a clause may begin with: each field with its usual operator, then the calls themselves. */
-  #starts() {
+  /** Suggest each field with its default operator, then the calls. */
+  #clauseSuggestions() {
     const fields = this.#fields.map(({ name, about, operators }) => {
       const operator = operators[0] ?? "eq";
       return { text: name, note: about, insert: `${operator}(${name}, ` };
@@ -88,33 +88,33 @@ class FilterInput extends HTMLElement {
   }
 
   /** @param {string} call */
-  #fieldsFor(call) {
+  #fieldSuggestions(call) {
     return this.#fields
       .filter((field) => field.operators.includes(call))
       .map(({ name, about }) => ({ text: name, note: about, insert: `${name}, ` }));
   }
 
   /** @param {string} field */
-  #valuesOf(field) {
+  #fetchValues(field) {
     let values = this.#values.get(field);
     if (!values) {
       const address = new URL(this.getAttribute("values") ?? "", location.href);
       address.searchParams.set("field", field);
       values = fetch(address, { headers: { Accept: "application/json" } })
-        .then((answer) => (answer.ok ? answer.json() : { values: [] }))
-        .then((said) => said.values)
+        .then((response) => (response.ok ? response.json() : { values: [] }))
+        .then((body) => body.values)
         .catch(() => []);
       this.#values.set(field, values);
     }
     return values;
   }
 
-  /** @param {Suggestion[]} offered */
-  #draw(offered) {
-    this.#offered = offered;
-    this.#at = -1;
+  /** @param {Suggestion[]} suggestions */
+  #render(suggestions) {
+    this.#suggestions = suggestions;
+    this.#selectedIndex = -1;
     this.#list.replaceChildren(
-      ...offered.map((one, at) => {
+      ...suggestions.map((one, at) => {
         const item = document.createElement("li");
         item.id = `${this.#list.id}-${at}`;
         item.dataset.at = String(at);
@@ -128,7 +128,7 @@ class FilterInput extends HTMLElement {
         return item;
       }),
     );
-    const isOpen = offered.length > 0 && document.activeElement === this.#input;
+    const isOpen = suggestions.length > 0 && document.activeElement === this.#input;
     this.#list.hidden = !isOpen;
     this.#input.setAttribute("aria-expanded", String(isOpen));
     this.#input.removeAttribute("aria-activedescendant");
@@ -136,12 +136,12 @@ class FilterInput extends HTMLElement {
 
   #close() {
     this.#list.hidden = true;
-    this.#at = -1;
+    this.#selectedIndex = -1;
     this.#input.setAttribute("aria-expanded", "false");
     this.#input.removeAttribute("aria-activedescendant");
   }
 
-  #key = (/** @type {KeyboardEvent} */ event) => {
+  #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape" && !this.#list.hidden) {
       event.preventDefault();
       this.#close();
@@ -150,16 +150,16 @@ class FilterInput extends HTMLElement {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       if (this.#list.hidden) this.#suggest();
-      else this.#mark((this.#at + (event.key === "ArrowDown" ? 1 : -1) + this.#offered.length) % this.#offered.length);
-    } else if ((event.key === "Enter" || event.key === "Tab") && !this.#list.hidden && this.#at >= 0) {
+      else this.#select((this.#selectedIndex + (event.key === "ArrowDown" ? 1 : -1) + this.#suggestions.length) % this.#suggestions.length);
+    } else if ((event.key === "Enter" || event.key === "Tab") && !this.#list.hidden && this.#selectedIndex >= 0) {
       event.preventDefault();
-      this.#take(this.#at);
+      this.#accept(this.#selectedIndex);
     }
   };
 
   /** @param {number} at */
-  #mark(at) {
-    this.#at = at;
+  #select(at) {
+    this.#selectedIndex = at;
     [...this.#list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === at)));
     const item = this.#list.children[at];
     item?.scrollIntoView({ block: "nearest" });
@@ -167,11 +167,11 @@ class FilterInput extends HTMLElement {
   }
 
   /** @param {number} at */
-  #take(at) {
-    const one = this.#offered[at];
+  #accept(at) {
+    const one = this.#suggestions[at];
     if (!one) return;
     const input = this.#input;
-    input.setRangeText(one.insert, this.#span.from, this.#span.to, "end");
+    input.setRangeText(one.insert, this.#replaceRange.from, this.#replaceRange.to, "end");
     input.focus();
     this.#suggest();
   }

@@ -1,15 +1,15 @@
 /**
- * <json-view for="inputs-json"> or <json-view src="…/inputs">: a JSON value that opens by the level. Children are made
- * when they are asked for, a hundred at a time. From `src` a worker fetches and parses, so the page stays quick.
+ * <json-view for="inputs-json"> or <json-view src="…/inputs">: shows a JSON value as a collapsible tree. Children are
+ * rendered on demand, one hundred at a time. With `src`, a worker fetches and parses the document.
  */
-import { icon } from "../lib/icons.js";
-import { level, within } from "../lib/json-levels.js";
+import { createIcon } from "../lib/icons.js";
+import { describeLevel, resolvePath } from "../lib/json-tree.js";
 
 const OPEN_CHILDREN = 12;
 
 /**
- * @typedef {import("../lib/json-levels.js").Entry} Entry
- * @typedef {import("../lib/json-levels.js").Level} Level
+ * @typedef {import("../lib/json-tree.js").Entry} Entry
+ * @typedef {import("../lib/json-tree.js").Level} Level
  * @typedef {(path: (string | number)[], from: number) => Promise<Level>} Source
  */
 
@@ -24,32 +24,32 @@ class JsonView extends HTMLElement {
       const source = src ? fromWorker(src) : fromText(text ?? "null");
       const first = await source([], 0);
       this.replaceChildren();
-      await this.#level(this, source, [], first, true);
+      await this.#renderLevel(this, source, [], first, true);
     } catch (error) {
       this.textContent = `The value could not be loaded: ${error instanceof Error ? error.message : error}`;
     }
   }
 
   /**
-   * @param {Element} place
+   * @param {Element} container
    * @param {Source} source
    * @param {(string | number)[]} path
    * @param {Level} level
-   * @param {boolean} [outermost]
+   * @param {boolean} [isRoot]
    */
-  async #level(place, source, path, level, outermost = false) {
-    for (const entry of level.entries) place.append(await this.#node(source, [...path, entry.key], entry, outermost && level.total <= OPEN_CHILDREN));
-    const shown = place.querySelectorAll(":scope > .json-node").length;
+  async #renderLevel(container, source, path, level, isRoot = false) {
+    for (const entry of level.entries) container.append(await this.#renderNode(source, [...path, entry.key], entry, isRoot && level.total <= OPEN_CHILDREN));
+    const shown = container.querySelectorAll(":scope > .json-node").length;
     if (shown >= level.total) return;
-    const more = document.createElement("button");
-    more.type = "button";
-    more.className = "json-more";
-    more.textContent = `${level.total - shown} more`;
-    more.addEventListener("click", async () => {
-      more.remove();
-      await this.#level(place, source, path, await source(path, shown));
+    const moreButton = document.createElement("button");
+    moreButton.type = "button";
+    moreButton.className = "json-more";
+    moreButton.textContent = `${level.total - shown} more`;
+    moreButton.addEventListener("click", async () => {
+      moreButton.remove();
+      await this.#renderLevel(container, source, path, await source(path, shown));
     });
-    place.append(more);
+    container.append(moreButton);
   }
 
   /**
@@ -58,21 +58,21 @@ class JsonView extends HTMLElement {
    * @param {Entry} entry
    * @param {boolean} open
    */
-  async #node(source, path, entry, open) {
+  async #renderNode(source, path, entry, open) {
     const node = document.createElement("div");
     node.className = "json-node";
-    const folds = entry.kind === "object" || entry.kind === "array";
-    const line = document.createElement(folds && entry.size ? "button" : "span");
+    const isContainer = entry.kind === "object" || entry.kind === "array";
+    const line = document.createElement(isContainer && entry.size ? "button" : "span");
     line.className = "json-line";
-    const words = document.createElement("span");
-    if (entry.key !== "") words.append(word("json-key", typeof entry.key === "number" ? `${entry.key}` : entry.key), ": ");
-    words.append(word(`json-${folds ? "note" : entry.kind}`, entry.text));
-    line.append(words);
+    const content = document.createElement("span");
+    if (entry.key !== "") content.append(createSpan("json-key", typeof entry.key === "number" ? `${entry.key}` : entry.key), ": ");
+    content.append(createSpan(`json-${isContainer ? "note" : entry.kind}`, entry.text));
+    line.append(content);
     node.append(line);
-    if (entry.more) words.append(word("json-note", ` … ${entry.size} characters`));
+    if (entry.truncated) content.append(createSpan("json-note", ` … ${entry.size} characters`));
     if (line instanceof HTMLButtonElement) {
       line.type = "button";
-      line.prepend(icon("chevron-right"));
+      line.prepend(createIcon("chevron-right"));
       line.setAttribute("aria-expanded", "false");
       line.addEventListener("click", () => this.#toggle(line, node, source, path));
       if (open) await this.#toggle(line, node, source, path);
@@ -87,16 +87,16 @@ class JsonView extends HTMLElement {
    * @param {(string | number)[]} path
    */
   async #toggle(line, node, source, path) {
-    const opens = line.getAttribute("aria-expanded") === "false";
-    line.setAttribute("aria-expanded", String(opens));
+    const isExpanding = line.getAttribute("aria-expanded") === "false";
+    line.setAttribute("aria-expanded", String(isExpanding));
     let children = /** @type {HTMLElement | null} */ (node.querySelector(":scope > .json-children"));
     if (!children) {
       children = document.createElement("div");
       children.className = "json-children";
       node.append(children);
-      await this.#level(children, source, path, await source(path, 0));
+      await this.#renderLevel(children, source, path, await source(path, 0));
     }
-    children.hidden = !opens;
+    children.hidden = !isExpanding;
   }
 }
 
@@ -104,7 +104,7 @@ class JsonView extends HTMLElement {
  * @param {string} classes
  * @param {string} text
  */
-function word(classes, text) {
+function createSpan(classes, text) {
   const span = document.createElement("span");
   span.className = classes;
   span.textContent = text;
@@ -117,7 +117,7 @@ function word(classes, text) {
  */
 function fromText(text) {
   const value = JSON.parse(text);
-  return async (path, from) => level(within(value, path), from);
+  return async (path, from) => describeLevel(resolvePath(value, path), from);
 }
 
 /**
@@ -127,19 +127,19 @@ function fromText(text) {
 function fromWorker(src) {
   const worker = new Worker(new URL("../workers/json-worker.js", import.meta.url), { type: "module" });
   /** @type {Map<number, { resolve: (level: Level) => void, reject: (error: Error) => void }>} */
-  const waiting = new Map();
-  let asked = 0;
+  const pending = new Map();
+  let lastId = 0;
   worker.onmessage = ({ data }) => {
-    const asker = waiting.get(data.id);
-    waiting.delete(data.id);
-    if (data.error) asker?.reject(new Error(data.error));
-    else asker?.resolve(data.level);
+    const request = pending.get(data.id);
+    pending.delete(data.id);
+    if (data.error) request?.reject(new Error(data.error));
+    else request?.resolve(data.level);
   };
   worker.postMessage({ src: new URL(src, location.href).href });
   return (path, from) =>
     new Promise((resolve, reject) => {
-      waiting.set(++asked, { resolve, reject });
-      worker.postMessage({ id: asked, path, from });
+      pending.set(++lastId, { resolve, reject });
+      worker.postMessage({ id: lastId, path, from });
     });
 }
 

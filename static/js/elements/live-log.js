@@ -1,48 +1,48 @@
 /**
- * <live-log class="log" src="/…/live" data-after="17" data-live>: a log that the server wrote into the page and that
- * goes on by WebSocket. After a break it asks for what follows the last line it has, so none is lost or doubled.
+ * <live-log class="log" src="/…/live" data-after="17" data-live>: a log that the server rendered into the page and that
+ * continues over a WebSocket. After a reconnect it requests the lines after the last one it has, so no line is lost or repeated.
  *
- * Inside: [data-follow] [data-wrap-toggle] [data-times-toggle] [data-full] buttons, input[type=search], .log-state,
- * .log-body > .log-lines. Tells the page `revision-status` when the status changed.
+ * Inside: [data-follow] [data-wrap-toggle] [data-timestamps-toggle] [data-fullscreen] buttons, input[type=search], .log-state,
+ * .log-body > .log-lines. Dispatches `revision-status` when the status changes.
  */
-import { redraw } from "../lib/icons.js";
+import { setIcon } from "../lib/icons.js";
 
-const MOST_RANGES = 2000;
-const LONGEST_PAUSE = 10_000;
+const MAX_HIGHLIGHTS = 2000;
+const MAX_RECONNECT_DELAY_MS = 10_000;
 
 /** @typedef {[id: number, at: string, level: string, text: string]} Line */
 
 class LiveLog extends HTMLElement {
   /** @type {WebSocket | undefined} */
   #socket;
-  #pause = 500;
-  #follows = true;
-  #gone = false;
+  #reconnectDelay = 500;
+  #isFollowing = true;
+  #isDisconnected = false;
   /** @type {HTMLElement[]} */
-  #found = [];
-  #foundAt = -1;
+  #matches = [];
+  #matchIndex = -1;
 
   connectedCallback() {
-    this.#gone = false;
-    this.#button("[data-follow]", () => this.#setFollow(!this.#follows));
-    this.#button("[data-wrap-toggle]", (button) => button.setAttribute("aria-pressed", String(this.toggleAttribute("data-wrap"))));
-    this.#button("[data-times-toggle]", (button) => {
+    this.#isDisconnected = false;
+    this.#bindButton("[data-follow]", () => this.#setFollow(!this.#isFollowing));
+    this.#bindButton("[data-wrap-toggle]", (button) => button.setAttribute("aria-pressed", String(this.toggleAttribute("data-wrap"))));
+    this.#bindButton("[data-timestamps-toggle]", (button) => {
       const off = this.dataset.times !== "off";
       this.dataset.times = off ? "off" : "on";
       button.setAttribute("aria-pressed", String(!off));
     });
-    this.#button("[data-full]", () => (document.fullscreenElement ? document.exitFullscreen() : this.requestFullscreen()));
+    this.#bindButton("[data-fullscreen]", () => (document.fullscreenElement ? document.exitFullscreen() : this.requestFullscreen()));
     this.addEventListener("fullscreenchange", () =>
-      redraw(this.querySelector("[data-full] .icon"), document.fullscreenElement ? "minimize-2" : "maximize-2"),
+      setIcon(this.querySelector("[data-fullscreen] .icon"), document.fullscreenElement ? "minimize-2" : "maximize-2"),
     );
-    this.#body.addEventListener("scroll", this.#scrolled, { passive: true });
+    this.#body.addEventListener("scroll", this.#handleScroll, { passive: true });
     this.#search?.addEventListener("input", () => this.#find());
-    this.#search?.addEventListener("keydown", (event) => this.#findKey(event));
+    this.#search?.addEventListener("keydown", (event) => this.#handleSearchKey(event));
     if (this.hasAttribute("data-live")) {
-      this.#toEnd();
+      this.#scrollToEnd();
       this.#connect();
     } else {
-      this.#say("ended", "Ended");
+      this.#setState("ended", "Ended");
       this.#setFollow(false);
       const errors = this.#lines.querySelectorAll('[data-level="ERROR"], [data-level="CRITICAL"]');
       const last = errors[errors.length - 1];
@@ -51,7 +51,7 @@ class LiveLog extends HTMLElement {
   }
 
   disconnectedCallback() {
-    this.#gone = true;
+    this.#isDisconnected = true;
     this.#socket?.close();
   }
 
@@ -69,11 +69,11 @@ class LiveLog extends HTMLElement {
 
   /**
    * @param {string} selector
-   * @param {(button: HTMLElement) => void} press
+   * @param {(button: HTMLElement) => void} onPress
    */
-  #button(selector, press) {
+  #bindButton(selector, onPress) {
     const button = /** @type {HTMLElement | null} */ (this.querySelector(selector));
-    button?.addEventListener("click", () => press(button));
+    button?.addEventListener("click", () => onPress(button));
   }
 
   #connect() {
@@ -82,31 +82,31 @@ class LiveLog extends HTMLElement {
     address.searchParams.set("after", this.dataset.after ?? "0");
     const socket = (this.#socket = new WebSocket(address));
     socket.onopen = () => {
-      this.#pause = 500;
-      this.#say("live", "Live");
+      this.#reconnectDelay = 500;
+      this.#setState("live", "Live");
     };
-    socket.onmessage = (event) => this.#take(JSON.parse(event.data));
+    socket.onmessage = (event) => this.#handleMessage(JSON.parse(event.data));
     socket.onclose = (event) => {
-      // 1000: the build is over. 4401, 4403, 4404: it may not be read any more, or is not there.
-      if (this.#gone || event.code === 1000 || event.code >= 4400) {
-        this.#say("ended", "Ended");
+      // 1000: the build has finished. 4401, 4403, 4404: access was revoked, or the revision does not exist.
+      if (this.#isDisconnected || event.code === 1000 || event.code >= 4400) {
+        this.#setState("ended", "Ended");
         return;
       }
-      this.#say("waiting", "Reconnecting…");
-      setTimeout(() => !this.#gone && this.#connect(), this.#pause);
-      this.#pause = Math.min(this.#pause * 2, LONGEST_PAUSE);
+      this.#setState("waiting", "Reconnecting…");
+      setTimeout(() => !this.#isDisconnected && this.#connect(), this.#reconnectDelay);
+      this.#reconnectDelay = Math.min(this.#reconnectDelay * 2, MAX_RECONNECT_DELAY_MS);
     };
   }
 
   /** @param {{ type: "lines", lines: Line[] } | { type: "status", status: string }} message */
-  #take(message) {
+  #handleMessage(message) {
     if (message.type === "lines") this.#append(message.lines);
     else document.body.dispatchEvent(new CustomEvent("revision-status", { detail: message }));
   }
 
   /** @param {Line[]} lines */
   #append(lines) {
-    const fresh = document.createDocumentFragment();
+    const fragment = document.createDocumentFragment();
     for (const [id, at, level, text] of lines) {
       const line = document.createElement("li");
       line.className = "log-line";
@@ -114,60 +114,60 @@ class LiveLog extends HTMLElement {
       const time = document.createElement("time");
       time.dateTime = at;
       time.textContent = at.slice(11, 23);
-      const words = document.createElement("span");
-      words.textContent = text;
-      line.append(time, words);
-      fresh.append(line);
+      const message = document.createElement("span");
+      message.textContent = text;
+      line.append(time, message);
+      fragment.append(line);
       this.dataset.after = String(id);
     }
-    this.querySelector(".log-none")?.remove();
-    this.#lines.append(fresh);
+    this.querySelector(".log-empty")?.remove();
+    this.#lines.append(fragment);
     if (this.#search?.value) this.#find(false);
-    if (this.#follows) this.#toEnd();
+    if (this.#isFollowing) this.#scrollToEnd();
   }
 
   /**
    * @param {string} state
-   * @param {string} words
+   * @param {string} label
    */
-  #say(state, words) {
+  #setState(state, label) {
     this.dataset.state = state;
-    const place = this.querySelector(".log-state");
-    if (place) place.textContent = words;
+    const status = this.querySelector(".log-state");
+    if (status) status.textContent = label;
   }
 
-  #toEnd() {
+  #scrollToEnd() {
     this.#body.scrollTop = this.#body.scrollHeight;
   }
 
-  #scrolled = () => {
+  #handleScroll = () => {
     const body = this.#body;
     const atEnd = body.scrollHeight - body.scrollTop - body.clientHeight < 24;
-    if (atEnd !== this.#follows && this.dataset.state === "live") this.#setFollow(atEnd, false);
+    if (atEnd !== this.#isFollowing && this.dataset.state === "live") this.#setFollow(atEnd, false);
   };
 
   /**
-   * @param {boolean} follows
+   * @param {boolean} isFollowing
    * @param {boolean} [jump]
    */
-  #setFollow(follows, jump = true) {
-    this.#follows = follows;
-    this.querySelector("[data-follow]")?.setAttribute("aria-pressed", String(follows));
-    if (follows && jump) this.#toEnd();
+  #setFollow(isFollowing, jump = true) {
+    this.#isFollowing = isFollowing;
+    this.querySelector("[data-follow]")?.setAttribute("aria-pressed", String(isFollowing));
+    if (isFollowing && jump) this.#scrollToEnd();
   }
 
   #find(jump = true) {
     const text = this.#search?.value.toLowerCase() ?? "";
-    for (const line of this.#found) line.classList.remove("is-found-now");
-    this.#found = [];
+    for (const line of this.#matches) line.classList.remove("is-current-match");
+    this.#matches = [];
     /** @type {Range[]} */
     const ranges = [];
     for (const line of /** @type {Iterable<HTMLElement>} */ (text ? this.#lines.children : [])) {
       const node = line.querySelector("span")?.firstChild;
       const at = node?.textContent?.toLowerCase().indexOf(text) ?? -1;
       if (!node || at < 0) continue;
-      this.#found.push(line);
-      if (ranges.length < MOST_RANGES) {
+      this.#matches.push(line);
+      if (ranges.length < MAX_HIGHLIGHTS) {
         const range = new Range();
         range.setStart(node, at);
         range.setEnd(node, at + text.length);
@@ -175,38 +175,38 @@ class LiveLog extends HTMLElement {
       }
     }
     if (CSS.highlights) CSS.highlights.set("log-find", new Highlight(...ranges));
-    this.#foundAt = -1;
-    if (jump && this.#found.length) this.#show(0);
-    this.#count();
+    this.#matchIndex = -1;
+    if (jump && this.#matches.length) this.#showMatch(0);
+    this.#updateMatchCount();
   }
 
   /** @param {KeyboardEvent} event */
-  #findKey(event) {
+  #handleSearchKey(event) {
     if (event.key === "Escape" && this.#search) {
       this.#search.value = "";
       this.#find();
-    } else if (event.key === "Enter" && this.#found.length) {
+    } else if (event.key === "Enter" && this.#matches.length) {
       event.preventDefault();
       const step = event.shiftKey ? -1 : 1;
-      this.#show((this.#foundAt + step + this.#found.length) % this.#found.length);
-      this.#count();
+      this.#showMatch((this.#matchIndex + step + this.#matches.length) % this.#matches.length);
+      this.#updateMatchCount();
     }
   }
 
   /** @param {number} index */
-  #show(index) {
-    this.#found[this.#foundAt]?.classList.remove("is-found-now");
-    this.#foundAt = index;
-    const line = this.#found[index];
-    line?.classList.add("is-found-now");
+  #showMatch(index) {
+    this.#matches[this.#matchIndex]?.classList.remove("is-current-match");
+    this.#matchIndex = index;
+    const line = this.#matches[index];
+    line?.classList.add("is-current-match");
     line?.scrollIntoView({ block: "center" });
   }
 
-  #count() {
-    const place = this.querySelector("[data-found]");
-    if (!place) return;
-    const found = this.#found.length;
-    place.textContent = this.#search?.value ? (found ? `${Math.max(0, this.#foundAt) + 1} of ${found}` : "No matches") : "";
+  #updateMatchCount() {
+    const status = this.querySelector("[data-match-count]");
+    if (!status) return;
+    const count = this.#matches.length;
+    status.textContent = this.#search?.value ? (count ? `${Math.max(0, this.#matchIndex) + 1} of ${count}` : "No matches") : "";
   }
 }
 customElements.define("live-log", LiveLog);

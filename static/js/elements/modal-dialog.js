@@ -1,4 +1,4 @@
-/** <modal-dialog><dialog>…</dialog></modal-dialog>: opens as soon as it is there, and is gone when it closes. */
+/** <modal-dialog><dialog>…</dialog></modal-dialog>: opens the dialog when it is inserted and removes it when it closes. */
 class ModalDialog extends HTMLElement {
   connectedCallback() {
     const dialog = this.querySelector("dialog");

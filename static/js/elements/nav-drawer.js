@@ -1,18 +1,18 @@
 /**
- * <nav-drawer><a href="#nav">…</a></nav-drawer>: on a narrow screen the navigation is the target of a link, which
- * needs no script; this keeps focus in it, lets Escape close it, and leaves no trace in the history.
+ * <nav-drawer><a href="#nav">…</a></nav-drawer>: on a narrow screen the navigation opens as the target of a
+ * link, without JavaScript. This element traps focus in it, closes it on Escape and keeps it out of the history.
  */
 class NavDrawer extends HTMLElement {
   connectedCallback() {
     this.addEventListener("click", this.#open);
-    document.addEventListener("keydown", this.#key);
-    for (const link of document.querySelectorAll(".nav-close, .nav-scrim")) link.addEventListener("click", this.#close);
+    document.addEventListener("keydown", this.#handleKeydown);
+    for (const link of document.querySelectorAll(".nav-close, .nav-backdrop")) link.addEventListener("click", this.#close);
     addEventListener("hashchange", this.#sync);
     this.#sync();
   }
 
   disconnectedCallback() {
-    document.removeEventListener("keydown", this.#key);
+    document.removeEventListener("keydown", this.#handleKeydown);
     removeEventListener("hashchange", this.#sync);
   }
 
@@ -29,13 +29,13 @@ class NavDrawer extends HTMLElement {
     this.querySelector("a")?.focus();
   };
 
-  #key = (/** @type {KeyboardEvent} */ event) => {
+  #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
     if (event.key === "Escape" && location.hash === "#nav") this.#close(event);
   };
 
   #sync = () => {
     const open = location.hash === "#nav";
-    const body = document.querySelector(".shell-body");
+    const body = document.querySelector(".app-content");
     if (body instanceof HTMLElement) body.inert = open;
     if (open) /** @type {HTMLElement | null} */ (document.querySelector(".nav-close"))?.focus();
   };

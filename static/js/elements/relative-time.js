@@ -1,21 +1,21 @@
 /**
- * <relative-time><time datetime="…">5 min ago</time></relative-time>: keeps the words true, the exact time in local
- * terms on hover. With `elapsed` it counts the time since then, by the second.
+ * <relative-time><time datetime="…">5 min ago</time></relative-time>: keeps the relative time current and shows the
+ * exact local time on hover. With `elapsed` it counts the seconds since that time.
  */
-import { ago, duration } from "../lib/figures.js";
+import { formatDuration, formatRelativeTime } from "../lib/formatting.js";
 
 /** @type {Set<RelativeTime>} */
-const shown = new Set();
+const instances = new Set();
 setInterval(() => {
-  if (document.visibilityState === "visible") for (const element of shown) element.refresh();
+  if (document.visibilityState === "visible") for (const element of instances) element.refresh();
 }, 15_000);
 setInterval(() => {
-  for (const element of shown) if (element.hasAttribute("elapsed")) element.refresh();
+  for (const element of instances) if (element.hasAttribute("elapsed")) element.refresh();
 }, 1000);
 
 class RelativeTime extends HTMLElement {
   connectedCallback() {
-    shown.add(this);
+    instances.add(this);
     const time = this.querySelector("time");
     if (!time) return;
     const local = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
@@ -24,17 +24,17 @@ class RelativeTime extends HTMLElement {
   }
 
   disconnectedCallback() {
-    shown.delete(this);
+    instances.delete(this);
   }
 
   refresh() {
     const time = this.querySelector("time");
     if (!time) return;
-    const moment = new Date(time.dateTime);
-    const words = this.hasAttribute("elapsed")
-      ? duration(Math.max(1000, Math.floor((Date.now() - moment.getTime()) / 1000) * 1000)).replace(".00", "")
-      : ago(moment);
-    if (time.textContent !== words) time.textContent = words;
+    const timestamp = new Date(time.dateTime);
+    const text = this.hasAttribute("elapsed")
+      ? formatDuration(Math.max(1000, Math.floor((Date.now() - timestamp.getTime()) / 1000) * 1000)).replace(".00", "")
+      : formatRelativeTime(timestamp);
+    if (time.textContent !== text) time.textContent = text;
   }
 }
 customElements.define("relative-time", RelativeTime);

@@ -1,57 +1,57 @@
 /**
- * <run-table data-rows="/…?show=llm" [data-live]> around the list of runs: rows that are still running are looked at again,
- * new ones are announced, or come by themselves while Live is on and the pointer is elsewhere; the link to older runs
- * is followed when it comes into view; rows are selected with X, and what can be done with them appears.
+ * <run-table data-rows="/…?show=llm" [data-live]>: wraps the list of runs: it refreshes running rows,
+ * announces new runs or inserts them while Live is on and the pointer is outside the table, loads older runs when the
+ * end of the list scrolls into view, and handles row selection (X).
  *
- * Tells the page `row-chosen` when a row is opened by a plain click, which <peek-panel> takes.
+ * Dispatches `row-open` when a row is clicked; `<preview-panel>` handles it.
  */
-import { isPlain } from "../lib/keyboard.js";
-import { keep } from "../lib/lists.js";
-import { toast } from "../lib/toast.js";
+import { isShortcut } from "../lib/keyboard.js";
+import { saveList } from "../lib/list-history.js";
+import { showToast } from "../lib/toast.js";
 
-const EVERY = 4000;
+const POLL_INTERVAL_MS = 4000;
 
 class RunTable extends HTMLElement {
   /** @type {ReturnType<typeof setInterval> | undefined} */
   #timer;
   /** @type {IntersectionObserver | undefined} */
-  #sight;
+  #endObserver;
   #loading = false;
-  #last = -1;
+  #lastSelected = -1;
 
   connectedCallback() {
-    this.addEventListener("click", this.#click);
-    this.addEventListener("change", this.#change);
-    document.addEventListener("keydown", this.#key);
-    addEventListener("pagehide", this.#leave);
-    this.#sight = new IntersectionObserver((seen) => seen.some((entry) => entry.isIntersecting) && this.#more(), { rootMargin: "400px" });
-    this.#watchEnd();
+    this.addEventListener("click", this.#handleClick);
+    this.addEventListener("change", this.#handleChange);
+    document.addEventListener("keydown", this.#handleKeydown);
+    addEventListener("pagehide", this.#saveRows);
+    this.#endObserver = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && this.#loadMore(), { rootMargin: "400px" });
+    this.#observeEnd();
     if (this.hasAttribute("data-live") || !this.#isSettled) {
-      this.#timer = setInterval(this.#look, EVERY);
-      document.addEventListener("visibilitychange", this.#look);
+      this.#timer = setInterval(this.#poll, POLL_INTERVAL_MS);
+      document.addEventListener("visibilitychange", this.#poll);
     }
     const button = this.#liveButton;
     if (button && this.hasAttribute("data-live")) {
       button.hidden = false;
-      this.#show(sessionStorage.getItem("live") === "on");
+      this.#setLive(sessionStorage.getItem("live") === "on");
       button.addEventListener("click", () => {
-        this.#show(!this.#isLive);
+        this.#setLive(!this.#isLive);
         sessionStorage.setItem("live", this.#isLive ? "on" : "");
-        this.#look();
+        this.#poll();
       });
     }
-    this.#tell();
+    this.#updateSelection();
   }
 
   disconnectedCallback() {
     clearInterval(this.#timer);
-    this.#sight?.disconnect();
-    removeEventListener("pagehide", this.#leave);
-    document.removeEventListener("keydown", this.#key);
-    document.removeEventListener("visibilitychange", this.#look);
+    this.#endObserver?.disconnect();
+    removeEventListener("pagehide", this.#saveRows);
+    document.removeEventListener("keydown", this.#handleKeydown);
+    document.removeEventListener("visibilitychange", this.#poll);
   }
 
-  #leave = () => keep(this);
+  #saveRows = () => saveList(this);
 
   get #liveButton() {
     return /** @type {HTMLButtonElement | null} */ (this.querySelector("[data-live-button]"));
@@ -70,145 +70,145 @@ class RunTable extends HTMLElement {
   }
 
   /** @param {boolean} live */
-  #show(live) {
+  #setLive(live) {
     const button = this.#liveButton;
     if (!button) return;
     button.setAttribute("aria-pressed", String(live));
-    const word = button.querySelector("span");
-    if (word) word.textContent = live ? "Live" : "Paused";
+    const label = button.querySelector("span");
+    if (label) label.textContent = live ? "Live" : "Paused";
     button.title = live ? "New runs appear automatically. Click to pause." : "Click to show new runs automatically.";
   }
 
-  /** Looks at the first page again: what changed is put in place, what is new is told or put on top. */
-  #look = async () => {
+  /** Fetch the first page again, update changed rows, and announce or insert new ones. */
+  #poll = async () => {
     if (document.visibilityState !== "visible" || this.#loading) return;
     if (!this.hasAttribute("data-live") && this.#isSettled) return;
     try {
-      const page = await fragment(this.dataset.rows ?? "");
-      const fresh = page && /** @type {HTMLTableElement | null} */ (page.querySelector("table"));
-      if (fresh) this.#merge(fresh);
+      const page = await fetchTable(this.dataset.rows ?? "");
+      const freshTable = page && /** @type {HTMLTableElement | null} */ (page.querySelector("table"));
+      if (freshTable) this.#mergeRows(freshTable);
     } catch {
-      // The next look may succeed; the table is right as of its own time.
+      // The next poll may succeed; the table stays as it is.
     }
   };
 
-  /** @param {HTMLTableElement} fresh */
-  #merge(fresh) {
+  /** @param {HTMLTableElement} freshTable */
+  #mergeRows(freshTable) {
     const body = this.querySelector("tbody");
-    const come = [];
-    for (const row of fresh.querySelectorAll("tbody > tr")) {
-      const known = document.getElementById(row.id);
-      if (!known) come.push(row);
-      else if (known.dataset.status !== /** @type {HTMLElement} */ (row).dataset.status) this.#renew(known, row);
+    const newRows = [];
+    for (const row of freshTable.querySelectorAll("tbody > tr")) {
+      const existing = document.getElementById(row.id);
+      if (!existing) newRows.push(row);
+      else if (existing.dataset.status !== /** @type {HTMLElement} */ (row).dataset.status) this.#replaceRow(existing, row);
     }
-    const news = this.querySelector("[data-new]");
-    const isFree = this.#isLive && scrollY < 80 && !this.querySelector(".table-frame:hover, tbody :focus");
-    if (body && isFree) {
-      for (const row of come.reverse()) {
+    const notice = this.querySelector("[data-new-runs]");
+    const canInsert = this.#isLive && scrollY < 80 && !this.querySelector(".table-frame:hover, tbody :focus");
+    if (body && canInsert) {
+      for (const row of newRows.reverse()) {
         row.classList.add("is-new");
         body.prepend(row);
       }
-      news?.replaceChildren();
-    } else if (news && this.hasAttribute("data-live")) {
-      news.replaceChildren(...(come.length ? [announce(come.length, fresh.rows.length - 1)] : []));
-    } else if (!body && come.length) location.reload();
+      notice?.replaceChildren();
+    } else if (notice && this.hasAttribute("data-live")) {
+      notice.replaceChildren(...(newRows.length ? [createNewRunsLink(newRows.length, freshTable.rows.length - 1)] : []));
+    } else if (!body && newRows.length) location.reload();
   }
 
   /**
-   * @param {HTMLElement} known
+   * @param {HTMLElement} existing
    * @param {Element} row
    */
-  #renew(known, row) {
-    const box = /** @type {HTMLInputElement | null} */ (known.querySelector('input[name="run"]'));
-    const mine = /** @type {HTMLInputElement | null} */ (row.querySelector('input[name="run"]'));
-    if (box && mine) mine.checked = box.checked;
-    if (known.contains(document.activeElement)) return;
-    known.replaceWith(row);
+  #replaceRow(existing, row) {
+    const box = /** @type {HTMLInputElement | null} */ (existing.querySelector('input[name="run"]'));
+    const replacement = /** @type {HTMLInputElement | null} */ (row.querySelector('input[name="run"]'));
+    if (box && replacement) replacement.checked = box.checked;
+    if (existing.contains(document.activeElement)) return;
+    existing.replaceWith(row);
   }
 
-  #watchEnd() {
-    const link = this.querySelector("[data-more]");
-    if (link) this.#sight?.observe(link);
+  #observeEnd() {
+    const link = this.querySelector("[data-next-page]");
+    if (link) this.#endObserver?.observe(link);
   }
 
-  async #more() {
-    const link = /** @type {HTMLAnchorElement | null} */ (this.querySelector("[data-more]"));
+  async #loadMore() {
+    const link = /** @type {HTMLAnchorElement | null} */ (this.querySelector("[data-next-page]"));
     if (!link || this.#loading) return;
     this.#loading = true;
     link.setAttribute("aria-busy", "true");
     try {
-      const page = await fragment(link.href);
+      const page = await fetchTable(link.href);
       const rows = page?.querySelectorAll("tbody > tr") ?? [];
       const body = this.querySelector("tbody");
       for (const row of rows) if (!document.getElementById(row.id)) body?.append(row);
-      this.#sight?.unobserve(link);
-      const next = page?.querySelector("[data-more]");
+      this.#endObserver?.unobserve(link);
+      const next = page?.querySelector("[data-next-page]");
       if (next) link.replaceWith(next);
       else link.remove();
     } catch {
       link.removeAttribute("aria-busy");
-      this.#sight?.unobserve(link);
+      this.#endObserver?.unobserve(link);
     } finally {
       this.#loading = false;
-      this.#watchEnd();
+      this.#observeEnd();
     }
   }
 
-  #click = (/** @type {MouseEvent} */ event) => {
+  #handleClick = (/** @type {MouseEvent} */ event) => {
     const target = /** @type {Element} */ (event.target);
-    if (target.closest("[data-none]")) for (const box of this.#boxes) box.checked = false;
-    if (target.closest("[data-copy]")) this.#copy();
-    if (target.closest("[data-none], [data-all]")) this.#tell();
+    if (target.closest("[data-clear-selection]")) for (const box of this.#boxes) box.checked = false;
+    if (target.closest("[data-copy-ids]")) this.#copyIds();
+    if (target.closest("[data-clear-selection], [data-select-all]")) this.#updateSelection();
     const link = target.closest(".row-link");
     if (!(link instanceof HTMLAnchorElement) || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-    const chosen = new CustomEvent("row-chosen", { detail: { link }, bubbles: true, cancelable: true });
-    // A key press on the link comes as a click without a place: it opens the page.
-    if (event.detail && !link.dispatchEvent(chosen)) event.preventDefault();
+    const rowOpen = new CustomEvent("row-open", { detail: { link }, bubbles: true, cancelable: true });
+    // A key press on the link is a click without `detail` and opens the page.
+    if (event.detail && !link.dispatchEvent(rowOpen)) event.preventDefault();
   };
 
-  #change = (/** @type {Event} */ event) => {
+  #handleChange = (/** @type {Event} */ event) => {
     const box = /** @type {HTMLInputElement} */ (event.target);
-    if (box.matches("[data-all]")) for (const one of this.#boxes) one.checked = box.checked;
+    if (box.matches("[data-select-all]")) for (const other of this.#boxes) other.checked = box.checked;
     else if (box.name !== "run") return;
-    this.#tell();
+    this.#updateSelection();
   };
 
-  #key = (/** @type {KeyboardEvent} */ event) => {
-    if (!isPlain(event) || event.key.toLowerCase() !== "x") return;
+  #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
+    if (!isShortcut(event) || event.key.toLowerCase() !== "x") return;
     const row = document.activeElement?.closest("tr[data-row]") ?? this.querySelector('tr[aria-selected="true"]');
     const boxes = this.#boxes;
     const box = /** @type {HTMLInputElement | null | undefined} */ (row?.querySelector('input[name="run"]'));
     if (!box) return;
     const at = boxes.indexOf(box);
     box.checked = !box.checked;
-    if (event.shiftKey && this.#last >= 0) {
-      for (let n = Math.min(at, this.#last); n <= Math.max(at, this.#last); n++) {
+    if (event.shiftKey && this.#lastSelected >= 0) {
+      for (let n = Math.min(at, this.#lastSelected); n <= Math.max(at, this.#lastSelected); n++) {
         const between = boxes[n];
         if (between) between.checked = box.checked;
       }
     }
-    this.#last = at;
-    this.#tell();
+    this.#lastSelected = at;
+    this.#updateSelection();
   };
 
-  async #copy() {
+  async #copyIds() {
     const ids = this.#boxes.filter((box) => box.checked).map((box) => box.value);
     await navigator.clipboard.writeText(ids.join("\n"));
-    toast(`${ids.length} ID${ids.length === 1 ? "" : "s"} copied`);
+    showToast(`${ids.length} ID${ids.length === 1 ? "" : "s"} copied`);
   }
 
-  #tell() {
+  #updateSelection() {
     const boxes = this.#boxes;
     const count = boxes.filter((box) => box.checked).length;
-    for (const box of boxes) box.closest("tr")?.classList.toggle("is-chosen", box.checked);
-    this.querySelector("[data-chosen]")?.toggleAttribute("hidden", !count);
+    for (const box of boxes) box.closest("tr")?.classList.toggle("is-selected", box.checked);
+    this.querySelector("[data-selection-tools]")?.toggleAttribute("hidden", !count);
     this.querySelector("[data-idle]")?.toggleAttribute("hidden", count > 0);
-    const number = this.querySelector("[data-count]");
-    if (number) number.textContent = String(count);
-    for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (this.querySelectorAll("[data-needs]"))) {
-      button.disabled = count !== Number(button.dataset.needs);
+    const counter = this.querySelector("[data-count]");
+    if (counter) counter.textContent = String(count);
+    for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (this.querySelectorAll("[data-requires-count]"))) {
+      button.disabled = count !== Number(button.dataset.requiresCount);
     }
-    const all = /** @type {HTMLInputElement | null} */ (this.querySelector("[data-all]"));
+    const all = /** @type {HTMLInputElement | null} */ (this.querySelector("[data-select-all]"));
     if (all) {
       all.checked = count > 0 && count === boxes.length;
       all.indeterminate = count > 0 && count < boxes.length;
@@ -217,25 +217,25 @@ class RunTable extends HTMLElement {
 }
 
 /**
- * The table alone, as the server writes it into the page.
+ * Fetch the page fragment that contains the table.
  *
  * @param {string} address
  */
-async function fragment(address) {
-  const answer = await fetch(address, { headers: { "HX-Request": "true", Accept: "text/html" } });
-  if (!answer.ok || answer.headers.has("HX-Redirect")) return null;
-  return new DOMParser().parseFromString(await answer.text(), "text/html");
+async function fetchTable(address) {
+  const response = await fetch(address, { headers: { "HX-Request": "true", Accept: "text/html" } });
+  if (!response.ok || response.headers.has("HX-Redirect")) return null;
+  return new DOMParser().parseFromString(await response.text(), "text/html");
 }
 
 /**
  * @param {number} count
- * @param {number} most
+ * @param {number} pageSize
  */
-function announce(count, most) {
+function createNewRunsLink(count, pageSize) {
   const link = document.createElement("a");
-  link.className = "button button-small new-traces";
+  link.className = "button button-small new-runs-link";
   link.href = location.href;
-  link.textContent = `${count}${count >= most ? "+" : ""} new`;
+  link.textContent = `${count}${count >= pageSize ? "+" : ""} new`;
   return link;
 }
 

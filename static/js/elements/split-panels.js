@@ -1,8 +1,8 @@
 /**
- * <split-panels class="workbench" name="trace"> panel, [role=separator], panel: the separator is dragged, or moved
- * with the arrow keys; a double click returns to the usual width. The width is remembered by name.
+ * <split-panels class="split-view" name="trace"> panel, [role=separator], panel: the separator is dragged or moved
+ * with the arrow keys; a double click resets the width. The width is stored by name.
  */
-const LEAST = 220;
+const MIN_WIDTH = 220;
 const STEP = 24;
 
 class SplitPanels extends HTMLElement {
@@ -11,16 +11,16 @@ class SplitPanels extends HTMLElement {
     const handle = this.querySelector('[role="separator"]');
     if (!(handle instanceof HTMLElement)) return;
     handle.addEventListener("pointerdown", (event) => this.#drag(handle, event));
-    handle.addEventListener("dblclick", () => this.#set(null));
+    handle.addEventListener("dblclick", () => this.#setWidth(null));
     handle.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -STEP, ArrowRight: STEP }[event.key];
       if (!step) return;
       event.preventDefault();
-      this.#set(this.#width + step);
+      this.#setWidth(this.#width + step);
     });
   }
 
-  get #key() {
+  get #storageKey() {
     return `split:${this.getAttribute("name")}`;
   }
 
@@ -29,9 +29,9 @@ class SplitPanels extends HTMLElement {
   }
 
   #restore() {
-    const kept = Number(localStorage.getItem(this.#key));
-    if (kept) this.style.setProperty("--split", `${kept}px`);
-    this.#tell();
+    const stored = Number(localStorage.getItem(this.#storageKey));
+    if (stored) this.style.setProperty("--split", `${stored}px`);
+    this.#updateHandle();
   }
 
   /**
@@ -42,7 +42,7 @@ class SplitPanels extends HTMLElement {
     event.preventDefault();
     handle.setPointerCapture(event.pointerId);
     handle.dataset.dragging = "";
-    const move = (/** @type {PointerEvent} */ moved) => this.#set(moved.clientX - this.getBoundingClientRect().left);
+    const move = (/** @type {PointerEvent} */ moved) => this.#setWidth(moved.clientX - this.getBoundingClientRect().left);
     handle.addEventListener("pointermove", move);
     handle.addEventListener(
       "lostpointercapture",
@@ -55,19 +55,19 @@ class SplitPanels extends HTMLElement {
   }
 
   /** @param {number | null} width */
-  #set(width) {
+  #setWidth(width) {
     if (width === null) {
       this.style.removeProperty("--split");
-      localStorage.removeItem(this.#key);
+      localStorage.removeItem(this.#storageKey);
     } else {
-      const bounded = Math.round(Math.max(LEAST, Math.min(width, this.clientWidth * 0.7)));
+      const bounded = Math.round(Math.max(MIN_WIDTH, Math.min(width, this.clientWidth * 0.7)));
       this.style.setProperty("--split", `${bounded}px`);
-      localStorage.setItem(this.#key, String(bounded));
+      localStorage.setItem(this.#storageKey, String(bounded));
     }
-    this.#tell();
+    this.#updateHandle();
   }
 
-  #tell() {
+  #updateHandle() {
     const handle = this.querySelector('[role="separator"]');
     handle?.setAttribute("aria-valuenow", String(Math.round((100 * this.#width) / Math.max(1, this.clientWidth))));
   }

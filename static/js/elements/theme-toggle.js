@@ -1,8 +1,8 @@
-/** <theme-toggle><button>…</button></theme-toggle>: system → light → dark, remembered. */
-import { redraw } from "../lib/icons.js";
-import { choose, chosen } from "../lib/preferences.js";
+/** <theme-toggle><button>…</button></theme-toggle>: cycles through the system, light and dark themes. */
+import { setIcon } from "../lib/icons.js";
+import { setPreference, getPreference } from "../lib/preferences.js";
 
-/** @type {Record<string, [string, string, string]>} theme: next, icon, words */
+/** @type {Record<string, [string, string, string]>} theme: next, icon, label */
 const THEMES = {
   "": ["light", "monitor", "Theme: system"],
   light: ["dark", "sun", "Theme: light"],
@@ -14,17 +14,17 @@ class ThemeToggle extends HTMLElement {
     this.hidden = false;
     this.#show();
     this.addEventListener("click", () => {
-      choose("theme", THEMES[chosen("theme")]?.[0] ?? "");
+      setPreference("theme", THEMES[getPreference("theme")]?.[0] ?? "");
       this.#show();
     });
   }
 
   #show() {
-    const [, drawing, words] = THEMES[chosen("theme")] ?? ["", "monitor", "Theme: system"];
-    redraw(this.querySelector(".icon"), drawing);
+    const [, iconName, label] = THEMES[getPreference("theme")] ?? ["", "monitor", "Theme: system"];
+    setIcon(this.querySelector(".icon"), iconName);
     const text = this.querySelector("span");
-    if (text) text.textContent = words;
-    this.querySelector("button")?.setAttribute("aria-label", words);
+    if (text) text.textContent = label;
+    this.querySelector("button")?.setAttribute("aria-label", label);
   }
 }
 customElements.define("theme-toggle", ThemeToggle);

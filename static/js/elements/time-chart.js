@@ -1,13 +1,13 @@
 /**
- * <time-chart class="chart" for="id" [zoom="?range="]>: figures over time out of a `json_script`:
+ * <time-chart class="chart" for="id" [zoom="?range="]>: draws the time series of a `json_script`:
  *
  *   { step, unit, kind: "line" | "bars" | "stack", times: [seconds], series: [{ name, hue, values, href? }] }
  *
- * The pointer reads all series at one moment, names in the legend switch their lines, a drag goes to that time, and a
- * click on a moment opens what is behind it (`href`, with from and to). The server's table of the numbers stays.
+ * The tooltip shows all series at the pointer, legend buttons toggle series, a drag zooms to a time range, and a click
+ * opens the runs of a point (`href` with `from` and `to`). The table rendered by the server stays.
  */
 import { uPlot } from "../../vendor/uplot.js";
-import { FORMS, axisLabel, axisValue } from "../lib/units.js";
+import { VALUE_FORMATTERS, formatAxisTime, formatAxisValue } from "../lib/chart-units.js";
 
 /** @typedef {{ name: string, hue: string, values: (number | null)[], href?: string }} Series */
 /** @typedef {{ step: number, unit: string, kind: string, times: number[], series: Series[], open?: string }} Chart */
@@ -17,14 +17,14 @@ class TimeChart extends HTMLElement {
   #chart;
   /** @type {any} */
   #plot;
-  #place = document.createElement("div");
-  #tip = document.createElement("div");
+  #container = document.createElement("div");
+  #tooltip = document.createElement("div");
   /** @type {Set<number>} */
   #hidden = new Set();
   /** @type {ResizeObserver | undefined} */
-  #size;
+  #resizeObserver;
   /** @type {MutationObserver | undefined} */
-  #theme;
+  #themeObserver;
   #scheme = matchMedia("(prefers-color-scheme: dark)");
 
   connectedCallback() {
@@ -32,27 +32,27 @@ class TimeChart extends HTMLElement {
     const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent;
     this.#chart = text ? JSON.parse(text) : undefined;
     if (!this.#chart) return;
-    this.#place.className = "chart-drawing";
-    this.#place.setAttribute("role", "img");
-    this.#place.setAttribute("aria-label", this.#summary());
-    this.#tip.className = "chart-tip";
-    this.#tip.hidden = true;
+    this.#container.className = "chart-drawing";
+    this.#container.setAttribute("role", "img");
+    this.#container.setAttribute("aria-label", this.#summary());
+    this.#tooltip.className = "chart-tooltip";
+    this.#tooltip.hidden = true;
     const old = this.querySelector(".chart-drawing");
-    if (old) old.replaceWith(this.#place);
-    else this.append(this.#place);
-    this.#place.append(this.#tip);
+    if (old) old.replaceWith(this.#container);
+    else this.append(this.#container);
+    this.#container.append(this.#tooltip);
     this.#legend();
     this.#draw();
-    this.#size = new ResizeObserver(() => this.#fit());
-    this.#size.observe(this.#place);
-    this.#theme = new MutationObserver(this.#redraw);
-    this.#theme.observe(document.documentElement, { attributeFilter: ["data-theme"] });
+    this.#resizeObserver = new ResizeObserver(() => this.#resize());
+    this.#resizeObserver.observe(this.#container);
+    this.#themeObserver = new MutationObserver(this.#redraw);
+    this.#themeObserver.observe(document.documentElement, { attributeFilter: ["data-theme"] });
     this.#scheme.addEventListener("change", this.#redraw);
   }
 
   disconnectedCallback() {
-    this.#size?.disconnect();
-    this.#theme?.disconnect();
+    this.#resizeObserver?.disconnect();
+    this.#themeObserver?.disconnect();
     this.#scheme.removeEventListener("change", this.#redraw);
     this.#plot?.destroy();
   }
@@ -66,8 +66,8 @@ class TimeChart extends HTMLElement {
     this.#draw();
   };
 
-  #fit() {
-    const { clientWidth, clientHeight } = this.#place;
+  #resize() {
+    const { clientWidth, clientHeight } = this.#container;
     if (this.#plot && clientWidth) this.#plot.setSize({ width: clientWidth, height: clientHeight });
   }
 
@@ -104,39 +104,39 @@ class TimeChart extends HTMLElement {
 
   #draw() {
     const chart = /** @type {Chart} */ (this.#chart);
-    const probe = this.#place;
-    const tone = (/** @type {string} */ name) => {
-      probe.style.color = `var(${name})`;
-      const found = getComputedStyle(probe).color;
-      probe.style.removeProperty("color");
-      return found;
+    const container = this.#container;
+    const resolveColor = (/** @type {string} */ name) => {
+      container.style.color = `var(${name})`;
+      const color = getComputedStyle(container).color;
+      container.style.removeProperty("color");
+      return color;
     };
     const font = `11px ${getComputedStyle(document.documentElement).getPropertyValue("--font-mono")}`;
-    const axis = { stroke: tone("--text-muted"), font, grid: { stroke: tone("--line-soft"), width: 1 }, ticks: { show: false } };
+    const axis = { stroke: resolveColor("--text-muted"), font, grid: { stroke: resolveColor("--line-soft"), width: 1 }, ticks: { show: false } };
     const shown = chart.series.map((one, at) => ({ ...one, at })).filter((one) => !this.#hidden.has(one.at));
     const rows = this.#isStacked ? stacked(shown.map((one) => one.values)) : shown.map((one) => one.values);
-    // What lies under is drawn last of a stack's sums, so the largest goes first.
+    // Draw the largest sum of a stack first, so that the others cover it.
     const order = this.#isStacked ? shown.map((_, at) => shown.length - 1 - at) : shown.map((_, at) => at);
     const bars = chart.kind === "line" ? undefined : uPlot.paths.bars?.({ size: [0.8, 24], align: 1 });
-    const compact = this.#place.clientHeight < 100;
+    const compact = this.#container.clientHeight < 100;
     this.#plot = new uPlot(
       {
-        width: this.#place.clientWidth || 300,
-        height: this.#place.clientHeight || 150,
+        width: this.#container.clientWidth || 300,
+        height: this.#container.clientHeight || 150,
         padding: [6, 8, 0, 0],
         legend: { show: false },
         tzDate: (/** @type {number} */ ts) => new Date(ts * 1000),
         cursor: { y: false, points: { size: 6 }, sync: { key: "time" }, drag: { x: true, y: false, setScale: false } },
-        scales: { x: { time: true, range: () => this.#range }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ most) => [0, most > 0 ? most * 1.12 : 1] } },
+        scales: { x: { time: true, range: () => this.#range }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [0, max > 0 ? max * 1.12 : 1] } },
         axes: [
-          { ...axis, size: 22, space: 60, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => axisLabel(one, (this.#range[1] ?? 0) - (this.#range[0] ?? 0))) },
-          { ...axis, size: chart.unit === "s" ? 68 : 56, space: compact ? 24 : 32, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => axisValue(chart.unit, one)) },
+          { ...axis, size: 22, space: 60, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => formatAxisTime(one, (this.#range[1] ?? 0) - (this.#range[0] ?? 0))) },
+          { ...axis, size: chart.unit === "s" ? 68 : 56, space: compact ? 24 : 32, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => formatAxisValue(chart.unit, one)) },
         ],
         series: [
           {},
           ...order.map((at) => {
             const one = /** @type {Series} */ (shown[at]);
-            const color = tone(one.hue === "error" ? "--status-error" : one.hue === "before" ? "--line-control" : `--chart-${one.hue}`);
+            const color = resolveColor(one.hue === "error" ? "--status-error" : one.hue === "before" ? "--line-control" : `--chart-${one.hue}`);
             return {
               stroke: color,
               width: bars ? 0 : 1.5,
@@ -144,18 +144,18 @@ class TimeChart extends HTMLElement {
               dash: one.hue === "before" ? [4, 3] : undefined,
               paths: bars,
               spanGaps: false,
-              points: bars ? { show: false } : { show: true, size: 4, fill: color, filter: alone },
+              points: bars ? { show: false } : { show: true, size: 4, fill: color, filter: isolatedPoints },
             };
           }),
         ],
-        hooks: { setCursor: [() => this.#read(shown)], setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)] },
+        hooks: { setCursor: [() => this.#updateTooltip(shown)], setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)] },
       },
       [chart.times, ...order.map((at) => rows[at] ?? [])],
-      this.#place,
+      this.#container,
     );
     const over = this.#plot.over;
-    over.addEventListener("click", () => this.#open());
-    over.addEventListener("mouseleave", () => (this.#tip.hidden = true));
+    over.addEventListener("click", () => this.#openPoint());
+    over.addEventListener("mouseleave", () => (this.#tooltip.hidden = true));
   }
 
   /** @returns {[number, number]} */
@@ -166,19 +166,19 @@ class TimeChart extends HTMLElement {
   }
 
   /** @param {(Series & { at: number })[]} shown */
-  #read(shown) {
+  #updateTooltip(shown) {
     const chart = /** @type {Chart} */ (this.#chart);
     const at = this.#plot?.cursor.idx;
     const left = this.#plot?.cursor.left;
-    // The line is on every chart of the page; the figures only where the pointer is.
+    // The cursor is synchronised between charts; only the hovered chart shows a tooltip.
     if (at === null || at === undefined || left < 0 || !this.#plot.over.matches(":hover")) {
-      this.#tip.hidden = true;
+      this.#tooltip.hidden = true;
       return;
     }
-    const form = FORMS[chart.unit] ?? String;
+    const format = VALUE_FORMATTERS[chart.unit] ?? String;
     const time = document.createElement("time");
     time.textContent = new Date((chart.times[at] ?? 0) * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
-    this.#tip.replaceChildren(
+    this.#tooltip.replaceChildren(
       time,
       ...shown.slice(0, 12).map((one) => {
         const line = document.createElement("div");
@@ -186,18 +186,18 @@ class TimeChart extends HTMLElement {
         const name = document.createElement("span");
         name.textContent = one.name;
         const value = document.createElement("b");
-        const said = one.values[at];
-        value.textContent = said === null || said === undefined ? "–" : form(said);
+        const raw = one.values[at];
+        value.textContent = raw === null || raw === undefined ? "–" : format(raw);
         line.append(document.createElement("i"), name, value);
         return line;
       }),
     );
-    this.#tip.hidden = false;
+    this.#tooltip.hidden = false;
     const offset = this.#plot.over.offsetLeft + left;
-    const flips = offset > this.#place.clientWidth / 2;
-    this.#tip.style.insetInlineStart = flips ? "auto" : `${offset + 12}px`;
-    this.#tip.style.insetInlineEnd = flips ? `${this.#place.clientWidth - offset + 12}px` : "auto";
-    this.#tip.style.insetBlockStart = "0";
+    const isRightHalf = offset > this.#container.clientWidth / 2;
+    this.#tooltip.style.insetInlineStart = isRightHalf ? "auto" : `${offset + 12}px`;
+    this.#tooltip.style.insetInlineEnd = isRightHalf ? `${this.#container.clientWidth - offset + 12}px` : "auto";
+    this.#tooltip.style.insetBlockStart = "0";
     this.#plot.over.style.cursor = chart.open ? "pointer" : "crosshair";
   }
 
@@ -208,84 +208,84 @@ class TimeChart extends HTMLElement {
     const from = plot.posToVal(left, "x");
     const to = plot.posToVal(left + width, "x");
     plot.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false);
-    location.assign(within(location.href, from, to));
+    location.assign(withTimeRange(location.href, from, to));
   }
 
   /**
-   * The line next to the pointer, or the part of the bar under it.
+   * Return the series nearest to the pointer, or the bar segment under it.
    *
    * @param {number} at
    * @returns {Series | undefined}
    */
-  #nearest(at) {
+  #nearestSeries(at) {
     const chart = /** @type {Chart} */ (this.#chart);
     const shown = chart.series.filter((_, number) => !this.#hidden.has(number));
     const heights = this.#isStacked ? stacked(shown.map((one) => one.values)) : shown.map((one) => one.values);
     const top = this.#plot.cursor.top;
     let found;
-    let least = Infinity;
+    let minDistance = Infinity;
     shown.forEach((one, number) => {
       const value = heights[number]?.[at];
       if (value === null || value === undefined) return;
-      const place = this.#plot.valToPos(value, "y");
-      const away = this.#isStacked ? (place <= top ? top - place : Infinity) : Math.abs(place - top);
-      if (away < least) [found, least] = [one, away];
+      const y = this.#plot.valToPos(value, "y");
+      const distance = this.#isStacked ? (y <= top ? top - y : Infinity) : Math.abs(y - top);
+      if (distance < minDistance) [found, minDistance] = [one, distance];
     });
     return found;
   }
 
-  #open() {
+  #openPoint() {
     const chart = /** @type {Chart} */ (this.#chart);
     const at = this.#plot?.cursor.idx;
     const from = chart.times[at];
     if (!chart.open || from === undefined) return;
-    const near = this.#nearest(at);
-    location.assign(within(new URL(near?.href || chart.open, location.href).href, from, from + chart.step));
+    const near = this.#nearestSeries(at);
+    location.assign(withTimeRange(new URL(near?.href || chart.open, location.href).href, from, from + chart.step));
   }
 }
 
 /**
- * The values without a neighbour: a line cannot show them, so they are drawn as points.
+ * Return the indexes of values without neighbours: a line cannot show them, so they are drawn as points.
  *
  * @param {any} plot
  * @param {number} row
  */
-function alone(plot, row) {
+function isolatedPoints(plot, row) {
   const values = plot.data[row] ?? [];
   const found = [];
   for (let at = 0; at < values.length; at++) {
-    if (isThere(values[at]) && !isThere(values[at - 1]) && !isThere(values[at + 1])) found.push(at);
+    if (isDefined(values[at]) && !isDefined(values[at - 1]) && !isDefined(values[at + 1])) found.push(at);
   }
   return found;
 }
 
 /** @param {number | null | undefined} value */
-function isThere(value) {
+function isDefined(value) {
   return value !== null && value !== undefined;
 }
 
 /**
- * An address with the time in it.
+ * Add a time range to a URL.
  *
  * @param {string} address
  * @param {number} from seconds
  * @param {number} to
  */
-function within(address, from, to) {
+function withTimeRange(address, from, to) {
   const url = new URL(address);
-  for (const name of ["range", "from", "to", "after", "peek"]) url.searchParams.delete(name);
-  url.searchParams.set("from", stamp(from));
-  url.searchParams.set("to", stamp(to));
+  for (const name of ["range", "from", "to", "after", "preview"]) url.searchParams.delete(name);
+  url.searchParams.set("from", toTimestamp(from));
+  url.searchParams.set("to", toTimestamp(to));
   return url.href;
 }
 
 /** @param {number} seconds */
-function stamp(seconds) {
+function toTimestamp(seconds) {
   return new Date(Math.round(seconds * 1000)).toISOString().replace(".000Z", "Z");
 }
 
 /**
- * Each row upon those before it.
+ * Return the cumulative sums of the rows.
  *
  * @param {(number | null)[][]} rows
  */

@@ -1,30 +1,30 @@
 /**
- * <toast-region class="toasts" role="status">: messages of the server, and those of `lib/toast.js`. They leave
- * after a while, errors when they are clicked.
+ * <toast-region class="toasts" role="status">: shows the messages of the server and of `lib/toast.js`. Messages
+ * disappear after a few seconds, errors on click.
  */
-import { icon } from "../lib/icons.js";
+import { createIcon } from "../lib/icons.js";
 
-const STAYS = 5000;
+const DISPLAY_MS = 5000;
 
 class ToastRegion extends HTMLElement {
   connectedCallback() {
-    for (const toast of this.children) this.#leaveLater(toast);
-    this.addEventListener("say", (event) => this.#say(/** @type {CustomEvent} */ (event).detail));
+    for (const toast of this.children) this.#scheduleRemoval(toast);
+    this.addEventListener("show-toast", (event) => this.#show(/** @type {CustomEvent} */ (event).detail));
     this.addEventListener("click", (event) => /** @type {Element} */ (event.target).closest(".toast")?.remove());
   }
 
-  /** @param {{ text: string, tone: string }} what */
-  #say({ text, tone }) {
+  /** @param {{ text: string, tone: string }} message */
+  #show({ text, tone }) {
     const toast = document.createElement("div");
     toast.className = `toast tone-${tone}`;
-    toast.append(icon(tone === "error" ? "circle-alert" : "circle-check"), text);
+    toast.append(createIcon(tone === "error" ? "circle-alert" : "circle-check"), text);
     this.append(toast);
-    this.#leaveLater(toast);
+    this.#scheduleRemoval(toast);
   }
 
   /** @param {Element} toast */
-  #leaveLater(toast) {
-    if (!toast.classList.contains("tone-error")) setTimeout(() => toast.remove(), STAYS);
+  #scheduleRemoval(toast) {
+    if (!toast.classList.contains("tone-error")) setTimeout(() => toast.remove(), DISPLAY_MS);
   }
 }
 customElements.define("toast-region", ToastRegion);

@@ -1,76 +1,76 @@
 /**
- * <trace-tree data-base="/…/r/" selected="id">: the runs of one trace as a tree or as a waterfall, only the rows in
- * view. Data is a `json_script` named by `for`, or fetched from `src` when it is large: see js/trace/model.js. The row
- * is cloned from `template[data-row]`, so page and script share one markup.
+ * <trace-tree data-base="/…/r/" selected="id">: shows the runs of one trace as a tree or a waterfall and
+ * renders only the rows in view. Data is a `json_script` named by `for`, or fetched from `src` when it is large: see
+ * js/trace/model.js. Rows are cloned from `template[data-row]`, so page and script share one markup.
  *
- * J, K and arrows walk, left and right fold, E goes to the next error, W switches to the waterfall, whose ruler is
- * dragged to zoom. Choosing a run fetches its page's fragment into `#run` and puts its address into the bar.
+ * J, K and the arrow keys move, left and right collapse and expand, E selects the next error, W switches to the
+ * waterfall. Dragging on the ruler zooms. Selecting a run loads its fragment into `#run` and updates the URL.
  */
 import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "../../vendor/virtual.js";
-import { compact, duration } from "../lib/figures.js";
-import { redraw } from "../lib/icons.js";
-import { isPlain, isTyping } from "../lib/keyboard.js";
-import { remember } from "../lib/preferences.js";
-import { toast } from "../lib/toast.js";
-import { FORMS } from "../lib/units.js";
-import { matching, readRuns, visible } from "../trace/model.js";
-import { idle, Scale } from "../trace/scale.js";
+import { formatCompact, formatDuration } from "../lib/formatting.js";
+import { setIcon } from "../lib/icons.js";
+import { isShortcut, isTyping } from "../lib/keyboard.js";
+import { saveCookie } from "../lib/preferences.js";
+import { showToast } from "../lib/toast.js";
+import { VALUE_FORMATTERS } from "../lib/chart-units.js";
+import { findMatches, readRuns, visibleRuns } from "../trace/model.js";
+import { findIdleGaps, Scale } from "../trace/scale.js";
 
-const TREE_ROW = 44;
-const BAR_ROW = 28;
-const PAUSE = 70;
+const TREE_ROW_PX = 44;
+const WATERFALL_ROW_PX = 28;
+const OPEN_DELAY_MS = 70;
 
 /** @typedef {import("../trace/model.js").Run} Run */
 
 class TraceTree extends HTMLElement {
   /** @type {Run[]} */
   #runs = [];
-  /** @type {Run[]} rows that are neither folded away nor filtered out */
+  /** @type {Run[]} rows that are neither collapsed nor filtered out */
   #rows = [];
   /** @type {Set<number>} */
-  #folded = new Set();
-  /** @type {Set<number> | null} matches of the search, with what leads to them */
-  #kept = null;
+  #collapsed = new Set();
+  /** @type {Set<number> | null} matches of the search and their ancestors; null without a search */
+  #shown = null;
   /** @type {Set<number>} */
   #matches = new Set();
   #selected = 0;
   #scale = new Scale(1);
   /** @type {Record<string, string>} */
-  #chosen = {};
+  #options = {};
   /** @type {Virtualizer<HTMLElement, HTMLElement> | undefined} */
-  #virtual;
+  #virtualizer;
   /** @type {(() => void) | undefined} */
   #unmount;
   /** @type {Map<string, HTMLElement>} */
-  #drawn = new Map();
+  #renderedRows = new Map();
   /** @type {AbortController | undefined} */
-  #asking;
+  #abortController;
   /** @type {ReturnType<typeof setTimeout> | undefined} */
   #timer;
 
   async connectedCallback() {
-    if (!(await this.#read())) return;
+    if (!(await this.#loadRuns())) return;
     this.#tree.toggleAttribute("data-virtual", true);
     this.#tree.replaceChildren();
     this.#build();
     this.#readOptions();
     this.#layout();
-    this.#virtual?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
-    this.addEventListener("click", this.#click);
-    document.addEventListener("keydown", this.#key);
-    addEventListener("popstate", this.#back);
+    this.#virtualizer?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
+    this.addEventListener("click", this.#handleClick);
+    document.addEventListener("keydown", this.#handleKeydown);
+    addEventListener("popstate", this.#handlePopState);
     this.querySelector("input[type=search]")?.addEventListener("input", this.#filter);
-    for (const tool of this.querySelectorAll("[data-mode-button]")) tool.addEventListener("click", () => this.#mode(tool));
-    this.querySelector("[data-fold-all]")?.addEventListener("click", () => this.#foldAll());
+    for (const tool of this.querySelectorAll("[data-mode-button]")) tool.addEventListener("click", () => this.#setMode(tool));
+    this.querySelector("[data-collapse-all]")?.addEventListener("click", () => this.#toggleAll());
     this.querySelector("[data-next-error]")?.addEventListener("click", () => this.#nextError());
-    this.querySelector(".tree-options")?.addEventListener("change", this.#option);
-    this.#zoomable(/** @type {HTMLElement | null} */ (this.querySelector(".tree-ruler-scale")));
+    this.querySelector(".tree-options")?.addEventListener("change", this.#handleOptionChange);
+    this.#bindZoom(/** @type {HTMLElement | null} */ (this.querySelector(".tree-ruler-scale")));
   }
 
   disconnectedCallback() {
     this.#unmount?.();
-    document.removeEventListener("keydown", this.#key);
-    removeEventListener("popstate", this.#back);
+    document.removeEventListener("keydown", this.#handleKeydown);
+    removeEventListener("popstate", this.#handlePopState);
   }
 
   get #scroll() {
@@ -85,21 +85,21 @@ class TraceTree extends HTMLElement {
     return this.dataset.mode === "waterfall";
   }
 
-  /** @returns {Promise<boolean>} whether there is a tree */
-  async #read() {
+  /** @returns {Promise<boolean>} whether the runs were loaded */
+  async #loadRuns() {
     const src = this.getAttribute("src");
-    /** @type {{ total: number, runs: import("../trace/model.js").Line[] }} */
-    let said;
+    /** @type {{ total: number, runs: import("../trace/model.js").RunTuple[] }} */
+    let data;
     try {
       const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent;
-      said = src ? await (await fetch(src, { headers: { Accept: "application/json" } })).json() : JSON.parse(text ?? "{}");
+      data = src ? await (await fetch(src, { headers: { Accept: "application/json" } })).json() : JSON.parse(text ?? "{}");
     } catch {
-      toast("The runs could not be loaded. Reload the page.", "error");
+      showToast("The runs could not be loaded. Reload the page.", "error");
       return false;
     }
-    if (!this.isConnected || !said.runs) return false;
-    this.#scale = new Scale(said.total);
-    this.#runs = readRuns(said.runs, said.total);
+    if (!this.isConnected || !data.runs) return false;
+    this.#scale = new Scale(data.total);
+    this.#runs = readRuns(data.runs, data.total);
     this.#selected = Math.max(0, this.#runs.findIndex((run) => run.id === this.getAttribute("selected")));
     return true;
   }
@@ -108,7 +108,7 @@ class TraceTree extends HTMLElement {
     const options = () => ({
       count: this.#rows.length,
       getScrollElement: () => this.#scroll,
-      estimateSize: () => (this.#isWaterfall ? BAR_ROW : TREE_ROW),
+      estimateSize: () => (this.#isWaterfall ? WATERFALL_ROW_PX : TREE_ROW_PX),
       getItemKey: (/** @type {number} */ at) => this.#rows[at]?.id ?? at,
       overscan: 10,
       paddingStart: this.#isWaterfall ? 0 : 4,
@@ -118,98 +118,98 @@ class TraceTree extends HTMLElement {
       scrollToFn: elementScroll,
       observeElementRect,
       observeElementOffset,
-      onChange: () => this.#draw(),
+      onChange: () => this.#renderRows(),
     });
-    this.#options = options;
-    this.#virtual = new Virtualizer(options());
-    this.#unmount = this.#virtual._didMount();
+    this.#virtualizerOptions = options;
+    this.#virtualizer = new Virtualizer(options());
+    this.#unmount = this.#virtualizer._didMount();
   }
 
   /** @type {() => any} */
-  #options = () => ({});
+  #virtualizerOptions = () => ({});
 
-  /** Which rows there are; then draw them. */
+  /** Compute the visible rows and render them. */
   #layout() {
-    this.#rows = visible(this.#runs, this.#folded, this.#kept, Number(this.#chosen.least ?? 0));
-    this.#virtual?.setOptions(this.#options());
-    this.#virtual?.measure();
-    this.#virtual?._willUpdate();
-    this.#ruler();
-    this.#draw();
+    this.#rows = visibleRuns(this.#runs, this.#collapsed, this.#shown, Number(this.#options.minDuration ?? 0));
+    this.#virtualizer?.setOptions(this.#virtualizerOptions());
+    this.#virtualizer?.measure();
+    this.#virtualizer?._willUpdate();
+    this.#renderRuler();
+    this.#renderRows();
   }
 
-  /** What was chosen in the menu: kept in this browser, shown as attributes that the style sheet reads. */
+  /** Restore the options menu from local storage; options are attributes that the style sheet reads. */
   #readOptions() {
     try {
-      this.#chosen = JSON.parse(localStorage.getItem("trace-options") ?? "{}");
+      this.#options = JSON.parse(localStorage.getItem("trace-options") ?? "{}");
     } catch {
-      this.#chosen = {};
+      this.#options = {};
     }
     for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("[data-option]"))) {
-      const kept = this.#chosen[field.dataset.option ?? ""];
-      if (kept === undefined) continue;
-      if (field.type === "checkbox") field.checked = kept === "on";
-      else field.value = kept;
+      const stored = this.#options[field.dataset.option ?? ""];
+      if (stored === undefined) continue;
+      if (field.type === "checkbox") field.checked = stored === "on";
+      else field.value = stored;
     }
     this.#applyOptions();
   }
 
-  #option = () => {
+  #handleOptionChange = () => {
     for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("[data-option]"))) {
-      this.#chosen[field.dataset.option ?? ""] = field.type === "checkbox" ? (field.checked ? "on" : "off") : field.value;
+      this.#options[field.dataset.option ?? ""] = field.type === "checkbox" ? (field.checked ? "on" : "off") : field.value;
     }
-    localStorage.setItem("trace-options", JSON.stringify(this.#chosen));
+    localStorage.setItem("trace-options", JSON.stringify(this.#options));
     this.#applyOptions();
-    this.#renew();
+    this.#rerender();
   };
 
   #applyOptions() {
-    for (const name of ["figures", "cost", "scores"]) this.toggleAttribute(`data-no-${name}`, this.#chosen[name] === "off");
-    this.toggleAttribute("data-share", this.#chosen.share === "on");
-    this.#scale.fold(this.#chosen.gaps === "off" ? [] : idle(this.#runs, this.#scale.total));
+    for (const name of ["metrics", "cost", "scores"]) this.toggleAttribute(`data-hide-${name}`, this.#options[name] === "off");
+    this.toggleAttribute("data-share", this.#options.share === "on");
+    this.#scale.setGaps(this.#options.gaps === "off" ? [] : findIdleGaps(this.#runs, this.#scale.total));
   }
 
-  /** All rows made anew. */
-  #renew() {
-    for (const row of this.#drawn.values()) row.remove();
-    this.#drawn.clear();
+  /** Discard all rows and render them again. */
+  #rerender() {
+    for (const row of this.#renderedRows.values()) row.remove();
+    this.#renderedRows.clear();
     this.#layout();
   }
 
-  #draw() {
-    const virtual = this.#virtual;
-    if (!virtual) return;
-    this.#tree.style.setProperty("block-size", `${virtual.getTotalSize()}px`);
+  #renderRows() {
+    const virtualizer = this.#virtualizer;
+    if (!virtualizer) return;
+    this.#tree.style.setProperty("block-size", `${virtualizer.getTotalSize()}px`);
     /** @type {Set<string>} */
     const seen = new Set();
-    for (const item of virtual.getVirtualItems()) {
+    for (const item of virtualizer.getVirtualItems()) {
       const run = this.#rows[item.index];
       if (!run) continue;
       seen.add(run.id);
-      let row = this.#drawn.get(run.id);
+      let row = this.#renderedRows.get(run.id);
       if (!row) {
-        row = this.#row(run);
-        this.#drawn.set(run.id, row);
+        row = this.#createRow(run);
+        this.#renderedRows.set(run.id, row);
         this.#tree.append(row);
       }
       row.style.setProperty("--top", `${item.start}px`);
       row.setAttribute("aria-selected", String(run.index === this.#selected));
-      if (run.below) row.setAttribute("aria-expanded", String(!this.#folded.has(run.index)));
-      row.classList.toggle("is-dim", this.#kept !== null && !this.#matches.has(run.index));
+      if (run.childCount) row.setAttribute("aria-expanded", String(!this.#collapsed.has(run.index)));
+      row.classList.toggle("is-dimmed", this.#shown !== null && !this.#matches.has(run.index));
     }
-    for (const [id, row] of this.#drawn) {
+    for (const [id, row] of this.#renderedRows) {
       if (seen.has(id)) continue;
       row.remove();
-      this.#drawn.delete(id);
+      this.#renderedRows.delete(id);
     }
     const current = this.#runs[this.#selected];
-    const drawn = current && this.#drawn.get(current.id);
-    if (drawn) this.#scroll.setAttribute("aria-activedescendant", drawn.id);
+    const currentRow = current && this.#renderedRows.get(current.id);
+    if (currentRow) this.#scroll.setAttribute("aria-activedescendant", currentRow.id);
     else this.#scroll.removeAttribute("aria-activedescendant");
   }
 
   /** @param {Run} run */
-  #row(run) {
+  #createRow(run) {
     const template = /** @type {HTMLTemplateElement} */ (this.querySelector("template[data-row]"));
     const row = /** @type {HTMLAnchorElement} */ (template.content.firstElementChild?.cloneNode(true));
     row.id = `row-${run.id}`;
@@ -221,36 +221,36 @@ class TraceTree extends HTMLElement {
     const type = /** @type {HTMLElement} */ (row.querySelector(".run-type"));
     type.dataset.type = run.type;
     type.title = run.type;
-    redraw(type.querySelector(".icon"), this.#icons[run.type] ?? "circle");
-    fill(row, "type", run.type);
-    fill(row, "name", run.name);
-    fill(row, "took", run.took === null ? "running" : duration(run.took));
-    const isSpread = run.took !== null && run.last - run.from > run.took * 1.01 + 1;
-    fill(row, "spread", isSpread ? `Σ ${duration(run.last - run.from)}` : "");
+    setIcon(type.querySelector(".icon"), this.#icons[run.type] ?? "circle");
+    fillSlot(row, "type", run.type);
+    fillSlot(row, "name", run.name);
+    fillSlot(row, "duration", run.duration === null ? "running" : formatDuration(run.duration));
+    const hasLongerSubtree = run.duration !== null && run.subtreeEnd - run.start > run.duration * 1.01 + 1;
+    fillSlot(row, "subtree-duration", hasLongerSubtree ? `Σ ${formatDuration(run.subtreeEnd - run.start)}` : "");
     const tokens = run.tokensIn || run.tokensOut;
-    fill(row, "tokens", tokens ? `${compact(run.tokensIn ?? 0)} → ${compact(run.tokensOut ?? 0)} tok` : "");
-    fill(row, "cost", run.cost ? (FORMS.usd?.(run.cost) ?? "") : "");
+    fillSlot(row, "tokens", tokens ? `${formatCompact(run.tokensIn ?? 0)} → ${formatCompact(run.tokensOut ?? 0)} tok` : "");
+    fillSlot(row, "cost", run.cost ? (VALUE_FORMATTERS.usd?.(run.cost) ?? "") : "");
     const scores = row.querySelector("[data-scores]");
-    for (const [key, value] of run.said.slice(0, 3)) scores?.append(chip(key, value));
+    for (const [key, value] of run.feedback.slice(0, 3)) scores?.append(createChip(key, value));
     /** @type {HTMLElement | null} */ (row.querySelector("[data-error]"))?.toggleAttribute("hidden", run.status !== "error");
     /** @type {HTMLElement | null} */ (row.querySelector("[data-running]"))?.toggleAttribute("hidden", run.status !== "pending");
-    const took = run.took ?? Math.max(0, this.#scale.total - run.from);
-    row.style.setProperty("--of-trace", String(Math.min(1, took / this.#scale.total)));
-    const from = this.#scale.place(run.from);
-    const to = this.#scale.place(run.from + took);
+    const duration = run.duration ?? Math.max(0, this.#scale.total - run.start);
+    row.style.setProperty("--trace-share", String(Math.min(1, duration / this.#scale.total)));
+    const from = this.#scale.position(run.start);
+    const to = this.#scale.position(run.start + duration);
     const track = /** @type {HTMLElement} */ (row.querySelector(".tree-track"));
     track.style.setProperty("--from", String(from));
     track.style.setProperty("--share", String(to - from));
-    const isOutside = run.from > this.#scale.window.to || run.from + took < this.#scale.window.from;
-    track.toggleAttribute("data-outside", isOutside);
-    const first = /** @type {HTMLElement} */ (row.querySelector(".tree-first"));
-    first.hidden = run.firstToken === null || isOutside;
+    const isOutsideWindow = run.start > this.#scale.window.to || run.start + duration < this.#scale.window.from;
+    track.toggleAttribute("data-outside", isOutsideWindow);
+    const first = /** @type {HTMLElement} */ (row.querySelector(".tree-first-token"));
+    first.hidden = run.firstToken === null || isOutsideWindow;
     if (run.firstToken !== null) {
-      first.style.setProperty("--at", String(this.#scale.place(run.from + run.firstToken)));
-      first.title = `First token after ${duration(run.firstToken)}`;
+      first.style.setProperty("--at", String(this.#scale.position(run.start + run.firstToken)));
+      first.title = `First token after ${formatDuration(run.firstToken)}`;
     }
     const label = /** @type {HTMLElement} */ (row.querySelector(".tree-bar-label"));
-    label.textContent = duration(run.took);
+    label.textContent = formatDuration(run.duration);
     label.classList.toggle("is-before", to > 0.85 && from >= 0.15);
     label.classList.toggle("is-inside", to > 0.85 && from < 0.15);
     return row;
@@ -262,33 +262,33 @@ class TraceTree extends HTMLElement {
     return icons;
   }
 
-  #ruler() {
+  #renderRuler() {
     const scale = this.querySelector(".tree-ruler-scale");
     if (!scale) return;
     scale.replaceChildren();
-    for (const { place, text } of this.#scale.ticks(scale.clientWidth || undefined)) {
+    for (const { position, text } of this.#scale.ticks(scale.clientWidth || undefined)) {
       const tick = document.createElement("span");
       tick.className = "tree-tick";
-      tick.style.setProperty("--at", String(place));
+      tick.style.setProperty("--at", String(position));
       tick.textContent = text;
       scale.append(tick);
     }
-    for (const gap of this.#scale.folded) {
+    for (const gap of this.#scale.collapsedGaps) {
       const mark = document.createElement("span");
       mark.className = "tree-gap";
-      mark.style.setProperty("--at", String(gap.place));
+      mark.style.setProperty("--at", String(gap.position));
       mark.style.setProperty("--share", String(gap.width));
-      mark.title = `Idle for ${duration(gap.to - gap.from)}`;
+      mark.title = `Idle for ${formatDuration(gap.to - gap.from)}`;
       scale.append(mark);
     }
   }
 
   /**
-   * A drag over the ruler goes closer, a double click goes back; the wheel with Ctrl goes to the pointer.
+   * Bind zooming: drag on the ruler, double click to reset, Ctrl+wheel at the pointer.
    *
    * @param {HTMLElement | null} ruler
    */
-  #zoomable(ruler) {
+  #bindZoom(ruler) {
     if (!ruler) return;
     const at = (/** @type {MouseEvent} */ event) => {
       const box = ruler.getBoundingClientRect();
@@ -312,15 +312,15 @@ class TraceTree extends HTMLElement {
           ruler.removeEventListener("pointermove", move);
           mark.remove();
           if (Math.abs(at(ended) - begin) < 0.01) return;
-          this.#scale.zoom(this.#scale.time(begin), this.#scale.time(at(ended)));
-          this.#renew();
+          this.#scale.zoom(this.#scale.timeAt(begin), this.#scale.timeAt(at(ended)));
+          this.#rerender();
         },
         { once: true },
       );
     });
     ruler.addEventListener("dblclick", () => {
-      this.#scale.whole();
-      this.#renew();
+      this.#scale.reset();
+      this.#rerender();
     });
     this.#scroll.addEventListener(
       "wheel",
@@ -328,10 +328,10 @@ class TraceTree extends HTMLElement {
         if (!event.ctrlKey || !this.#isWaterfall) return;
         event.preventDefault();
         const { from, to } = this.#scale.window;
-        const middle = this.#scale.time(at(event));
+        const middle = this.#scale.timeAt(at(event));
         const by = event.deltaY > 0 ? 1.25 : 0.8;
         this.#scale.zoom(middle - (middle - from) * by, middle + (to - middle) * by);
-        this.#renew();
+        this.#rerender();
       },
       { passive: false },
     );
@@ -341,9 +341,9 @@ class TraceTree extends HTMLElement {
     const runs = this.#runs;
     const next = runs.find((run) => run.index > this.#selected && run.status === "error") ?? runs.find((run) => run.status === "error");
     if (!next) return;
-    for (let at = next.parent; at >= 0; at = runs[at]?.parent ?? -1) this.#folded.delete(at);
+    for (let at = next.parent; at >= 0; at = runs[at]?.parent ?? -1) this.#collapsed.delete(at);
     this.#layout();
-    this.#choose(next.index);
+    this.#select(next.index);
   }
 
   /** @param {number} index */
@@ -351,16 +351,16 @@ class TraceTree extends HTMLElement {
     return Math.max(0, this.#rows.findIndex((run) => run.index === index));
   }
 
-  #click = (/** @type {MouseEvent} */ event) => {
+  #handleClick = (/** @type {MouseEvent} */ event) => {
     const row = /** @type {Element} */ (event.target).closest(".tree-row");
     if (!(row instanceof HTMLElement) || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
     event.preventDefault();
     const index = Number(row.dataset.index);
-    if (/** @type {Element} */ (event.target).closest(".tree-fold") && this.#runs[index]?.below) this.#fold(index);
-    else this.#choose(index, { push: true });
+    if (/** @type {Element} */ (event.target).closest(".tree-toggle") && this.#runs[index]?.childCount) this.#toggleRun(index);
+    else this.#select(index, { push: true });
   };
 
-  #key = (/** @type {KeyboardEvent} */ event) => {
+  #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
     const inSearch = isTyping(event) && event.target === this.querySelector("input[type=search]");
     if (inSearch && event.key === "Escape") {
       /** @type {HTMLInputElement} */ (event.target).value = "";
@@ -369,120 +369,120 @@ class TraceTree extends HTMLElement {
     }
     if (inSearch && event.key === "Enter") {
       const first = this.#rows.find((run) => this.#matches.has(run.index));
-      if (first) this.#choose(first.index);
+      if (first) this.#select(first.index);
     }
-    if (!isPlain(event) || event.shiftKey) return;
+    if (!isShortcut(event) || event.shiftKey) return;
     const inTree = this.contains(document.activeElement);
     const at = this.#rowOf(this.#selected);
     const run = this.#runs[this.#selected];
     if (!run) return;
-    if (event.key === "j" || (inTree && event.key === "ArrowDown")) this.#walk(at + 1);
-    else if (event.key === "k" || (inTree && event.key === "ArrowUp")) this.#walk(at - 1);
-    else if (inTree && event.key === "Home") this.#walk(0);
-    else if (inTree && event.key === "End") this.#walk(this.#rows.length - 1);
+    if (event.key === "j" || (inTree && event.key === "ArrowDown")) this.#moveTo(at + 1);
+    else if (event.key === "k" || (inTree && event.key === "ArrowUp")) this.#moveTo(at - 1);
+    else if (inTree && event.key === "Home") this.#moveTo(0);
+    else if (inTree && event.key === "End") this.#moveTo(this.#rows.length - 1);
     else if (inTree && event.key === "ArrowLeft") {
-      if (run.below && !this.#folded.has(run.index)) this.#fold(run.index);
-      else if (run.parent >= 0) this.#choose(run.parent);
+      if (run.childCount && !this.#collapsed.has(run.index)) this.#toggleRun(run.index);
+      else if (run.parent >= 0) this.#select(run.parent);
     } else if (inTree && event.key === "ArrowRight") {
-      if (run.below && this.#folded.has(run.index)) this.#fold(run.index);
-      else if (run.below) this.#choose(run.index + 1);
+      if (run.childCount && this.#collapsed.has(run.index)) this.#toggleRun(run.index);
+      else if (run.childCount) this.#select(run.index + 1);
     } else if (event.key === "e") this.#nextError();
     else if (event.key === "w") {
       const other = this.querySelector(`[data-mode-button="${this.#isWaterfall ? "tree" : "waterfall"}"]`);
-      if (other) this.#mode(other);
+      if (other) this.#setMode(other);
     } else return;
     event.preventDefault();
   };
 
   /** @param {number} at */
-  #walk(at) {
+  #moveTo(at) {
     const run = this.#rows[Math.max(0, Math.min(at, this.#rows.length - 1))];
-    if (run && run.index !== this.#selected) this.#choose(run.index);
+    if (run && run.index !== this.#selected) this.#select(run.index);
   }
 
-  #back = () => {
+  #handlePopState = () => {
     const id = location.pathname.split("/").at(-1);
     const index = this.#runs.findIndex((run) => run.id === id);
-    if (index >= 0) this.#choose(index, { silent: true });
+    if (index >= 0) this.#select(index, { silent: true });
   };
 
   /**
    * @param {number} index
-   * @param {{ push?: boolean, silent?: boolean }} [how]
+   * @param {{ push?: boolean, silent?: boolean }} [options]
    */
-  #choose(index, { push = false, silent = false } = {}) {
+  #select(index, { push = false, silent = false } = {}) {
     const run = this.#runs[index];
     if (!run) return;
     this.#selected = index;
-    this.#virtual?.scrollToIndex(this.#rowOf(index), { align: "auto" });
-    this.#draw();
+    this.#virtualizer?.scrollToIndex(this.#rowOf(index), { align: "auto" });
+    this.#renderRows();
     const address = `${this.dataset.base}${run.id}${location.search}`;
     if (!silent) history[push ? "pushState" : "replaceState"](null, "", address);
     clearTimeout(this.#timer);
-    this.#timer = setTimeout(() => this.#open(run, address), push ? 0 : PAUSE);
+    this.#timer = setTimeout(() => this.#loadRun(run, address), push ? 0 : OPEN_DELAY_MS);
   }
 
   /**
    * @param {Run} run
    * @param {string} address
    */
-  async #open(run, address) {
-    this.#asking?.abort();
-    const asking = (this.#asking = new AbortController());
-    const place = document.getElementById("run");
-    if (!place) return;
-    place.setAttribute("aria-busy", "true");
+  async #loadRun(run, address) {
+    this.#abortController?.abort();
+    const abortController = (this.#abortController = new AbortController());
+    const target = document.getElementById("run");
+    if (!target) return;
+    target.setAttribute("aria-busy", "true");
     try {
-      const answer = await fetch(address, { signal: asking.signal, headers: { "HX-Request": "true", Accept: "text/html" } });
-      const elsewhere = answer.headers.get("HX-Redirect");
-      if (elsewhere) {
-        location.assign(elsewhere);
+      const response = await fetch(address, { signal: abortController.signal, headers: { "HX-Request": "true", Accept: "text/html" } });
+      const redirect = response.headers.get("HX-Redirect");
+      if (redirect) {
+        location.assign(redirect);
         return;
       }
-      if (!answer.ok) throw new Error(String(answer.status));
-      place.innerHTML = await answer.text();
-      place.scrollTop = 0;
+      if (!response.ok) throw new Error(String(response.status));
+      target.innerHTML = await response.text();
+      target.scrollTop = 0;
       document.title = `${run.name} · Slipway`;
     } catch {
-      if (!asking.signal.aborted) toast("The run could not be loaded. Try again.", "error");
+      if (!abortController.signal.aborted) showToast("The run could not be loaded. Try again.", "error");
     } finally {
-      if (this.#asking === asking) place.removeAttribute("aria-busy");
+      if (this.#abortController === abortController) target.removeAttribute("aria-busy");
     }
   }
 
   /** @param {number} index */
-  #fold(index) {
-    if (!this.#folded.delete(index)) this.#folded.add(index);
+  #toggleRun(index) {
+    if (!this.#collapsed.delete(index)) this.#collapsed.add(index);
     this.#layout();
   }
 
-  #foldAll() {
-    const parents = this.#runs.filter((run) => run.below && run.depth > 0);
-    const folds = this.#folded.size === 0;
-    this.#folded = new Set(folds ? parents.map((run) => run.index) : []);
-    redraw(this.querySelector("[data-fold-all] .icon"), folds ? "chevrons-up-down" : "chevrons-down-up");
+  #toggleAll() {
+    const parents = this.#runs.filter((run) => run.childCount && run.depth > 0);
+    const isCollapsing = this.#collapsed.size === 0;
+    this.#collapsed = new Set(isCollapsing ? parents.map((run) => run.index) : []);
+    setIcon(this.querySelector("[data-collapse-all] .icon"), isCollapsing ? "chevrons-up-down" : "chevrons-down-up");
     this.#layout();
   }
 
   /** @param {Element} tool */
-  #mode(tool) {
+  #setMode(tool) {
     const mode = tool.getAttribute("data-mode-button") ?? "tree";
     this.dataset.mode = mode;
-    remember("trace", mode === "tree" ? "" : mode);
+    saveCookie("trace", mode === "tree" ? "" : mode);
     for (const other of this.querySelectorAll("[data-mode-button]")) other.setAttribute("aria-pressed", String(other === tool));
     this.#layout();
-    this.#virtual?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
+    this.#virtualizer?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
   }
 
   #filter = () => {
     const text = /** @type {HTMLInputElement | null} */ (this.querySelector("input[type=search]"))?.value.trim().toLowerCase();
     this.#matches = new Set();
-    this.#kept = null;
+    this.#shown = null;
     if (text) {
-      const words = (/** @type {Run} */ run) => `${run.name} ${run.type} ${run.status} ${run.id}`.toLowerCase();
-      const { found, kept } = matching(this.#runs, (run) => words(run).includes(text));
-      this.#matches = found;
-      this.#kept = kept;
+      const searchText = (/** @type {Run} */ run) => `${run.name} ${run.type} ${run.status} ${run.id}`.toLowerCase();
+      const { matched, shown } = findMatches(this.#runs, (run) => searchText(run).includes(text));
+      this.#matches = matched;
+      this.#shown = shown;
     }
     this.#layout();
   };
@@ -493,22 +493,22 @@ class TraceTree extends HTMLElement {
  * @param {string} slot
  * @param {string} text
  */
-function fill(row, slot, text) {
-  const place = row.querySelector(`[data-slot="${slot}"]`);
-  if (place) place.textContent = text;
+function fillSlot(row, slot, text) {
+  const target = row.querySelector(`[data-slot="${slot}"]`);
+  if (target) target.textContent = text;
 }
 
 /**
  * @param {string} key
  * @param {string} value
  */
-function chip(key, value) {
-  const made = document.createElement("span");
-  made.className = "chip chip-said";
+function createChip(key, value) {
+  const chip = document.createElement("span");
+  chip.className = "chip chip-pair";
   const name = document.createElement("span");
   name.textContent = key;
-  made.append(name, value);
-  return made;
+  chip.append(name, value);
+  return chip;
 }
 
 customElements.define("trace-tree", TraceTree);

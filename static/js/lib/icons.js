@@ -1,4 +1,4 @@
-/** Icons of the sprite, for elements that make their own rows. */
+/** Creates icons of the SVG sprite. */
 
 const SVG = "http://www.w3.org/2000/svg";
 const sprite = /** @type {HTMLMetaElement | null} */ (document.querySelector('meta[name="icons"]'))?.content ?? "";
@@ -8,7 +8,7 @@ const sprite = /** @type {HTMLMetaElement | null} */ (document.querySelector('me
  * @param {string} [classes]
  * @returns {SVGSVGElement}
  */
-export function icon(name, classes = "") {
+export function createIcon(name, classes = "") {
   const svg = document.createElementNS(SVG, "svg");
   svg.setAttribute("class", `icon ${classes}`.trim());
   svg.setAttribute("aria-hidden", "true");
@@ -20,11 +20,11 @@ export function icon(name, classes = "") {
 }
 
 /**
- * Lets an icon show another drawing.
+ * Replaces the drawing of an icon.
  *
  * @param {Element | null | undefined} svg
  * @param {string} name
  */
-export function redraw(svg, name) {
+export function setIcon(svg, name) {
   svg?.querySelector("use")?.setAttribute("href", `${sprite}#${name}`);
 }

@@ -1,4 +1,4 @@
-/** Which keys are for us: not those typed into a field, nor those meant for the browser. */
+/** Decides whether a key press is a page shortcut. */
 
 /** @param {KeyboardEvent} event */
 export function isTyping(event) {
@@ -10,6 +10,6 @@ export function isTyping(event) {
 }
 
 /** @param {KeyboardEvent} event */
-export function isPlain(event) {
+export function isShortcut(event) {
   return !event.ctrlKey && !event.metaKey && !event.altKey && !isTyping(event) && !document.querySelector("dialog[open]");
 }

@@ -1,30 +1,30 @@
-/** What a person chose, remembered in cookies so that the server's first byte knows it too. */
+/** Stores user preferences in cookies, so that the server renders pages with them. */
 
-const YEAR = 31_536_000;
+const YEAR_SECONDS = 31_536_000;
 
 /**
  * @param {string} name
- * @param {string} value an empty one forgets the choice
+ * @param {string} value an empty value deletes the cookie
  */
-export function remember(name, value) {
+export function saveCookie(name, value) {
   const secure = location.protocol === "https:" ? "; Secure" : "";
-  const age = value ? YEAR : 0;
+  const age = value ? YEAR_SECONDS : 0;
   document.cookie = `slipway_${name}=${encodeURIComponent(value)}; Path=/; Max-Age=${age}; SameSite=Lax${secure}`;
 }
 
 /**
- * Sets or removes a `data-` attribute on <html> and remembers it.
+ * Sets or removes a `data-` attribute on <html> and stores it in a cookie.
  *
  * @param {string} name
  * @param {string} value
  */
-export function choose(name, value) {
+export function setPreference(name, value) {
   if (value) document.documentElement.dataset[name] = value;
   else delete document.documentElement.dataset[name];
-  remember(name, value);
+  saveCookie(name, value);
 }
 
 /** @param {string} name */
-export function chosen(name) {
+export function getPreference(name) {
   return document.documentElement.dataset[name] ?? "";
 }

@@ -1,78 +1,78 @@
-/** The runs of a trace as `<trace-tree>` keeps them: read once, then asked for the rows to show. */
+/** Data model of `<trace-tree>`: the runs of a trace and the rows that are visible. */
 
 /**
  * @typedef {{ id: string, index: number, parent: number, depth: number, type: string, name: string, status: string,
- *   from: number, took: number | null, tokensIn: number | null, tokensOut: number | null, cost: number | null,
- *   firstToken: number | null, said: [string, string][], below: number, last: number }} Run
+ *   start: number, duration: number | null, tokensIn: number | null, tokensOut: number | null, cost: number | null,
+ *   firstToken: number | null, feedback: [string, string][], childCount: number, subtreeEnd: number }} Run
  * @typedef {[string, number, string, string, string, number, number | null, number | null, number | null, number | null,
- *   number | null, [string, string][]]} Line
+ *   number | null, [string, string][]]} RunTuple
  */
 
 /**
- * @param {Line[]} lines depth first; `parent` is an index or -1
+ * @param {RunTuple[]} tuples depth first; `parent` is an index or -1
  * @param {number} total
  * @returns {Run[]}
  */
-export function readRuns(lines, total) {
+export function readRuns(tuples, total) {
   /** @type {Run[]} */
   const runs = [];
-  lines.forEach(([id, parent, type, name, status, from, took, tokensIn, tokensOut, cost, firstToken, said], index) => {
+  tuples.forEach(([id, parent, type, name, status, start, duration, tokensIn, tokensOut, cost, firstToken, feedback], index) => {
     const depth = parent < 0 ? 0 : (runs[parent]?.depth ?? 0) + 1;
-    const last = took === null ? total : from + took;
-    runs.push({ id, index, parent, depth, type, name, status, from, took, tokensIn, tokensOut, cost, firstToken, said, below: 0, last });
-    const above = runs[parent];
-    if (above) above.below += 1;
+    const subtreeEnd = duration === null ? total : start + duration;
+    runs.push({ id, index, parent, depth, type, name, status, start, duration, tokensIn, tokensOut, cost, firstToken, feedback, childCount: 0, subtreeEnd });
+    const parentRun = runs[parent];
+    if (parentRun) parentRun.childCount += 1;
   });
-  // Children come after their parents, so one way back tells each when the last below it ended.
+  // Children follow their parents, so one backward pass computes the end of each subtree.
   for (let at = runs.length - 1; at > 0; at--) {
     const run = /** @type {Run} */ (runs[at]);
-    const above = runs[run.parent];
-    if (above && run.last > above.last) above.last = run.last;
+    const parentRun = runs[run.parent];
+    if (parentRun && run.subtreeEnd > parentRun.subtreeEnd) parentRun.subtreeEnd = run.subtreeEnd;
   }
   return runs;
 }
 
 /**
- * Those that match, with what leads to them.
+ * Find the matching runs, and the runs to show: matches and their ancestors.
  *
  * @param {Run[]} runs
  * @param {(run: Run) => boolean} matches
  */
-export function matching(runs, matches) {
+export function findMatches(runs, matches) {
   /** @type {Set<number>} */
-  const found = new Set();
+  const matched = new Set();
   /** @type {Set<number>} */
-  const kept = new Set();
+  const shown = new Set();
   for (const run of runs) {
     if (!matches(run)) continue;
-    found.add(run.index);
-    for (let at = run.index; at >= 0 && !kept.has(at); at = runs[at]?.parent ?? -1) kept.add(at);
+    matched.add(run.index);
+    for (let at = run.index; at >= 0 && !shown.has(at); at = runs[at]?.parent ?? -1) shown.add(at);
   }
-  return { found, kept };
+  return { matched, shown };
 }
 
 /**
- * The rows that are neither folded away nor left out.
+ * Return the runs that are neither collapsed nor filtered out.
  *
  * @param {Run[]} runs
- * @param {Set<number>} folded
- * @param {Set<number> | null} kept
- * @param {number} least milliseconds that a run must have taken; its parents stay with it
+ * @param {Set<number>} collapsed
+ * @param {Set<number> | null} shown
+ * @param {number} minDuration shortest subtree duration to show, in milliseconds
  */
-export function visible(runs, folded, kept, least) {
+export function visibleRuns(runs, collapsed, shown, minDuration) {
   /** @type {Run[]} */
   const rows = [];
-  let hiddenBelow = Infinity;
+  let hiddenDepth = Infinity;
   for (const run of runs) {
-    if (run.depth > hiddenBelow) continue;
-    hiddenBelow = Infinity;
-    if (kept && !kept.has(run.index)) continue;
-    if (!kept && least && run.last - run.from < least && run.depth > 0 && run.status !== "error") {
-      hiddenBelow = run.depth;
+    if (run.depth > hiddenDepth) continue;
+    hiddenDepth = Infinity;
+    if (shown && !shown.has(run.index)) continue;
+    if (!shown && minDuration && run.subtreeEnd - run.start < minDuration && run.depth > 0 && run.status !== "error") {
+      hiddenDepth = run.depth;
       continue;
     }
     rows.push(run);
-    if (!kept && folded.has(run.index)) hiddenBelow = run.depth;
+    if (!shown && collapsed.has(run.index)) hiddenDepth = run.depth;
   }
   return rows;
 }

@@ -1,31 +1,30 @@
 /**
- * From the time in a trace to the place on a waterfall's scale: a window that can be zoomed, and stretches in which
- * nothing ran folded to a narrow mark.
+ * Maps times of a trace to positions on the waterfall: a zoomable window in which idle gaps are collapsed.
  */
-import { duration } from "../lib/figures.js";
+import { formatDuration } from "../lib/formatting.js";
 
-const FOLDED_SHARE = 0.025;
-const LEAST_GAP = 0.12;
-const NARROWEST = 1;
+const COLLAPSED_GAP_SHARE = 0.025;
+const MIN_GAP_SHARE = 0.12;
+const MIN_WINDOW_MS = 1;
 
-/** @typedef {{ from: number, to: number }} Span */
+/** @typedef {{ from: number, to: number }} Interval */
 
 export class Scale {
-  /** @type {Span} */
+  /** @type {Interval} */
   window;
-  /** @type {Span[]} */
+  /** @type {Interval[]} */
   gaps = [];
-  /** @type {{ at: number, place: number }[]} */
+  /** @type {{ at: number, position: number }[]} */
   #knots = [];
 
   /** @param {number} total milliseconds */
   constructor(total) {
     this.total = Math.max(total, 0.001);
     this.window = { from: 0, to: this.total };
-    this.#knit([]);
+    this.#computeKnots([]);
   }
 
-  get isWhole() {
+  get isFullRange() {
     return this.window.from === 0 && this.window.to === this.total;
   }
 
@@ -36,119 +35,119 @@ export class Scale {
   zoom(from, to) {
     const low = Math.max(0, Math.min(from, to));
     const high = Math.min(this.total, Math.max(from, to));
-    if (high - low < NARROWEST && this.total > NARROWEST) return;
+    if (high - low < MIN_WINDOW_MS && this.total > MIN_WINDOW_MS) return;
     this.window = { from: low, to: high };
-    this.#knit(this.gaps);
+    this.#computeKnots(this.gaps);
   }
 
-  whole() {
+  reset() {
     this.window = { from: 0, to: this.total };
-    this.#knit(this.gaps);
+    this.#computeKnots(this.gaps);
   }
 
-  /** @param {Span[]} gaps */
-  fold(gaps) {
+  /** @param {Interval[]} gaps */
+  setGaps(gaps) {
     this.gaps = gaps;
-    this.#knit(gaps);
+    this.#computeKnots(gaps);
   }
 
-  /** @param {Span[]} gaps */
-  #knit(gaps) {
+  /** @param {Interval[]} gaps */
+  #computeKnots(gaps) {
     const { from, to } = this.window;
     const width = to - from;
-    const inside = gaps
+    const visibleGaps = gaps
       .map((gap) => ({ from: Math.max(gap.from, from), to: Math.min(gap.to, to) }))
-      .filter((gap) => gap.to - gap.from > width * LEAST_GAP);
-    const left = inside.reduce((sum, gap) => sum - (gap.to - gap.from), width);
-    const share = 1 - inside.length * FOLDED_SHARE;
-    this.#knots = [{ at: from, place: 0 }];
+      .filter((gap) => gap.to - gap.from > width * MIN_GAP_SHARE);
+    const remaining = visibleGaps.reduce((sum, gap) => sum - (gap.to - gap.from), width);
+    const share = 1 - visibleGaps.length * COLLAPSED_GAP_SHARE;
+    this.#knots = [{ at: from, position: 0 }];
     let at = from;
-    let place = 0;
-    for (const gap of inside) {
-      place += ((gap.from - at) / Math.max(left, 1e-9)) * share;
-      this.#knots.push({ at: gap.from, place });
-      place += FOLDED_SHARE;
-      this.#knots.push({ at: gap.to, place });
+    let position = 0;
+    for (const gap of visibleGaps) {
+      position += ((gap.from - at) / Math.max(remaining, 1e-9)) * share;
+      this.#knots.push({ at: gap.from, position });
+      position += COLLAPSED_GAP_SHARE;
+      this.#knots.push({ at: gap.to, position });
       at = gap.to;
     }
-    this.#knots.push({ at: to, place: 1 });
-    this.folded = inside.map((gap) => ({ ...gap, place: this.place(gap.from), width: FOLDED_SHARE }));
+    this.#knots.push({ at: to, position: 1 });
+    this.collapsedGaps = visibleGaps.map((gap) => ({ ...gap, position: this.position(gap.from), width: COLLAPSED_GAP_SHARE }));
   }
 
-  /** @type {(Span & { place: number, width: number })[]} */
-  folded = [];
+  /** @type {(Interval & { position: number, width: number })[]} */
+  collapsedGaps = [];
 
   /**
    * @param {number} time
-   * @returns {number} 0 at the window's beginning, 1 at its end
+   * @returns {number} 0 at the start of the window, 1 at its end
    */
-  place(time) {
+  position(time) {
     const knots = this.#knots;
-    const first = /** @type {{ at: number, place: number }} */ (knots[0]);
+    const first = /** @type {{ at: number, position: number }} */ (knots[0]);
     if (time <= first.at) return 0;
     for (let n = 1; n < knots.length; n++) {
-      const low = /** @type {{ at: number, place: number }} */ (knots[n - 1]);
-      const high = /** @type {{ at: number, place: number }} */ (knots[n]);
-      if (time <= high.at) return low.place + ((time - low.at) / Math.max(high.at - low.at, 1e-9)) * (high.place - low.place);
+      const low = /** @type {{ at: number, position: number }} */ (knots[n - 1]);
+      const high = /** @type {{ at: number, position: number }} */ (knots[n]);
+      if (time <= high.at) return low.position + ((time - low.at) / Math.max(high.at - low.at, 1e-9)) * (high.position - low.position);
     }
     return 1;
   }
 
-  /** @param {number} place */
-  time(place) {
+  /** @param {number} position */
+  timeAt(position) {
     const knots = this.#knots;
     for (let n = 1; n < knots.length; n++) {
-      const low = /** @type {{ at: number, place: number }} */ (knots[n - 1]);
-      const high = /** @type {{ at: number, place: number }} */ (knots[n]);
-      if (place <= high.place) return low.at + ((place - low.place) / Math.max(high.place - low.place, 1e-9)) * (high.at - low.at);
+      const low = /** @type {{ at: number, position: number }} */ (knots[n - 1]);
+      const high = /** @type {{ at: number, position: number }} */ (knots[n]);
+      if (position <= high.position) return low.at + ((position - low.position) / Math.max(high.position - low.position, 1e-9)) * (high.at - low.at);
     }
     return this.window.to;
   }
 
   /**
-   * Round moments for the ruler, as many as have room.
+   * Return round tick times for the ruler, limited by its width.
    *
    * @param {number} [width] of the ruler, in pixels
    */
   ticks(width = 560) {
-    const apart = Math.max(0.1, 64 / width);
+    const minDistance = Math.max(0.1, 64 / width);
     const { from, to } = this.window;
-    const shown = this.folded.reduce((sum, gap) => sum - (gap.to - gap.from), to - from);
-    const rough = shown / Math.max(1, Math.min(5, width / 72));
-    const power = 10 ** Math.floor(Math.log10(rough));
-    const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= rough) ?? rough;
+    const shown = this.collapsedGaps.reduce((sum, gap) => sum - (gap.to - gap.from), to - from);
+    const minStep = shown / Math.max(1, Math.min(5, width / 72));
+    const power = 10 ** Math.floor(Math.log10(minStep));
+    const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= minStep) ?? minStep;
     const ticks = [];
     let last = -1;
     for (let at = Math.ceil(from / step) * step; at < to && ticks.length < 400; at += step) {
-      const gap = this.folded.find((one) => at > one.from && at < one.to);
+      const gap = this.collapsedGaps.find((interval) => at > interval.from && at < interval.to);
       if (gap) {
         at = Math.floor(gap.to / step) * step;
         continue;
       }
-      const place = this.place(at);
-      if (place > 1 - apart / 2 || place - last < apart) continue;
-      last = place;
-      ticks.push({ place, text: at === 0 ? "0" : duration(at) });
+      const position = this.position(at);
+      if (position > 1 - minDistance / 2 || position - last < minDistance) continue;
+      last = position;
+      ticks.push({ position, text: at === 0 ? "0" : formatDuration(at) });
     }
     return ticks;
   }
 }
 
 /**
- * The stretches in which no run without children was at work.
+ * Return the intervals in which no leaf run was active.
  *
- * @param {{ from: number, last: number, below: number }[]} runs
+ * @param {{ start: number, subtreeEnd: number, childCount: number }[]} runs
  * @param {number} total
  */
-export function idle(runs, total) {
-  const busy = runs.filter((run) => !run.below).map((run) => ({ from: run.from, to: run.last }));
-  busy.sort((a, b) => a.from - b.from);
+export function findIdleGaps(runs, total) {
+  const active = runs.filter((run) => !run.childCount).map((run) => ({ from: run.start, to: run.subtreeEnd }));
+  active.sort((a, b) => a.from - b.from);
   const gaps = [];
-  let until = 0;
-  for (const one of busy) {
-    if (one.from > until) gaps.push({ from: until, to: one.from });
-    until = Math.max(until, one.to);
+  let end = 0;
+  for (const interval of active) {
+    if (interval.from > end) gaps.push({ from: end, to: interval.from });
+    end = Math.max(end, interval.to);
   }
-  if (until < total) gaps.push({ from: until, to: total });
+  if (end < total) gaps.push({ from: end, to: total });
   return gaps;
 }

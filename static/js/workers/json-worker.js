@@ -1,19 +1,19 @@
-/** Fetches and parses one JSON document off the main thread and answers levels of it. */
-import { level, within } from "../lib/json-levels.js";
+/** Fetches and parses one JSON document off the main thread and responds with its levels. */
+import { describeLevel, resolvePath } from "../lib/json-tree.js";
 
 /** @type {Promise<unknown>} */
-let document;
+let parsedDocument;
 
 self.onmessage = async ({ data }) => {
   if (data.src) {
-    document = fetch(data.src, { headers: { Accept: "application/json" } }).then((answer) => {
-      if (!answer.ok) throw new Error(`the server responded with status ${answer.status}`);
-      return answer.json();
+    parsedDocument = fetch(data.src, { headers: { Accept: "application/json" } }).then((response) => {
+      if (!response.ok) throw new Error(`the server responded with status ${response.status}`);
+      return response.json();
     });
     return;
   }
   try {
-    self.postMessage({ id: data.id, level: level(within(await document, data.path), data.from) });
+    self.postMessage({ id: data.id, level: describeLevel(resolvePath(await parsedDocument, data.path), data.from) });
   } catch (error) {
     self.postMessage({ id: data.id, error: error instanceof Error ? error.message : String(error) });
   }

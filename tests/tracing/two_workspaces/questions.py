@@ -158,7 +158,7 @@ LOOKED: list[dict[str, Any]] = [
     {"group": "metadata", "path": "{word}"},
     {"price": "{price_id}"},
     {"key": "{word}"},
-    {"whole": "1", "part": "peek"},
+    {"whole": "1", "part": "preview"},
 ]
 FORMS: list[dict[str, Any]] = [
     {},

@@ -1,0 +1,47 @@
+/** <shortcut-help><button>…</button></shortcut-help>: opens the list of shortcuts on `?` and binds the global shortcuts. */
+import { tinykeys } from "../../vendor/tinykeys.js";
+import { isShortcut } from "../lib/keyboard.js";
+
+class ShortcutHelp extends HTMLElement {
+  /** @type {(() => void) | undefined} */
+  #unbind;
+
+  connectedCallback() {
+    this.hidden = false;
+    this.addEventListener("click", this.#open);
+    document.addEventListener("keydown", this.#handleKeydown);
+    this.#unbind = tinykeys(window, {
+      "g t": (event) => isShortcut(event) && this.#openSection("Tracing"),
+      "g b": (event) => isShortcut(event) && this.#openSection("Dashboards"),
+      "g s": (event) => isShortcut(event) && this.#openSection("Settings"),
+      "g d": (event) => isShortcut(event) && this.#openSection("Deployments"),
+      "/": (event) => {
+        const field = /** @type {HTMLInputElement | null} */ (document.querySelector("main input[type=search]"));
+        if (!field || !isShortcut(event)) return;
+        event.preventDefault();
+        field.focus();
+        field.select();
+      },
+    });
+  }
+
+  disconnectedCallback() {
+    this.#unbind?.();
+    document.removeEventListener("keydown", this.#handleKeydown);
+  }
+
+  // Compare the character, because its key differs between keyboard layouts.
+  #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
+    if (event.key === "?" && isShortcut(event)) this.#open();
+  };
+
+  #open = () => {
+    /** @type {HTMLDialogElement | null} */ (document.querySelector("[data-shortcut-help]"))?.showModal();
+  };
+
+  /** @param {string} section */
+  #openSection(section) {
+    /** @type {HTMLElement | null} */ (document.querySelector(`.nav-sections [title="${section}"]`))?.click();
+  }
+}
+customElements.define("shortcut-help", ShortcutHelp);
