@@ -13,23 +13,23 @@ import uvicorn
 
 from config.env import env
 
-STOP_SECONDS = 5
+SHUTDOWN_TIMEOUT_SECONDS = 5
 _COLLECT_AFTER = 20_000, 20, 50
 """Objects, and rounds: a request of a hundred runs makes thousands that all end with it."""
-_MOST_PROCESSES = 64
-_TURNS = 5
-_TURN_SECONDS = 0.002
+_MAX_PROCESSES = 64
+_MAX_YIELDS = 5
+_YIELD_SECONDS = 0.002
 
 
-class Counts:
+class ConnectionCounts:
     """How many connections each web process of the installation has, in memory that all share."""
 
     def __init__(self, file: Path, place: int, places: int) -> None:
         # A count that a killed process left stands until its successor, who has this place, begins.
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            os.ftruncate(descriptor, _MOST_PROCESSES * 4)
-            self._all = memoryview(mmap.mmap(descriptor, _MOST_PROCESSES * 4)).cast("i")
+            os.ftruncate(descriptor, _MAX_PROCESSES * 4)
+            self._all = memoryview(mmap.mmap(descriptor, _MAX_PROCESSES * 4)).cast("i")
         finally:
             os.close(descriptor)
         self._place, self._places = place, places
@@ -53,13 +53,13 @@ class Server(uvicorn.Server):
         gc.set_threshold(*_COLLECT_AFTER)
 
 
-class SharingServer(Server):
+class BalancedServer(Server):
     """One of several web processes on one socket: who has fewer connections takes the next one.
 
     The one that wakes first would take all that come at once, and clients keep theirs for hours.
     """
 
-    def __init__(self, config: uvicorn.Config, counts: Counts) -> None:
+    def __init__(self, config: uvicorn.Config, counts: ConnectionCounts) -> None:
         super().__init__(config)
         self._counts = counts
 
@@ -81,7 +81,7 @@ class SharingServer(Server):
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
-            await _readable(listener)
+            await _wait_readable(listener)
             await self._let_others_first()
             try:
                 connection, _ = listener.accept()
@@ -97,10 +97,10 @@ class SharingServer(Server):
 
     async def _let_others_first(self) -> None:
         # Not for long: the process that has fewer may be at work, or be gone.
-        for _ in range(_TURNS):
+        for _ in range(_MAX_YIELDS):
             if self._counts.is_least():
                 return
-            await asyncio.sleep(_TURN_SECONDS)
+            await asyncio.sleep(_YIELD_SECONDS)
 
     def _tell(self) -> None:
         self._counts.tell(len(self.server_state.connections))
@@ -112,7 +112,7 @@ class SharingServer(Server):
         return protocol
 
 
-async def _readable(listener: socket.socket) -> None:
+async def _wait_readable(listener: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_reader(listener, ready.set)
@@ -142,14 +142,14 @@ def main() -> None:
         proxy_headers=bool(env().proxies),
         forwarded_allow_ips=env().proxies,
         # A stream lasts as long as its reader likes, and readers come back by Last-Event-ID.
-        timeout_graceful_shutdown=STOP_SECONDS,
+        timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_SECONDS,
         timeout_keep_alive=75,
     )
     listeners = [socket.socket(fileno=options.fd)] if options.fd is not None else None
     server = Server(config)
     if listeners is not None and (places := env().web_processes) > 1:
-        counts = Counts(env().instance.run_dir / "connections", options.place, places)
-        server = SharingServer(config, counts)
+        counts = ConnectionCounts(env().instance.run_dir / "connections", options.place, places)
+        server = BalancedServer(config, counts)
     server.run(sockets=listeners)
 
 

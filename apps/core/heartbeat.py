@@ -25,7 +25,7 @@ def key(role: str) -> str:
     return f"slipway:alive:{role}"
 
 
-def forget(url: str) -> None:
+def clear(url: str) -> None:
     """Before a start: signs that an earlier one left are no evidence of this one."""
     with redis.Redis.from_url(url, socket_timeout=PERIOD_SECONDS) as client:
         client.delete(*map(key, ROLES))
@@ -43,10 +43,10 @@ def beat_is_ready(**_: object) -> None:
 
 
 def _start(role: str) -> None:
-    threading.Thread(target=_beat, args=[role], name="heartbeat", daemon=True).start()
+    threading.Thread(target=_renew, args=[role], name="heartbeat", daemon=True).start()
 
 
-def _beat(role: str) -> None:
+def _renew(role: str) -> None:
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PERIOD_SECONDS)
     pause = threading.Event()
     while True:

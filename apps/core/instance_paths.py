@@ -12,9 +12,9 @@ from pathlib import Path
 from urllib.parse import quote
 
 # The kernel's `sun_path` holds 108 bytes with the closing zero.
-SOCKET_PATH_LIMIT = 107
+MAX_SOCKET_PATH = 107
 # PostgreSQL makes this file beside its socket; it is the longest name in the folder of sockets.
-LONGEST_SOCKET_NAME = ".s.PGSQL.5432.lock"
+MAX_SOCKET_NAME = ".s.PGSQL.5432.lock"
 # Embedded servers of an instance that root started run as this user: PostgreSQL refuses uid 0,
 # and Redis does not need it. No distribution or systemd range hands this number out.
 SERVICE_UID = 60999
@@ -24,7 +24,7 @@ DATABASE = "slipway"
 BILLING_ROLE = "slipway_billing"
 
 
-class UnsafePlace(Exception):
+class UnsafeSocketFolder(Exception):
     """The folder for the sockets belongs to somebody else."""
 
 
@@ -60,11 +60,11 @@ class Instance:
         is checked: `UnsafePlace` is raised rather than trusting a stranger's server.
         """
         beside = self.data_dir / "sockets"
-        if len(os.fsencode(beside / LONGEST_SOCKET_NAME)) <= SOCKET_PATH_LIMIT:
+        if len(os.fsencode(beside / MAX_SOCKET_NAME)) <= MAX_SOCKET_PATH:
             return beside
         digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
         short = Path("/tmp") / f"slipway-{digest}"  # noqa: S108 (owner and mode are checked)
-        _refuse_a_strangers(short, self._owners())
+        _require_private(short, self._owners())
         return short
 
     @property
@@ -96,10 +96,12 @@ class Instance:
         return owners
 
 
-def _refuse_a_strangers(folder: Path, owners: set[int]) -> None:
+def _require_private(folder: Path, owners: set[int]) -> None:
     try:
         found = folder.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o077:
-        raise UnsafePlace(f"{folder} is not a private folder of this installation: remove it.")
+        raise UnsafeSocketFolder(
+            f"{folder} is not a private folder of this installation: remove it."
+        )

@@ -19,14 +19,18 @@ from apps.audit.services import IMPERSONATOR, Target, record
 from apps.core import errors, feature_switches
 from apps.organizations.models import Membership, User
 
-LONGEST_SECONDS = 3600
+MAX_SECONDS = 3600
 _KEPT = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
 
 
 def start(request: HttpRequest, person: User) -> None:
     """Be the person from now on in this session; refuses another operator and inactive people."""
     operator = request.user
-    if not isinstance(operator, User) or not operator.is_superuser or who(request) is not None:
+    if (
+        not isinstance(operator, User)
+        or not operator.is_superuser
+        or current_impersonator(request) is not None
+    ):
         raise errors.Forbidden
     if not feature_switches.is_enabled("impersonation"):
         raise errors.Forbidden("Impersonation is switched off.")
@@ -38,12 +42,12 @@ def start(request: HttpRequest, person: User) -> None:
     said = {
         "id": str(operator.pk),
         "email": operator.email,
-        "until": time.time() + LONGEST_SECONDS,
+        "until": time.time() + MAX_SECONDS,
         "own": {name: session[name] for name in _KEPT if name in session},
     }
     session.cycle_key()
     # Also where no middleware looks, such as at a socket.
-    session.set_expiry(LONGEST_SECONDS)
+    session.set_expiry(MAX_SECONDS)
     session[IMPERSONATOR] = said
     session[SESSION_KEY] = str(person.pk)
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
@@ -51,7 +55,7 @@ def start(request: HttpRequest, person: User) -> None:
 
 def end(request: HttpRequest) -> User | None:
     """Be oneself again, and return whom one was; None when nobody was impersonated."""
-    said = who(request)
+    said = current_impersonator(request)
     if said is None:
         return None
     person = User.objects.filter(pk=str(request.session.get(SESSION_KEY))).first()
@@ -68,14 +72,14 @@ def end(request: HttpRequest) -> User | None:
     return person
 
 
-def who(request: HttpRequest) -> dict[str, Any] | None:
+def current_impersonator(request: HttpRequest) -> dict[str, Any] | None:
     """The operator behind this session, if there is one."""
     session = getattr(request, "session", None)
     said: dict[str, Any] | None = session.get(IMPERSONATOR) if session is not None else None
     return said
 
 
-def is_over(said: dict[str, Any]) -> bool:
+def has_expired(said: dict[str, Any]) -> bool:
     """Whether its hour is over, or the operator is none any more."""
     if time.time() > float(said["until"]) or not feature_switches.is_enabled("impersonation"):
         return True

@@ -25,11 +25,11 @@ _FIGURES = {
 }
 
 
-class Looked(Collector):
+class StatusCollector(Collector):
     """Gauges of this moment; nothing of a tenant is a label."""
 
     def collect(self) -> Iterator[Metric]:
-        found = system_status.look()
+        found = system_status.collect()
         up = GaugeMetricFamily(
             "slipway_up", "Whether a part of the platform lives.", labels=["part"]
         )

@@ -28,10 +28,10 @@ class ImpersonationMiddleware:
         # A session that nobody has read has nobody signed in, and keys need none.
         if not _has_cookie(request):
             return self.get_response(request)
-        said = impersonation.who(request)
+        said = impersonation.current_impersonator(request)
         if said is None or request.path_info == _END:
             return self.get_response(request)
-        if impersonation.is_over(said):
+        if impersonation.has_expired(said):
             impersonation.end(request)
             return redirect("admin:index")
         return self.get_response(request)
@@ -39,7 +39,7 @@ class ImpersonationMiddleware:
     def process_view(
         self, request: HttpRequest, view: object, args: object, kwargs: object
     ) -> HttpResponse | None:
-        if not _has_cookie(request) or impersonation.who(request) is None:
+        if not _has_cookie(request) or impersonation.current_impersonator(request) is None:
             return None
         if not f"{request.path_info}/".startswith(_OWN_ALONE):
             return None

@@ -39,7 +39,7 @@ class OperatorsSite(admin.AdminSite):
         from apps.operators import system_status  # noqa: PLC0415 -- the site is made before the apps
 
         try:
-            found = system_status.look()
+            found = system_status.collect()
         except DatabaseError:
             found = None
         return super().index(request, {**(extra_context or {}), "standing": found})
@@ -51,7 +51,7 @@ class OperatorsSite(admin.AdminSite):
         context = {
             **self.each_context(request),
             "title": "Processes and queues",
-            "standing": system_status.look(),
+            "standing": system_status.collect(),
             "workers": processes.workers(),
             "hosts": processes.hosts(),
         }
@@ -65,8 +65,8 @@ class OperatorsSite(admin.AdminSite):
             **self.each_context(request),
             "title": "Partitions and retention",
             "tables": storage.tables(system_status.partitions()),
-            "lives": storage.lives(),
-            "exceptions": storage.exceptions(),
+            "lives": storage.default_retention(),
+            "exceptions": storage.retention_overrides(),
         }
         return TemplateResponse(request, "admin/operators/storage.html", context)
 

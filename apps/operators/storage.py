@@ -11,11 +11,11 @@ from django.conf import settings
 from apps.operators.system_status import Partition
 from apps.tracing.models import Retention
 
-MOST = 200
+MAX_EXCEPTIONS = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Life:
+class RetentionInfo:
     what: str
     days: int
     """0 is for ever."""
@@ -44,19 +44,19 @@ def tables(partitions: Iterable[Partition]) -> list[Table]:
     return [Table(name, list(days)) for name, days in by_name]
 
 
-def lives() -> list[Life]:
+def default_retention() -> list[RetentionInfo]:
     """What holds where nobody has said otherwise."""
     return [
-        Life("Long-lived traces", settings.TRACE_RETENTION_DAYS, "TRACE_RETENTION_DAYS"),
-        Life(
+        RetentionInfo("Long-lived traces", settings.TRACE_RETENTION_DAYS, "TRACE_RETENTION_DAYS"),
+        RetentionInfo(
             "Short-lived traces", settings.TRACE_RETENTION_SHORT_DAYS, "TRACE_RETENTION_SHORT_DAYS"
         ),
-        Life("Webhook delivery log", settings.WEBHOOK_LOG_DAYS, "WEBHOOK_LOG_DAYS"),
-        Life("Audit log", 0, "manage.py prune_audit_log"),
+        RetentionInfo("Webhook delivery log", settings.WEBHOOK_LOG_DAYS, "WEBHOOK_LOG_DAYS"),
+        RetentionInfo("Audit log", 0, "manage.py prune_audit_log"),
     ]
 
 
-def exceptions() -> list[Retention]:
+def retention_overrides() -> list[Retention]:
     """Organizations and workspaces that have said otherwise, the latest first."""
     rows = Retention.objects.select_related("organization", "workspace__organization")
-    return list(rows.order_by("-updated_at")[:MOST])
+    return list(rows.order_by("-updated_at")[:MAX_EXCEPTIONS])

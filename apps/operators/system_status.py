@@ -70,7 +70,7 @@ class Partition:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SystemStatus:
     """What is waiting, what is at work, and what lives."""
 
     parts: dict[str, str]
@@ -85,17 +85,17 @@ class Standing:
         return all(state == "ok" for state in self.parts.values())
 
 
-def look() -> Standing:
+def collect() -> SystemStatus:
     """How everything stands, at most seconds ago."""
-    return _known.get(None, _look)
+    return _known.get(None, _collect)
 
 
-def _look(_: None) -> Standing:
+def _collect(_: None) -> SystemStatus:
     queues, signs = _of_redis()
-    return Standing(readiness.check(), _figures(), queues, signs)
+    return SystemStatus(readiness.check(), _figures(), queues, signs)
 
 
-_known: TTLCache[None, Standing] = TTLCache(VIEW_SECONDS)
+_known: TTLCache[None, SystemStatus] = TTLCache(VIEW_SECONDS)
 
 
 def _figures() -> dict[str, int]:

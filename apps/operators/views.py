@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from apps.core import errors
 from apps.core.metrics import exposition
 from apps.operators import impersonation
-from apps.operators.metrics_collector import Looked
+from apps.operators.metrics_collector import StatusCollector
 
 
 @require_GET
@@ -27,7 +27,7 @@ def metrics(request: HttpRequest) -> HttpResponse:
     if not _may_see(request):
         raise errors.Unauthenticated("Send the operator's token: Authorization: Bearer <token>.")
     try:
-        text = exposition(Looked())
+        text = exposition(StatusCollector())
     except DatabaseError:
         text = exposition()
     return HttpResponse(text, content_type=CONTENT_TYPE_LATEST)

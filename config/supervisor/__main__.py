@@ -6,10 +6,10 @@ import sys
 
 from pydantic import ValidationError
 
-from apps.core.instance_paths import UnsafePlace
+from apps.core.instance_paths import UnsafeSocketFolder
 from config.embedded.launch import CannotStart
 from config.env import env
-from config.supervisor.lifecycle import Boot
+from config.supervisor.lifecycle import InstanceLifecycle
 from config.supervisor.regions import Regions, parse
 from config.supervisor.terminal import Terminal
 
@@ -28,9 +28,11 @@ def main() -> int:
         if options.regions:
             regions = Regions(env(), parse(options.regions), companion=options.companion)
             return asyncio.run(regions.run())
-        boot = Boot(env(), services_only=options.services_only, companion=options.companion)
+        boot = InstanceLifecycle(
+            env(), services_only=options.services_only, companion=options.companion
+        )
         asyncio.run(boot.run())
-    except (CannotStart, UnsafePlace) as error:
+    except (CannotStart, UnsafeSocketFolder) as error:
         Terminal().failed(str(error))
         return 1
     except ValidationError as error:

@@ -19,9 +19,9 @@ from config.supervisor.processes import MARK, Process
 
 CHECK_SECONDS = 0.4
 # A process that lived for less than this died young; the third such death in a row costs a pause.
-YOUNG_SECONDS = 30
-PATIENCE = 3
-LONGEST_PAUSE_SECONDS = 30
+SHORT_LIFE_SECONDS = 30
+MAX_SHORT_LIVES = 3
+MAX_BACKOFF_SECONDS = 30
 
 PR_SET_CHILD_SUBREAPER = 36
 
@@ -63,7 +63,7 @@ class Fleet:
                 working_dir=str(BASE_DIR),
                 copy_env=True,
                 env=self._environment,
-                hooks={"before_spawn": (_Patience(self, process), False)},
+                hooks={"before_spawn": (_Backoff(self, process), False)},
                 # Every start is another try: circus itself shall not give up.
                 max_retry=-1,
                 loop=IOLoop.current(),
@@ -137,7 +137,7 @@ class Fleet:
             return await result if asyncio.isfuture(result) else result
 
 
-class _Patience:
+class _Backoff:
     """Circus asks this before each spawn; a process that keeps dying young waits longer."""
 
     def __init__(self, fleet: Fleet, process: Process) -> None:
@@ -150,11 +150,11 @@ class _Patience:
     def __call__(self, **_: object) -> bool:
         now = time.monotonic()
         if self._spawned_at and not self._paused:
-            young = now - self._spawned_at < YOUNG_SECONDS
+            young = now - self._spawned_at < SHORT_LIFE_SECONDS
             self._young_deaths = self._young_deaths + 1 if young else 0
             pause = 0.0
-            if self._young_deaths >= PATIENCE:
-                pause = min(2.0 ** (self._young_deaths - 2), LONGEST_PAUSE_SECONDS)
+            if self._young_deaths >= MAX_SHORT_LIVES:
+                pause = min(2.0 ** (self._young_deaths - 2), MAX_BACKOFF_SECONDS)
             self._fleet.died_young(self._process, pause)
             if pause:
                 self._paused = True
@@ -172,7 +172,7 @@ def adopt_orphans() -> None:
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
-def end_leftovers(mark: str) -> int:
+def kill_leftovers(mark: str) -> int:
     """End what an earlier supervisor of the same data folder could not; return how many."""
     ended = []
     for process in psutil.process_iter():

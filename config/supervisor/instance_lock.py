@@ -10,7 +10,7 @@ from pathlib import Path
 from apps.core.instance_paths import Instance
 from config.embedded.launch import CannotStart, private_folder
 
-LEAST_FREE_MB = 256
+MIN_FREE_MB = 256
 
 
 def claim_data_folder(instance: Instance) -> int:
@@ -31,7 +31,7 @@ def claim_data_folder(instance: Instance) -> int:
         if error.errno == errno.ENOSPC:
             raise CannotStart(_full(folder)) from None
         raise CannotStart(f"The data folder {folder} cannot be used: {error.strerror}.") from None
-    if shutil.disk_usage(folder).free < LEAST_FREE_MB << 20:
+    if shutil.disk_usage(folder).free < MIN_FREE_MB << 20:
         raise CannotStart(_full(folder))
     return _lock(instance)
 
@@ -45,7 +45,7 @@ def _try_to_write(folder: Path) -> None:
 def _full(folder: Path) -> str:
     return (
         f"The disk of the data folder {folder} is full: Slipway needs at least "
-        f"{LEAST_FREE_MB} MB of free space there."
+        f"{MIN_FREE_MB} MB of free space there."
     )
 
 
@@ -65,7 +65,7 @@ def _lock(instance: Instance) -> int:
     return lock
 
 
-def listen(host: str, port: int) -> socket.socket:
+def open_listener(host: str, port: int) -> socket.socket:
     """The listening socket of the web processes.
 
     The supervisor holds it, so a web process that is being restarted refuses nobody.

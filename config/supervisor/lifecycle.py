@@ -22,18 +22,18 @@ from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
 from config.env import Env
 from config.supervisor import processes, welcome
-from config.supervisor.fleet import Fleet, adopt_orphans, end_leftovers
-from config.supervisor.instance_lock import claim_data_folder, listen
+from config.supervisor.fleet import Fleet, adopt_orphans, kill_leftovers
+from config.supervisor.instance_lock import claim_data_folder, open_listener
 from config.supervisor.logs import Logs
 from config.supervisor.processes import Process
 from config.supervisor.terminal import Terminal
 
-SERVICES_SECONDS = 120  # PostgreSQL may have a crash to recover from
-READY_SECONDS = 120
-WATCH_SECONDS = 1
+SERVICES_TIMEOUT_SECONDS = 120  # PostgreSQL may have a crash to recover from
+READY_TIMEOUT_SECONDS = 120
+WATCH_INTERVAL_SECONDS = 1
 
 
-class Boot:
+class InstanceLifecycle:
     """One life of one instance: `run` ends when a signal comes."""
 
     def __init__(
@@ -54,13 +54,15 @@ class Boot:
         """
         # Both are held, not used, until the end of this process.
         self._lock = claim_data_folder(self.instance)
-        self._listener = None if self._services_only else listen(self.env.host, self.env.port)
+        self._listener = (
+            None if self._services_only else open_listener(self.env.host, self.env.port)
+        )
         self._logs = Logs(self.instance.log_dir, self.terminal)
-        if ended := end_leftovers(str(self.instance.data_dir)):
+        if ended := kill_leftovers(str(self.instance.data_dir)):
             self.terminal.step(f"Ended {ended} processes that an earlier start left behind")
         # What an earlier life counted is in nobody's sum any more: counters begin at nothing.
         shutil.rmtree(self.instance.run_dir / "metrics", ignore_errors=True)
-        self._services = processes.services(self.env)
+        self._services = processes.service_processes(self.env)
         for service in self._services:
             if service.before_spawn is not None:
                 service.before_spawn()
@@ -92,7 +94,7 @@ class Boot:
 
     async def _watch(self, fleet: Fleet) -> None:
         while True:
-            await asyncio.sleep(WATCH_SECONDS)
+            await asyncio.sleep(WATCH_INTERVAL_SECONDS)
             fleet.end_strays()
             self._logs.look()
             if self._companion is not None and not _lives(self._companion):
@@ -107,13 +109,13 @@ class Boot:
             await fleet.start(service)
         postgres, redis = Postgres(instance=self.instance), Redis(instance=self.instance)
         if self.env.database_url is None:
-            await self._until(postgres.is_ready, "PostgreSQL", "postgres", SERVICES_SECONDS)
+            await self._until(postgres.is_ready, "PostgreSQL", "postgres", SERVICES_TIMEOUT_SECONDS)
             await to_thread(postgres.ensure_database)
         if self.env.redis_url is None:
-            await self._until(redis.is_ready, "Redis", "redis", SERVICES_SECONDS)
+            await self._until(redis.is_ready, "Redis", "redis", SERVICES_TIMEOUT_SECONDS)
 
     async def _start_platform(self, fleet: Fleet, listener: socket) -> None:
-        platform = processes.platform(self.env, listener.fileno())
+        platform = processes.platform_processes(self.env, listener.fileno())
         is_prepared = await to_thread(self._is_prepared)
         if not is_prepared:
             self.terminal.step("Preparing the database")
@@ -123,13 +125,13 @@ class Boot:
             await fleet.start(process)
         if is_prepared:
             facts = await self._prepare(fleet)
-        await self._until(self._answers_ready, "The platform", "web", READY_SECONDS)
+        await self._until(self._answers_ready, "The platform", "web", READY_TIMEOUT_SECONDS)
         await self._welcome(fleet, facts)
 
     def _is_prepared(self) -> bool:
         """Whether the processes may start on the database as it is; otherwise they must wait."""
         if self.env.redis_url is not None:
-            heartbeat.forget(self.env.redis_url)
+            heartbeat.clear(self.env.redis_url)
         if self.env.database_url is not None:
             return False
         return Postgres(instance=self.instance).comment() == f"{COMMENT}{code_fingerprint()}"
@@ -154,7 +156,7 @@ class Boot:
         result = self.instance.run_dir / "prepared.json"
         result.unlink(missing_ok=True)
         await fleet.run(
-            processes.errand(
+            processes.one_off_process(
                 self.instance, "bootstrap_instance", "bootstrap_instance", "--result", str(result)
             )
         )
@@ -170,7 +172,7 @@ class Boot:
     async def _deploy_sample(self, fleet: Fleet, facts: dict[str, str]) -> None:
         """Safe to repeat: what is deployed already stays."""
         await fleet.run(
-            processes.errand(
+            processes.one_off_process(
                 self.instance, "sample", "deploy_sample",
                 "--organization", facts["organization"], "--wait", "--json",
             )

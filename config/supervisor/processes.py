@@ -48,7 +48,7 @@ def environment(env: Env) -> dict[str, str]:
     }
 
 
-def services(env: Env) -> list[Process]:
+def service_processes(env: Env) -> list[Process]:
     """The embedded servers that no URL replaces; their folders are made by the way."""
     found = []
     instance = env.instance
@@ -75,7 +75,7 @@ def services(env: Env) -> list[Process]:
     return found
 
 
-def platform(env: Env, listener: int) -> list[Process]:
+def platform_processes(env: Env, listener: int) -> list[Process]:
     """Web, workers and beat."""
     instance = env.instance
     queues = {"worker": ("runs,periodic", env.worker_threads)}
@@ -103,7 +103,7 @@ def _web(instance: Instance, listener: int, place: int) -> Process:
     return Process(name=name, command=_python(instance, name, *words), inherits_listener=True)
 
 
-def errand(instance: Instance, name: str, *arguments: str) -> Process:
+def one_off_process(instance: Instance, name: str, *arguments: str) -> Process:
     """A management command that runs once."""
     command = _parent_bound(instance, name, str(BASE_DIR / "manage.py"), *arguments)
     return Process(name=name, command=command, respawn=False)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import uvicorn
 
-from config.web import Counts, SharingServer
+from config.web import BalancedServer, ConnectionCounts
 
 REQUEST = b"GET / HTTP/1.1\r\nHost: here\r\n\r\n"
 
@@ -31,7 +31,7 @@ async def servers(listener, tmp_path):
     for place in range(2):
         config = uvicorn.Config(application, lifespan="off", log_config=None)
         config.load()
-        server = SharingServer(config, Counts(tmp_path / "counts", place, 2))
+        server = BalancedServer(config, ConnectionCounts(tmp_path / "counts", place, 2))
         server.lifespan = config.lifespan_class(config)
         await server.startup([listener.dup()])
         found.append(server)
@@ -74,7 +74,9 @@ async def test_connections_are_balanced_over_processes(servers, connect):
 
 
 async def test_dead_process_receives_no_connections(servers, connect, tmp_path):
-    gone = Counts(tmp_path / "counts", 0, 2)  # no connection, and nobody there to take one
+    gone = ConnectionCounts(
+        tmp_path / "counts", 0, 2
+    )  # no connection, and nobody there to take one
     servers[0]._accepting[0].cancel()
 
     for count in (1, 2, 3):
@@ -84,11 +86,11 @@ async def test_dead_process_receives_no_connections(servers, connect, tmp_path):
 
 
 def test_restarted_process_resets_its_count(tmp_path):
-    first, second = (Counts(tmp_path / "counts", place, 2) for place in range(2))
+    first, second = (ConnectionCounts(tmp_path / "counts", place, 2) for place in range(2))
     first.tell(3)
     second.tell(2)
 
     assert (first.is_least(), second.is_least()) == (False, True)
 
-    Counts(tmp_path / "counts", 0, 2)
+    ConnectionCounts(tmp_path / "counts", 0, 2)
     assert (first.is_least(), second.is_least()) == (True, False)

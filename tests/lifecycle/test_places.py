@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from apps.core.instance_paths import SOCKET_PATH_LIMIT, Instance, UnsafePlace
+from apps.core.instance_paths import MAX_SOCKET_PATH, Instance, UnsafeSocketFolder
 from config.embedded.launch import CannotStart
-from config.supervisor.instance_lock import claim_data_folder, listen
+from config.supervisor.instance_lock import claim_data_folder, open_listener
 
 
 def test_sockets_lie_in_the_data_folder():
@@ -22,7 +22,7 @@ def test_a_long_path_gets_a_short_folder_for_its_sockets():
     sockets = Instance(long).socket_dir
 
     assert sockets.parent == Path("/tmp")
-    assert len(str(sockets / ".s.PGSQL.5432.lock")) <= SOCKET_PATH_LIMIT
+    assert len(str(sockets / ".s.PGSQL.5432.lock")) <= MAX_SOCKET_PATH
     assert sockets == Instance(long).socket_dir
     assert sockets != Instance(long / "y").socket_dir
 
@@ -35,7 +35,9 @@ def test_a_strangers_folder_is_no_place_for_sockets():
     os.chown(sockets, 54321, 54321)
 
     try:
-        with pytest.raises(UnsafePlace, match="is not a private folder of this installation"):
+        with pytest.raises(
+            UnsafeSocketFolder, match="is not a private folder of this installation"
+        ):
             _ = Instance(instance.data_dir).socket_dir
     finally:
         sockets.rmdir()
@@ -47,7 +49,7 @@ def test_a_folder_that_others_may_enter_is_no_place_for_sockets():
     sockets.mkdir(mode=0o755)
 
     try:
-        with pytest.raises(UnsafePlace):
+        with pytest.raises(UnsafeSocketFolder):
             _ = Instance(instance.data_dir).socket_dir
     finally:
         sockets.rmdir()
@@ -84,7 +86,7 @@ def test_a_data_folder_that_is_a_file_is_refused_in_a_sentence(tmp_path):
 
 
 def test_a_full_disk_is_refused_in_a_sentence(tmp_path, monkeypatch):
-    monkeypatch.setattr("config.supervisor.instance_lock.LEAST_FREE_MB", 1 << 30)
+    monkeypatch.setattr("config.supervisor.instance_lock.MIN_FREE_MB", 1 << 30)
 
     with pytest.raises(CannotStart, match=r"^The disk of the data folder .* is full: "):
         claim_data_folder(Instance(tmp_path / "data"))
@@ -97,7 +99,7 @@ def test_a_taken_port_is_refused_in_a_sentence():
         port = taken.getsockname()[1]
 
         with pytest.raises(CannotStart) as refused:
-            listen("127.0.0.1", port)
+            open_listener("127.0.0.1", port)
 
     assert str(refused.value) == (
         f"Port {port} is taken by another program: choose one with PORT, for example "
