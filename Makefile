@@ -1,4 +1,4 @@
-# Everything a person or CI does here. `make` alone lists it.
+# All tasks of people and CI; `make` lists them.
 
 PYTHON ?= python3
 PORT ?= 8000
@@ -13,9 +13,9 @@ TESTS ?= tests
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-lifecycle test-long test-crash test-crash-ingest test-chaos fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-crash test-crash-ingest test-chaos fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
 
-help: ## List what can be done
+help: ## List the targets
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
@@ -26,28 +26,36 @@ install: .venv/installed static/vendor/.installed ## Install what `make up` need
 
 install-dev: install .venv/installed-dev ## Install what the tests and checks need as well
 
-# A run that fails must fail again: the order is shuffled, but the same each time. What another order
-# shows is asked for on purpose.
+# The order of tests is shuffled with a fixed seed, so that a failing run fails again.
 ORDER ?= 20261122
 test: install-dev ## Run the tests (TESTS=path, WORKERS=2, ORDER=any number: another order)
 	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "not slow" \
 		--randomly-seed $(ORDER)
 
-test-lifecycle: install-dev ## The long form of the tests of starting, ending and recovering
+FAST := not integration and not live and not lifecycle and not slow and not browser
+test-fast: install-dev ## Unit and API tests only, in under two minutes
+	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "$(FAST)" --randomly-seed $(ORDER)
+
+migrations: install-dev ## Create the migrations that changed models need
+	@$(BIN)/python manage.py makemigrations
+
+test-lifecycle: install-dev ## Long tests of starting, stopping and recovering
 	@$(BIN)/python -m pytest tests/lifecycle -m "lifecycle or slow"
 
-test-long: install-dev ## The long forms of the tests of tracing and of pages: full sizes, all questions, many cases
+test-long: install-dev ## Long tests of tracing and pages: full sizes, all queries, many cases
 	@$(BIN)/python -m pytest tests/tracing tests/browser -m slow --numprocesses $(WORKERS) --dist loadgroup
 
-check: install-dev ## Exactly what CI checks: lint, types, system checks, migrations, scripts
+check: install-dev ## What CI checks: lint, types, layers, vocabulary, system checks, migrations, front end
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python -m tests.prose.linter
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(NPM) run --silent types
 
-format: install-dev ## Put the code into shape
+format: install-dev ## Format and fix the code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
 
@@ -57,7 +65,7 @@ bench: install-dev ## Measure the platform and its installed peers in turn (BENC
 bench-crowd: install-dev ## 500 sleeping runs, 1,000 open streams, cold starts of a graph host
 	@$(BIN)/python -m tests.bench.crowd $(BENCH)
 
-bench-queries: install-dev ## Seed the running platform and time what people wait for (RUNS=5000000)
+bench-queries: install-dev ## Seed the running platform and time its queries (RUNS=5000000)
 	@$(BIN)/python -m tests.bench.queries --runs $(RUNS) --days $(DAYS) $(BENCH)
 
 RUNS ?= 1000000
@@ -65,19 +73,19 @@ DAYS ?= 14
 seed: install ## Fill the first workspace of the running platform with traces (RUNS=1000000, DAYS=14)
 	@$(BIN)/python manage.py seed --runs $(RUNS) --days $(DAYS)
 
-bench-traces: install-dev ## Ingest beside the floor and the peers (BENCH_DIR=folder of its scripts)
+bench-traces: install-dev ## Measure ingest against the floor and the peers (BENCH_DIR=folder of its scripts)
 	@$(BIN)/python -m tests.bench.traces $(BENCH)
 
-bench-limits: install-dev ## What a key and a limit cost a request, in CPU (BENCH="--requests 20000")
+bench-limits: install-dev ## CPU cost per request of key lookup and rate limit (BENCH="--requests 20000")
 	@$(BIN)/python -m tests.bench.limits $(BENCH)
 
-screenshots: install-dev ## Take pictures of every page of the running platform
+screenshots: install-dev ## Take screenshots of every page of the running platform
 	@$(BIN)/python -m tests.browser.screenshots
 
-test-crash: install-dev ## kill -9 of each process in the middle of a run
+test-crash: install-dev ## kill -9 of each process during a run
 	@$(BIN)/python -m pytest tests/crash -s -m "lifecycle or slow"
 
-test-crash-ingest: install-dev ## kill -9 of each process while runs come in, ten times each
+test-crash-ingest: install-dev ## kill -9 of each process during ingest, ten times each
 	@$(BIN)/python -m pytest tests/crash/test_ingest.py -s -m "lifecycle or slow"
 
 SECONDS ?= 600
@@ -87,10 +95,10 @@ test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEE
 EXAMPLES ?= 100
 FUZZED := tests/tracing/test_described_routes.py tests/ingest/test_fuzzed_bodies.py \
 	tests/ingest/otlp/test_fuzzed_protobuf.py tests/tracing/two_workspaces/test_cursors.py
-fuzz: install-dev ## Ask every route that is described, and send odd bodies (EXAMPLES=100 of each)
+fuzz: install-dev ## Fuzz every documented route and request body (EXAMPLES=100 each)
 	@EXAMPLES=$(EXAMPLES) $(BIN)/python -m pytest $(FUZZED) -q --numprocesses $(WORKERS) --dist loadgroup
 
-lock: | .venv/bin/python ## Lock what pyproject.toml asks for (UPGRADE=--upgrade for newer versions)
+lock: | .venv/bin/python ## Lock the dependencies of pyproject.toml (UPGRADE=--upgrade for newer versions)
 	$(UV) pip compile $(LOCK) $(UPGRADE) pyproject.toml --group dev \
 		--output-file requirements-dev.lock
 	$(UV) pip compile $(LOCK) --constraint requirements-dev.lock pyproject.toml \
@@ -99,7 +107,7 @@ lock: | .venv/bin/python ## Lock what pyproject.toml asks for (UPGRADE=--upgrade
 LOCK := --quiet --universal --generate-hashes --python-version 3.11 \
 	--no-header --no-emit-index-url --no-emit-find-links
 
-clean: ## Remove what `make` installed; data folders stay
+clean: ## Remove everything `make` installed; data folders stay
 	rm -rf .venv .tools node_modules static/vendor .mypy_cache .ruff_cache .pytest_cache
 
 # uv from pip, in a folder of its own: `--target` also works where the system's Python is managed.

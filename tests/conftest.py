@@ -137,7 +137,22 @@ def pytest_runtest_makereport(
     return report
 
 
+INTEGRATION_FOLDERS = {
+    "agent_patterns",
+    "agent_runtime",
+    "chaos",
+    "contract",
+    "crash",
+    "lifecycle",
+    "malicious_agent",
+    "regions",
+    "sandbox",
+}
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "live" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.live)
+        if INTEGRATION_FOLDERS & set(item.path.relative_to(item.config.rootpath).parts):
+            item.add_marker(pytest.mark.integration)
