@@ -10,8 +10,8 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from apps.agent_runtime import statements
-from apps.agent_runtime.database import TRANSIENT
+from apps.agent_runtime.db import statements
+from apps.agent_runtime.db.database import TRANSIENT
 
 if TYPE_CHECKING:
     from apps.agent_runtime.engine import Engine

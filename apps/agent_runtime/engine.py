@@ -12,23 +12,25 @@ from uuid import UUID
 import hiredis
 from django.conf import settings
 
-from apps.agent_runtime import custom_routes, edits, statements
-from apps.agent_runtime.calls import CallSession, Question, Reply, failure
-from apps.agent_runtime.checkpoints import CheckpointReader
-from apps.agent_runtime.database import Database
+from apps.agent_runtime.db import statements
+from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
+from apps.agent_runtime.db.database import Database
+from apps.agent_runtime.db.group_commit import Ledger
+from apps.agent_runtime.db.run_store import RunStore, owner_of
+from apps.agent_runtime.db.write_batch import Claimed, Stale, Token
 from apps.agent_runtime.due_timer import Alarm
-from apps.agent_runtime.entries import Claimed, Stale, Token
-from apps.agent_runtime.event_publisher import Voice
-from apps.agent_runtime.group_commit import Ledger
-from apps.agent_runtime.hosts import GraphHost, HostFailed, HostPool, RevisionRef
-from apps.agent_runtime.isolation import Cell, Quarantine
-from apps.agent_runtime.launch import Launcher
+from apps.agent_runtime.graph_calls import custom_routes
+from apps.agent_runtime.graph_calls import thread_edits as edits
+from apps.agent_runtime.graph_calls.call_session import CallSession, Question, Reply, failure
+from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, HostPool, RevisionRef
+from apps.agent_runtime.hosts.host_log import LogKeeper
+from apps.agent_runtime.hosts.isolation import Cell, Quarantine
+from apps.agent_runtime.hosts.launch import Launcher
 from apps.agent_runtime.leases import Leases
-from apps.agent_runtime.logs import LogKeeper
 from apps.agent_runtime.queue_consumer import Inbox
-from apps.agent_runtime.retry import Attempts
-from apps.agent_runtime.session import RunSession
-from apps.agent_runtime.store import RunStore, owner_of
+from apps.agent_runtime.runs.event_publisher import Voice
+from apps.agent_runtime.runs.run_completion import Attempts
+from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server.messaging import messages
 from apps.agent_server.messaging.redis_connection import RedisLink, RedisLost
 

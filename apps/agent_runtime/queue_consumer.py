@@ -15,8 +15,8 @@ from uuid import UUID
 import hiredis
 from django.conf import settings
 
-from apps.agent_runtime.calls import Question
-from apps.agent_runtime.hosts import RevisionRef
+from apps.agent_runtime.graph_calls.call_session import Question
+from apps.agent_runtime.hosts.graph_host import RevisionRef
 from apps.agent_server.messaging.messages import CALLS, RUNS, Answered, Asked
 from apps.agent_server.messaging.redis_connection import Command, RedisLink, RedisLost
 

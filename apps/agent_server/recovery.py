@@ -9,8 +9,7 @@ from django.conf import settings
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
-from apps.agent_runtime import statements
-from apps.agent_server import prepared_sql
+from apps.agent_server import prepared_sql, run_state_sql
 from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.services import delete_threads, dispatch
 from apps.agent_server.statuses import OPEN, RunStatus
@@ -32,7 +31,7 @@ def return_lost_runs() -> set[UUID]:
     Whoever claims one that was lost too often, or that was to stop, ends it.
     """
     lease = settings.AGENT_RUN_LEASE_SECONDS
-    return {row[0] for row in prepared_sql.rows(statements.EXPIRED, [lease, MOST_AT_ONCE])}
+    return {row[0] for row in prepared_sql.rows(run_state_sql.EXPIRED, [lease, MOST_AT_ONCE])}
 
 
 def threads_that_wait() -> set[UUID]:

@@ -1,32 +1,14 @@
-"""The engine's life in a worker process, and the net under its messages.
+"""Periodic tasks of the Agent Server.
 
-Nothing depends on a message: a run is a row, and the sweeper sends its message again.
+A lost message is harmless: a run is a row, and the sweeper sends its message again.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from celery import shared_task
 
-from celery import shared_task, signals
-
-from apps.agent_runtime import loop
 from apps.agent_server.services import cron_firing, deliveries, store
 from apps.agent_server.webhooks import delivery_worker
-
-
-@signals.worker_ready.connect
-def start_engine(sender: Any = None, **_: object) -> None:
-    """A worker that takes runs begins at once, and takes back what its dead predecessor held."""
-    if "runs" in {queue.name for queue in sender.task_consumer.queues}:
-        loop.start(str(sender.hostname))
-        sweep_runs.delay()
-
-
-@signals.worker_shutdown.connect
-def stop_engine(**_: object) -> None:
-    """Runs go back to the queue after their current step."""
-    loop.stop()
-    delivery_worker.stop()
 
 
 @shared_task(name="agent_server.sweep_runs", acks_late=False)

@@ -9,13 +9,13 @@ from typing import Any
 import psutil
 from celery.worker.control import inspect_command
 
-from apps.agent_runtime import loop
+from apps.agent_runtime import engine_thread
 
 
 @inspect_command()
 def graph_hosts(state: Any) -> list[dict[str, Any]]:
     """The worker's graph hosts as they are at this moment."""
-    thread = loop.current()
+    thread = engine_thread.current()
     if thread is None:
         return []
     engine = thread.engine

@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 import redis
 
-from apps.agent_runtime.launch import launch_unconfined
-from apps.agent_runtime.loop import EngineThread
+from apps.agent_runtime.engine_thread import EngineThread
+from apps.agent_runtime.hosts.launch import launch_unconfined
 from apps.agent_server.streaming import streams
 from apps.deployments.models import Revision
 from tests.agent_runtime.rows import make_revision

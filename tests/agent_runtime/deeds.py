@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime import statements
+from apps.agent_server import run_state_sql
 
 Deed = list[tuple[str, list[Any]]]
 
@@ -92,4 +92,4 @@ def keep_latest(threads: Sequence[UUID]) -> Deed:
 
 
 def _collect_garbage(threads: Sequence[UUID]) -> Deed:
-    return [(text, [list(threads)]) for text in statements.COLLECT_GARBAGE]
+    return [(text, [list(threads)]) for text in run_state_sql.COLLECT_GARBAGE]

@@ -19,8 +19,8 @@ from django.db import connection
 from django.utils import timezone
 from psycopg import OperationalError
 
-from apps.agent_runtime.entries import Ending, Put, Stale, Token, Writes
-from apps.agent_runtime.session import RunSession
+from apps.agent_runtime.db.write_batch import Ending, Put, Stale, Token, Writes
+from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server import recovery
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
 from tests.agent_runtime.rows import make_run, make_thread
@@ -249,8 +249,8 @@ import django
 django.setup()
 from pathlib import Path
 from uuid import UUID
-from apps.agent_runtime.launch import launch_unconfined
-from apps.agent_runtime.loop import EngineThread
+from apps.agent_runtime.hosts.launch import launch_unconfined
+from apps.agent_runtime.engine_thread import EngineThread
 node, agent, thread = sys.argv[1:]
 engine = EngineThread(node, lambda _: launch_unconfined(Path(agent)))
 if thread:
@@ -414,7 +414,7 @@ def test_neighbours_of_a_run_that_kills_its_host_lose_no_attempt(engine, revisio
 def test_a_host_that_cannot_be_started_for_a_moment_is_started_again(
     engines, revision, listen, monkeypatch
 ):
-    monkeypatch.setattr("apps.agent_runtime.retry.START_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("apps.agent_runtime.runs.run_completion.START_AGAIN_SECONDS", 0.05)
     engine = engines()
     start, failures = engine.engine.hosts._launcher, [OSError("no more processes")] * 2
 

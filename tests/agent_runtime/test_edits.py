@@ -12,9 +12,10 @@ import pytest
 import redis
 from django.db import connection
 
-from apps.agent_runtime import edits
-from apps.agent_runtime.calls import Question, Reply
-from apps.agent_runtime.hosts import RevisionRef
+from apps.agent_runtime.graph_calls import thread_edits as edits
+from apps.agent_runtime.graph_calls.call_session import Question, Reply
+from apps.agent_runtime.hosts.graph_host import RevisionRef
+from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
 from apps.agent_server.streaming import thread_notices
 from tests.agent_runtime.rows import make_run, make_thread
@@ -104,7 +105,7 @@ def test_an_edit_that_fails_leaves_nothing(edit, thread):
     reply = edit(thread, "supersteps", supersteps=steps)
 
     thread.refresh_from_db()
-    assert error_of(reply) == edits.REFUSED
+    assert error_of(reply) == EDIT_REFUSED
     assert nothing_saved(thread)
     assert (thread.values, thread.edits) == (None, 0)
 
@@ -113,7 +114,7 @@ def test_an_edit_that_fails_leaves_nothing(edit, thread):
 def test_a_thread_with_an_open_run_is_busy(edit, thread, status):
     make_run(thread, "collect", status=status, attempt=1)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == edits.BUSY
+    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
     assert nothing_saved(thread)
 
 
@@ -124,7 +125,7 @@ def test_a_run_that_came_meanwhile_wins(edit, thread, meanwhile):
 
     meanwhile(receive, times=1)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == edits.BUSY
+    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
     thread.refresh_from_db()
     assert nothing_saved(thread)
     assert (thread.status, thread.edits) == ("busy", 0)
@@ -156,7 +157,7 @@ def test_a_thread_that_never_rests_is_busy_in_the_end(edit, thread, meanwhile):
 
     done = meanwhile(disturb)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == edits.BUSY
+    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
     assert len(done) == edits.TRIES
     assert nothing_saved(thread)
 
@@ -180,7 +181,7 @@ def test_a_thread_deleted_meanwhile_stays_deleted(edit, thread, meanwhile):
 
     meanwhile(delete, times=1)
 
-    assert error_of(edit(thread, values={"items": []}, as_node="take")) == edits.GONE
+    assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_GONE
     assert nothing_saved(thread)
     thread.refresh_from_db()
     assert thread.temporary

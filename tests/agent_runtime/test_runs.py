@@ -170,8 +170,8 @@ def test_a_graph_that_is_not_there_is_an_error_of_the_run(engine, revision, list
 def test_the_platform_answers_questions_about_a_graph(engine, revision, listen):
     import json
 
-    from apps.agent_runtime.calls import Question
-    from apps.agent_runtime.hosts import RevisionRef
+    from apps.agent_runtime.graph_calls.call_session import Question
+    from apps.agent_runtime.hosts.graph_host import RevisionRef
 
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs=ITEM)

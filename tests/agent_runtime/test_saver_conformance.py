@@ -12,11 +12,11 @@ import pytest
 from langgraph.checkpoint.conformance.initializer import checkpointer_test
 from langgraph.checkpoint.conformance.validate import validate
 
-from apps.agent_runtime.checkpoints import CheckpointReader
-from apps.agent_runtime.database import Database
-from apps.agent_runtime.entries import Claimed
-from apps.agent_runtime.group_commit import Ledger
-from apps.agent_runtime.session import RunSession
+from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
+from apps.agent_runtime.db.database import Database
+from apps.agent_runtime.db.group_commit import Ledger
+from apps.agent_runtime.db.write_batch import Claimed
+from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server.models import AgentRun
 from apps.graph_host.rpc import Desk
 from apps.graph_host.saver import SocketSaver

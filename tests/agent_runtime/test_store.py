@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.agent_runtime.calls import Question
-from apps.agent_runtime.entries import Stale, Token
-from apps.agent_runtime.hosts import RevisionRef
-from apps.agent_runtime.launch import launch_unconfined
-from apps.agent_runtime.loop import EngineThread
-from apps.agent_runtime.store import owner_of
+from apps.agent_runtime.db.run_store import owner_of
+from apps.agent_runtime.db.write_batch import Stale, Token
+from apps.agent_runtime.engine_thread import EngineThread
+from apps.agent_runtime.graph_calls.call_session import Question
+from apps.agent_runtime.hosts.graph_host import RevisionRef
+from apps.agent_runtime.hosts.launch import launch_unconfined
 from apps.agent_server.models import AgentRun, StoreItem, StoreVector
 from apps.core.json import dumps, loads
 from tests.agent_runtime.rows import make_revision, make_run, make_thread

@@ -137,7 +137,7 @@ def test_a_run_that_takes_too_long_is_timed_out(engines, revision, listen):
 def test_a_run_that_does_not_let_itself_be_stopped_is_left_behind(
     engines, revision, listen, monkeypatch
 ):
-    monkeypatch.setattr("apps.agent_runtime.session.STOP_SECONDS", 0.5)
+    monkeypatch.setattr("apps.agent_runtime.runs.run_session.STOP_SECONDS", 0.5)
     engine = engines(AGENT_RUN_TIMEOUT_SECONDS=1)
     thread = make_thread(revision)
     run = make_run(thread, "stubborn", kwargs={"input": {"items": ["a"]}})

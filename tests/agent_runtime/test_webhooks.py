@@ -12,9 +12,9 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from apps.agent_runtime import finish_sql
-from apps.agent_runtime.finish_sql import End
+from apps.agent_server import run_state_sql
 from apps.agent_server.models import AgentRun, WebhookDelivery, WebhookSecret
+from apps.agent_server.run_state_sql import End
 from apps.agent_server.services import deliveries, webhooks
 from apps.agent_server.services.cancel_runs import _perform as perform
 from apps.agent_server.webhooks import delivery_worker
@@ -60,8 +60,8 @@ def ended(revision, configure) -> Callable[..., AgentRun]:
     def ended(url: str, **fields: Any) -> AgentRun:
         thread = make_thread(revision)
         run = make_run(thread, "collect", kwargs={"webhook": url, "input": ITEM}, **fields)
-        end = End(run.pk, 0, "pending", "interrupted", finish_sql.CANCELLED, "interrupted")
-        perform(finish_sql.end([end]))
+        end = End(run.pk, 0, "pending", "interrupted", run_state_sql.CANCELLED, "interrupted")
+        perform(run_state_sql.end([end]))
         return run
 
     return ended
@@ -151,7 +151,7 @@ def test_a_run_cancelled_while_it_waits_tells_so(ended, receiver):
 def test_values_are_those_of_the_end_whatever_happens_later(ended, receiver, revision):
     thread = make_thread(revision, values={"then": 1})
     run = make_run(thread, "collect", kwargs={"webhook": receiver.url})
-    perform(finish_sql.end([End(run.pk, 0, "pending", "success", None, "idle")]))
+    perform(run_state_sql.end([End(run.pk, 0, "pending", "success", None, "idle")]))
     type(thread).unscoped.update(values={"later": 2})
     run.delete()
 

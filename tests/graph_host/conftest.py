@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_runtime.launch import launch_unconfined
+from apps.agent_runtime.hosts.launch import launch_unconfined
 from apps.graph_host.wire import Decoder, encode
 
 

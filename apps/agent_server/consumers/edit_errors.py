@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import AsyncIterator
 from uuid import UUID
 
-from apps.agent_runtime import edits
 from apps.agent_server import errors
 from apps.agent_server.messaging.calls import CallFailed
+from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
 
 
 @contextlib.asynccontextmanager
@@ -17,10 +17,10 @@ async def editing(thread_id: UUID) -> AsyncIterator[None]:
     try:
         yield
     except CallFailed as failure:
-        if failure.name == edits.REFUSED:
+        if failure.name == EDIT_REFUSED:
             raise errors.EditRefused(failure.detail) from failure
-        if failure.name == edits.BUSY:
+        if failure.name == THREAD_BUSY:
             raise errors.ThreadBusy from failure
-        if failure.name == edits.GONE:
+        if failure.name == THREAD_GONE:
             raise errors.ThreadNotFound(thread_id) from failure
         raise

@@ -34,6 +34,12 @@ MOST_ON_CHANNEL = 1024 * 1024
 SKEW_SECONDS = 10
 """By how much the clocks of two machines may differ."""
 
+# Error names in the response of an edit call.
+THREAD_BUSY = "ThreadBusy"
+THREAD_GONE = "ThreadGone"
+EDIT_REFUSED = "EditRefused"
+"""The graph rejected the edit; the message is for the caller."""
+
 
 def run_waits(*threads: UUID) -> Command:
     """The threads, by their rows' keys, have something to run. One that waits keeps its place."""

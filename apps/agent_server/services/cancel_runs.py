@@ -13,9 +13,8 @@ from uuid import UUID
 
 from django.db import transaction
 
-from apps.agent_runtime import finish_sql
-from apps.agent_runtime.finish_sql import End
-from apps.agent_server import prepared_sql
+from apps.agent_server import prepared_sql, run_state_sql
+from apps.agent_server.run_state_sql import End
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import dispatch
 from apps.agent_server.statuses import OPEN, RunStatus
@@ -92,7 +91,7 @@ def cancel(
 def supersede(thread: UUID, action: Action, by: UUID) -> None:
     """Have all other open runs of the thread stop for the newest. Inside a transaction."""
     if _stop([thread], action, {"runs": None, "statuses": ["pending", "running"]}, by):
-        prepared_sql.row(_MARK_THREAD, [finish_sql.superseded(by), thread])
+        prepared_sql.row(_MARK_THREAD, [run_state_sql.superseded(by), thread])
 
 
 @transaction.atomic
@@ -109,7 +108,7 @@ def remove(thread: UUID, run_id: UUID) -> bool:
         if never_began or run.cancel_action == "rollback":
             _undo([run])
         else:
-            _perform(finish_sql.end([_interrupted(run, finish_sql.CANCELLED)]))
+            _perform(run_state_sql.end([_interrupted(run, run_state_sql.CANCELLED)]))
         forget([run_id])
     prepared_sql.perform(_REMOVE, [run_id])
     return True
@@ -136,8 +135,8 @@ def _stop(
     if waiting and action == "rollback":
         _undo(waiting)
     elif waiting:
-        error = finish_sql.superseded(by) if by else finish_sql.CANCELLED
-        _perform(finish_sql.end([_interrupted(run, error) for run in waiting]))
+        error = run_state_sql.superseded(by) if by else run_state_sql.CANCELLED
+        _perform(run_state_sql.end([_interrupted(run, error) for run in waiting]))
     for run in waiting:
         _after_commit(dispatch.announce_end, run.run_id, RunStatus.INTERRUPTED.value)
     if under_way:
@@ -149,7 +148,7 @@ def _stop(
 
 def _undo(runs: Sequence[_Open]) -> None:
     threads = sorted({run.thread for run in runs})
-    _perform(finish_sql.undo(threads, [(run.run_id, run.attempt, run.status) for run in runs]))
+    _perform(run_state_sql.undo(threads, [(run.run_id, run.attempt, run.status) for run in runs]))
 
 
 def _interrupted(run: _Open, error: str) -> End:
@@ -160,7 +159,7 @@ def _interrupted(run: _Open, error: str) -> End:
     )
 
 
-def _perform(deed: finish_sql.Deed) -> None:
+def _perform(deed: run_state_sql.Deed) -> None:
     for statement, parameters in deed:
         prepared_sql.perform(statement, parameters)
 

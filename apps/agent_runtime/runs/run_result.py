@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from apps.agent_runtime.entries import STATE_UNKNOWN, Claimed, Ending
-from apps.agent_runtime.finish_sql import CANCELLED
+from apps.agent_runtime.db.write_batch import STATE_UNKNOWN, Claimed, Ending
+from apps.agent_server.run_state_sql import CANCELLED
 from apps.agent_server.webhooks import statements as webhooks
 from apps.core.json import dumps, loads, storable
 

@@ -20,11 +20,12 @@ from weakref import WeakValueDictionary
 import hiredis
 import psycopg
 
-from apps.agent_runtime import edit_statements as statements
-from apps.agent_runtime.calls import CallSession, Question, Reply, failure
-from apps.agent_runtime.database import TRANSIENT, patiently
-from apps.agent_runtime.entries import STATE_UNKNOWN
-from apps.agent_runtime.hosts import GraphHost
+from apps.agent_runtime.db import edit_statements as statements
+from apps.agent_runtime.db.database import TRANSIENT, patiently
+from apps.agent_runtime.db.write_batch import STATE_UNKNOWN
+from apps.agent_runtime.graph_calls.call_session import CallSession, Question, Reply, failure
+from apps.agent_runtime.hosts.graph_host import GraphHost
+from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
 from apps.agent_server.messaging.redis_connection import RedisLost
 from apps.agent_server.streaming import thread_notices
 from apps.core.json import dumps, loads, storable
@@ -39,11 +40,6 @@ METHODS = frozenset({"update_state", "supersteps", "mirror"})
 TRIES = 6
 MOST_BYTES = 256 * 1024 * 1024
 """What one edit may save."""
-
-BUSY = "ThreadBusy"
-GONE = "ThreadGone"
-REFUSED = "EditRefused"
-"""The graph did not take it: the reason is for who asked."""
 
 
 _turns: WeakValueDictionary[tuple[int, UUID | None], asyncio.Lock] = WeakValueDictionary()
@@ -84,10 +80,10 @@ async def _edit(engine: Engine, host: GraphHost, question: Question, deadline: f
         place = [left, question.thread, question.thread_id]
         rows = await engine.database.rows(statements.EDIT_BEGINS, place)
         if not rows:
-            return Reply(False, failure(GONE, "The thread is gone."))
+            return Reply(False, failure(THREAD_GONE, "The thread is gone."))
         fence = Fence(*rows[0])
         if fence.is_busy:
-            return Reply(False, failure(BUSY, "The thread is busy."))
+            return Reply(False, failure(THREAD_BUSY, "The thread is busy."))
         session = EditSession(engine, host, question)
         reply = await session.ask(left)
         if not reply.done:
@@ -99,11 +95,11 @@ async def _edit(engine: Engine, host: GraphHost, question: Question, deadline: f
         except TRANSIENT:
             return Reply(False, failure("DatabaseAway", "The platform could not store it now."))
         except psycopg.DataError as error:
-            return Reply(False, failure(REFUSED, f"It cannot be stored: {error}"))
+            return Reply(False, failure(EDIT_REFUSED, f"It cannot be stored: {error}"))
         except psycopg.Error:
             logger.exception("An edit could not be stored.")
             return Reply(False, failure("DatabaseError", "The platform could not store it."))
-    return Reply(False, failure(BUSY, "The thread is busy."))
+    return Reply(False, failure(THREAD_BUSY, "The thread is busy."))
 
 
 class EditSession(CallSession):
@@ -135,7 +131,7 @@ class EditSession(CallSession):
             self._refuse(f"malformed `{kind}`: {error}")
 
     def _refuse(self, reason: str) -> None:
-        self._settle(Reply(False, failure(REFUSED, reason)))
+        self._settle(Reply(False, failure(EDIT_REFUSED, reason)))
 
     def _put(  # noqa: PLR0917  (the order of the frame)
         self,
@@ -177,7 +173,7 @@ class EditSession(CallSession):
 
     def _result(self, done: Any, body: bytes, mirror: dict[str, Any] | None = None) -> None:
         if not done:
-            self._settle(Reply(False, dumps({"error": REFUSED, "message": _reason(body)})))
+            self._settle(Reply(False, dumps({"error": EDIT_REFUSED, "message": _reason(body)})))
             return
         if mirror is not None:
             values = storable(bytes(mirror["values"]))

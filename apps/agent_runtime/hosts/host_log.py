@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from apps.agent_runtime import statements
-from apps.agent_runtime.database import Database
-from apps.agent_runtime.hosts import RevisionRef
+from apps.agent_runtime.db import statements
+from apps.agent_runtime.db.database import Database
+from apps.agent_runtime.hosts.graph_host import RevisionRef
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from apps.deployments.models import Deployment
 from apps.graph_host.wire import Frame
 
 if TYPE_CHECKING:
-    from apps.agent_runtime.hosts import GraphHost
+    from apps.agent_runtime.hosts.graph_host import GraphHost
 
 logger = logging.getLogger(__name__)
 

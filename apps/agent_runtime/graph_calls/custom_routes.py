@@ -11,8 +11,8 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime.calls import Question, Reply, failure
-from apps.agent_runtime.hosts import GraphHost
+from apps.agent_runtime.graph_calls.call_session import Question, Reply, failure
+from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_server.messaging.redis_connection import RedisLost
 from apps.agent_server.web.tunnels import PIECE, WINDOW, Switchboard
 from apps.core.json import dumps, loads

@@ -9,14 +9,14 @@ from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from apps.agent_runtime.entries import Claimed, Put, Release, Stale, Writes
+from apps.agent_runtime.db.write_batch import Claimed, Put, Release, Stale, Writes
 from apps.core.json import dumps, storable
 from apps.graph_host.wire import Frame
 
 if TYPE_CHECKING:
     from apps.agent_runtime.engine import Engine
-    from apps.agent_runtime.hosts import GraphHost
-    from apps.agent_runtime.isolation import Cell
+    from apps.agent_runtime.hosts.graph_host import GraphHost
+    from apps.agent_runtime.hosts.isolation import Cell
 
 logger = logging.getLogger(__name__)
 

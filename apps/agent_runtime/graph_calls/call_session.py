@@ -8,8 +8,8 @@ from collections.abc import Coroutine
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
-from apps.agent_runtime.hosts import GraphHost, RevisionRef
-from apps.agent_runtime.store import READ_ONLY, owner_of
+from apps.agent_runtime.db.run_store import READ_ONLY, owner_of
+from apps.agent_runtime.hosts.graph_host import GraphHost, RevisionRef
 from apps.core.json import dumps
 from apps.graph_host.wire import Frame
 

@@ -8,11 +8,11 @@ import time
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from apps.agent_runtime.calls import Question
-from apps.agent_runtime.entries import Claimed, Release, Stale, Undoing, Unwanted
-from apps.agent_runtime.hosts import HostFailed, RevisionRef
-from apps.agent_runtime.isolation import company_after
-from apps.agent_runtime.run_result import Outcome, ending, see
+from apps.agent_runtime.db.write_batch import Claimed, Release, Stale, Undoing, Unwanted
+from apps.agent_runtime.graph_calls.call_session import Question
+from apps.agent_runtime.hosts.graph_host import HostFailed, RevisionRef
+from apps.agent_runtime.hosts.isolation import company_after
+from apps.agent_runtime.runs.run_result import Outcome, ending, see
 from apps.core import metrics
 from apps.usage import meter
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime import statements
-from apps.agent_runtime.database import Database
-from apps.agent_runtime.entries import stored
+from apps.agent_runtime.db import statements
+from apps.agent_runtime.db.database import Database
+from apps.agent_runtime.db.write_batch import stored
 
 MOST_LISTED = 10_000
 

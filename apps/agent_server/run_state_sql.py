@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from apps.agent_runtime import statements
 from apps.agent_server.webhooks import statements as webhooks
 from apps.core.json import dumps
 
@@ -148,6 +147,53 @@ _REMOVE_SAVED = [
     WHERE w.thread_id = ANY(%b::uuid[]) AND w.run_id {_GONE} w.run_id)
     """,  # noqa: S608
 ]
+# What no checkpoint of these threads refers to any more.
+COLLECT_GARBAGE = [
+    """
+    DELETE FROM agent_server_checkpointwrite w
+    WHERE w.thread_id = ANY(%s::uuid[]) AND NOT EXISTS (
+        SELECT 1 FROM agent_server_checkpoint c
+        WHERE c.thread_id = w.thread_id AND c.namespace = w.namespace
+          AND c.checkpoint_id = w.checkpoint_id
+    )
+    """,
+    """
+    DELETE FROM agent_server_checkpointblob b
+    WHERE b.thread_id = ANY(%s::uuid[]) AND NOT EXISTS (
+        SELECT 1 FROM agent_server_checkpoint c
+        WHERE c.thread_id = b.thread_id AND c.namespace = b.namespace
+          AND c.blob_versions ->> b.channel = b.version
+    )
+    """,
+]
+
+BACK_OFF = """clock_timestamp() + CASE
+    WHEN r.losses < 1 OR r.cancel_action <> '' THEN interval '0'
+    ELSE make_interval(secs => least(60, 2 ^ (r.losses - 1))) END"""
+"""Start of the attempt after one more loss: at once, then after 1, 2, 4 ... 60 seconds."""
+
+_RETURN_TO_QUEUE = """
+UPDATE agent_server_agentrun r
+SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
+    losses = r.losses + {lost}, available_at = {available}
+"""
+RETURN_LOST = _RETURN_TO_QUEUE.format(lost=1, available=BACK_OFF)
+UNDO_CLAIM = _RETURN_TO_QUEUE.format(lost=0, available="r.available_at")
+
+# Nobody renews a lease while the database is away: those who held one get as long again.
+EXPIRED = (
+    RETURN_LOST  # noqa: S608  (our own words)
+    + """
+WHERE r.id IN (
+    SELECT id FROM agent_server_agentrun
+    WHERE status = 'running' AND lease_expires_at < clock_timestamp()
+      AND pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => %s::float8)
+    ORDER BY lease_expires_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED
+)
+RETURNING r.thread_id
+"""
+)
+
 Deed = list[tuple[str, list[Any]]]
 
 
@@ -162,5 +208,5 @@ def undo(threads: Sequence[UUID], runs: Sequence[tuple[UUID, int, str]]) -> Deed
     return [
         (_REMOVE_RUNS, columns(runs)),
         *[(text, [places, ids]) for text in _REMOVE_SAVED],
-        *[(text, [places]) for text in statements.COLLECT_GARBAGE],
+        *[(text, [places]) for text in COLLECT_GARBAGE],
     ]

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.db import connections
 
-HOST_PACKAGE = Path(__file__).resolve().parents[1] / "graph_host"
+HOST_PACKAGE = Path(__file__).resolve().parents[2] / "graph_host"
 
 
 class HostProcess(Protocol):

@@ -7,6 +7,8 @@ it writes nothing.
 
 from __future__ import annotations
 
+from apps.agent_server.run_state_sql import BACK_OFF, RETURN_LOST, UNDO_CLAIM
+
 LOCK_THREADS = """
 SELECT id FROM agent_server_thread WHERE id = ANY(%b::uuid[]) ORDER BY id FOR NO KEY UPDATE
 """
@@ -72,32 +74,20 @@ SET channel = excluded.channel, kind = excluded.kind, blob = excluded.blob,
 WHERE excluded."index" < 0
 """
 
-# How long a run waits for its next attempt: the first follows at once, later ones ever later.
-_BACK_OFF = """clock_timestamp() + CASE WHEN {losses} < 2 OR r.cancel_action <> '' THEN interval '0'
-    ELSE make_interval(secs => least(60, 2 ^ ({losses} - 2))) END"""
-
 # A loss is an attempt that ended with its process; runs that move before a leaving worker ends, or
 # that shared a host with another suspect, lose nothing.
-RELEASE = """
+RELEASE = f"""
 UPDATE agent_server_agentrun r
 SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
     losses = r.losses + held.lost::int, company = held.company,
     available_at = CASE WHEN held.lost THEN greatest(
-        {later}, clock_timestamp() + make_interval(secs => held.delay))
+        {BACK_OFF}, clock_timestamp() + make_interval(secs => held.delay))
         ELSE clock_timestamp() END
 FROM unnest(%b::uuid[], %b::int[], %b::bool[], %b::int[], %b::float8[])
   AS held(id, attempt, lost, company, delay)
 WHERE r.id = held.id AND r.attempt = held.attempt AND r.status = 'running'
 RETURNING r.id
-""".format(later=_BACK_OFF.format(losses="(r.losses + 1)"))
-
-_TAKE_BACK = """
-UPDATE agent_server_agentrun r
-SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
-    losses = r.losses + {lost}, available_at = {available}
-"""
-_LOST = _TAKE_BACK.format(lost=1, available=_BACK_OFF.format(losses="(r.losses + 1)"))
-_NOT_BEGUN = _TAKE_BACK.format(lost=0, available="r.available_at")
+"""  # noqa: S608  (our own words)
 
 # The oldest run of the thread whose time has come; one that waits for its next attempt holds up
 # those behind it. A delayed run takes its place in the order at its planned start.
@@ -198,7 +188,7 @@ RETURNING r.id, r.attempt, r.cancel_action
 
 # Claims whose answer was lost with the connection: held in the name of a worker that does not know.
 FORGOTTEN = (
-    _NOT_BEGUN
+    UNDO_CLAIM
     + """
 WHERE r.lease_owner = %b AND r.status = 'running' AND r.id <> ALL(%b::uuid[])
   AND r.updated_at < clock_timestamp() - make_interval(secs => %b::float8)
@@ -208,7 +198,7 @@ RETURNING r.thread_id
 
 # The same, known at once: for the threads that are to be claimed again.
 UNHEARD_CLAIMS = (
-    _NOT_BEGUN
+    UNDO_CLAIM
     + """
 WHERE r.thread_id = ANY(%b::uuid[]) AND r.lease_owner = %b AND r.status = 'running'
   AND r.id <> ALL(%b::uuid[])
@@ -217,23 +207,9 @@ WHERE r.thread_id = ANY(%b::uuid[]) AND r.lease_owner = %b AND r.status = 'runni
 
 # What a dead process of the same name held: the name's lock is this process's now.
 INHERITED = (
-    _LOST
+    RETURN_LOST
     + """
 WHERE r.status = 'running' AND starts_with(r.lease_owner, %b) AND r.lease_owner <> %b
-RETURNING r.thread_id
-"""
-)
-
-# Nobody renews a lease while the database is away: those who held one get as long again.
-EXPIRED = (
-    _LOST  # noqa: S608  (our own words)
-    + """
-WHERE r.id IN (
-    SELECT id FROM agent_server_agentrun
-    WHERE status = 'running' AND lease_expires_at < clock_timestamp()
-      AND pg_postmaster_start_time() < clock_timestamp() - make_interval(secs => %s::float8)
-    ORDER BY lease_expires_at LIMIT %s FOR NO KEY UPDATE SKIP LOCKED
-)
 RETURNING r.thread_id
 """
 )
@@ -269,23 +245,3 @@ INSERT INTO deployments_logline (
 SELECT %b, %b, %b, 'deploy', level, message, clock_timestamp()
 FROM unnest(%b::text[], %b::text[]) AS line(level, message)
 """
-
-# What no checkpoint of these threads refers to any more.
-COLLECT_GARBAGE = [
-    """
-    DELETE FROM agent_server_checkpointwrite w
-    WHERE w.thread_id = ANY(%s::uuid[]) AND NOT EXISTS (
-        SELECT 1 FROM agent_server_checkpoint c
-        WHERE c.thread_id = w.thread_id AND c.namespace = w.namespace
-          AND c.checkpoint_id = w.checkpoint_id
-    )
-    """,
-    """
-    DELETE FROM agent_server_checkpointblob b
-    WHERE b.thread_id = ANY(%s::uuid[]) AND NOT EXISTS (
-        SELECT 1 FROM agent_server_checkpoint c
-        WHERE c.thread_id = b.thread_id AND c.namespace = b.namespace
-          AND c.blob_versions ->> b.channel = b.version
-    )
-    """,
-]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from apps.agent_runtime.entries import Said
+from apps.agent_runtime.db.write_batch import Said
 
 PUT = """
 INSERT INTO agent_server_streamedevents (run_id, position, batches)

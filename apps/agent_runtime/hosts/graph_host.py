@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 from uuid import UUID
 
-from apps.agent_runtime.launch import Launched, Launcher
-from apps.agent_runtime.loopback_calls import OwnCalls
+from apps.agent_runtime.hosts.launch import Launched, Launcher
+from apps.agent_runtime.hosts.loopback_calls import OwnCalls
 from apps.graph_host import wire
 from apps.graph_host.wire import Frame, Link
 

@@ -13,9 +13,10 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime import finish_sql, statements, streamed
-from apps.agent_runtime.database import TRANSIENT, Connection, connect
-from apps.agent_runtime.entries import (
+from apps.agent_runtime.db import statements
+from apps.agent_runtime.db import stream_statements as streamed
+from apps.agent_runtime.db.database import TRANSIENT, Connection, connect
+from apps.agent_runtime.db.write_batch import (
     Batch,
     Claimed,
     Ending,
@@ -26,7 +27,8 @@ from apps.agent_runtime.entries import (
     Unwanted,
     stored,
 )
-from apps.agent_runtime.finish_sql import Deed, End
+from apps.agent_server import run_state_sql
+from apps.agent_server.run_state_sql import Deed, End
 from apps.agent_server.webhooks import delivery_worker
 from apps.agent_server.webhooks import statements as webhooks
 
@@ -241,7 +243,7 @@ class Ledger:
                     await run(statement, columns)
             ended = None
             if batch.endings:
-                ended = await run(finish_sql.END, finish_sql.columns(_ends(batch)))
+                ended = await run(run_state_sql.END, run_state_sql.columns(_ends(batch)))
             told = [entry.token.run_id for entry in batch.endings if entry.has_webhook]
             if told:
                 await run(webhooks.ADD_DUE, [told])
@@ -396,7 +398,7 @@ def _ends(batch: Batch) -> list[End]:
 
 def _undoing(batch: Batch) -> Deed:
     threads = sorted({entry.thread for entry in batch.undoings})
-    return finish_sql.undo(threads, [(*entry.token, "running") for entry in batch.undoings])
+    return run_state_sql.undo(threads, [(*entry.token, "running") for entry in batch.undoings])
 
 
 def _release_rows(batch: Batch) -> list[tuple[Any, ...]]:

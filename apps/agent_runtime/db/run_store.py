@@ -14,8 +14,8 @@ from uuid import UUID
 
 import psycopg
 
-from apps.agent_runtime.database import TRANSIENT, Connection, Database, patiently
-from apps.agent_runtime.entries import Stale, Token
+from apps.agent_runtime.db.database import TRANSIENT, Connection, Database, patiently
+from apps.agent_runtime.db.write_batch import Stale, Token
 from apps.agent_server.store import filters, namespace_rules, namespaces, statements
 from apps.agent_server.store.filters import Condition
 from apps.agent_server.store.namespaces import Match

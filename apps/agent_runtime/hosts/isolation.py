@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from apps.agent_runtime.hosts import GraphHost, HostFailed, RevisionRef
+from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, RevisionRef
 
 SHARES = 4
 """Into so many groups the runs of a host that died are divided."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from apps.agent_runtime.entries import Claimed
-from apps.agent_runtime.group_commit import Ledger
-from apps.agent_runtime.run_result import Outcome
-from apps.agent_runtime.stream_persistence import StreamKeeper
+from apps.agent_runtime.db.group_commit import Ledger
+from apps.agent_runtime.db.write_batch import Claimed
+from apps.agent_runtime.runs.run_result import Outcome
+from apps.agent_runtime.runs.stream_persistence import StreamKeeper
 from apps.agent_server.streaming.writer import Sealed, StreamWriter
 from apps.core.json import dumps
 

@@ -9,8 +9,8 @@ from uuid import UUID
 
 import msgpack
 
-from apps.agent_runtime.entries import Said, Token
-from apps.agent_runtime.group_commit import Ledger
+from apps.agent_runtime.db.group_commit import Ledger
+from apps.agent_runtime.db.write_batch import Said, Token
 from apps.agent_server.streaming.streams import BEGINNING, EventId
 
 LINGER_SECONDS = 0.1

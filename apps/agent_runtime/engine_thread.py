@@ -18,7 +18,7 @@ import uvloop
 from django.conf import settings
 
 from apps.agent_runtime.engine import Engine, Options
-from apps.agent_runtime.launch import Launcher, launch
+from apps.agent_runtime.hosts.launch import Launcher, launch
 
 logger = logging.getLogger(__name__)
 

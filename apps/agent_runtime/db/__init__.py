@@ -1,0 +1,1 @@
+"""The engine's access to PostgreSQL: connections, group commit, reads."""

@@ -1,0 +1,1 @@
+"""Graph host processes of a worker: start, pool, isolation, output."""

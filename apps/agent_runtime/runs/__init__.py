@@ -1,0 +1,1 @@
+"""Execution of one attempt of a run, from claim to committed result."""
