@@ -3,7 +3,7 @@
 Middleware, request objects and negotiation cost a request several times what the view does. What
 an agent's address needs of them, the exchange has: the caller is admitted, ids and CORS headers are
 on the answer, errors have their one shape. The views also stand in Django's URLs: for methods that
-they do not take, and for the OpenAPI description. See docs/adr/0014-requests-on-the-loop.md.
+they do not take, and for the OpenAPI description. See docs/adr/0014-requests-on-the-event-loop.md.
 """
 
 from __future__ import annotations
