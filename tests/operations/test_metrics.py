@@ -98,7 +98,7 @@ def test_what_other_processes_counted_is_in_the_sum(client, settings):
 def test_how_things_stand_is_told_beside_what_was_counted(client, settings):
     text = scrape(client, settings)
 
-    for name in ("agent_runs_pending", "graph_hosts_busy", "unsettled_batches", "database_bytes"):
+    for name in ("agent_runs_pending", "graph_hosts_busy", "pending_run_batches", "database_bytes"):
         assert f"\nslipway_{name} " in text
     assert 'slipway_up{part="database"} 1.0' in text
     assert 'slipway_queue_messages{queue="runs"}' in text
