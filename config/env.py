@@ -1,4 +1,4 @@
-"""Everything the environment may say, typed and read once.
+"""The typed settings of an installation, read once from environment variables.
 
 Each field is described in docs/settings.md; a test fails when one is missing there.
 """
@@ -27,52 +27,52 @@ def _split(value: str) -> tuple[str, ...]:
 
 
 def _web_processes() -> int:
-    # Measured up to two: a quarter more runs a second come in. See docs/adr/0002.
+    # Two processes ingest a quarter more runs per second than one: docs/adr/0002.
     return min(2, os.cpu_count() or 1)
 
 
 class Env(BaseSettings):
-    """The settings of one installation; names are those of the environment variables."""
+    """The settings of one installation, named like the environment variables."""
 
     model_config = SettingsConfigDict(extra="ignore", frozen=True, env_ignore_empty=True)
 
-    # Where it runs
+    # Network and data folder
     port: int = Field(8000, ge=1, le=65535)
     host: str = "127.0.0.1"
-    """The address to listen on; `0.0.0.0` takes calls from other machines."""
+    """Address to listen on; `0.0.0.0` accepts connections from other machines."""
     data_dir: Path = BASE_DIR / "var"
     public_url: str | None = None
-    """The address that clients and browsers use; default `http://127.0.0.1:<port>`."""
+    """Base URL for clients and browsers; default `http://127.0.0.1:<port>`."""
     internal_url: str | None = None
-    """The address that agents use to send their traces; default `http://127.0.0.1:<port>`."""
+    """Base URL at which agents send their traces; default `http://127.0.0.1:<port>`."""
     allowed_hosts: str = "*"
     cors_origins: str = "*"
-    """Origins whose scripts may call the APIs, with keys of their own and never with cookies."""
+    """Origins whose scripts may call the APIs with API keys, never with cookies."""
     region: Literal["us", "eu"] = "us"
-    """Decides limits and the announced addresses (apps/core/regions.py)."""
+    """Selects rate limits and the announced addresses (apps/core/regions.py)."""
     trusted_proxies: str = ""
-    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are believed."""
+    """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
     agent_domain: str | None = None
-    """A wildcard domain: `<slug>.<agent_domain>` is then the address of a deployment."""
+    """Wildcard domain: `<slug>.<agent_domain>` becomes the address of a deployment."""
 
-    # Data services; absent means the embedded ones in `data_dir`
+    # Data services; without a URL, the embedded ones in `data_dir`
     database_url: str | None = None
     redis_url: str | None = None
     billing_database_url: str | None = None
-    """Outside the US: the US database, with the role that may touch billing's tables alone."""
+    """Outside the US: the US database, with a role limited to billing's tables."""
 
     # Object storage; without a bucket, files in `data_dir/objects`
     object_storage_bucket: str | None = None
     object_storage_endpoint: str | None = None
-    """The address of a server that speaks S3; Amazon's own without one."""
+    """URL of an S3-compatible server; default Amazon S3."""
     object_storage_region: str | None = None
     object_storage_access_key: SecretStr | None = None
     object_storage_secret_key: SecretStr | None = None
     object_storage_prefix: str = ""
     large_payload_bytes: int = Field(262_144, ge=4096, le=1_073_741_824)
-    """A run's inputs, outputs and the like go to object storage when they are larger, packed."""
+    """Compressed payloads of a run above this size go to object storage."""
 
-    # Secrets; absent means made at first use and kept in `data_dir`, readable by its owner only
+    # Secrets; by default created at first use in `data_dir`, readable by their owner only
     secret_key: SecretStr | None = None
     encryption_keys: SecretStr | None = None
     """Comma-separated Fernet keys: the first encrypts, all decrypt."""
@@ -82,12 +82,12 @@ class Env(BaseSettings):
     """`smtp://user:password@host:587` (STARTTLS) or `smtps://...`; without it no mail is sent."""
     email_from: str = "Slipway <slipway@localhost>"
 
-    # Who may come in
+    # Sign-up and sign-in
     sign_up: bool = False
-    """Whether anybody may make an account; whoever was invited always may."""
+    """Whether anyone may create an account; invited users always may."""
     oidc_name: str = "Single sign-on"
     oidc_server_url: str | None = None
-    """The issuer of an OpenID Connect provider; its people may sign in."""
+    """Issuer of an OpenID Connect provider whose users may sign in."""
     oidc_client_id: str | None = None
     oidc_client_secret: SecretStr | None = None
 
@@ -95,15 +95,15 @@ class Env(BaseSettings):
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     log_json: bool = False
 
-    # What operators see
+    # Monitoring
     metrics_token: SecretStr | None = None
-    """What `/metrics` is opened with; without one it is made and kept like the other secrets."""
+    """Bearer token of `/metrics`; created like the other secrets by default."""
     metrics_loopback: bool = False
-    """Whether `/metrics` is open to this machine itself, without the token."""
+    """Whether `/metrics` is open to requests from this machine without the token."""
     sentry_dsn: SecretStr | None = None
     sentry_environment: str = "production"
 
-    # Size of the processes
+    # Processes
     web_processes: int = Field(default_factory=_web_processes, ge=1, le=64)
     web_threads: int = Field(8, ge=1, le=128)
     worker_threads: int = Field(8, ge=1, le=64)
@@ -126,40 +126,40 @@ class Env(BaseSettings):
     sandbox_uid_base: int = Field(200_000, ge=1000, le=2_000_000_000)
     """As root, agent code of organization n runs as uid `sandbox_uid_base + n`."""
     allow_unsandboxed_agents: bool = False
-    """Runs agent code without a sandbox where the kernel offers none: it can then read
-    everything this installation's user can read, other tenants' data included."""
+    """Run agent code where the kernel offers no sandbox: it can then read everything that this
+    installation's user can read, including other tenants' data."""
 
-    # What tenants may reach
+    # Addresses that tenants may reach
     file_git: bool | None = Field(None, alias="allow_file_git")
     allow_private_addresses: bool = False
     local_webhooks: bool | None = Field(None, alias="allow_local_webhooks")
 
-    # What is remembered
+    # Retention
     trace_retention_days: int = Field(400, ge=0, le=36_500)
-    """Of long-lived traces, where a workspace and its organization say nothing; 0 is for ever."""
+    """Default for long-lived traces; 0 keeps them forever."""
     trace_retention_short_days: int = Field(14, ge=0, le=36_500)
     webhook_log_days: int = Field(14, ge=1, le=3650)
 
     # Limits
     rate_limit_factor: float = Field(1.0, ge=0, le=1_000_000)
-    """What every limit of the table is multiplied by; 0 turns them off."""
+    """Factor of every rate limit; 0 turns them off."""
     body_memory_mb: int = Field(256, ge=32, le=65_536)
-    """Bodies that a web process holds at once; beyond that clients are asked to come again."""
+    """Request bodies that a web process holds; beyond it requests answer 503."""
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)
 
     @property
     def instance(self) -> Instance:
-        """The places of the embedded services of this data folder."""
+        """The paths of this data folder."""
         return Instance(self.data_dir.resolve())
 
     @property
     def allow_file_git(self) -> bool:
-        """Unless said otherwise, on one person's machine: its folders are as good as a server."""
+        """Default: only with the embedded database, that is on a single user's machine."""
         return self.database_url is None if self.file_git is None else self.file_git
 
     @property
     def allow_local_webhooks(self) -> bool:
-        """The same thought: only this machine's owner can aim at it."""
+        """Default: only with the embedded database, that is on a single user's machine."""
         return self.database_url is None if self.local_webhooks is None else self.local_webhooks
 
     @property
@@ -180,7 +180,7 @@ class Env(BaseSettings):
 
     @property
     def broker_url(self) -> str:
-        """Celery's word for the same Redis: it spells Unix sockets in its own way."""
+        """The Redis URL in Celery's spelling, which differs for Unix sockets."""
         parts = urlsplit(self.redis_address)
         if parts.scheme != "unix":
             return self.redis_address
@@ -189,13 +189,13 @@ class Env(BaseSettings):
 
     @cached_property
     def proxies(self) -> list[str]:
-        """Those that are trusted; a word that is no address or network stops the start."""
+        """Trusted networks. Raises `ValueError` for an invalid address or network."""
         words = _split(self.trusted_proxies)
         return [str(ipaddress.ip_network(word, strict=False)) for word in words]
 
     @property
     def oidc_apps(self) -> list[dict[str, object]]:
-        """The identity provider, as django-allauth wants it."""
+        """The identity provider in django-allauth's form."""
         if self.oidc_server_url is None or self.oidc_client_id is None:
             return []
         secret = self.oidc_client_secret
@@ -221,31 +221,31 @@ class Env(BaseSettings):
     def secret_key_text(self) -> str:
         if self.secret_key is not None:
             return self.secret_key.get_secret_value()
-        return self._kept("secret_key", secrets.token_urlsafe(64))
+        return self._load_or_create("secret_key", secrets.token_urlsafe(64))
 
     @cached_property
     def metrics_token_text(self) -> str:
         if self.metrics_token is not None:
             return self.metrics_token.get_secret_value()
-        return self._kept("metrics_token", secrets.token_urlsafe(32))
+        return self._load_or_create("metrics_token", secrets.token_urlsafe(32))
 
     @cached_property
     def fernet_keys(self) -> tuple[str, ...]:
         if self.encryption_keys is not None:
             return _split(self.encryption_keys.get_secret_value())
-        from cryptography.fernet import Fernet  # noqa: PLC0415  (25 ms, only where a key is made)
+        from cryptography.fernet import Fernet  # noqa: PLC0415  (25 ms to import)
 
-        return _split(self._kept("encryption_keys", Fernet.generate_key().decode()))
+        return _split(self._load_or_create("encryption_keys", Fernet.generate_key().decode()))
 
-    def _kept(self, name: str, fresh: str) -> str:
-        """The secret of that name in the data folder, made there when it is missing."""
+    def _load_or_create(self, name: str, new_secret: str) -> str:
+        """Return the secret of that name in the data folder; create it when it is missing."""
         folder = self.data_dir / "secrets"
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         path, draft = folder / name, folder / f".{name}.{os.getpid()}"
         if not path.exists():
             with open(draft, "w", opener=_private_file) as file:
-                file.write(fresh)
-            # The link, not a look before it, decides between two processes that start together.
+                file.write(new_secret)
+            # The hard link, not the check above, decides between processes that start together.
             with contextlib.suppress(FileExistsError):
                 path.hardlink_to(draft)
             draft.unlink()
@@ -258,5 +258,5 @@ def _private_file(path: str, flags: int) -> int:
 
 @lru_cache
 def env() -> Env:
-    """The environment, read at the first call."""
+    """Return the settings, read at the first call."""
     return Env()

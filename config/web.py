@@ -1,4 +1,4 @@
-"""The web process: uvicorn, set up for long streams behind a short stop."""
+"""The web process: uvicorn, configured for long streams and a short shutdown."""
 
 import argparse
 import asyncio
@@ -15,36 +15,37 @@ from config.env import env
 
 SHUTDOWN_TIMEOUT_SECONDS = 5
 _COLLECT_AFTER = 20_000, 20, 50
-"""Objects, and rounds: a request of a hundred runs makes thousands that all end with it."""
+"""Thresholds of the garbage collector: a batch of runs allocates thousands of objects that end with
+its request."""
 _MAX_PROCESSES = 64
 _MAX_YIELDS = 5
 _YIELD_SECONDS = 0.002
 
 
 class ConnectionCounts:
-    """How many connections each web process of the installation has, in memory that all share."""
+    """The number of connections of each web process, in shared memory."""
 
-    def __init__(self, file: Path, place: int, places: int) -> None:
-        # A count that a killed process left stands until its successor, who has this place, begins.
+    def __init__(self, file: Path, index: int, processes: int) -> None:
+        # The count of a killed process remains until its successor with the same index starts.
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(descriptor, _MAX_PROCESSES * 4)
             self._all = memoryview(mmap.mmap(descriptor, _MAX_PROCESSES * 4)).cast("i")
         finally:
             os.close(descriptor)
-        self._place, self._places = place, places
-        self.tell(0)
+        self._index, self._processes = index, processes
+        self.set(0)
 
-    def tell(self, count: int) -> None:
-        self._all[self._place] = count
+    def set(self, count: int) -> None:
+        self._all[self._index] = count
 
     def is_least(self) -> bool:
-        """Whether no other process has fewer."""
-        return self._all[self._place] <= min(self._all[: self._places])
+        """Return whether no other process has fewer connections."""
+        return self._all[self._index] <= min(self._all[: self._processes])
 
 
 class Server(uvicorn.Server):
-    """A server that does not look for garbage in what lasts as long as it does."""
+    """A server that excludes start-up objects from garbage collection."""
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -54,9 +55,10 @@ class Server(uvicorn.Server):
 
 
 class BalancedServer(Server):
-    """One of several web processes on one socket: who has fewer connections takes the next one.
+    """One of several web processes on one socket.
 
-    The one that wakes first would take all that come at once, and clients keep theirs for hours.
+    The process with the fewest connections accepts next. Otherwise the process that wakes first
+    would accept every connection of a burst, and clients keep connections for hours.
     """
 
     def __init__(self, config: uvicorn.Config, counts: ConnectionCounts) -> None:
@@ -65,11 +67,13 @@ class BalancedServer(Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
-        self._tell()
-        self._accepting = [asyncio.create_task(self._accept(one)) for one in sockets or []]
+        self._publish_count()
+        self._accepting = [
+            asyncio.create_task(self._accept(listener)) for listener in sockets or []
+        ]
 
     async def on_tick(self, counter: int) -> bool:
-        self._tell()
+        self._publish_count()
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
@@ -82,28 +86,28 @@ class BalancedServer(Server):
         listener.setblocking(False)
         while True:
             await _wait_readable(listener)
-            await self._let_others_first()
+            await self._yield_to_others()
             try:
                 connection, _ = listener.accept()
-            except BlockingIOError:  # another process took it
+            except BlockingIOError:  # another process accepted it
                 continue
-            except OSError:  # no descriptor is left, or the client is gone already
+            except OSError:  # out of descriptors, or the client disconnected
                 await asyncio.sleep(0.05)
                 continue
             connection.setblocking(False)
             with suppress(OSError):
                 await loop.connect_accepted_socket(self._protocol, connection)
-            self._tell()
+            self._publish_count()
 
-    async def _let_others_first(self) -> None:
-        # Not for long: the process that has fewer may be at work, or be gone.
+    async def _yield_to_others(self) -> None:
+        # Briefly: the process with fewer connections may be busy or dead.
         for _ in range(_MAX_YIELDS):
             if self._counts.is_least():
                 return
             await asyncio.sleep(_YIELD_SECONDS)
 
-    def _tell(self) -> None:
-        self._counts.tell(len(self.server_state.connections))
+    def _publish_count(self) -> None:
+        self._counts.set(len(self.server_state.connections))
 
     def _protocol(self) -> asyncio.Protocol:
         protocol: asyncio.Protocol = self.config.http_protocol_class(  # type: ignore[call-arg]
@@ -123,10 +127,10 @@ async def _wait_readable(listener: socket.socket) -> None:
 
 
 def main() -> None:
-    """Serve on the socket that the supervisor holds (`--fd`), or on HOST and PORT."""
+    """Serve on the socket inherited from the supervisor (`--fd`), or on HOST and PORT."""
     parser = argparse.ArgumentParser(prog="config.web", description=__doc__)
     parser.add_argument("--fd", type=int, help="an inherited listening socket")
-    parser.add_argument("--place", type=int, default=0, help="which of WEB_PROCESSES, from 0")
+    parser.add_argument("--index", type=int, default=0, help="index among WEB_PROCESSES, from 0")
     options = parser.parse_args()
     config = uvicorn.Config(
         "config.asgi:application",
@@ -138,17 +142,17 @@ def main() -> None:
         log_config=None,
         access_log=False,
         server_header=False,
-        # Who is not a trusted proxy could otherwise choose the address that it is counted under.
+        # An untrusted client could otherwise choose the address that it is counted under.
         proxy_headers=bool(env().proxies),
         forwarded_allow_ips=env().proxies,
-        # A stream lasts as long as its reader likes, and readers come back by Last-Event-ID.
+        # Streams have no natural end; clients resume with Last-Event-ID.
         timeout_graceful_shutdown=SHUTDOWN_TIMEOUT_SECONDS,
         timeout_keep_alive=75,
     )
     listeners = [socket.socket(fileno=options.fd)] if options.fd is not None else None
     server = Server(config)
-    if listeners is not None and (places := env().web_processes) > 1:
-        counts = ConnectionCounts(env().instance.run_dir / "connections", options.place, places)
+    if listeners is not None and (processes := env().web_processes) > 1:
+        counts = ConnectionCounts(env().instance.run_dir / "connections", options.index, processes)
         server = BalancedServer(config, counts)
     server.run(sockets=listeners)
 

@@ -1,6 +1,6 @@
-"""Signs of life of the Celery processes, which the web process cannot see otherwise.
+"""Heartbeats of the Celery processes.
 
-Each worker and beat renews a short-lived key in Redis under its role; `/readyz` reads them
+Each worker and beat renews a short-lived Redis key of its role; `/readyz` reads the keys
 (apps.core.readiness).
 """
 
@@ -21,19 +21,19 @@ logger = logging.getLogger(__name__)
 
 
 def key(role: str) -> str:
-    """The key under which a process of that role shows that it lives."""
+    """Return the Redis key of a role's heartbeat."""
     return f"slipway:alive:{role}"
 
 
 def clear(url: str) -> None:
-    """Before a start: signs that an earlier one left are no evidence of this one."""
+    """Delete the heartbeats of an earlier start."""
     with redis.Redis.from_url(url, socket_timeout=PERIOD_SECONDS) as client:
         client.delete(*map(key, ROLES))
 
 
 @signals.worker_ready.connect
 def worker_is_ready(sender: Any, **_: object) -> None:
-    """The part of the node name before the `@` is the role: `worker@host`, `builder@host`."""
+    """Start the heartbeat; the node name `role@host` contains the role."""
     _start(str(sender.hostname).partition("@")[0])
 
 
@@ -48,10 +48,10 @@ def _start(role: str) -> None:
 
 def _renew(role: str) -> None:
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PERIOD_SECONDS)
-    pause = threading.Event()
+    timer = threading.Event()
     while True:
         try:
             client.set(key(role), socket.gethostname(), ex=LIFETIME_SECONDS)
         except redis.RedisError:
-            logger.warning("no sign of life could be left in Redis")
-        pause.wait(PERIOD_SECONDS)
+            logger.warning("heartbeat could not be written to Redis")
+        timer.wait(PERIOD_SECONDS)

@@ -1,7 +1,7 @@
-"""Where an instance keeps its things: everything follows from its data folder.
+"""The paths of an instance, derived from its data folder.
 
-The supervisor makes these places and management commands find a running instance by them, so
-the module needs nothing but the standard library.
+The supervisor creates them, and management commands find a running instance by them. The module
+imports only the standard library.
 """
 
 import hashlib
@@ -13,30 +13,30 @@ from urllib.parse import quote
 
 # The kernel's `sun_path` holds 108 bytes with the closing zero.
 MAX_SOCKET_PATH = 107
-# PostgreSQL makes this file beside its socket; it is the longest name in the folder of sockets.
+# PostgreSQL creates this file next to its socket; it is the longest name in the socket folder.
 MAX_SOCKET_NAME = ".s.PGSQL.5432.lock"
-# Embedded servers of an instance that root started run as this user: PostgreSQL refuses uid 0,
-# and Redis does not need it. No distribution or systemd range hands this number out.
+# Under root, embedded servers run as this uid: PostgreSQL refuses uid 0. The number is outside the
+# ranges of distributions and systemd.
 SERVICE_UID = 60999
 
 DATABASE = "slipway"
-# With this role installations of other regions write billing records, where those are kept.
+# The role of other regions' installations in the database with billing records.
 BILLING_ROLE = "slipway_billing"
 
 
 class UnsafeSocketFolder(Exception):
-    """The folder for the sockets belongs to somebody else."""
+    """The socket folder belongs to another user."""
 
 
 class Instance:
-    """One installation on this machine, named by its data folder."""
+    """One installation on this machine, identified by its data folder."""
 
     def __init__(self, data_dir: Path) -> None:
         self.data_dir = data_dir.expanduser().resolve()
 
     @property
     def run_dir(self) -> Path:
-        """Lock and control files of the supervisor; only its user may enter."""
+        """Lock and control files of the supervisor, accessible to its user only."""
         return self.data_dir / "run"
 
     @property
@@ -53,15 +53,15 @@ class Instance:
 
     @cached_property
     def socket_dir(self) -> Path:
-        """The sockets of both servers; only the user they run as (and root) may enter.
+        """The sockets of both servers, accessible only to their user and root.
 
-        A data folder with a long path gets a folder under `/tmp` named by its hash, because a
-        socket's path is short by law. A stranger could have made that one first, so its owner
-        is checked: `UnsafePlace` is raised rather than trusting a stranger's server.
+        Socket paths are limited to 107 bytes, so a long data folder path uses a folder below `/tmp`
+        named by its hash. Another user could have created it first: its owner is checked, and
+        `UnsafeSocketFolder` raised.
         """
-        beside = self.data_dir / "sockets"
-        if len(os.fsencode(beside / MAX_SOCKET_NAME)) <= MAX_SOCKET_PATH:
-            return beside
+        local = self.data_dir / "sockets"
+        if len(os.fsencode(local / MAX_SOCKET_NAME)) <= MAX_SOCKET_PATH:
+            return local
         digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
         short = Path("/tmp") / f"slipway-{digest}"  # noqa: S108 (owner and mode are checked)
         _require_private(short, self._owners())
@@ -81,7 +81,7 @@ class Instance:
 
     @property
     def billing_url(self) -> str:
-        """For other regions, when billing records are kept here."""
+        """The URL for other regions when billing records are stored here."""
         folder = quote(str(self.socket_dir), safe="")
         return f"postgresql://{BILLING_ROLE}@/{DATABASE}?host={folder}"
 
@@ -98,10 +98,10 @@ class Instance:
 
 def _require_private(folder: Path, owners: set[int]) -> None:
     try:
-        found = folder.lstat()
+        info = folder.lstat()
     except FileNotFoundError:
         return
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in owners or found.st_mode & 0o077:
+    if not stat.S_ISDIR(info.st_mode) or info.st_uid not in owners or info.st_mode & 0o077:
         raise UnsafeSocketFolder(
             f"{folder} is not a private folder of this installation: remove it."
         )

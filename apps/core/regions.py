@@ -1,7 +1,4 @@
-"""What differs between the regions, as data: the announced addresses of the service.
-
-Limits differ as well; they are in `apps/rate_limits/table.py`.
-"""
+"""The regions and their announced addresses; limits are in `apps/rate_limits/table.py`."""
 
 from __future__ import annotations
 
@@ -10,19 +7,19 @@ from typing import Literal
 
 RegionName = Literal["us", "eu"]
 BILLING_REGION = "us"
-"""The one region whose database has payment and billing records."""
+"""The region whose database stores payment and billing records."""
 
 
 @dataclass(frozen=True, slots=True)
 class Region:
-    """One region; its data stays in its own databases."""
+    """A region with its own databases."""
 
     name: RegionName
     title: str
     egress: tuple[str, ...]
-    """What calls of ours to addresses of customers come from."""
+    """Source addresses of requests to customers' servers."""
     ingress: tuple[str, ...]
-    """What the names of the UI, the API and the beacon resolve to."""
+    """Addresses of the UI, API and beacon host names."""
 
     @property
     def keeps_billing(self) -> bool:

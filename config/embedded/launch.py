@@ -1,4 +1,4 @@
-"""How an embedded server is started: which user it becomes and what ties it to the supervisor."""
+"""Starting embedded servers: their user, and their binding to the supervisor's lifetime."""
 
 import os
 import stat
@@ -14,16 +14,16 @@ PARENT_DEATH_SCRIPT = Path(__file__).with_name("parent_death.py")
 
 
 class CannotStart(Exception):
-    """One clear sentence for the person at the terminal."""
+    """The platform cannot start; the message is shown on the terminal."""
 
 
 def service_uid() -> int | None:
-    """The user that the servers of this process run as; None where that is simply its own."""
+    """Return the uid for embedded servers; None for the current user."""
     return SERVICE_UID if os.geteuid() == 0 else None
 
 
 def private_folder(path: Path, owner: int | None = None) -> Path:
-    """Make `path` (and what leads to it) so that only its owner may enter."""
+    """Create `path` with mode 0700."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     if owner is not None and path.stat().st_uid != owner:
         os.chown(path, owner, owner)
@@ -33,13 +33,13 @@ def private_folder(path: Path, owner: int | None = None) -> Path:
 
 
 def anyone_may_enter(path: Path) -> bool:
-    """Whether a user who owns nothing here could reach the things in the folder of `path`."""
+    """Return whether other users can traverse all parent folders of `path`."""
     return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParentBoundProcess:
-    """What stands before a command line so that the process dies with its supervisor."""
+    """Builds a command whose process dies with its supervisor."""
 
     log: Path | None = None
     uid: int | None = None

@@ -1,4 +1,4 @@
-"""Become another program that cannot outlive the supervisor.
+"""Execute a program that cannot outlive the supervisor.
 
 Run as a script (`python -I -S parent_death.py OPTIONS -- PROGRAM ...`), so it imports only the
 standard library. It changes to the service user when asked, sends the output to the log, asks
@@ -35,24 +35,24 @@ class _Data(ctypes.Structure):
 
 
 def tie_to_parent(parent: int, deadly: int) -> None:
-    """Have the kernel send `deadly` when the parent dies; exit at once if it already has."""
+    """Request the signal `deadly` on the parent's death; exit if it has already died."""
     libc.prctl(PR_SET_PDEATHSIG, deadly, 0, 0, 0)
     if os.getppid() != parent:
         sys.exit("the supervisor is gone")
 
 
 def exec_as(uid: int, *, reach: bool) -> None:
-    """Change from root to `uid`; with `reach`, still enter folders closed to that user.
+    """Change from root to `uid`; `reach` keeps the right to enter folders closed to that user.
 
-    A checkout under a root-only home is such a folder: the program itself could not be read
-    there. Only the first of the two capabilities that this process has is kept.
+    A checkout below a root-only home needs it, because the program itself is there. One of two
+    capabilities is kept, the first that this process has.
     """
     libc.prctl(PR_SET_KEEPCAPS, int(reach), 0, 0, 0)
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
     if reach and not (_keep(CAP_DAC_READ_SEARCH) or _keep(CAP_DAC_OVERRIDE)):
-        sys.exit("this process may not read the folder that the program is in")
+        sys.exit("the folder of the program is not readable for its user")
 
 
 def _keep(capability: int) -> bool:

@@ -1,4 +1,4 @@
-"""PostgreSQL 18 with pgvector from the wheel, on a Unix socket that only its owner can reach."""
+"""The embedded PostgreSQL 18 with pgvector, on a Unix socket that only its owner can reach."""
 
 import os
 import pwd
@@ -22,7 +22,7 @@ from config.embedded.launch import CannotStart, ParentBoundProcess, private_fold
 
 SUPERUSER = "postgres"
 
-# No TCP, ever. The rest suits a small machine that does other things as well.
+# No TCP. The other values suit a small machine shared with other programs.
 SETTINGS = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -43,13 +43,13 @@ SETTINGS = {
     "log_min_duration_statement": "2s",
 }
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
-_FEWEST_BUFFERS, _MOST_BUFFERS = 128, 1024
-"""MB. With 128, runs that come as fast as they can are a sixth fewer: pages go and come back."""
+_MIN_BUFFERS_MB, _MAX_BUFFERS_MB = 128, 1024
+"""Bounds of shared_buffers; 128 MB cost a sixth of the maximum ingest rate."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Postgres:
-    """The server of one instance: its data, its command line, and when it is ready."""
+    """The PostgreSQL server of one instance."""
 
     instance: Instance
     connections: int = 100
@@ -59,21 +59,21 @@ class Postgres:
         return self.instance.postgres_dir
 
     def prepare(self) -> None:
-        """Make the data folder when there is none and clear what a `kill -9` left behind.
+        """Create the data folder if missing, and remove a stale lock file.
 
-        Safe to repeat while no server runs on the folder; refuses the data of another version.
+        Safe to repeat while no server runs. Raises `CannotStart` for data of another version.
         """
         private_folder(self.instance.socket_dir, service_uid())
         version = self.folder / "PG_VERSION"
         if not version.exists():
             self._initialize()
-        elif (found := version.read_text().strip()) != POSTGRES_MAJOR_VERSION:
+        elif (major := version.read_text().strip()) != POSTGRES_MAJOR_VERSION:
             raise CannotStart(
-                f"The data in {self.folder} belongs to PostgreSQL {found}, but this Slipway runs "
+                f"The data in {self.folder} belongs to PostgreSQL {major}, but this Slipway runs "
                 f"PostgreSQL {POSTGRES_MAJOR_VERSION}. Dump it with the old version, or set "
                 "DATA_DIR to another folder."
             )
-        self._forget_a_dead_server()
+        self._remove_stale_lock()
 
     def command(self, log: Path | None = None) -> list[str]:
         words: list[str | Path] = [_program("postgres"), "-D", self.folder]
@@ -84,43 +84,43 @@ class Postgres:
         }
         for name, value in settings.items():
             words += ["-c", f"{name}={value}"]
-        # SIGQUIT: postgres leaves at once and recovers at its next start, as after a power cut.
+        # SIGQUIT: postgres exits at once and recovers at its next start, as after a power failure.
         process = ParentBoundProcess(
             log=log, uid=service_uid(), needs=[self.folder], deadly=SIGQUIT
         )
         return process.command(words)
 
     def is_ready(self) -> bool:
-        # The server's own word first: asking while it recovers would fill its log.
+        # The status file first: connecting during recovery would fill the log.
         try:
-            words = (self.folder / "postmaster.pid").read_text().split()
+            status = (self.folder / "postmaster.pid").read_text().split()
         except FileNotFoundError:
             return False
-        if "ready" not in words:
+        if "ready" not in status:
             return False
         with suppress(psycopg.OperationalError), self._connect("postgres"):
             return True
         return False
 
     def ensure_database(self) -> None:
-        """The platform's roles, which are no superusers, and its database with pgvector.
+        """Create the platform's roles (without superuser rights) and its database with pgvector.
 
-        `template1` gets the extension too, so that databases of tests have it.
+        `template1` gets the extension too, so that test databases have it.
         """
         with self._connect("template1") as connection:
             connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
             for role, rights in ((DATABASE, "LOGIN CREATEDB"), (BILLING_ROLE, "LOGIN")):
-                found = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role])
-                if found.rowcount == 0:
+                existing = connection.execute("SELECT FROM pg_roles WHERE rolname = %s", [role])
+                if existing.rowcount == 0:
                     connection.execute(f"CREATE ROLE {role} {rights}")
             connection.commit()
             connection.autocommit = True
-            found = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
-            if found.rowcount == 0:
+            existing = connection.execute("SELECT FROM pg_database WHERE datname = %s", [DATABASE])
+            if existing.rowcount == 0:
                 connection.execute(f"CREATE DATABASE {DATABASE} OWNER {DATABASE}")
 
     def comment(self) -> str:
-        """The comment of the platform's database; empty when it has none."""
+        """Return the comment of the platform's database, or an empty string."""
         with self._connect(DATABASE) as connection:
             row = connection.execute(
                 "SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = %s",
@@ -139,33 +139,33 @@ class Postgres:
             yield connection
 
     def _initialize(self) -> None:
-        """Run `initdb` beside the data folder and move the result there when it is whole."""
+        """Run `initdb` in a temporary folder and rename it when it is complete."""
         self.instance.data_dir.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix="postgres-new-", dir=self.instance.data_dir))
-        uid = _user_with_a_name() if os.geteuid() == 0 else None
+        uid = _named_user() if os.geteuid() == 0 else None
         private_folder(draft, uid)
         words: list[str | Path] = [_program("initdb"), "-D", draft, "-U", SUPERUSER]
         words += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
         words += ["--builtin-locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject"]
         words += ["--no-instructions"]
         try:
-            with _own_name(draft) as wrapper:
+            with _with_user_name(draft) as wrapper:
                 command = ParentBoundProcess(uid=uid, needs=[draft]).command([*wrapper, *words])
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-            if done.returncode != 0:
-                last = (done.stderr.strip() or done.stdout.strip()).splitlines()[-1:]
-                raise CannotStart(f"PostgreSQL could not make its data folder: {' '.join(last)}")
+                process = subprocess.run(command, capture_output=True, text=True, check=False)
+            if process.returncode != 0:
+                last = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
+                raise CannotStart(f"PostgreSQL could not create its data folder: {' '.join(last)}")
             if owner := service_uid():
                 _give(draft, owner)
             draft.rename(self.folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
 
-    def _forget_a_dead_server(self) -> None:
-        """Remove `postmaster.pid` when no postgres has that number any more.
+    def _remove_stale_lock(self) -> None:
+        """Remove `postmaster.pid` unless a postgres process with its pid runs.
 
-        PostgreSQL only asks whether the number is taken, and after a restart of a container it
-        often is, by something else.
+        PostgreSQL itself only checks whether the pid exists, and after a container restart another
+        program often has it.
         """
         lock = self.folder / "postmaster.pid"
         try:
@@ -175,13 +175,13 @@ class Postgres:
         with suppress(psutil.NoSuchProcess):
             process = psutil.Process(pid)
             if process.name() == "postgres" and str(self.folder) in process.cmdline():
-                _wait_for_the_end(process)
+                _wait_for_exit(process)
                 return
         lock.unlink(missing_ok=True)
 
 
-def _wait_for_the_end(process: psutil.Process) -> None:
-    """A server whose supervisor was just killed is on its way out; see it off."""
+def _wait_for_exit(process: psutil.Process) -> None:
+    """Wait for a server whose supervisor was killed; stop it after a timeout."""
     try:
         process.wait(timeout=5)
     except psutil.TimeoutExpired:
@@ -196,17 +196,17 @@ def _program(name: str) -> Path:
     return path
 
 
-def _user_with_a_name() -> int:
-    """`initdb`, unlike the server, insists that its user is in the user database."""
+def _named_user() -> int:
+    """Return a uid that is in the user database, which `initdb` requires."""
     users = {user.pw_name: user.pw_uid for user in pwd.getpwall() if user.pw_uid != 0}
     if not users:
-        raise CannotStart("PostgreSQL needs one user besides root in the user database.")
+        raise CannotStart("PostgreSQL requires a user other than root in the user database.")
     return users.get("nobody", next(iter(users.values())))
 
 
 @contextmanager
-def _own_name(scratch: Path) -> Iterator[list[str]]:
-    """Words that lend a nameless user (a container with any uid) a name for `initdb`."""
+def _with_user_name(scratch: Path) -> Iterator[list[str]]:
+    """Yield a command prefix that gives an unnamed uid (in a container) a user name."""
     try:
         pwd.getpwuid(os.geteuid())
     except KeyError:
@@ -242,4 +242,4 @@ def buffers(machine: int, limit: Path = _CGROUP_MEMORY) -> int:
     """MB for pages: a sixteenth of the bytes that the machine, or the container, has."""
     with suppress(OSError, ValueError):
         machine = min(machine, int(limit.read_text()))
-    return max(_FEWEST_BUFFERS, min(machine // 16 // 2**20, _MOST_BUFFERS))
+    return max(_MIN_BUFFERS_MB, min(machine // 16 // 2**20, _MAX_BUFFERS_MB))

@@ -1,4 +1,4 @@
-"""Redis from the wheel: messages, live streams, counters; nothing that a loss of it would lose."""
+"""The embedded Redis: messages, live streams and counters, no durable data."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -12,13 +12,13 @@ from config.embedded.launch import CannotStart, ParentBoundProcess, private_fold
 SETTINGS = {
     "port": "0",
     "unixsocketperm": "700",
-    # PostgreSQL is the only record, so Redis writes nothing to the disk.
+    # PostgreSQL is the system of record: Redis does not write to disk.
     "save": "",
     "appendonly": "no",
-    # Evicting would drop messages in silence; a refused write is seen.
+    # Eviction would drop messages silently; a rejected write is an error.
     "maxmemory-policy": "noeviction",
     "daemonize": "no",
-    # A title would overwrite the environment by which the supervisor knows its own.
+    # A process title would overwrite the environment that identifies the instance's processes.
     "set-proc-title": "no",
     "tcp-backlog": "128",
     "loglevel": "notice",
@@ -27,7 +27,7 @@ SETTINGS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Redis:
-    """The server of one instance."""
+    """The Redis server of one instance."""
 
     instance: Instance
     memory_mb: int = 512

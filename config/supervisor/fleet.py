@@ -1,4 +1,4 @@
-"""Circus keeps the processes running; this says what, in which order, and how patiently."""
+"""Starting, restarting and stopping processes with circus."""
 
 import asyncio
 import ctypes
@@ -18,7 +18,7 @@ from config.env import BASE_DIR
 from config.supervisor.processes import MARK, Process
 
 CHECK_SECONDS = 0.4
-# A process that lived for less than this died young; the third such death in a row costs a pause.
+# From the third consecutive exit within this time on, a restart waits (crash loop).
 SHORT_LIFE_SECONDS = 30
 MAX_SHORT_LIVES = 3
 MAX_BACKOFF_SECONDS = 30
@@ -27,16 +27,16 @@ PR_SET_CHILD_SUBREAPER = 36
 
 
 class Fleet:
-    """Starts processes, starts those that die again, stops them in order."""
+    """Starts processes, restarts those that exit, and stops them in order."""
 
     def __init__(
         self, environment: dict[str, str], on_death: Callable[[Process, float], None]
     ) -> None:
-        """`on_death` hears of each restart, with the pause in seconds that comes before it."""
+        """`on_death` is called on each restart with the delay in seconds before it."""
         self._environment = environment
         self._on_death = on_death
         self._watchers: dict[str, Watcher] = {}
-        # In-process endpoints: nobody outside talks to this supervisor.
+        # In-process endpoints: the supervisor has no external control interface.
         self._arbiter = Arbiter(
             [],
             endpoint="inproc://control",
@@ -49,7 +49,7 @@ class Fleet:
         await self._arbiter.start()
 
     async def start(self, process: Process) -> None:
-        """Return when the process was started; it may not be ready yet."""
+        """Start the process; it may not be ready on return."""
         command, arguments = process.shell_words
         watcher: Watcher = await self._exclusively(
             lambda: self._arbiter.add_watcher(
@@ -64,7 +64,7 @@ class Fleet:
                 copy_env=True,
                 env=self._environment,
                 hooks={"before_spawn": (_Backoff(self, process), False)},
-                # Every start is another try: circus itself shall not give up.
+                # Circus retries forever; `_Backoff` delays the restarts.
                 max_retry=-1,
                 loop=IOLoop.current(),
             )
@@ -72,43 +72,43 @@ class Fleet:
         self._watchers[process.name] = watcher
         await self._exclusively(watcher.start)
 
-    async def run(self, errand: Process) -> None:
-        """Start a process that is not started again, and return when it has ended."""
-        await self.start(errand)
-        watcher = self._watchers[errand.name]
+    async def run(self, process: Process) -> None:
+        """Run a one-off process to its end."""
+        await self.start(process)
+        watcher = self._watchers[process.name]
         while not watcher.is_stopped():
             await asyncio.sleep(0.05)
-        await self._exclusively(lambda: self._arbiter.rm_watcher(errand.name))
-        del self._watchers[errand.name]
+        await self._exclusively(lambda: self._arbiter.rm_watcher(process.name))
+        del self._watchers[process.name]
 
     async def stop(self, names: Iterable[str]) -> None:
-        """Stop these together: a signal, their time of grace, then the end."""
+        """Stop the processes together: stop signal, grace period, SIGKILL."""
         chosen = [self._watchers.pop(name) for name in names if name in self._watchers]
         await self._exclusively(
             lambda: self._arbiter.stop_watchers(watcher_iter_func=lambda **_: chosen)
         )
 
     async def close(self) -> None:
-        """Stop whatever is left, then circus."""
+        """Stop the remaining processes, then circus."""
         await self.stop(list(self._watchers))
         await self._exclusively(self._arbiter.stop)
-        while self.end_strays():
+        while self.kill_orphans():
             await asyncio.sleep(0.01)
 
-    def end_strays(self) -> int:
-        """End the processes whose parent, one of ours, has died; return how many there were.
+    def kill_orphans(self) -> int:
+        """Kill processes whose parent, a process of the fleet, has died; return their number.
 
-        They are handed to this process (see `adopt_orphans`), and nothing of a dead process is
-        wanted: the one that takes its place starts its own.
+        The kernel reparents them to this process (see `adopt_orphans`). A restarted process starts
+        its own children.
         """
         ours = {pid for watcher in self._arbiter.iter_watchers() for pid in watcher.processes}
-        strays = [child for child in psutil.Process().children() if child.pid not in ours]
-        for stray in strays:
+        orphans = [child for child in psutil.Process().children() if child.pid not in ours]
+        for orphan in orphans:
             with suppress(psutil.NoSuchProcess):
-                stray.kill()
+                orphan.kill()
             with suppress(ChildProcessError):
-                os.waitpid(stray.pid, os.WNOHANG)
-        return len(strays)
+                os.waitpid(orphan.pid, os.WNOHANG)
+        return len(orphans)
 
     @property
     def names(self) -> list[str]:
@@ -117,8 +117,8 @@ class Fleet:
     def start_later(self, process: Process, seconds: float) -> None:
         asyncio.get_running_loop().call_later(seconds, self._start_again, process)
 
-    def died_young(self, process: Process, pause: float) -> None:
-        self._on_death(process, pause)
+    def report_restart(self, process: Process, delay: float) -> None:
+        self._on_death(process, delay)
 
     def _start_again(self, process: Process) -> None:
         watcher = self._watchers.get(process.name)
@@ -127,7 +127,7 @@ class Fleet:
             task.add_done_callback(asyncio.Future.exception)
 
     async def _exclusively(self, action: Callable[[], Any]) -> Any:
-        """Circus allows one command at a time and refuses the others, so ask again."""
+        """Retry until circus is free: it allows one command at a time."""
         while True:
             try:
                 result = action()
@@ -138,27 +138,27 @@ class Fleet:
 
 
 class _Backoff:
-    """Circus asks this before each spawn; a process that keeps dying young waits longer."""
+    """Hook before each spawn: delays restarts of a crash-looping process exponentially."""
 
     def __init__(self, fleet: Fleet, process: Process) -> None:
         self._fleet = fleet
         self._process = process
         self._spawned_at = 0.0
-        self._young_deaths = 0
+        self._short_lives = 0
         self._paused = False
 
     def __call__(self, **_: object) -> bool:
         now = time.monotonic()
         if self._spawned_at and not self._paused:
-            young = now - self._spawned_at < SHORT_LIFE_SECONDS
-            self._young_deaths = self._young_deaths + 1 if young else 0
-            pause = 0.0
-            if self._young_deaths >= MAX_SHORT_LIVES:
-                pause = min(2.0 ** (self._young_deaths - 2), MAX_BACKOFF_SECONDS)
-            self._fleet.died_young(self._process, pause)
-            if pause:
+            is_short = now - self._spawned_at < SHORT_LIFE_SECONDS
+            self._short_lives = self._short_lives + 1 if is_short else 0
+            delay = 0.0
+            if self._short_lives >= MAX_SHORT_LIVES:
+                delay = min(2.0 ** (self._short_lives - 2), MAX_BACKOFF_SECONDS)
+            self._fleet.report_restart(self._process, delay)
+            if delay:
                 self._paused = True
-                self._fleet.start_later(self._process, pause)
+                self._fleet.start_later(self._process, delay)
                 return False
         if self._process.before_spawn is not None:
             self._process.before_spawn()
@@ -168,12 +168,12 @@ class _Backoff:
 
 
 def adopt_orphans() -> None:
-    """Make this process the parent of every descendant whose own parent dies."""
+    """Make this process the parent of orphaned descendants (child subreaper)."""
     ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
 
 def kill_leftovers(mark: str) -> int:
-    """End what an earlier supervisor of the same data folder could not; return how many."""
+    """Kill processes that an earlier supervisor of the data folder left; return their number."""
     ended = []
     for process in psutil.process_iter():
         with suppress(psutil.Error):

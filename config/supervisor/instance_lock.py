@@ -1,4 +1,4 @@
-"""Claiming a data folder and a port, or saying in one sentence why they cannot be had."""
+"""Locking the data folder and opening the listening socket."""
 
 import errno
 import fcntl
@@ -14,15 +14,15 @@ MIN_FREE_MB = 256
 
 
 def claim_data_folder(instance: Instance) -> int:
-    """Lock the data folder for this process and return the lock, which its end releases.
+    """Lock the data folder and return the lock's descriptor, released when the process ends.
 
-    Refuses a folder that cannot be written, a disk without room and a second supervisor.
+    Raises `CannotStart` for a read-only folder, a full disk and a second supervisor.
     """
     folder = instance.data_dir
     try:
         if not folder.exists():
             folder.mkdir(parents=True)
-            # Others may pass through to what is opened for them, and list nothing.
+            # Other users may traverse the folder but not list it.
             folder.chmod(0o711)
         private_folder(instance.run_dir)
         private_folder(instance.log_dir)
@@ -45,7 +45,7 @@ def _try_to_write(folder: Path) -> None:
 def _full(folder: Path) -> str:
     return (
         f"The disk of the data folder {folder} is full: Slipway needs at least "
-        f"{MIN_FREE_MB} MB of free space there."
+        f"{MIN_FREE_MB} MB of free space."
     )
 
 
@@ -58,7 +58,7 @@ def _lock(instance: Instance) -> int:
         os.close(lock)
         raise CannotStart(
             f"Slipway already runs on the data folder {instance.data_dir} (process {holder}); "
-            "set DATA_DIR to run another one beside it."
+            "set DATA_DIR to run another instance."
         ) from None
     os.ftruncate(lock, 0)
     os.pwrite(lock, str(os.getpid()).encode(), 0)
@@ -66,9 +66,9 @@ def _lock(instance: Instance) -> int:
 
 
 def open_listener(host: str, port: int) -> socket.socket:
-    """The listening socket of the web processes.
+    """Open the listening socket of the web processes.
 
-    The supervisor holds it, so a web process that is being restarted refuses nobody.
+    The supervisor holds it: connections queue while a web process restarts.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
@@ -80,7 +80,7 @@ def open_listener(host: str, port: int) -> socket.socket:
         listener.close()
         if error.errno == errno.EADDRINUSE:
             raise CannotStart(
-                f"Port {port} is taken by another program: choose one with PORT, for example "
+                f"Port {port} is used by another program: choose another with PORT, for example "
                 f"`make up PORT={port + 1}`."
             ) from None
         raise CannotStart(f"Port {port} of {host} cannot be used: {error.strerror}.") from None

@@ -1,4 +1,4 @@
-"""From nothing to a platform that answers, and back to nothing."""
+"""Start and stop of one instance: services, migrations, platform processes."""
 
 import asyncio
 import http.client
@@ -34,12 +34,12 @@ WATCH_INTERVAL_SECONDS = 1
 
 
 class InstanceLifecycle:
-    """One life of one instance: `run` ends when a signal comes."""
+    """One run of an instance: `run` returns after a signal."""
 
     def __init__(
         self, env: Env, *, services_only: bool = False, companion: int | None = None
     ) -> None:
-        """With a `companion`, the death of that process ends this life as a signal would."""
+        """The end of the `companion` process stops the instance like a signal."""
         self.env = env
         self.instance = env.instance
         self.terminal = Terminal()
@@ -48,41 +48,41 @@ class InstanceLifecycle:
         self._services: list[Process] = []
 
     async def run(self) -> None:
-        """Start everything, stay until a signal, stop everything that was started.
+        """Start everything, wait for a signal, stop everything.
 
-        Raises `CannotStart` with a sentence for the terminal.
+        Raises `CannotStart` with a message for the terminal.
         """
-        # Both are held, not used, until the end of this process.
+        # Both descriptors are held until the end of this process.
         self._lock = claim_data_folder(self.instance)
         self._listener = (
             None if self._services_only else open_listener(self.env.host, self.env.port)
         )
         self._logs = Logs(self.instance.log_dir, self.terminal)
         if ended := kill_leftovers(str(self.instance.data_dir)):
-            self.terminal.step(f"Ended {ended} processes that an earlier start left behind")
-        # What an earlier life counted is in nobody's sum any more: counters begin at nothing.
+            self.terminal.step(f"Stopped {ended} processes that an earlier start left behind")
+        # Metrics start from zero.
         shutil.rmtree(self.instance.run_dir / "metrics", ignore_errors=True)
         self._services = processes.service_processes(self.env)
         for service in self._services:
             if service.before_spawn is not None:
                 service.before_spawn()
-        _send_circus_to(self._logs)
+        _log_circus_to(self._logs)
         adopt_orphans()
 
-        fleet = Fleet(processes.environment(self.env), self._tell_of_death)
-        self._life = asyncio.create_task(self._live(fleet))
-        for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            get_running_loop().add_signal_handler(ending, self._life.cancel)
+        fleet = Fleet(processes.environment(self.env), self._report_restart)
+        self._run_task = asyncio.create_task(self._run_processes(fleet))
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            get_running_loop().add_signal_handler(signal_number, self._run_task.cancel)
         try:
-            await self._life
+            await self._run_task
         except CancelledError:
             self.terminal.step("Stopping")
         except ExceptionGroup as group:
             raise group.exceptions[0] from None
         finally:
-            await self._wind_down(fleet)
+            await self._stop_all(fleet)
 
-    async def _live(self, fleet: Fleet) -> None:
+    async def _run_processes(self, fleet: Fleet) -> None:
         await fleet.open()
         async with TaskGroup() as tasks:
             tasks.create_task(self._watch(fleet))
@@ -95,16 +95,16 @@ class InstanceLifecycle:
     async def _watch(self, fleet: Fleet) -> None:
         while True:
             await asyncio.sleep(WATCH_INTERVAL_SECONDS)
-            fleet.end_strays()
-            self._logs.look()
-            if self._companion is not None and not _lives(self._companion):
-                self._life.cancel()
+            fleet.kill_orphans()
+            self._logs.poll()
+            if self._companion is not None and not _is_running(self._companion):
+                self._run_task.cancel()
 
     async def _start_services(self, fleet: Fleet) -> None:
         names = {"postgres": "PostgreSQL", "redis": "Redis"}
         if self._services:
-            words = " and ".join(names[service.name] for service in self._services)
-            self.terminal.step(f"Starting {words}")
+            labels = " and ".join(names[service.name] for service in self._services)
+            self.terminal.step(f"Starting {labels}")
         for service in self._services:
             await fleet.start(service)
         postgres, redis = Postgres(instance=self.instance), Redis(instance=self.instance)
@@ -125,11 +125,11 @@ class InstanceLifecycle:
             await fleet.start(process)
         if is_prepared:
             facts = await self._prepare(fleet)
-        await self._until(self._answers_ready, "The platform", "web", READY_TIMEOUT_SECONDS)
+        await self._until(self._is_web_ready, "The platform", "web", READY_TIMEOUT_SECONDS)
         await self._welcome(fleet, facts)
 
     def _is_prepared(self) -> bool:
-        """Whether the processes may start on the database as it is; otherwise they must wait."""
+        """Return whether the database is migrated, so that processes may start at once."""
         if self.env.redis_url is not None:
             heartbeat.clear(self.env.redis_url)
         if self.env.database_url is not None:
@@ -137,10 +137,10 @@ class InstanceLifecycle:
         return Postgres(instance=self.instance).comment() == f"{COMMENT}{code_fingerprint()}"
 
     async def _welcome(self, fleet: Fleet, facts: dict[str, str]) -> None:
-        """Say how to get in; the first time the sample agent is deployed before that."""
+        """Print the addresses; on the first start, deploy the sample agent before that."""
         is_first = not self._sample_mark.exists()
         if is_first:
-            self.terminal.step(f"Deploying the sample agent (watch it at {self.env.base_url})")
+            self.terminal.step(f"Deploying the sample agent (progress at {self.env.base_url})")
             await self._deploy_sample(fleet, facts)
         self.terminal.block(welcome.text(self.env, facts, self.terminal.seconds))
         if not is_first:
@@ -148,12 +148,12 @@ class InstanceLifecycle:
 
     @property
     def _sample_mark(self) -> Path:
-        """There once the sample agent was deployed from this data folder."""
+        """Marker file: the sample agent was deployed from this data folder."""
         return self.instance.run_dir / "sample-deployed"
 
     async def _prepare(self, fleet: Fleet) -> dict[str, str]:
-        """Migrate and make the first organization; what came of it is what is returned."""
-        result = self.instance.run_dir / "prepared.json"
+        """Migrate, create the first organization and return its facts for the terminal."""
+        result = self.instance.run_dir / "bootstrap_instance.json"
         result.unlink(missing_ok=True)
         await fleet.run(
             processes.one_off_process(
@@ -162,7 +162,7 @@ class InstanceLifecycle:
         )
         log = self.instance.log_dir / "bootstrap_instance.log"
         if not result.exists():
-            raise CannotStart(f"the preparation ended early: see {log}.")
+            raise CannotStart(f"the bootstrap ended without a result: see {log}.")
         facts: dict[str, str] = json.loads(result.read_text())
         result.unlink()
         if "error" in facts:
@@ -170,7 +170,7 @@ class InstanceLifecycle:
         return facts
 
     async def _deploy_sample(self, fleet: Fleet, facts: dict[str, str]) -> None:
-        """Safe to repeat: what is deployed already stays."""
+        """Deploy the sample agent unless it is deployed."""
         await fleet.run(
             processes.one_off_process(
                 self.instance, "sample", "deploy_sample",
@@ -182,9 +182,9 @@ class InstanceLifecycle:
             if json.loads(last[0])["status"] == "DEPLOYED":
                 self._sample_mark.touch()
                 return
-        self.terminal.trouble("sample", " ".join(last) or "was not deployed")
+        self.terminal.trouble("sample", " ".join(last) or "the sample agent was not deployed")
 
-    def _answers_ready(self) -> bool:
+    def _is_web_ready(self) -> bool:
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.env.host, self.env.host)  # noqa: S104
         connection = http.client.HTTPConnection(host, self.env.port, timeout=5)
         try:
@@ -195,45 +195,49 @@ class InstanceLifecycle:
         finally:
             connection.close()
 
-    async def _until(self, ready: Callable[[], bool], what: str, log: str, seconds: float) -> None:
+    async def _until(
+        self, is_ready: Callable[[], bool], name: str, log: str, seconds: float
+    ) -> None:
         async def poll() -> None:
-            while not await to_thread(ready):
+            while not await to_thread(is_ready):
                 await asyncio.sleep(0.05)
 
         try:
             await asyncio.wait_for(poll(), seconds)
         except TimeoutError:
             raise CannotStart(
-                f"{what} was not ready after {seconds:.0f} s: see "
+                f"{name} was not ready after {seconds:.0f} s: see "
                 f"{self.instance.log_dir / log}.log."
             ) from None
 
-    def _tell_of_death(self, process: Process, pause: float) -> None:
-        if not pause:
-            self.terminal.trouble(process.name, "ended by itself; starting it again")
+    def _tell_of_death(self, process: Process, delay: float) -> None:
+        if not delay:
+            self.terminal.trouble(process.name, "exited; restarting it")
             return
-        self.terminal.trouble(process.name, f"keeps ending; next try in {pause:.0f} s. Its log:")
+        self.terminal.trouble(
+            process.name, f"keeps exiting; next restart in {delay:.0f} s. Its log:"
+        )
         for line in self._logs.last_lines(process.name):
             self.terminal.trouble(process.name, line)
 
-    async def _wind_down(self, fleet: Fleet) -> None:
+    async def _stop_all(self, fleet: Fleet) -> None:
         services = {service.name for service in self._services}
         await fleet.stop([name for name in fleet.names if name not in services])
         await fleet.close()
 
 
-def _lives(process: psutil.Process) -> bool:
+def _is_running(process: psutil.Process) -> bool:
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
         return False
 
 
-def _send_circus_to(logs: Logs) -> None:
-    """Circus and its event loop tell their story in a file, not at the terminal."""
+def _log_circus_to(logs: Logs) -> None:
+    """Write the log of circus and its event loop to a file instead of the terminal."""
     handler = logging.FileHandler(logs.folder / "supervisor.log")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    handler.addFilter(_tells_something)
+    handler.addFilter(_is_relevant)
     for name in ("circus", "tornado", "asyncio"):
         logger = logging.getLogger(name)
         logger.propagate = False
@@ -241,6 +245,6 @@ def _send_circus_to(logs: Logs) -> None:
         logger.addHandler(handler)
 
 
-def _tells_something(record: logging.LogRecord) -> bool:
-    """Circus checks on a clock and complains when that falls into another command of ours."""
+def _is_relevant(record: logging.LogRecord) -> bool:
+    """Drop conflicts of circus' periodic check with a command of the supervisor."""
     return not (record.exc_info and isinstance(record.exc_info[1], ConflictError))

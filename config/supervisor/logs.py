@@ -1,4 +1,4 @@
-"""The log files of the processes: kept short on disk, their errors shown at the terminal."""
+"""Rotation of the processes' log files, and their errors on the terminal."""
 
 import os
 import re
@@ -8,10 +8,10 @@ from pathlib import Path
 
 from config.supervisor.terminal import Terminal
 
-LARGEST_BYTES = 10 << 20
-KEPT = 3
-# One trouble is told once in this time; the file has every line.
-QUIET_SECONDS = 60
+MAX_BYTES = 10 << 20
+MAX_FILES = 3
+# A repeated error is shown once in this time; the file has every line.
+REPEAT_SECONDS = 60
 ERROR = re.compile(
     r"\[(error|critical)\s*\]|\"level\": ?\"(error|critical)\"|\b(FATAL|PANIC|CRITICAL)\b"
     r"|^[\w.]*(Error|Exception)\b"
@@ -20,24 +20,25 @@ VARYING = re.compile(r"[0-9a-fx]*[0-9][0-9a-f:.TZ-]*")
 
 
 class Logs:
-    """Looks at every `*.log` of a folder each time it is asked to."""
+    """Follows every `*.log` of a folder."""
 
     def __init__(self, folder: Path, terminal: Terminal) -> None:
         self.folder = folder
         self._terminal = terminal
-        # What was there before this start is history.
+        # Lines written before this start are skipped.
         self._read: dict[Path, int] = {log: log.stat().st_size for log in self._files()}
 
-        self._told: dict[str, float] = {}
+        self._shown_at: dict[str, float] = {}
 
-    def look(self) -> None:
+    def poll(self) -> None:
+        """Show new errors and rotate large files."""
         for log in self._files():
             self._show_errors(log)
-            if log.stat().st_size > LARGEST_BYTES:
+            if log.stat().st_size > MAX_BYTES:
                 self._rotate(log)
 
     def last_lines(self, name: str, count: int = 5) -> list[str]:
-        """The end of one log, for telling why a process died."""
+        """Return the last lines of a process's log."""
         try:
             with (self.folder / f"{name}.log").open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - 8192))
@@ -52,27 +53,29 @@ class Logs:
     def _show_errors(self, log: Path) -> None:
         with log.open("rb") as file:
             file.seek(self._read.get(log, 0))
-            fresh = file.read(1 << 20)
-        # A line that is still being written waits for its end.
-        whole = fresh[: fresh.rfind(b"\n") + 1]
-        self._read[log] = self._read.get(log, 0) + len(whole)
-        for line in whole.decode(errors="replace").splitlines():
-            if ERROR.search(line) and self._is_news(log.stem, line):
+            chunk = file.read(1 << 20)
+        # An incomplete last line is read next time.
+        complete = chunk[: chunk.rfind(b"\n") + 1]
+        self._read[log] = self._read.get(log, 0) + len(complete)
+        for line in complete.decode(errors="replace").splitlines():
+            if ERROR.search(line) and self._is_new(log.stem, line):
                 self._terminal.trouble(log.stem, line[:300])
 
-    def _is_news(self, process: str, line: str) -> bool:
-        """Whether nothing like it was told lately: times and ids make no difference."""
+    def _is_new(self, process: str, line: str) -> bool:
+        """Return whether no similar line (ignoring times and ids) was shown recently."""
         now = time.monotonic()
-        self._told = {told: at for told, at in self._told.items() if now - at < QUIET_SECONDS}
-        like = f"{process} {VARYING.sub('', line)}"
-        if like in self._told:
+        self._shown_at = {
+            key: at for key, at in self._shown_at.items() if now - at < REPEAT_SECONDS
+        }
+        key = f"{process} {VARYING.sub('', line)}"
+        if key in self._shown_at:
             return False
-        self._told[like] = now
+        self._shown_at[key] = now
         return True
 
     def _rotate(self, log: Path) -> None:
-        """Copy and empty: the processes append to the open file, so it can't be renamed."""
-        for number in range(KEPT - 1, 0, -1):
+        """Copy and truncate: the processes keep the file open for appending."""
+        for number in range(MAX_FILES - 1, 0, -1):
             older = log.with_name(f"{log.name}.{number}")
             if older.exists():
                 older.rename(log.with_name(f"{log.name}.{number + 1}"))

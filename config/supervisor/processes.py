@@ -1,4 +1,4 @@
-"""The processes of one installation, as data."""
+"""The definitions of an installation's processes."""
 
 import shlex
 import sys
@@ -13,14 +13,14 @@ from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
 from config.env import BASE_DIR, Env
 
-# Set in every process that an instance starts, so that a later start can tell which ones a
+# Environment variable of every process of an instance: a later start finds the processes that a
 # `kill -9` of the supervisor left behind.
 MARK = "SLIPWAY_INSTANCE"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """One entry: how it is started, how it is asked to stop and how long it may take."""
+    """A process: its command, stop signal and grace period."""
 
     name: str
     command: Sequence[str]
@@ -36,25 +36,25 @@ class Process:
 
 
 def environment(env: Env) -> dict[str, str]:
-    """What every process gets besides the environment of the supervisor itself."""
+    """Return the variables that are added to the supervisor's environment."""
     return {
         "DJANGO_SETTINGS_MODULE": "config.settings",
         "PORT": str(env.port),
         "DATA_DIR": str(env.instance.data_dir),
         MARK: str(env.instance.data_dir),
         "PYTHONUNBUFFERED": "1",
-        # Threads that allocate would otherwise get an arena of 64 MB each.
+        # By default each allocating thread gets an arena of 64 MB.
         "MALLOC_ARENA_MAX": "2",
     }
 
 
 def service_processes(env: Env) -> list[Process]:
-    """The embedded servers that no URL replaces; their folders are made by the way."""
-    found = []
+    """Return the embedded servers that no URL replaces."""
+    servers = []
     instance = env.instance
     if env.database_url is None:
         postgres = Postgres(instance=instance, connections=env.database_connections)
-        found.append(
+        servers.append(
             Process(
                 name="postgres",
                 command=postgres.command(instance.log_dir / "postgres.log"),
@@ -65,14 +65,14 @@ def service_processes(env: Env) -> list[Process]:
         )
     if env.redis_url is None:
         server = Redis(instance=instance, memory_mb=env.redis_memory_mb)
-        found.append(
+        servers.append(
             Process(
                 name="redis",
                 command=server.command(instance.log_dir / "redis.log"),
                 before_spawn=server.prepare,
             )
         )
-    return found
+    return servers
 
 
 def platform_processes(env: Env, listener: int) -> list[Process]:
@@ -81,7 +81,7 @@ def platform_processes(env: Env, listener: int) -> list[Process]:
     queues = {"worker": ("runs,periodic", env.worker_threads)}
     queues["builder"] = ("builds", env.build_threads)
     return [
-        *(_web(instance, listener, place) for place in range(env.web_processes)),
+        *(_web(instance, listener, index) for index in range(env.web_processes)),
         *(
             Process(
                 name=role,
@@ -97,14 +97,14 @@ def platform_processes(env: Env, listener: int) -> list[Process]:
     ]  # fmt: skip
 
 
-def _web(instance: Instance, listener: int, place: int) -> Process:
-    name = f"web-{place + 1}" if place else "web"
-    words = ("config.web", "--fd", str(listener), "--place", str(place))
-    return Process(name=name, command=_python(instance, name, *words), inherits_listener=True)
+def _web(instance: Instance, listener: int, index: int) -> Process:
+    name = f"web-{index + 1}" if index else "web"
+    arguments = ("config.web", "--fd", str(listener), "--index", str(index))
+    return Process(name=name, command=_python(instance, name, *arguments), inherits_listener=True)
 
 
 def one_off_process(instance: Instance, name: str, *arguments: str) -> Process:
-    """A management command that runs once."""
+    """Return a process that runs a management command once."""
     command = _parent_bound(instance, name, str(BASE_DIR / "manage.py"), *arguments)
     return Process(name=name, command=command, respawn=False)
 

@@ -1,8 +1,8 @@
-"""`make up REGIONS=us,eu`: several regions on one machine, each an installation of its own.
+"""`make up REGIONS=us,eu`: several regions on one machine, each its own installation.
 
-Each has a data folder below the one that was given, so databases, Redis, objects and secrets are
-its own, and a port of its own. They share one thing: what lies elsewhere than in the US is told
-where billing records are kept, and gets there with a role that sees nothing else.
+Each region has its own port and its own data folder below DATA_DIR, with databases, Redis, objects
+and secrets. Regions other than the US connect to the US database for billing records, with a role
+that is limited to them.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ from config.supervisor.terminal import Terminal
 
 
 def parse(words: str) -> list[str]:
-    """The regions that are named; `CannotStart` for one that does not exist."""
+    """Parse a list of region names. Raises `CannotStart` for an unknown one."""
     names = [word.strip().lower() for word in words.split(",") if word.strip()]
     for name in names:
         if name not in REGIONS:
-            raise CannotStart(f"there is no region {name!r}: there are {', '.join(REGIONS)}.")
+            raise CannotStart(f"unknown region {name!r}; available regions: {', '.join(REGIONS)}.")
     return list(dict.fromkeys(names))
 
 
 def environment(env: Env, region: str, position: int, regions: Sequence[str]) -> dict[str, str]:
-    """What the installation of one region gets instead of what all were given."""
+    """Return the environment variables that differ in one region."""
     port = env.port + position
-    found = {
+    variables = {
         "REGION": region,
         "PORT": str(port),
         "DATA_DIR": str(env.instance.data_dir / region),
     }
     if region != BILLING_REGION and BILLING_REGION in regions:
         home = Instance(env.instance.data_dir / BILLING_REGION)
-        found["BILLING_DATABASE_URL"] = home.billing_url
-    return found
+        variables["BILLING_DATABASE_URL"] = home.billing_url
+    return variables
 
 
 class Regions:
@@ -50,7 +50,7 @@ class Regions:
         for name in ("DATABASE_URL", "REDIS_URL", "PUBLIC_URL", "INTERNAL_URL"):
             if os.environ.get(name):
                 raise CannotStart(
-                    f"{name} is of one installation: start each region by itself, with REGION."
+                    f"{name} applies to one installation: start each region separately with REGION."
                 )
         self._env, self._regions = env, regions
         self._companion = companion or os.getpid()
@@ -58,14 +58,14 @@ class Regions:
         self._running: dict[str, asyncio.subprocess.Process] = {}
 
     async def run(self) -> int:
-        """Start all, stay until a signal or the end of one, stop all; the worst exit status."""
+        """Run until a signal or the end of one region; return the highest exit status."""
         loop = asyncio.get_running_loop()
-        life = asyncio.create_task(self._live())
-        for ending in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            loop.add_signal_handler(ending, self._stop)
-        return await life
+        task = asyncio.create_task(self._run_regions())
+        for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            loop.add_signal_handler(signal_number, self._stop)
+        return await task
 
-    async def _live(self) -> int:
+    async def _run_regions(self) -> int:
         async with asyncio.TaskGroup() as tasks:
             ends = []
             for position, region in enumerate(self._regions):
@@ -78,7 +78,7 @@ class Regions:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.PIPE,
                     stderr=asyncio.subprocess.STDOUT,
-                    # A Ctrl-C goes to this process alone, which tells each of them once.
+                    # Ctrl-C reaches only this process, which forwards one signal to each region.
                     start_new_session=True,
                 )
                 self._running[region] = process
@@ -87,16 +87,16 @@ class Regions:
         return max(end.result() for end in ends)
 
     async def _until_end(self, process: asyncio.subprocess.Process) -> int:
-        """Its exit status; one region that ends takes the others with it."""
+        """Return the exit status; the end of one region stops the others."""
         status = await process.wait()
         self._stop()
         return abs(status)
 
     async def _relay(self, region: str, process: asyncio.subprocess.Process) -> None:
-        """Each line that it says, behind its name."""
+        """Print each output line with the region's name."""
         assert process.stdout is not None  # noqa: S101
         async for line in process.stdout:
-            self._terminal.said(region, line.decode(errors="replace").rstrip("\n"))
+            self._terminal.region_line(region, line.decode(errors="replace").rstrip("\n"))
 
     def _stop(self) -> None:
         for process in self._running.values():

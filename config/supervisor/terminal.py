@@ -1,22 +1,22 @@
-"""What the person at the terminal reads: calm lines, one a step."""
+"""Progress output on the terminal."""
 
 import sys
 import time
 
 
 class Terminal:
-    """Progress and trouble, each on a line of its own."""
+    """Prints steps and problems, one per line."""
 
     def __init__(self) -> None:
         self._started = time.monotonic()
 
     @property
     def seconds(self) -> float:
-        """Since the start of the program."""
+        """Seconds since the start of the program."""
         return time.monotonic() - self._started
 
-    def step(self, what: str) -> None:
-        self._write(f"  {what}")
+    def step(self, text: str) -> None:
+        self._write(f"  {text}")
 
     def block(self, text: str) -> None:
         self._write(f"\n{text}\n")
@@ -24,15 +24,15 @@ class Terminal:
     def trouble(self, process: str, line: str) -> None:
         self._write(f"  {process} | {line}")
 
-    def said(self, region: str, line: str) -> None:
-        """What the supervisor of one of several regions says."""
+    def region_line(self, region: str, line: str) -> None:
+        """Print a line of one region's supervisor."""
         self._write(f"{region} |{line}" if line else "")
 
-    def failed(self, sentence: str) -> None:
-        self._write(f"\nSlipway did not start: {sentence}")
+    def failed(self, message: str) -> None:
+        self._write(f"\nSlipway did not start: {message}")
 
     def _write(self, text: str) -> None:
-        # Whoever reads may be gone (a closed terminal, a full disk): that stops nothing.
+        # A closed terminal or a full disk must not stop the platform.
         try:
             sys.stdout.write(f"{text}\n")
             sys.stdout.flush()

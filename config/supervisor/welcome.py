@@ -1,10 +1,10 @@
-"""The last thing `make up` prints: where it is, how to get in, how to talk to it."""
+"""The summary that `make up` prints: addresses, sign-in, API key, examples."""
 
 from config.env import Env
 
 
 def text(env: Env, facts: dict[str, str], seconds: float) -> str:
-    """The block, from what `manage.py prepare` found or made."""
+    """Return the summary; `facts` are the result of `manage.py bootstrap_instance`."""
     url = env.base_url
     lines = [
         f"Slipway is ready ({seconds:.0f} s).",
@@ -13,7 +13,7 @@ def text(env: Env, facts: dict[str, str], seconds: float) -> str:
         f"  Sign in    {facts['email']}  {facts['password']}",
         f"  API key    {facts['api_key']}",
         "",
-        "  Talk to the sample agent:",
+        "  Call the sample agent:",
         "",
         f"    curl -N {url}/agents/sample-agent/runs/stream \\",
         f"      -H 'X-Api-Key: {facts['api_key']}' -H 'Content-Type: application/json' \\",

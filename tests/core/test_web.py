@@ -81,14 +81,14 @@ async def test_dead_process_receives_no_connections(servers, connect, tmp_path):
 
     for count in (1, 2, 3):
         await answered(await connect())
-        gone.tell(0)
+        gone.set(0)
         assert taken(servers) == [0, count]
 
 
 def test_restarted_process_resets_its_count(tmp_path):
     first, second = (ConnectionCounts(tmp_path / "counts", place, 2) for place in range(2))
-    first.tell(3)
-    second.tell(2)
+    first.set(3)
+    second.set(2)
 
     assert (first.is_least(), second.is_least()) == (False, True)
 

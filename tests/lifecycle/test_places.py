@@ -64,7 +64,7 @@ def test_a_data_folder_has_one_supervisor(tmp_path):
 
     assert str(refused.value) == (
         f"Slipway already runs on the data folder {tmp_path / 'data'} (process {os.getpid()}); "
-        "set DATA_DIR to run another one beside it."
+        "set DATA_DIR to run another instance."
     )
     os.close(lock)
     os.close(claim_data_folder(instance))
@@ -102,6 +102,6 @@ def test_a_taken_port_is_refused_in_a_sentence():
             open_listener("127.0.0.1", port)
 
     assert str(refused.value) == (
-        f"Port {port} is taken by another program: choose one with PORT, for example "
+        f"Port {port} is used by another program: choose another with PORT, for example "
         f"`make up PORT={port + 1}`."
     )

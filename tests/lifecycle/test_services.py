@@ -150,7 +150,7 @@ def test_a_second_start_on_the_same_folder_is_refused(install):
     assert second.exit_status() == 1
     assert second.said().strip() == (
         f"Slipway did not start: Slipway already runs on the data folder {services.data_dir} "
-        f"(process {services.process.pid}); set DATA_DIR to run another one beside it."
+        f"(process {services.process.pid}); set DATA_DIR to run another instance."
     )
     assert postgres_answers(services)
 

@@ -74,7 +74,7 @@ def test_each_region_has_a_folder_and_a_port_and_only_one_is_told_where_billing_
 
 
 def test_an_unknown_region_and_a_shared_database_are_refused_in_a_sentence(monkeypatch):
-    with pytest.raises(CannotStart, match="there is no region 'mars'"):
+    with pytest.raises(CannotStart, match="unknown region 'mars'"):
         regions.parse("us,mars")
     monkeypatch.setenv("DATABASE_URL", "postgresql://somewhere/slipway")
     with pytest.raises(CannotStart, match="DATABASE_URL is of one installation"):
