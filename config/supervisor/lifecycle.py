@@ -210,7 +210,7 @@ class InstanceLifecycle:
                 f"{self.instance.log_dir / log}.log."
             ) from None
 
-    def _tell_of_death(self, process: Process, delay: float) -> None:
+    def _report_restart(self, process: Process, delay: float) -> None:
         if not delay:
             self.terminal.trouble(process.name, "exited; restarting it")
             return

@@ -179,8 +179,8 @@ def test_a_taken_port_is_told_in_a_sentence(install):
 
         assert installation.exit_status() == 1
     assert installation.said().strip() == (
-        f"Slipway did not start: Port {installation.port} is used by another program: choose another "
-        f"with PORT, for example `make up PORT={installation.port + 1}`."
+        f"Slipway did not start: Port {installation.port} is used by another program: choose "
+        f"another with PORT, for example `make up PORT={installation.port + 1}`."
     )
     assert installation.processes() == []
 
