@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 from apps.core.ids import uuid7
 from apps.exports.models import BulkExport, Destination, ExportPart
 from apps.feedback.models import Feedback, FeedbackConfig, FeedbackFormula, FeedbackToken
-from apps.feedback.services.tokens import Wanted, address_of, issue_tokens
+from apps.feedback.services.tokens import TokenRequest, issue_tokens, token_url
 from apps.ingest import decoders
 from apps.ingest.models import DeferredOperation
 from apps.ingest.services import ingest_runs
@@ -142,7 +142,9 @@ def _feedback(
     )
     formula.save()
     later = datetime.now(UTC) + timedelta(hours=1)
-    (token,) = issue_tokens(workspace.pk, [Wanted(run_id=row.id, key=secret, expires_at=later)])
+    (token,) = issue_tokens(
+        workspace.pk, [TokenRequest(run_id=row.id, key=secret, expires_at=later)]
+    )
     return {
         "feedback_id": on_run.pk,
         "config_id": config.pk,
@@ -246,4 +248,4 @@ def _charts(workspace: Workspace, project: Project, word: str, secret: str) -> V
 def tokens(workspace: Workspace) -> list[str]:
     """The secrets of the feedback tokens, as their owner sees them."""
     rows = FeedbackToken.objects.for_workspace(workspace)
-    return [address_of(row).rsplit("/", 1)[1] for row in rows]
+    return [token_url(row).rsplit("/", 1)[1] for row in rows]

@@ -91,7 +91,7 @@ def _write_file(export: BulkExport, part: ExportPart, writer: Writer) -> bool:
     runs, cursor = _next_runs(export, part, fields)
     if runs:
         feedback = (
-            score_stats.of_runs(export.workspace_id, [run.row.id for run in runs])
+            score_stats.by_run(export.workspace_id, [run.row.id for run in runs])
             if FEEDBACK in fields
             else {}
         )

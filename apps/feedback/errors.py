@@ -5,6 +5,14 @@ from __future__ import annotations
 from apps.core import errors
 
 
+class InvalidFeedback(errors.Invalid):
+    """One feedback cannot be parsed; `reason` is a stable code for the ingest log."""
+
+    def __init__(self, detail: str, reason: str = "invalid") -> None:
+        super().__init__(detail)
+        self.reason = reason
+
+
 class ProjectNotFound(errors.NotFound):
     code, detail = "project_not_found", "No such project."
 

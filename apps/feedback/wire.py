@@ -1,4 +1,4 @@
-"""A feedback as clients write it, alone or in the stream of runs."""
+"""Decodes feedback from JSON, alone or in a multipart request of runs."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from uuid import UUID
 import msgspec
 
 from apps.core.json import loads, storable
+from apps.feedback.errors import InvalidFeedback
 from apps.feedback.models import KEY_LENGTH
-from apps.ingest.wire import Refusal
 from apps.trace_store.json_repair import repair
 
-_PLAIN_TEXT = ("key", "comment", "feedback_thread_id")
-_VALUES = ("value", "correction", "feedback_source", "extra", "feedback_config", "metadata")
+_TEXT_FIELDS = ("key", "comment", "feedback_thread_id")
+_JSON_FIELDS = ("value", "correction", "feedback_source", "extra", "feedback_config", "metadata")
 
 
 class WireFeedback(msgspec.Struct, kw_only=True):
@@ -44,8 +44,8 @@ class WireFeedback(msgspec.Struct, kw_only=True):
     extend_trace_retention: bool | None = None
 
 
-class WireChange(msgspec.Struct, kw_only=True):
-    """What a feedback is changed to; null is a value here, absent is none."""
+class FeedbackChanges(msgspec.Struct, kw_only=True):
+    """Changes of a feedback; null is a value, an absent field does not change."""
 
     score: float | bool | msgspec.UnsetType | None = msgspec.UNSET
     value: Any = msgspec.UNSET
@@ -53,7 +53,7 @@ class WireChange(msgspec.Struct, kw_only=True):
     correction: Any = msgspec.UNSET
     feedback_config: dict[str, Any] | msgspec.UnsetType | None = msgspec.UNSET
 
-    def given(self) -> dict[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         return {
             name: value
             for name in self.__struct_fields__
@@ -61,8 +61,8 @@ class WireChange(msgspec.Struct, kw_only=True):
         }
 
 
-class WireAnswer(msgspec.Struct, kw_only=True):
-    """What the holder of a token says."""
+class TokenFeedback(msgspec.Struct, kw_only=True):
+    """The feedback that the holder of a token gives."""
 
     score: float | bool | None = None
     value: Any = None
@@ -72,72 +72,72 @@ class WireAnswer(msgspec.Struct, kw_only=True):
     extend_trace_retention: bool | None = None
 
 
-_feedback = msgspec.json.Decoder(WireFeedback)
-_changes = msgspec.json.Decoder(WireChange)
-_answers = msgspec.json.Decoder(WireAnswer)
+_feedback_decoder = msgspec.json.Decoder(WireFeedback)
+_changes_decoder = msgspec.json.Decoder(FeedbackChanges)
+_token_decoder = msgspec.json.Decoder(TokenFeedback)
 S = TypeVar("S", bound=msgspec.Struct)
 
 
 def decode_feedback(text: bytes, *, feedback_id: UUID | None = None) -> WireFeedback:
-    """The feedback in a JSON object; `Refusal` says what is wrong with it."""
-    feedback = _decoded(_feedback, text)
+    """Decode a JSON object; `InvalidFeedback` says what is wrong with it."""
+    feedback = _decode(_feedback_decoder, text)
     if feedback_id is not None:
         feedback.id = feedback_id
     if feedback.address is not None and feedback.session_id is not None:
-        raise Refusal("Give either `session_id` or `address`.")
-    # Of a trace the root is meant where no run is named.
+        raise InvalidFeedback("Give either `session_id` or `address`.")
+    # Without a run id the feedback is on the root of the trace.
     if feedback.session_id is None:
         feedback.run_id = feedback.run_id or feedback.trace_id
     if feedback.run_id is None and feedback.session_id is None and feedback.address is None:
-        raise Refusal("The feedback names neither a run nor a project.")
+        raise InvalidFeedback("The feedback names neither a run nor a project.")
     if not feedback.key or len(feedback.key) > KEY_LENGTH:
-        raise Refusal(f"`key` must have 1 to {KEY_LENGTH} characters.")
+        raise InvalidFeedback(f"`key` must have 1 to {KEY_LENGTH} characters.")
     feedback.feedback_config = feedback.feedback_config or feedback.older_feedback_config
     return feedback
 
 
-def decode_change(text: bytes) -> dict[str, Any]:
-    """What is given, by name."""
-    return _decoded(_changes, text).given()
+def decode_changes(text: bytes) -> dict[str, Any]:
+    """The changed fields by name."""
+    return _decode(_changes_decoder, text).as_dict()
 
 
-def decode_answer(text: bytes) -> WireAnswer:
-    return _decoded(_answers, text or b"{}")
+def decode_token_feedback(text: bytes) -> TokenFeedback:
+    return _decode(_token_decoder, text or b"{}")
 
 
-def _decoded(decoder: msgspec.json.Decoder[S], text: bytes) -> S:
+def _decode(decoder: msgspec.json.Decoder[S], text: bytes) -> S:
     try:
         try:
-            found = decoder.decode(text)
+            feedback = decoder.decode(text)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError):
-            found = decoder.decode(repair(text))
+            feedback = decoder.decode(repair(text))
     except msgspec.ValidationError as error:
-        raise Refusal(f"The feedback cannot be read: {_reason(error)}") from None
+        raise InvalidFeedback(f"The feedback cannot be parsed: {_describe(error)}") from None
     except (ValueError, RecursionError) as error:
-        raise Refusal(f"The feedback cannot be read: {error}") from None
-    for name in found.__struct_fields__:
-        if name in _PLAIN_TEXT:
-            setattr(found, name, _clean(getattr(found, name)))
-        elif name in _VALUES:
-            setattr(found, name, storable_value(getattr(found, name), name))
-    return found
+        raise InvalidFeedback(f"The feedback cannot be parsed: {error}") from None
+    for name in feedback.__struct_fields__:
+        if name in _TEXT_FIELDS:
+            setattr(feedback, name, _storable_text(getattr(feedback, name)))
+        elif name in _JSON_FIELDS:
+            setattr(feedback, name, _storable_value(getattr(feedback, name), name))
+    return feedback
 
 
-def storable_value(value: Any, name: str) -> Any:
-    """The value as jsonb takes it; `Refusal` when it is nested too deeply for it."""
+def _storable_value(value: Any, name: str) -> Any:
+    """The value as jsonb takes it; `InvalidFeedback` if it is nested too deeply."""
     if value is None or value is msgspec.UNSET:
         return value
     try:
         return loads(storable(msgspec.json.encode(value)))
     except (ValueError, RecursionError, OverflowError):
-        raise Refusal(f"`{name}` is nested too deeply, or has too long a number.") from None
+        raise InvalidFeedback(f"`{name}` is nested too deeply, or has too long a number.") from None
 
 
-def _reason(error: msgspec.ValidationError) -> str:
+def _describe(error: msgspec.ValidationError) -> str:
     return str(error).replace("`$.", "`").replace("`$`", "the feedback")
 
 
-def _clean(text: Any) -> Any:
+def _storable_text(text: Any) -> Any:
     return text if not isinstance(text, str) else text.replace("\x00", "\ufffd")

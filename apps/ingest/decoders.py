@@ -1,6 +1,6 @@
-"""From the bodies of the ingest endpoints to one list of operations.
+"""Decode the bodies of the ingest endpoints into one request of run operations and feedback.
 
-What is wrong with one run, one file or one feedback is noted beside it; the others go on.
+An invalid run, attachment or feedback is rejected alone; the rest of the request is stored.
 """
 
 from __future__ import annotations
@@ -8,260 +8,258 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 from uuid import UUID
 
 import msgspec
 
+from apps.feedback.errors import InvalidFeedback
 from apps.feedback.wire import WireFeedback, decode_feedback
-from apps.ingest.attachments import File
 from apps.ingest.errors import BadBody
-from apps.ingest.multipart import Part, part_of, pieces
-from apps.ingest.operations import Operation
-from apps.ingest.wire import PAYLOAD_FIELDS, Refusal, WireRun, decode_run
+from apps.ingest.multipart import Part, parse_part, split_parts
+from apps.ingest.operations import (
+    PAYLOAD_FIELDS,
+    AttachmentFile,
+    RejectedItem,
+    RunOperation,
+    WireRun,
+    decode_run,
+)
 from apps.trace_store.json_repair import repair
 
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """A piece of the request that was not stored, and why."""
-
-    what: str
-    why: Refusal
-    project_id: UUID | None = None
-
-    def as_json(self) -> dict[str, str]:
-        return {"id": self.what, "detail": str(self.why)}
+ProjectOf = Callable[[RunOperation], UUID | None]
+"""The project of an operation, once the projects of the request are resolved."""
 
 
-@dataclass(slots=True)
-class Said:
-    """One operation on a run, as it came."""
+class Assembler(Protocol):
+    """Places operations that do not state their position, such as those of OTLP spans."""
 
-    is_update: bool
-    run: WireRun
-    files: list[File] = field(default_factory=list)
-    where: str = ""
-    """Its place in the body, for a run without an id."""
-
-    @property
-    def name(self) -> str:
-        return str(self.run.id or self.where)
-
-
-Placing = Callable[[Callable[[Operation], UUID | None]], None]
-"""Places operations in the transaction that writes them; it is told their projects."""
+    def place(
+        self, workspace_id: UUID, operations: Sequence[RunOperation], project_of: ProjectOf
+    ) -> None:
+        """Set ids and places, in the transaction that writes the operations; repeatable."""
 
 
 @dataclass(slots=True)
-class Request:
-    """What one request brings."""
+class IngestRequest:
+    """The decoded content of one request."""
 
-    operations: list[Said] = field(default_factory=list)
+    operations: list[RunOperation] = field(default_factory=list)
     feedback: list[WireFeedback] = field(default_factory=list)
-    refused: list[Refused] = field(default_factory=list)
-    placing: Callable[[UUID, Sequence[Operation]], Placing] | None = None
-    """For wires whose runs do not say their places: what will place those that were read."""
+    rejected: list[RejectedItem] = field(default_factory=list)
+    assembler: Assembler | None = None
     size: int = 0
-    """Of the body, unpacked."""
-    wire: str = "langsmith"
+    """Bytes of the decompressed body."""
+    protocol: str = "langsmith"
 
     @property
-    def has_anything(self) -> bool:
-        return bool(self.operations or self.feedback or self.refused)
+    def is_empty(self) -> bool:
+        return not (self.operations or self.feedback or self.rejected)
+
+    def reject(self, item: str, error: RejectedItem) -> None:
+        error.item = item
+        self.rejected.append(error)
 
 
-class _Envelope(msgspec.Struct):
+class _Batch(msgspec.Struct):
     post: list[msgspec.Raw] | None = None
     patch: list[msgspec.Raw] | None = None
 
 
-_envelopes = msgspec.json.Decoder(_Envelope)
+_batch_decoder = msgspec.json.Decoder(_Batch)
 
 
-def decode_single(body: bytes, *, is_update: bool, run_id: UUID | None = None) -> Request:
-    """The request of a single run; an id in the address goes before one in the body."""
+def decode_single(body: bytes, *, is_update: bool, run_id: UUID | None = None) -> IngestRequest:
+    """Decode one run; the id in the URL has precedence over the id in the body."""
     run = decode_run(body or b"{}")
     if run_id is not None:
         run.id = run_id
-    return Request([Said(is_update, run)])
+    return IngestRequest([RunOperation(is_update, run)])
 
 
-def decode_batch(body: bytes) -> Request:
-    """`{"post": [...], "patch": [...]}`; an unreadable run does not stop the others."""
+def decode_batch(body: bytes) -> IngestRequest:
+    """Decode `{"post": [...], "patch": [...]}`."""
     try:
-        envelope = _envelope(body)
+        batch = _decode_envelope(body)
     except (msgspec.ValidationError, ValueError, RecursionError) as error:
         raise BadBody(f"The body is not a batch of runs: {error}") from None
-    request = Request()
-    for is_update, runs in ((False, envelope.post), (True, envelope.patch)):
-        for place, raw in enumerate(runs or ()):
-            where = f"{'patch' if is_update else 'post'}[{place}]"
+    request = IngestRequest()
+    for is_update, runs in ((False, batch.post), (True, batch.patch)):
+        for index, raw in enumerate(runs or ()):
+            location = f"{'patch' if is_update else 'post'}[{index}]"
             try:
-                request.operations.append(Said(is_update, decode_run(raw), where=where))
-            except Refusal as refusal:
-                request.refused.append(Refused(_id_in(raw) or where, refusal))
+                operation = RunOperation(is_update, decode_run(raw), location=location)
+            except RejectedItem as error:
+                request.reject(_decode_id(raw) or location, error)
+            else:
+                request.operations.append(operation)
     return request
 
 
-def _envelope(body: bytes) -> _Envelope:
+def _decode_envelope(body: bytes) -> _Batch:
     try:
-        return _envelopes.decode(body)
+        return _batch_decoder.decode(body)
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _envelopes.decode(repair(body))
+        return _batch_decoder.decode(repair(body))
 
 
 class _Identified(msgspec.Struct):
     id: str | None = None
 
 
-def _id_in(raw: msgspec.Raw) -> str | None:
+def _decode_id(raw: msgspec.Raw) -> str | None:
     try:
         return msgspec.json.decode(raw, type=_Identified).id
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
+# -- multipart ---------------------------------------------------------------
+
+
 @dataclass(slots=True)
-class _Pieces:
-    """The parts of one operation, which come in any order."""
+class _RunParts:
+    """The parts of one operation, which arrive in any order."""
 
-    main: bytes | None = None
-    fields: dict[str, bytes] = field(default_factory=dict)
-    broken: Refusal | None = None
-    """What is wrong with one of them, and so with the run: it shall not lose a field silently."""
+    run: bytes | None = None
+    payloads: dict[str, bytes] = field(default_factory=dict)
+    error: RejectedItem | None = None
+    """An error in one part rejects the run: it must not lose a field silently."""
 
 
-_JSON_OF_RUN = re.compile(
+_RUN_PART_HEAD = re.compile(
     rb'\r\nContent-Disposition: form-data; name="(post|patch)\.([0-9a-f-]{36})(?:\.([a-z]+))?"'
     rb'(?:; filename="[^"\\\r\n]*")?\r\nContent-Type: application/json(?:; length=(\d{1,18}))?'
     rb"(?:\r\nContent-Length: (\d{1,18}))?\r\n\r\n"
 )
-"""The head of nearly every part, in one look."""
+"""Matches the head of nearly every part at once; `parse_part` handles all others."""
 
 
-def decode_multipart(body: bytes, boundary: bytes) -> Request:
-    """Parts `post.<id>`, `patch.<id>`, their fields, attachments and feedback, in any order."""
-    request = Request()
-    sorting = _Sorting(request)
-    for piece in pieces(body, boundary):
-        usual = _JSON_OF_RUN.match(piece)
-        if usual is not None and sorting.take_usual(usual, piece):
+def decode_multipart(body: bytes, boundary: bytes) -> IngestRequest:
+    """Decode parts `post.<id>`, `patch.<id>`, their fields, attachments and feedback."""
+    request = IngestRequest()
+    decoder = _MultipartDecoder(request)
+    for raw_part in split_parts(body, boundary):
+        head = _RUN_PART_HEAD.match(raw_part)
+        if head is not None and decoder.add_run_part(head, raw_part):
             continue
-        part = part_of(piece)
+        part = parse_part(raw_part)
         try:
-            sorting.take(part)
-        except Refusal as refusal:
-            request.refused.append(Refused(part.name, refusal))
-    request.operations = list(_assembled(sorting.runs, request.refused))
-    _hand_out(sorting.files, request)
+            decoder.add_part(part)
+        except RejectedItem as error:
+            request.reject(part.name, error)
+    request.operations = list(decoder.build_operations())
+    decoder.assign_files()
     return request
 
 
 @dataclass(slots=True)
-class _Sorting:
-    """The parts of a body, as they come."""
-
-    request: Request
+class _MultipartDecoder:
+    request: IngestRequest
     ids: dict[str, UUID] = field(default_factory=dict)
-    runs: dict[tuple[str, UUID], _Pieces] = field(default_factory=dict)
-    files: dict[UUID, list[File]] = field(default_factory=dict)
-    _usual: dict[tuple[bytes, bytes], _Pieces] = field(default_factory=dict)
+    runs: dict[tuple[str, UUID], _RunParts] = field(default_factory=dict)
+    files: dict[UUID, list[AttachmentFile]] = field(default_factory=dict)
+    _by_raw_key: dict[tuple[bytes, bytes], _RunParts] = field(default_factory=dict)
 
-    def take_usual(self, head: re.Match[bytes], piece: bytes) -> bool:
-        """Take JSON of a run; False when it needs a closer look."""
-        kind, identity, name, in_type, in_header = head.groups()
-        content = piece[head.end() :]
-        declared = in_type or in_header
+    def add_run_part(self, head: re.Match[bytes], raw_part: bytes) -> bool:
+        """Add a JSON part of a run; False when it needs `add_part`."""
+        kind, raw_id, payload, type_length, header_length = head.groups()
+        content = raw_part[head.end() :]
+        declared = type_length or header_length
         if declared is not None and int(declared) != len(content):
             return False
-        found = self._usual.get((kind, identity))
-        if found is None:
+        parts = self._by_raw_key.get((kind, raw_id))
+        if parts is None:
             try:
-                subject = UUID(identity.decode())
+                run_id = UUID(raw_id.decode())
             except ValueError:
                 return False
-            found = self.runs.setdefault((kind.decode(), subject), _Pieces())
-            self._usual[kind, identity] = found
-        if name is None:
-            found.main = content
+            parts = self.runs.setdefault((kind.decode(), run_id), _RunParts())
+            self._by_raw_key[kind, raw_id] = parts
+        if payload is None:
+            parts.run = content
         else:
-            found.fields[name.decode()] = content
+            parts.payloads[payload.decode()] = content
         return True
 
-    def take(self, part: Part) -> None:
-        """Take any part; `Refusal` says why not."""
+    def add_part(self, part: Part) -> None:
+        """Add a part of any kind; `RejectedItem` for an invalid one."""
         kind, _, rest = part.name.partition(".")
-        identity, _, last = rest.partition(".")
-        subject = self._subject(identity)
+        id_text, _, last = rest.partition(".")
+        item_id = self._parse_id(id_text)
         match kind:
             case "post" | "patch":
-                found = self.runs.setdefault((kind, subject), _Pieces())
-                if not part.is_whole:
-                    found.broken = _cut_off(part)
+                parts = self.runs.setdefault((kind, item_id), _RunParts())
+                if not part.is_complete:
+                    parts.error = _truncated(part)
                 elif not last:
-                    found.main = part.content
+                    parts.run = part.content
                 else:
-                    found.fields[last] = part.content
-            case _ if not part.is_whole:
-                raise _cut_off(part)
+                    parts.payloads[last] = part.content
+            case _ if not part.is_complete:
+                raise _truncated(part)
             case "attachment":
                 if not last:
-                    raise Refusal("The attachment has no name.", "bad_part")
-                file = File(last, part.content_type, part.content)
-                self.files.setdefault(subject, []).append(file)
+                    raise RejectedItem("The attachment has no name.", "bad_part")
+                file = AttachmentFile(last, part.content_type, part.content)
+                self.files.setdefault(item_id, []).append(file)
             case "feedback":
-                self.request.feedback.append(decode_feedback(part.content, feedback_id=subject))
+                try:
+                    feedback = decode_feedback(part.content, feedback_id=item_id)
+                except InvalidFeedback as error:
+                    raise RejectedItem(error.detail, error.reason) from None
+                self.request.feedback.append(feedback)
             case _:
-                raise Refusal("This kind of part is not known.", "bad_part")
+                raise RejectedItem("Parts of this kind are not supported.", "bad_part")
 
-    def _subject(self, identity: str) -> UUID:
-        subject = self.ids.get(identity)
-        if subject is None:
+    def _parse_id(self, text: str) -> UUID:
+        item_id = self.ids.get(text)
+        if item_id is None:
             try:
-                subject = self.ids[identity] = UUID(identity)
+                item_id = self.ids[text] = UUID(text)
             except ValueError:
-                raise Refusal("The part's name holds no id.", "bad_part") from None
-        return subject
+                raise RejectedItem("The name of the part contains no id.", "bad_part") from None
+        return item_id
+
+    def build_operations(self) -> Iterable[RunOperation]:
+        for (kind, run_id), parts in self.runs.items():
+            try:
+                if parts.error is not None:
+                    raise parts.error
+                if parts.run is None:
+                    raise RejectedItem("The request has fields of the run but no run.", "no_run")
+                run = decode_run(parts.run)
+                if run.id is None:
+                    run.id = run_id
+                if run.id != run_id:
+                    detail = f"The run in the part has another id, {run.id}."
+                    raise RejectedItem(detail, "bad_part")
+            except RejectedItem as error:
+                self.request.reject(f"{kind}.{run_id}", error)
+                continue
+            for name, content in parts.payloads.items():
+                if name in PAYLOAD_FIELDS:
+                    setattr(run, name, msgspec.Raw(content))
+            yield RunOperation(kind == "patch", run)
+
+    def assign_files(self) -> None:
+        """Add files to the first operation of their run, or to a new update without one."""
+        request = self.request
+        rejected_ids = {error.item.partition(".")[2] for error in request.rejected}
+        for run_id, files in self.files.items():
+            owner = next((one for one in request.operations if one.run.id == run_id), None)
+            if owner is not None:
+                owner.files += files
+            elif str(run_id) in rejected_ids:
+                error = RejectedItem("The run of the attachment was rejected.", "no_run")
+                request.reject(f"attachment.{run_id}", error)
+            else:
+                request.operations.append(RunOperation(True, WireRun(id=run_id), files))
 
 
-def _cut_off(part: Part) -> Refusal:
-    came, declared = len(part.content), part.declared_length
-    return Refusal(f"Of `{part.name}` came {came} bytes, {declared} were declared.", "bad_length")
-
-
-def _assembled(pieces: dict[tuple[str, UUID], _Pieces], refused: list[Refused]) -> Iterable[Said]:
-    for (kind, run_id), found in pieces.items():
-        try:
-            if found.broken is not None:
-                raise found.broken
-            if found.main is None:
-                raise Refusal("Fields of the run came, but not the run itself.", "no_run")
-            run = decode_run(found.main)
-            if run.id is None:
-                run.id = run_id
-            if run.id != run_id:
-                raise Refusal(f"The part holds a run of another id, {run.id}.", "bad_part")
-        except Refusal as refusal:
-            refused.append(Refused(f"{kind}.{run_id}", refusal))
-            continue
-        for name, content in found.fields.items():
-            if name in PAYLOAD_FIELDS:  # of others nobody knows what they mean
-                setattr(run, name, msgspec.Raw(content))
-        yield Said(kind == "patch", run)
-
-
-def _hand_out(files: dict[UUID, list[File]], request: Request) -> None:
-    """Each file to an operation of its run; one whose run is not in the request updates it."""
-    refused_runs = {refused.what.partition(".")[2] for refused in request.refused}
-    for run_id, of_run in files.items():
-        owner = next((one for one in request.operations if one.run.id == run_id), None)
-        if owner is not None:
-            owner.files += of_run
-        elif str(run_id) in refused_runs:
-            request.refused.append(
-                Refused(f"attachment.{run_id}", Refusal("The file's run was refused.", "no_run"))
-            )
-        else:
-            request.operations.append(Said(True, WireRun(id=run_id), of_run))
+def _truncated(part: Part) -> RejectedItem:
+    size, declared = len(part.content), part.declared_length
+    detail = f"Part `{part.name}` is truncated: got {size} of {declared} bytes."
+    return RejectedItem(detail, "bad_length")

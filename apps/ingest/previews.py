@@ -1,4 +1,4 @@
-"""Short texts that stand for inputs and outputs in lists."""
+"""One-line previews of inputs and outputs for lists."""
 
 from __future__ import annotations
 
@@ -6,36 +6,46 @@ from typing import Any
 
 from apps.core.json import dumps
 
-LENGTH = 240
-_TELLING = ("input", "output", "question", "query", "text", "content", "answer", "prompt", "result")
-_WORTH_A_LOOK = frozenset({*_TELLING, "messages", "kwargs"})
-_CUT = 2 * LENGTH
-_WIDE_CUT = 4000
+MAX_PREVIEW_LENGTH = 240
+_TEXT_KEYS = (
+    "input",
+    "output",
+    "question",
+    "query",
+    "text",
+    "content",
+    "answer",
+    "prompt",
+    "result",
+)
+_KNOWN_KEYS = frozenset({*_TEXT_KEYS, "messages", "kwargs"})
+_EXCERPT_LENGTH = 2 * MAX_PREVIEW_LENGTH
+_LONG_EXCERPT_LENGTH = 4000
 
 
 def preview(value: Any, text: bytes | None = None) -> str | None:
-    """What a person would want to see of the value: the last message's text, the one string.
+    """The text of the last message or the only string, else the start of the JSON.
 
-    `text` is the value as JSON, where the caller has it: the beginning stands for all else.
+    `text` is the value as JSON, if the caller has it.
     """
     if value is None or value == {}:
         return None
-    found = _text(value)
-    if found is None:
+    excerpt = _text(value)
+    if excerpt is None:
         if text is None:
             text = dumps(value)
-        found = text[:_WIDE_CUT].decode("utf-8", "ignore")
-    return one_line(found)
+        excerpt = text[:_LONG_EXCERPT_LENGTH].decode("utf-8", "ignore")
+    return one_line(excerpt)
 
 
 def one_line(text: str) -> str:
-    """The beginning of the text, on one line, fit for a column."""
-    line = " ".join(text[:_CUT].split())
-    if len(line) < LENGTH and len(text) > _CUT:  # much of it was space
-        line = " ".join(text[:_WIDE_CUT].split())
+    """The start of the text on one line, without U+0000."""
+    line = " ".join(text[:_EXCERPT_LENGTH].split())
+    if len(line) < MAX_PREVIEW_LENGTH and len(text) > _EXCERPT_LENGTH:  # mostly whitespace
+        line = " ".join(text[:_LONG_EXCERPT_LENGTH].split())
     if "\x00" in line:
         line = line.replace("\x00", "\ufffd")
-    return line if len(line) <= LENGTH else line[: LENGTH - 1] + "…"
+    return line if len(line) <= MAX_PREVIEW_LENGTH else line[: MAX_PREVIEW_LENGTH - 1] + "…"
 
 
 def _text(value: Any, depth: int = 0) -> str | None:
@@ -51,12 +61,12 @@ def _text(value: Any, depth: int = 0) -> str | None:
 
 
 def _text_of_object(value: dict[str, Any], depth: int) -> str | None:
-    if not _WORTH_A_LOOK.isdisjoint(value):
+    if not _KNOWN_KEYS.isdisjoint(value):
         if "messages" in value:
             return _text(value["messages"], depth + 1)
-        for key in _TELLING:
-            if isinstance(found := value.get(key), str):
-                return found
+        for key in _TEXT_KEYS:
+            if isinstance(text := value.get(key), str):
+                return text
         if "content" in value:
             return _text(value["content"], depth + 1)
         if "kwargs" in value:

@@ -1,4 +1,4 @@
-"""The bytes of a request, whatever they were compressed with."""
+"""The decompressed body of a request."""
 
 from __future__ import annotations
 
@@ -13,79 +13,79 @@ from apps.core import errors
 from apps.core.body_memory import RESERVATION_KEY, Reservation
 from apps.ingest.errors import BadBody
 
-# Text packs well: the body of a request may be larger than what came over the wire.
-_GROWTH = 4
+# Text compresses well: a decompressed body may be larger than the limit for the wire.
+_MAX_EXPANSION = 4
 _GZIP_OR_ZLIB = 47
-_CHUNK = 1_048_576
+_CHUNK_BYTES = 1_048_576
+_SIZE_KEY = "slipway.unpacked_bytes"
 
 
-_SIZE = "slipway.unpacked_bytes"
-
-
-def size_of(request: HttpRequest) -> int:
-    """How large the body was that `read_body` has unpacked."""
-    found: int = request.META.get(_SIZE, 0)
-    return found
+def body_size(request: HttpRequest) -> int:
+    """The size of the body that `read_body` decompressed."""
+    size: int = request.META.get(_SIZE_KEY, 0)
+    return size
 
 
 def read_body(request: HttpRequest) -> bytes:
-    """The decompressed body; `TooLarge` past the limit, `BadBody` when it cannot be unpacked."""
-    body = _unpacked(request)
-    request.META[_SIZE] = len(body)
+    """The decompressed body; `TooLarge` past the limit, `BadBody` for corrupt compression."""
+    body = _decompress(request)
+    request.META[_SIZE_KEY] = len(body)
     return body
 
 
-def _unpacked(request: HttpRequest) -> bytes:
+def _decompress(request: HttpRequest) -> bytes:
     body = request.body
     encoding = request.headers.get("Content-Encoding", "").strip().lower()
     match encoding:
         case "" | "identity":
             return body
         case "zstd":
-            chunks = _unzstd(body)
+            chunks = _decompress_zstd(body)
         case "gzip" | "x-gzip" | "deflate":
-            chunks = _gunzip(body)
+            chunks = _decompress_gzip(body)
         case _:
-            raise errors.UnsupportedMediaType(f"Content-Encoding {encoding[:40]!r} is not known.")
-    return _gathered(chunks, request.META.get(RESERVATION_KEY))
+            raise errors.UnsupportedMediaType(
+                f"Content-Encoding {encoding[:40]!r} is not supported."
+            )
+    return _join_limited(chunks, request.META.get(RESERVATION_KEY))
 
 
-def _gathered(chunks: Iterator[bytes], held: Reservation | None) -> bytes:
-    """The chunks as one, each looked at before the next is unpacked."""
-    limit = settings.MAX_BODY_BYTES * _GROWTH
-    found = []
+def _join_limited(chunks: Iterator[bytes], reservation: Reservation | None) -> bytes:
+    """Join the chunks; each is checked and reserved before the next is decompressed."""
+    limit = settings.MAX_BODY_BYTES * _MAX_EXPANSION
+    parts = []
     size = 0
     for chunk in chunks:
         size += len(chunk)
         if size > limit:
-            raise errors.TooLarge(f"A body may have {limit} bytes when it is unpacked.")
-        if held is not None:
-            held.add(len(chunk))
-        found.append(chunk)
-    return found[0] if len(found) == 1 else b"".join(found)
+            raise errors.TooLarge(f"A decompressed body may have at most {limit} bytes.")
+        if reservation is not None:
+            reservation.add(len(chunk))
+        parts.append(chunk)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
-def _unzstd(body: bytes) -> Iterator[bytes]:
-    """All frames of the body: clients flush one and begin another."""
+def _decompress_zstd(body: bytes) -> Iterator[bytes]:
+    """Decompress all frames: clients flush one frame and begin another."""
     reader = zstandard.ZstdDecompressor(max_window_size=2**27).stream_reader(
         body, read_across_frames=True
     )
     try:
-        while chunk := reader.read(_CHUNK):
+        while chunk := reader.read(_CHUNK_BYTES):
             yield chunk
     except zstandard.ZstdError as error:
         raise BadBody(f"The body is not zstd: {error}") from None
 
 
-def _gunzip(body: bytes) -> Iterator[bytes]:
+def _decompress_gzip(body: bytes) -> Iterator[bytes]:
     rest = body
     try:
         while rest:
             member = zlib.decompressobj(_GZIP_OR_ZLIB)
             while not member.eof:
-                chunk = member.decompress(rest, _CHUNK)
+                chunk = member.decompress(rest, _CHUNK_BYTES)
                 if not chunk and not member.eof:
-                    raise BadBody("The compressed body ends too early.")
+                    raise BadBody("The compressed body is truncated.")
                 yield chunk
                 rest = member.unconsumed_tail
             rest = member.unused_data

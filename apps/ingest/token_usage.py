@@ -1,7 +1,6 @@
-"""Tokens and costs that a run tells about itself.
+"""Extracts token counts and costs that a run reports.
 
-Where a model's call says nothing about its tokens, nothing is made up: a guess by the length of its
-texts would stand in sums beside what is known, and look like it.
+Missing counts are not estimated: an estimate would look like a reported count in sums.
 """
 
 from __future__ import annotations
@@ -10,16 +9,16 @@ from collections.abc import Iterator
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-_LARGEST = 2**62
+_MAX_COUNT = 2**62
 _DETAILS = {
     "input_token_details": "prompt_token_details",
     "output_token_details": "completion_token_details",
     "input_cost_details": "prompt_cost_details",
     "output_cost_details": "completion_cost_details",
 }
-_CALLS = frozenset({"llm", "embedding", None})
+_MODEL_RUN_TYPES = frozenset({"llm", "embedding", None})
 
-# -- names that providers have for the same ----------------------------------
+# -- names of providers ------------------------------------------------------
 
 _INPUT = (
     *("prompt_tokens", "input_tokens", "promptTokens", "inputTokens"),
@@ -30,7 +29,7 @@ _OUTPUT = (
     *("candidatesTokenCount", "candidates_token_count", "outputTokenCount", "eval_count"),
 )
 _TOTAL = ("total_tokens", "totalTokens", "totalTokenCount", "total_token_count")
-_KINDS = (  # side, kind, and where its count stands
+_DETAIL_PATHS = (  # side, kind of token, path of the count
     ("input", "cache_read", ("prompt_tokens_details", "cached_tokens")),
     ("input", "cache_read", ("input_tokens_details", "cached_tokens")),
     ("input", "cache_read", ("prompt_cache_hit_tokens",)),
@@ -53,67 +52,66 @@ _KINDS = (  # side, kind, and where its count stands
     ("output", "audio", ("completion_tokens_details", "audio_tokens")),
     ("output", "audio", ("output_tokens_details", "audio_tokens")),
 )
-_BESIDE_INPUT = (
+_NOT_IN_INPUT = (
     *("cache_read_input_tokens", "cache_creation_input_tokens"),
     *("cacheReadInputTokens", "cacheWriteInputTokens"),
 )
-"""What Anthropic and Bedrock count beside the input and not in it."""
-_BESIDE_OUTPUT = ("thoughtsTokenCount", "thoughts_token_count")
-"""What Gemini counts beside the answer."""
-_HOLDERS = ("usage", "token_usage", "usageMetadata", "tokenUsage", "usage_metadata")
+"""Counts that Anthropic and Bedrock do not include in the input count."""
+_NOT_IN_OUTPUT = ("thoughtsTokenCount", "thoughts_token_count")
+"""Counts that Gemini does not include in the output count."""
+_USAGE_KEYS = ("usage", "token_usage", "usageMetadata", "tokenUsage", "usage_metadata")
 
 
 def usage_columns(
     run_type: str | None, outputs: Any, metadata: dict[str, Any] | None
 ) -> dict[str, Any]:
-    """The columns of tokens and costs, without those that nothing was said about.
+    """The columns of reported tokens and costs.
 
-    `usage_metadata` counts on every kind of run; a provider's own shape only on a model's call,
-    because other runs often pass such an answer through.
+    `usage_metadata` is used for every run type; provider formats only for model calls, because
+    other runs often return the response of a model unchanged.
     """
-    told = _usage_metadata(outputs) or _usage_metadata(metadata)
-    if told is None and run_type in _CALLS and outputs:
-        told = _of_provider(outputs)
-    return {} if told is None else _columns(told)
+    usage = _usage_metadata(outputs) or _usage_metadata(metadata)
+    if usage is None and run_type in _MODEL_RUN_TYPES and outputs:
+        usage = _provider_usage(outputs)
+    return {} if usage is None else _columns(usage)
 
 
 def _usage_metadata(holder: Any) -> dict[str, Any] | None:
-    found = holder.get("usage_metadata") if isinstance(holder, dict) else None
-    if not isinstance(found, dict) or not found:
+    usage = holder.get("usage_metadata") if isinstance(holder, dict) else None
+    if not isinstance(usage, dict) or not usage:
         return None
-    # Gemini's own answers have the same name for numbers under other names.
-    return found if _is_ours(found) else _from_counts(found)
+    # Responses of Gemini use the same key with other names of counts.
+    is_gemini = any(name in usage for name in ("prompt_token_count", "promptTokenCount"))
+    return _normalize_counts(usage) if is_gemini else usage
 
 
-def _is_ours(usage: dict[str, Any]) -> bool:
-    return not any(name in usage for name in ("prompt_token_count", "promptTokenCount"))
-
-
-def _of_provider(outputs: Any) -> dict[str, Any] | None:
-    """Usage in the shapes of model providers and of LangChain's results."""
+def _provider_usage(outputs: Any) -> dict[str, Any] | None:
+    """Usage in the formats of model providers and LangChain results."""
     for candidate in _candidates(outputs):
-        if (found := _from_counts(candidate)) is not None:
-            return found
+        if (usage := _normalize_counts(candidate)) is not None:
+            return usage
     if not isinstance(outputs, dict):
         return None
-    if (found := _sum_of_messages(_flat(outputs.get("generations")))) is not None:
-        return found
+    if (usage := _sum_messages(_flatten(outputs.get("generations")))) is not None:
+        return usage
     for value in outputs.values():
         message = value[-1] if isinstance(value, list) and value else value
-        if (found := _of_message(message)) is not None:
-            return found
+        if (usage := _message_usage(message)) is not None:
+            return usage
     return None
 
 
 def _candidates(outputs: Any) -> Iterator[dict[str, Any]]:
-    """Objects that may hold counts, the likeliest first."""
+    """Objects that may contain counts, most likely first."""
     if not isinstance(outputs, dict):
         return
     llm_output, meta = outputs.get("llm_output"), outputs.get("meta")
     response = outputs.get("response_metadata")
     for holder in (outputs, llm_output, response, outputs.get("response")):
         if isinstance(holder, dict):
-            yield from (found for name in _HOLDERS if isinstance(found := holder.get(name), dict))
+            yield from (
+                found for name in _USAGE_KEYS if isinstance(found := holder.get(name), dict)
+            )
     for holder in (outputs.get("usage"), meta):  # Cohere
         if isinstance(holder, dict):
             yield from (
@@ -125,8 +123,8 @@ def _candidates(outputs: Any) -> Iterator[dict[str, Any]]:
         yield outputs
 
 
-def _of_message(message: Any) -> dict[str, Any] | None:
-    """The usage that a message of LangChain has, as it is or serialized."""
+def _message_usage(message: Any) -> dict[str, Any] | None:
+    """The usage of a LangChain message, plain or serialized."""
     if not isinstance(message, dict):
         return None
     if isinstance(inner := message.get("message"), dict):
@@ -134,46 +132,46 @@ def _of_message(message: Any) -> dict[str, Any] | None:
     return _usage_metadata(message) or _usage_metadata(message.get("kwargs"))
 
 
-def _sum_of_messages(generations: list[Any]) -> dict[str, Any] | None:
-    """The sum over the messages of `generations`; details as the first tells them."""
+def _sum_messages(generations: list[Any]) -> dict[str, Any] | None:
+    """The sum over the messages of `generations`, with the details of the first."""
     total: dict[str, Any] = {}
-    for one in generations:
-        told = _of_message(one)
-        for key in ("input_tokens", "output_tokens", "total_tokens") if told else ():
-            if (count := _count(told.get(key) if told else None)) is not None:
+    for generation in generations:
+        usage = _message_usage(generation)
+        for key in ("input_tokens", "output_tokens", "total_tokens") if usage else ():
+            if (count := _parse_count(usage.get(key) if usage else None)) is not None:
                 total[key] = total.get(key, 0) + count
-        if told and total and "input_token_details" not in total:
-            total |= {key: told[key] for key in _DETAILS if key in told}
+        if usage and total and "input_token_details" not in total:
+            total |= {key: usage[key] for key in _DETAILS if key in usage}
     return total or None
 
 
-def _flat(generations: Any) -> list[Any]:
+def _flatten(generations: Any) -> list[Any]:
     if not isinstance(generations, list):
         return []
     return [one for group in generations for one in (group if isinstance(group, list) else [group])]
 
 
-def _from_counts(usage: dict[str, Any]) -> dict[str, Any] | None:
-    """A provider's counts by our names."""
+def _normalize_counts(usage: dict[str, Any]) -> dict[str, Any] | None:
+    """The counts of a provider under the names of `usage_metadata`."""
     prompt, completion = _first(usage, *_INPUT), _first(usage, *_OUTPUT)
     if prompt is not None and "prompt_tokens" not in usage:
-        prompt += sum(_count(usage.get(name)) or 0 for name in _BESIDE_INPUT)
+        prompt += sum(_parse_count(usage.get(name)) or 0 for name in _NOT_IN_INPUT)
     if completion is not None:
-        completion += sum(_count(usage.get(name)) or 0 for name in _BESIDE_OUTPUT)
-    found: dict[str, Any] = {
+        completion += sum(_parse_count(usage.get(name)) or 0 for name in _NOT_IN_OUTPUT)
+    counts: dict[str, Any] = {
         "input_tokens": prompt,
         "output_tokens": completion,
         "total_tokens": _first(usage, *_TOTAL),
     }
-    for side, kind, path in _KINDS:
+    for side, kind, path in _DETAIL_PATHS:
         count: Any = usage
         for name in path:
             count = count.get(name) if isinstance(count, dict) else None
-        if (number := _count(count)) and (found["input_tokens"] or found["output_tokens"]):
-            found.setdefault(f"{side}_token_details", {}).setdefault(kind, number)
+        if (number := _parse_count(count)) and (counts["input_tokens"] or counts["output_tokens"]):
+            counts.setdefault(f"{side}_token_details", {}).setdefault(kind, number)
     if isinstance(cost := usage.get("cost"), int | float):  # OpenRouter
-        found["total_cost"] = cost
-    known = {key: value for key, value in found.items() if value is not None}
+        counts["total_cost"] = cost
+    known = {key: value for key, value in counts.items() if value is not None}
     return (
         known
         if any(key in known for key in ("input_tokens", "output_tokens", "total_tokens"))
@@ -182,22 +180,28 @@ def _from_counts(usage: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _first(usage: dict[str, Any], *names: str) -> int | None:
-    return next((n for name in names if (n := _count(usage.get(name))) is not None), None)
+    return next((n for name in names if (n := _parse_count(usage.get(name))) is not None), None)
 
 
-def _columns(told: dict[str, Any]) -> dict[str, Any]:
-    prompt, completion = _count(told.get("input_tokens")), _count(told.get("output_tokens"))
-    total = _count(told.get("total_tokens"))
+def _columns(usage: dict[str, Any]) -> dict[str, Any]:
+    prompt, completion = (
+        _parse_count(usage.get("input_tokens")),
+        _parse_count(usage.get("output_tokens")),
+    )
+    total = _parse_count(usage.get("total_tokens"))
     if total is None and (prompt is not None or completion is not None):
         total = (prompt or 0) + (completion or 0)
-    prompt_cost, completion_cost = _money(told.get("input_cost")), _money(told.get("output_cost"))
-    total_cost = _money(told.get("total_cost"))
+    prompt_cost, completion_cost = (
+        _parse_cost(usage.get("input_cost")),
+        _parse_cost(usage.get("output_cost")),
+    )
+    total_cost = _parse_cost(usage.get("total_cost"))
     if total_cost is None and (prompt_cost is not None or completion_cost is not None):
         total_cost = (prompt_cost or Decimal(0)) + (completion_cost or Decimal(0))
     details = {
-        column: told[key]
+        column: usage[key]
         for key, column in _DETAILS.items()
-        if isinstance(told.get(key), dict) and told[key]
+        if isinstance(usage.get(key), dict) and usage[key]
     }
     columns = {
         "prompt_tokens": prompt,
@@ -211,14 +215,14 @@ def _columns(told: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in columns.items() if value is not None}
 
 
-def _count(value: Any) -> int | None:
+def _parse_count(value: Any) -> int | None:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    return int(value) if 0 <= value < _LARGEST else None
+    return int(value) if 0 <= value < _MAX_COUNT else None
 
 
-def _money(value: Any) -> Decimal | None:
-    """An amount to the digit as it was sent; what no bill could hold is no amount."""
+def _parse_cost(value: Any) -> Decimal | None:
+    """The exact amount; None for infinite or implausibly large values."""
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         return None
     try:

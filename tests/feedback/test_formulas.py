@@ -92,7 +92,7 @@ def test_what_is_computed_is_feedback_like_any_other_but_nobodys_to_change(
     give(api, run_id, "b", 1)
 
     (shown,) = api.get("/feedback", run=run_id, key="total").json()
-    by_run = score_stats.of_runs(workspace.pk, [run_id])
+    by_run = score_stats.by_run(workspace.pk, [run_id])
 
     assert (shown["score"], shown["trace_id"], shown["is_root"]) == (1.0, run_id, True)
     assert shown["feedback_source"]["type"] == "__ls_composite_feedback"
@@ -106,7 +106,7 @@ def test_feedback_on_a_project_is_put_together_too(api, workspace, project, form
     for key, score in (("a", 1), ("b", 0)):
         api.post("/feedback", {"key": key, "session_id": str(project.pk), "score": score})
 
-    by_project = score_stats.of_projects(workspace.pk, [project.pk])
+    by_project = score_stats.by_project(workspace.pk, [project.pk])
 
     assert by_project[project.pk]["total"]["avg"] == 0.75
 

@@ -49,7 +49,7 @@ def test_scores_labels_comments_and_errors_of_a_run(give, api, workspace):
         give(run_id, "c", comment=text, created_at=f"2026-01-0{day + 1}T00:00:00Z")
     give(run_id, "t", score=1, feedback_thread_id="t1")
 
-    found = score_stats.of_runs(workspace.pk, [run_id])[run_id]
+    found = score_stats.by_run(workspace.pk, [run_id])[run_id]
 
     assert found["s"] == NOTHING | {
         "n": 3,
@@ -78,11 +78,11 @@ def test_of_traces_threads_and_projects(give, api, workspace):
         give(run["id"], "s", score=score)
     api.post("/feedback", {"key": "s", "session_id": str(project_id), "score": 9})
 
-    traces = score_stats.of_traces(workspace.pk, [root_id])
-    threads = score_stats.of_threads(workspace.pk, project_id, ["t1", "t2"])
-    projects = score_stats.of_projects(workspace.pk, [project_id])
-    runs = score_stats.of_runs_in_projects(workspace.pk, [project_id])
-    roots = score_stats.of_runs_in_projects(workspace.pk, [project_id], roots_only=True)
+    traces = score_stats.by_trace(workspace.pk, [root_id])
+    threads = score_stats.by_thread(workspace.pk, project_id, ["t1", "t2"])
+    projects = score_stats.by_project(workspace.pk, [project_id])
+    runs = score_stats.by_project_runs(workspace.pk, [project_id])
+    roots = score_stats.by_project_runs(workspace.pk, [project_id], roots_only=True)
 
     assert {key: of["s"]["avg"] for key, of in traces.items()} == {root_id: 0.5}
     assert {key: of["s"]["avg"] for key, of in threads.items()} == {"t1": 0.5}
@@ -102,7 +102,7 @@ def test_of_a_projects_runs_within_a_time(give, workspace):
     give(new, "s", score=3, value="new", feedback_source={"type": "model"})
 
     def found(**bounds):
-        return score_stats.of_runs_in_projects(workspace.pk, [project_id], **bounds)
+        return score_stats.by_project_runs(workspace.pk, [project_id], **bounds)
 
     week = now - timedelta(days=7)
     assert found()[project_id]["s"] == NOTHING | {
@@ -125,10 +125,10 @@ def test_another_workspaces_feedback_does_not_count(give, api_of, workspace, str
     give(run_id, "s", score=1)
 
     for found in (
-        score_stats.of_runs(stranger.pk, [run_id]),
-        score_stats.of_traces(stranger.pk, [run_id]),
-        score_stats.of_projects(stranger.pk, [project_id]),
-        score_stats.of_runs_in_projects(stranger.pk, [project_id]),
+        score_stats.by_run(stranger.pk, [run_id]),
+        score_stats.by_trace(stranger.pk, [run_id]),
+        score_stats.by_project(stranger.pk, [project_id]),
+        score_stats.by_project_runs(stranger.pk, [project_id]),
     ):
         assert found == {}
 
@@ -153,7 +153,7 @@ def test_a_page_costs_one_query_however_long(give, workspace, statements):
         give(run_id, "s", score=1)
     statements.clear()
 
-    found = score_stats.of_runs(workspace.pk, runs)
+    found = score_stats.by_run(workspace.pk, runs)
 
     assert len(statements) == 1
     assert len(found) == 20
@@ -161,16 +161,16 @@ def test_a_page_costs_one_query_however_long(give, workspace, statements):
 
 def test_labels_and_comments_are_bounded(give, workspace):
     run_id = stored_run(workspace)
-    for number in range(score_stats.MOST_COMMENTS + 2):
+    for number in range(score_stats.MAX_COMMENTS + 2):
         give(run_id, "s", comment=f"comment {number}")
 
-    found = score_stats.of_runs(workspace.pk, [run_id])[run_id]
+    found = score_stats.by_run(workspace.pk, [run_id])[run_id]
 
-    assert len(found["s"]["comments"]) == score_stats.MOST_COMMENTS
+    assert len(found["s"]["comments"]) == score_stats.MAX_COMMENTS
 
 
 def test_nothing_is_asked_of_nothing(workspace, statements):
-    assert score_stats.of_runs(workspace.pk, []) == {}
-    assert score_stats.of_runs_in_projects(workspace.pk, []) == {}
+    assert score_stats.by_run(workspace.pk, []) == {}
+    assert score_stats.by_project_runs(workspace.pk, []) == {}
 
     assert statements == []

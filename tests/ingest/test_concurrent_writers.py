@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from django.db import connections
 
-from apps.ingest.services import ingest_runs
+from apps.ingest.services import ingest_log
 from apps.trace_store import store
 from apps.trace_store.store import Status
 from apps.tracing.models import Project
@@ -93,13 +93,13 @@ def test_the_request_after_a_restart_of_the_database_is_stored(api, workspace):
 def test_a_restart_in_the_middle_of_a_request_asks_to_send_again(api, workspace, monkeypatch):
     api.post("/runs/batch", {"post": [wire_run()]})
     run = wire_run()
-    appended = ingest_runs.append
+    append = ingest_log.append
 
     def hang_up_first(*arguments: Any) -> None:
         hang_up_on_everybody()
-        appended(*arguments)
+        append(*arguments)
 
-    monkeypatch.setattr(ingest_runs, "append", hang_up_first)
+    monkeypatch.setattr(ingest_log, "append", hang_up_first)
 
     response = api.post("/runs/batch", {"post": [run]})
 

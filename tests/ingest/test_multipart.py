@@ -250,14 +250,17 @@ def test_a_bad_run_does_not_cost_the_good_ones(api, workspace):
     ("part", "reason"),
     [
         (("post.not-an-id", {}), "no id"),
-        ((f"post.{uuid7()}.inputs", {}), "not the run itself"),
+        ((f"post.{uuid7()}.inputs", {}), "but no run"),
         ((f"post.{uuid7()}", b"{"), "not JSON"),
         ((f"post.{uuid7()}", {"name": 5, "run_type": "llm"}), "name"),
         ((f"post.{uuid7()}", {"run_type": "llm"}), "`name` is missing"),
-        ((f"post.{uuid7()}", {"name": "x", "run_type": "llm", "start_time": "soon"}), "no time"),
-        ((f"thing.{uuid7()}", {}), "not known"),
+        (
+            (f"post.{uuid7()}", {"name": "x", "run_type": "llm", "start_time": "soon"}),
+            "not a valid",
+        ),
+        ((f"thing.{uuid7()}", {}), "not supported"),
         ((f"feedback.{uuid7()}", {"run_id": str(uuid7())}), "key"),
-        ((f"attachment.{uuid7()}.a", b"1", "Content-Type: text/plain; length=2"), "declared"),
+        ((f"attachment.{uuid7()}.a", b"1", "Content-Type: text/plain; length=2"), "truncated"),
     ],
 )
 def test_what_cannot_be_stored_is_refused_with_its_reason(api, part, reason):

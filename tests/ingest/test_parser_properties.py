@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from apps.core.ids import uuid7
 from apps.core.json import loads
 from apps.ingest.errors import BadBody
-from apps.ingest.multipart import boundary_of, parts
-from apps.ingest.previews import LENGTH, preview
+from apps.ingest.multipart import parse_boundary, parse_part, split_parts
+from apps.ingest.previews import MAX_PREVIEW_LENGTH, preview
 from apps.ingest.token_usage import usage_columns
 from apps.trace_store.dotted_order import Misplaced, place_of, segment
 from apps.trace_store.json_repair import repair
@@ -56,7 +56,10 @@ def told(response):
 @given(st.binary(max_size=400), st.text("abc-'\"=; ", min_size=1, max_size=12))
 def test_the_parser_takes_any_bytes(body, boundary):
     try:
-        for part in parts(body, boundary_of(f'multipart/form-data; boundary="{boundary}"')):
+        for raw_part in split_parts(
+            body, parse_boundary(f'multipart/form-data; boundary="{boundary}"')
+        ):
+            part = parse_part(raw_part)
             assert isinstance(part.content, bytes)
     except BadBody:
         pass
@@ -69,7 +72,8 @@ def test_parts_come_out_as_they_went_in(pieces):
     body = form(*((n.replace("\\", "\\\\"), d, "Content-Type: text/plain") for n, d in pieces))
 
     if pieces:
-        found = [(part.name, part.content) for part in parts(body, BOUNDARY.encode())]
+        parts = map(parse_part, split_parts(body, BOUNDARY.encode()))
+        found = [(part.name, part.content) for part in parts]
         assert found == pieces
 
 
@@ -177,7 +181,9 @@ def test_repaired_json_is_strict(value):
 def test_previews_are_short_lines(value):
     line = preview(loads(repair(json.dumps(value).encode())))
 
-    assert line is None or (len(line) <= LENGTH and "\n" not in line and "\x00" not in line)
+    assert line is None or (
+        len(line) <= MAX_PREVIEW_LENGTH and "\n" not in line and "\x00" not in line
+    )
 
 
 @LIMITED

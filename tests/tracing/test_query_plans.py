@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from django.db import connection
 
 from apps.feedback.models import Feedback
-from apps.ingest.seeding.population import Seed
+from apps.ingest.seeding.population import PopulationGenerator
 from apps.trace_store import store
 from apps.trace_store.store import RunQuery
 from apps.tracing.api.asking import run_query
@@ -32,8 +32,8 @@ def test_a_seeded_workspace_is_settled_and_asked_by_indexes(workspace):
     # At noon, so that each day has as many runs whenever it is asked.
     noon = datetime.now(UTC).replace(hour=12, minute=0, second=0, microsecond=0)
     until = noon - timedelta(days=1)
-    seed = Seed(workspace.pk, RUNS, days=2, seed=3, until=until, largest=2_500)
-    made = seed.plant()
+    seed = PopulationGenerator(workspace.pk, RUNS, days=2, seed=3, until=until, largest=2_500)
+    made = seed.generate()
 
     stored = count("SELECT count(*) FROM tracing_run")
     counted = RunCount.objects.for_workspace(workspace)

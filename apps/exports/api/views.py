@@ -12,6 +12,7 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
+from apps.core.timestamps import as_utc
 from apps.exports import services
 from apps.exports.api.serializers import (
     ChangeDestinationSerializer,
@@ -23,7 +24,6 @@ from apps.exports.models import BulkExport, Destination, ExportPart, Kind
 from apps.exports.runner import folder
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
-from apps.tracing.api.rendering import as_utc
 from apps.tracing.models import Project
 
 

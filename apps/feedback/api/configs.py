@@ -1,4 +1,4 @@
-"""What the scores of a key mean."""
+"""Endpoints of feedback configs: the meaning of the scores of a key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rest_framework.response import Response
 
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
-from apps.feedback.api.queries import Many, PageSerializer, query_params
+from apps.feedback.api.queries import ManyField, PageSerializer, query_params
 from apps.feedback.api.rendering import config_json
 from apps.feedback.models import KEY_LENGTH, FeedbackConfig
 from apps.feedback.services import configs as services
@@ -19,7 +19,7 @@ from apps.organizations.permissions import Permission
 
 
 class ConfigListSerializer(PageSerializer):
-    key = Many(serializers.CharField())
+    key = ManyField(serializers.CharField())
     name_contains = serializers.CharField(required=False, max_length=KEY_LENGTH)
     is_enforced = serializers.BooleanField(required=False, allow_null=True, default=None)
 
@@ -32,7 +32,7 @@ class CreateConfigSerializer(serializers.Serializer[Any]):
 
 
 class ChangeConfigSerializer(serializers.Serializer[Any]):
-    """Which config by its key or id, and what changes."""
+    """Selects a config by key or id, and lists the changes."""
 
     id = serializers.UUIDField(required=False, allow_null=True)
     feedback_key = serializers.CharField(max_length=KEY_LENGTH, required=False)
@@ -49,33 +49,33 @@ class ConfigsView(WorkspaceAPIView):
 
     @extend_schema(parameters=[ConfigListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """A page of configs by key."""
+        """A page of configs, sorted by key."""
         query = ConfigListSerializer(data=query_params(request, ("key",)))
         query.is_valid(raise_exception=True)
-        asked: dict[str, Any] = query.validated_data
+        params: dict[str, Any] = query.validated_data
         rows = FeedbackConfig.objects.for_workspace(self.workspace_id)
-        if "key" in asked:
-            rows = rows.filter(key__in=asked["key"])
-        if "name_contains" in asked:
-            rows = rows.filter(key__icontains=asked["name_contains"])
-        if asked["is_enforced"] is not None:
-            rows = rows.filter(is_enforced=asked["is_enforced"])
+        if "key" in params:
+            rows = rows.filter(key__in=params["key"])
+        if "name_contains" in params:
+            rows = rows.filter(key__icontains=params["name_contains"])
+        if params["is_enforced"] is not None:
+            rows = rows.filter(is_enforced=params["is_enforced"])
         return Response([config_json(one) for one in rows.order_by("key")[query.page]])
 
     @extend_schema(request=CreateConfigSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """The same again returns what is there; another config for the key is refused."""
+        """Repeating the request returns the existing config; a different config is an error."""
         body = CreateConfigSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
-        if asked["is_enforced"]:
+        params: dict[str, Any] = body.validated_data
+        if params["is_enforced"]:
             request.auth.require(Permission.WORKSPACE_MANAGE)
         config = services.create_config(
             workspace_id=self.workspace_id,
-            key=asked["feedback_key"],
-            config=services.read_config(asked["feedback_config"]),
-            is_lower_score_better=asked["is_lower_score_better"],
-            is_enforced=asked["is_enforced"],
+            key=params["feedback_key"],
+            config=services.parse_config(params["feedback_config"]),
+            is_lower_score_better=params["is_lower_score_better"],
+            is_enforced=params["is_enforced"],
         )
         return Response(config_json(config))
 
@@ -83,15 +83,15 @@ class ConfigsView(WorkspaceAPIView):
     def patch(self, request: ApiRequest) -> Response:
         body = ChangeConfigSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
+        params: dict[str, Any] = body.validated_data
         config = services.change_config(
-            workspace_id=self.workspace_id, lookup=_lookup(asked), changes=asked
+            workspace_id=self.workspace_id, lookup=_lookup(params), changes=params
         )
         return Response(config_json(config))
 
     @extend_schema(parameters=[ChangeConfigSerializer], responses={204: None})
     def delete(self, request: ApiRequest) -> Response:
-        """The config goes; feedback of that key stays."""
+        """Delete the config; existing feedback stays."""
         query = ChangeConfigSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
         lookup = _lookup(query.validated_data)
@@ -99,11 +99,11 @@ class ConfigsView(WorkspaceAPIView):
         return Response(status=204)
 
 
-def _lookup(asked: dict[str, Any]) -> dict[str, Any]:
-    found = {"pk": asked.get("id"), "key": asked.get("feedback_key")}
-    lookup = {name: value for name, value in found.items() if value is not None}
+def _lookup(params: dict[str, Any]) -> dict[str, Any]:
+    keys = {"pk": params.get("id"), "key": params.get("feedback_key")}
+    lookup = {name: value for name, value in keys.items() if value is not None}
     if not lookup:
-        raise core_errors.Invalid("Name the config by `feedback_key` or by `id`.")
+        raise core_errors.Invalid("Give `feedback_key` or `id` of the config.")
     return lookup
 
 

@@ -1,4 +1,4 @@
-"""Scores that are computed from other scores."""
+"""Endpoints of feedback formulas."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from apps.feedback.models import KEY_LENGTH, Aggregation, FeedbackFormula
 from apps.feedback.services import formulas as services
 from apps.organizations.permissions import Permission
 
-MOST_PARTS = 50
-HEAVIEST = 1e12
+MAX_PARTS = 50
+MAX_WEIGHT = 1e12
 
 
 class PartSerializer(serializers.Serializer[Any]):
     part_type = serializers.ChoiceField(choices=["weighted_key"])
     key = serializers.CharField(max_length=KEY_LENGTH)
-    weight = serializers.FloatField(min_value=-HEAVIEST, max_value=HEAVIEST)
+    weight = serializers.FloatField(min_value=-MAX_WEIGHT, max_value=MAX_WEIGHT)
 
 
 class ChangeFormulaSerializer(serializers.Serializer[Any]):
     feedback_key = serializers.CharField(max_length=KEY_LENGTH)
     aggregation_type = serializers.ChoiceField(choices=Aggregation.choices)
     formula_parts = serializers.ListField(
-        child=PartSerializer(), min_length=1, max_length=MOST_PARTS
+        child=PartSerializer(), min_length=1, max_length=MAX_PARTS
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
@@ -43,12 +43,12 @@ class ChangeFormulaSerializer(serializers.Serializer[Any]):
             raise serializers.ValidationError("A formula cannot be a part of itself.")
         return attrs
 
-    def fields_of_row(self) -> dict[str, Any]:
-        asked: dict[str, Any] = self.validated_data
+    def row_fields(self) -> dict[str, Any]:
+        params: dict[str, Any] = self.validated_data
         return {
-            "key": asked["feedback_key"],
-            "aggregation": asked["aggregation_type"],
-            "parts": [dict(part) for part in asked["formula_parts"]],
+            "key": params["feedback_key"],
+            "aggregation": params["aggregation_type"],
+            "parts": [dict(part) for part in params["formula_parts"]],
         }
 
 
@@ -61,10 +61,10 @@ class CreateFormulaSerializer(ChangeFormulaSerializer):
             raise serializers.ValidationError("Give either `session_id` or `dataset_id`.")
         return super().validate(attrs)
 
-    def fields_of_row(self) -> dict[str, Any]:
-        asked: dict[str, Any] = self.validated_data
-        about = {"project_id": asked["session_id"], "dataset_id": asked["dataset_id"]}
-        return super().fields_of_row() | about
+    def row_fields(self) -> dict[str, Any]:
+        params: dict[str, Any] = self.validated_data
+        scope = {"project_id": params["session_id"], "dataset_id": params["dataset_id"]}
+        return super().row_fields() | scope
 
 
 class FormulaListSerializer(PageSerializer):
@@ -80,22 +80,22 @@ class FormulasView(WorkspaceAPIView):
         """A page of formulas, oldest first."""
         query = FormulaListSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
-        asked: dict[str, Any] = query.validated_data
+        params: dict[str, Any] = query.validated_data
         rows = FeedbackFormula.objects.for_workspace(self.workspace_id)
-        if "dataset_id" in asked:
-            rows = rows.filter(dataset_id=asked["dataset_id"])
-        if "session_id" in asked:
-            rows = rows.filter(project_id=asked["session_id"])
+        if "dataset_id" in params:
+            rows = rows.filter(dataset_id=params["dataset_id"])
+        if "session_id" in params:
+            rows = rows.filter(project_id=params["session_id"])
         return Response(
             [formula_json(one) for one in rows.order_by("created_at", "pk")[query.page]]
         )
 
     @extend_schema(request=CreateFormulaSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """What is scored already is computed soon after."""
+        """Create a formula; a task computes it on existing feedback."""
         body = CreateFormulaSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        formula = services.create_formula(self.workspace_id, **body.fields_of_row())
+        formula = services.create_formula(self.workspace_id, **body.row_fields())
         return Response(formula_json(formula))
 
 
@@ -114,11 +114,11 @@ class FormulaView(WorkspaceAPIView):
         formula = self._formula(formula_id)
         body = ChangeFormulaSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(formula_json(services.change_formula(formula, **body.fields_of_row())))
+        return Response(formula_json(services.change_formula(formula, **body.row_fields())))
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, formula_id: UUID) -> Response:
-        """The formula, and the scores it gave."""
+        """Delete the formula and its scores."""
         services.delete_formula(self._formula(formula_id))
         return Response(status=204)
 

@@ -1,4 +1,4 @@
-"""Feedback as the wire has it."""
+"""Renders feedback as JSON."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ def feedback_json(one: Feedback, names: Mapping[UUID, str] | None = None) -> dic
     }
 
 
-def names_of(page: list[Feedback]) -> dict[UUID, str]:
-    """The names of those who gave the feedback, with one query."""
+def user_names(page: list[Feedback]) -> dict[UUID, str]:
+    """The names of the users of the feedback, in one query."""
     ids = {one.user_id for one in page if one.user_id is not None}
     users = User.objects.filter(pk__in=ids) if ids else ()
     return {user.pk: user.display_name for user in users}

@@ -1,4 +1,4 @@
-"""Feedback on runs and projects."""
+"""Endpoints of feedback on runs and projects."""
 
 from __future__ import annotations
 
@@ -10,22 +10,20 @@ from django.urls import path
 from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
-from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback
-from apps.feedback.api.rendering import feedback_json, names_of
+from apps.feedback.api.rendering import feedback_json, user_names
 from apps.feedback.models import Feedback
 from apps.feedback.services import feedback as services
-from apps.feedback.wire import WireChange, WireFeedback, decode_change, decode_feedback
-from apps.ingest.wire import Refusal
+from apps.feedback.wire import FeedbackChanges, WireFeedback, decode_changes, decode_feedback
 from apps.organizations.permissions import Permission
 
 
-def schema_of(struct: type[msgspec.Struct]) -> dict[str, Any]:
-    """The request body of a struct, for the description of the API."""
-    (_,), found = msgspec.json.schema_components([struct])
-    return {"application/json": found[struct.__name__]}
+def request_schema(struct: type[msgspec.Struct]) -> dict[str, Any]:
+    """The OpenAPI request body of a struct."""
+    (_,), schemas = msgspec.json.schema_components([struct])
+    return {"application/json": schemas[struct.__name__]}
 
 
 class FeedbackListView(WorkspaceAPIView):
@@ -35,19 +33,18 @@ class FeedbackListView(WorkspaceAPIView):
     def get(self, request: ApiRequest) -> Response:
         """A page of feedback, newest first."""
         rows = Feedback.objects.for_workspace(self.workspace_id)
-        page, wants_names = page_of_feedback(request, rows)
-        names = names_of(page) if wants_names else {}
+        page, with_names = page_of_feedback(request, rows)
+        names = user_names(page) if with_names else {}
         return Response([feedback_json(one, names) for one in page])
 
-    @extend_schema(request=schema_of(WireFeedback), responses=dict)
+    @extend_schema(request=request_schema(WireFeedback), responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Give feedback. Its run may come later; an id that is there is given anew."""
-        try:
-            one = decode_feedback(request.body)
-            given = services.give_feedback(self.workspace_id, one, user_id=request.auth.user_id)
-        except Refusal as refusal:
-            raise core_errors.Invalid(str(refusal)) from None
-        return Response(feedback_json(given))
+        """Create feedback; an existing id is replaced. The run may arrive later."""
+        decoded = decode_feedback(request.body)
+        feedback = services.create_feedback(
+            self.workspace_id, decoded, user_id=request.auth.user_id
+        )
+        return Response(feedback_json(feedback))
 
 
 class FeedbackView(WorkspaceAPIView):
@@ -59,16 +56,13 @@ class FeedbackView(WorkspaceAPIView):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, feedback_id: UUID) -> Response:
         one = self._feedback(feedback_id)
-        return Response(feedback_json(one, names_of([one])))
+        return Response(feedback_json(one, user_names([one])))
 
-    @extend_schema(request=schema_of(WireChange), responses=dict)
+    @extend_schema(request=request_schema(FeedbackChanges), responses=dict)
     def patch(self, request: ApiRequest, feedback_id: UUID) -> Response:
-        """Only what is given changes; null is a value."""
+        """Change the given fields; null is a value."""
         one = self._feedback(feedback_id)
-        try:
-            changes = decode_change(request.body or b"{}")
-        except Refusal as refusal:
-            raise core_errors.Invalid(str(refusal)) from None
+        changes = decode_changes(request.body or b"{}")
         return Response(feedback_json(services.change_feedback(one, changes)))
 
     @extend_schema(responses={204: None})

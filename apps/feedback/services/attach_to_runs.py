@@ -1,8 +1,8 @@
-"""Feedback and its run find each other, whichever comes first.
+"""Attaches feedback to its run, whichever arrives first.
 
-Feedback that came is pending until somebody has looked for its run once, seconds later, when all
-that was being written at the time can be seen. A run that comes after that look finds its feedback
-itself, when it is settled. So none is missed, and none is looked for again and again.
+New feedback is pending until its run has been looked up once, seconds later, when transactions that
+were open at the time have committed. Post-processing of a run that is written after that lookup
+attaches its feedback. So each feedback is attached, without repeated lookups.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from apps.trace_store.store.locating import probable_days
 from apps.trace_store.store.raw import raw_cursor, sql
 from apps.tracing.services import retention
 
-_LOOKED_FOR_AFTER = timedelta(seconds=3)
-_AT_ONCE = 500
+_LOOK_UP_AFTER = timedelta(seconds=3)
+_BATCH_SIZE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,39 +55,39 @@ _RETURNING = " RETURNING f.id, f.project_id, f.run_id, f.trace_id, f.key, f.keep
 
 
 def attach(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
-    """Give the feedback on these runs its project, trace, root flag, start time and thread.
+    """Set project, trace, root flag, start time and thread of the feedback on these runs.
 
-    What follows from that is done too: its trace is kept, and formulas are computed. In the
-    caller's transaction; runs that are not there change nothing.
+    Also extends the retention of the traces and computes formulas, in the caller's transaction.
+    Runs that do not exist change nothing.
     """
-    near = probable_days(run_ids)
-    found: list[_Attached] = []
-    if near is not None:
+    days = probable_days(run_ids)
+    attached: list[_Attached] = []
+    if days is not None:
         bounds = " AND r.placed_at BETWEEN %s AND %s"
-        found = _update(_ATTACH + bounds, [workspace_id, list(run_ids), *near])
-    missing = list(set(run_ids) - {one.run_id for one in found})
+        attached = _update(_ATTACH + bounds, [workspace_id, list(run_ids), *days])
+    missing = list(set(run_ids) - {one.run_id for one in attached})
     if missing:
-        found += _update(_ATTACH, [workspace_id, missing])
-    _follow(workspace_id, found)
+        attached += _update(_ATTACH, [workspace_id, missing])
+    _apply_effects(workspace_id, attached)
 
 
-def attach_to(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> None:
-    """The same for runs whose whole keys (id, project, place) are known, many of them at once."""
+def attach_by_key(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> None:
+    """Like `attach`, for many runs whose keys (id, project, partition time) are known."""
     run_ids = [run_id for run_id, _, _ in keys]
-    about = Feedback.objects.for_workspace(workspace_id).filter(run_id__in=run_ids)
-    named = set(about.values_list("run_id", flat=True).distinct())
-    ours = [key for key in keys if key[0] in named]
-    if not ours:
+    feedback = Feedback.objects.for_workspace(workspace_id).filter(run_id__in=run_ids)
+    with_feedback = set(feedback.values_list("run_id", flat=True).distinct())
+    keys = [key for key in keys if key[0] in with_feedback]
+    if not keys:
         return
     bounds = (
         " AND (r.id, r.project_id, r.placed_at) IN"
         " (SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]))"
         " AND r.placed_at BETWEEN %s AND %s"
     )
-    places = [placed_at for _, _, placed_at in ours]
-    columns = [list(column) for column in zip(*ours, strict=True)]
-    values = [workspace_id, list(named), *columns, min(places), max(places)]
-    _follow(workspace_id, _update(_ATTACH + bounds, values))
+    times = [placed_at for _, _, placed_at in keys]
+    columns = [list(column) for column in zip(*keys, strict=True)]
+    values = [workspace_id, list(with_feedback), *columns, min(times), max(times)]
+    _apply_effects(workspace_id, _update(_ATTACH + bounds, values))
 
 
 def _update(statement: str, values: list[Any]) -> list[_Attached]:
@@ -96,7 +96,7 @@ def _update(statement: str, values: list[Any]) -> list[_Attached]:
         return [_Attached(*row) for row in cursor]
 
 
-def _follow(workspace_id: UUID, attached: Sequence[_Attached]) -> None:
+def _apply_effects(workspace_id: UUID, attached: Sequence[_Attached]) -> None:
     if not attached:
         return
     retention.upgrade_traces(workspace_id, {one.trace_id for one in attached if one.keeps_trace})
@@ -108,25 +108,25 @@ def _follow(workspace_id: UUID, attached: Sequence[_Attached]) -> None:
 
 
 def attach_pending() -> None:
-    """Look once for the runs of feedback that came a moment ago. Several may do it at once."""
-    before = timezone.now() - _LOOKED_FOR_AFTER
-    pending = Feedback.objects.across_workspaces(reason="attaches what came, each in its own")
-    waiting = pending.filter(is_pending=True, modified_at__lt=before)
+    """Look up the runs of pending feedback once. Concurrent calls share the work."""
+    created_before = timezone.now() - _LOOK_UP_AFTER
+    pending = Feedback.objects.across_workspaces(reason="attaches pending feedback")
+    due = pending.filter(is_pending=True, modified_at__lt=created_before)
     while True:
         with transaction.atomic():
-            some = list(
-                waiting.select_for_update(skip_locked=True, no_key=True)
+            rows = list(
+                due.select_for_update(skip_locked=True, no_key=True)
                 .order_by("modified_at")
-                .values_list("pk", "workspace_id", "run_id")[:_AT_ONCE]
+                .values_list("pk", "workspace_id", "run_id")[:_BATCH_SIZE]
             )
             by_workspace: dict[UUID, list[tuple[UUID, UUID | None]]] = {}
-            for pk, workspace_id, run_id in some:
+            for pk, workspace_id, run_id in rows:
                 by_workspace.setdefault(workspace_id, []).append((pk, run_id))
             for workspace_id in sorted(by_workspace):
-                rows = by_workspace[workspace_id]
-                attach(workspace_id, {run_id for _, run_id in rows if run_id is not None})
+                keys = by_workspace[workspace_id]
+                attach(workspace_id, {run_id for _, run_id in keys if run_id is not None})
                 Feedback.objects.for_workspace(workspace_id).filter(
-                    pk__in=[pk for pk, _ in rows], is_pending=True
+                    pk__in=[pk for pk, _ in keys], is_pending=True
                 ).update(is_pending=False)
-        if len(some) < _AT_ONCE:
+        if len(rows) < _BATCH_SIZE:
             return

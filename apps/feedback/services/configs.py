@@ -1,4 +1,4 @@
-"""What the scores of a key mean: said by somebody, or concluded from the key's first use."""
+"""Feedback configs: the meaning of the scores of a key, stated or inferred from its first use."""
 
 from __future__ import annotations
 
@@ -12,28 +12,33 @@ from apps.core.tenancy import get_or_404
 from apps.feedback import errors
 from apps.feedback.models import FeedbackConfig, FeedbackType
 
-MOST_CATEGORIES = 500
+MAX_CATEGORIES = 500
 
 
-def read_config(said: Any) -> dict[str, Any]:
-    """The config in its one form; `BadFeedbackConfig` says what is wrong with it."""
-    if not isinstance(said, dict) or said.get("type") not in FeedbackType.values:
+def parse_config(value: Any) -> dict[str, Any]:
+    """The normalized config; `BadFeedbackConfig` says what is wrong with it."""
+    if not isinstance(value, dict) or value.get("type") not in FeedbackType.values:
         raise errors.BadFeedbackConfig(f"`type` must be one of {', '.join(FeedbackType.values)}.")
-    kind = said["type"]
-    least, most = (_number(said.get(name), name) for name in ("min", "max"))
-    if least is not None and most is not None and least >= most:
+    config_type = value["type"]
+    minimum, maximum = (_parse_number(value.get(name), name) for name in ("min", "max"))
+    if minimum is not None and maximum is not None and minimum >= maximum:
         raise errors.BadFeedbackConfig("`min` must be less than `max`.")
-    config: dict[str, Any] = {"type": kind, "min": least, "max": most, "categories": None}
-    if kind == FeedbackType.CATEGORICAL and said.get("categories") is not None:
-        config["categories"] = _categories(said["categories"])
-    if said.get("allows_multiple_categories") is not None:
-        if kind != FeedbackType.CATEGORICAL:
+    config: dict[str, Any] = {
+        "type": config_type,
+        "min": minimum,
+        "max": maximum,
+        "categories": None,
+    }
+    if config_type == FeedbackType.CATEGORICAL and value.get("categories") is not None:
+        config["categories"] = _parse_categories(value["categories"])
+    if value.get("allows_multiple_categories") is not None:
+        if config_type != FeedbackType.CATEGORICAL:
             raise errors.BadFeedbackConfig("Only a categorical key may have several categories.")
-        config["allows_multiple_categories"] = bool(said["allows_multiple_categories"])
+        config["allows_multiple_categories"] = bool(value["allows_multiple_categories"])
     return config
 
 
-def _number(value: Any, name: str) -> float | None:
+def _parse_number(value: Any, name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or abs(value) > 1e300:
@@ -41,30 +46,32 @@ def _number(value: Any, name: str) -> float | None:
     return float(value)
 
 
-def _categories(said: Any) -> list[dict[str, Any]]:
-    if not isinstance(said, list) or not 0 < len(said) <= MOST_CATEGORIES:
-        raise errors.BadFeedbackConfig(f"`categories` must be 1 to {MOST_CATEGORIES} objects.")
-    found = []
-    for one in said:
+def _parse_categories(values: Any) -> list[dict[str, Any]]:
+    if not isinstance(values, list) or not 0 < len(values) <= MAX_CATEGORIES:
+        raise errors.BadFeedbackConfig(f"`categories` must be 1 to {MAX_CATEGORIES} objects.")
+    categories = []
+    for one in values:
         label = one.get("label") if isinstance(one, dict) else one
-        value = _number(one.get("value"), "value") if isinstance(one, dict) else None
+        value = _parse_number(one.get("value"), "value") if isinstance(one, dict) else None
         if value is None or not isinstance(label, str | None):
-            raise errors.BadFeedbackConfig("A category has a numeric `value` and a `label`.")
-        found.append({"value": value, "label": label and label.replace("\x00", "\ufffd")})
-    labels = [one["label"] for one in found if one["label"] is not None]
-    if len({one["value"] for one in found}) < len(found) or len(set(labels)) < len(labels):
+            raise errors.BadFeedbackConfig("A category needs a numeric `value` and a `label`.")
+        categories.append({"value": value, "label": label and label.replace("\x00", "\ufffd")})
+    labels = [one["label"] for one in categories if one["label"] is not None]
+    if len({one["value"] for one in categories}) < len(categories) or len(set(labels)) < len(
+        labels
+    ):
         raise errors.BadFeedbackConfig("Two categories have the same value or label.")
-    return found
+    return categories
 
 
 def infer_config(score: float | None, value: Any) -> dict[str, Any]:
-    """What a key's first feedback lets one conclude."""
-    kind = FeedbackType.FREEFORM
+    """The config that follows from the first feedback of a key."""
+    config_type = FeedbackType.FREEFORM
     if score is not None:
-        kind = FeedbackType.CONTINUOUS
+        config_type = FeedbackType.CONTINUOUS
     elif isinstance(value, str | bool):
-        kind = FeedbackType.CATEGORICAL
-    return {"type": str(kind), "min": None, "max": None, "categories": None}
+        config_type = FeedbackType.CATEGORICAL
+    return {"type": str(config_type), "min": None, "max": None, "categories": None}
 
 
 def known_configs(workspace_id: UUID, keys: Collection[str]) -> dict[str, FeedbackConfig]:
@@ -72,37 +79,39 @@ def known_configs(workspace_id: UUID, keys: Collection[str]) -> dict[str, Feedba
     return {row.key: row for row in rows}
 
 
-def save_learned(workspace_id: UUID, learned: Sequence[FeedbackConfig]) -> None:
-    """Keep the configs that feedback brought; of two first uses at once the first one's stands."""
+def save_from_feedback(workspace_id: UUID, new_configs: Sequence[FeedbackConfig]) -> None:
+    """Save configs that feedback states or implies; of two concurrent ones the first is kept."""
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
-    configs.bulk_create(sorted(learned, key=lambda one: one.key), ignore_conflicts=True)
-    for one in learned:
+    configs.bulk_create(sorted(new_configs, key=lambda one: one.key), ignore_conflicts=True)
+    for one in new_configs:
         if not one.is_inferred:
             configs.filter(key=one.key, is_inferred=True).update(
                 config=one.config, is_inferred=False
             )
 
 
-def fits(config: FeedbackConfig, score: float | None, value: Any) -> bool:
-    """Whether an enforced config takes this; others take everything."""
+def allows(config: FeedbackConfig, score: float | None, value: Any) -> bool:
+    """Whether the config allows the feedback; only an enforced config rejects any."""
     if not config.is_enforced:
         return True
-    said = config.config
-    if said["type"] == FeedbackType.CONTINUOUS:
-        least, most = said["min"], said["max"]
+    rules = config.config
+    if rules["type"] == FeedbackType.CONTINUOUS:
+        minimum, maximum = rules["min"], rules["max"]
         return score is None or (
-            (least is None or score >= least) and (most is None or score <= most)
+            (minimum is None or score >= minimum) and (maximum is None or score <= maximum)
         )
-    if said["type"] == FeedbackType.CATEGORICAL and said["categories"] is not None:
-        labels = {one["label"] for one in said["categories"]}
-        values = {one["value"] for one in said["categories"]}
-        given = value if isinstance(value, list) else [] if value is None else [value]
-        return (score is None or score in values) and all(one in labels for one in given)
+    if rules["type"] == FeedbackType.CATEGORICAL and rules["categories"] is not None:
+        labels = {one["label"] for one in rules["categories"]}
+        values = {one["value"] for one in rules["categories"]}
+        chosen = value if isinstance(value, list) else [] if value is None else [value]
+        return (score is None or score in values) and all(label in labels for label in chosen)
     return True
 
 
-def complete(config: dict[str, Any], score: float | None, value: Any) -> tuple[float | None, Any]:
-    """Score and value of a category, when only one of the two was said."""
+def complete_category(
+    config: dict[str, Any], score: float | None, value: Any
+) -> tuple[float | None, Any]:
+    """Score and value of a category, if the feedback states only one of them."""
     for one in config.get("categories") or ():
         if score is None and value is not None and value == one["label"]:
             return one["value"], value
@@ -119,12 +128,12 @@ def create_config(
     is_lower_score_better: bool | None,
     is_enforced: bool,
 ) -> FeedbackConfig:
-    """Say what a key means. The same again returns what is there; another is refused.
+    """Create the config of a key. Repeating the call returns the existing config.
 
-    What was only concluded gives way.
+    Raises `FeedbackConfigExists` for a different config; an inferred one is replaced.
     """
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
-    fresh = FeedbackConfig(
+    new_config = FeedbackConfig(
         workspace_id=workspace_id,
         key=key,
         config=config,
@@ -133,56 +142,58 @@ def create_config(
     )
     try:
         with transaction.atomic():
-            fresh.save(force_insert=True)
+            new_config.save(force_insert=True)
     except IntegrityError:
         pass
     else:
-        return fresh
+        return new_config
     with transaction.atomic():
-        there = configs.select_for_update(no_key=True).get(key=key)
-        if there.is_inferred:
-            there.config, there.is_inferred = config, False
-        elif there.config != config:
+        existing = configs.select_for_update(no_key=True).get(key=key)
+        if existing.is_inferred:
+            existing.config, existing.is_inferred = config, False
+        elif existing.config != config:
             raise errors.FeedbackConfigExists
-        elif is_enforced and there.is_enforced:
+        elif is_enforced and existing.is_enforced:
             raise errors.FeedbackConfigEnforced
-        if is_lower_score_better is not None or there.is_lower_score_better is None:
-            there.is_lower_score_better = bool(is_lower_score_better)
-        there.is_enforced = there.is_enforced or is_enforced
-        there.save()
-        return there
+        if is_lower_score_better is not None or existing.is_lower_score_better is None:
+            existing.is_lower_score_better = bool(is_lower_score_better)
+        existing.is_enforced = existing.is_enforced or is_enforced
+        existing.save()
+        return existing
 
 
 @transaction.atomic
 def change_config(
     *, workspace_id: UUID, lookup: dict[str, Any], changes: dict[str, Any]
 ) -> FeedbackConfig:
-    """Set what is given: the whole config, categories to add or take away, the direction."""
+    """Change the whole config, add or remove categories, or set the direction."""
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
-    there = get_or_404(configs.select_for_update(no_key=True), **lookup)
+    existing = get_or_404(configs.select_for_update(no_key=True), **lookup)
     if changes.get("feedback_config") is not None:
-        there.config = read_config(changes["feedback_config"])
+        existing.config = parse_config(changes["feedback_config"])
     if changes.get("add_categories") or changes.get("remove_categories"):
-        there.config = _recategorized(there.config, changes)
+        existing.config = _change_categories(existing.config, changes)
     if changes.get("is_lower_score_better") is not None:
-        there.is_lower_score_better = changes["is_lower_score_better"]
-    there.is_inferred = False
-    there.save()
-    return there
+        existing.is_lower_score_better = changes["is_lower_score_better"]
+    existing.is_inferred = False
+    existing.save()
+    return existing
 
 
-def _recategorized(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
+def _change_categories(config: dict[str, Any], changes: dict[str, Any]) -> dict[str, Any]:
     if config["type"] != FeedbackType.CATEGORICAL:
         raise errors.BadFeedbackConfig("Only a categorical key has categories.")
-    gone = set(changes.get("remove_categories") or ())
-    kept = [one for one in config["categories"] or () if one["value"] not in gone]
-    if len(kept) + len(gone) > len(config["categories"] or ()):
-        raise errors.BadFeedbackConfig("There is no category of that value.")
-    if gone and len(kept) < 2:
+    removed = set(changes.get("remove_categories") or ())
+    kept = [one for one in config["categories"] or () if one["value"] not in removed]
+    if len(kept) + len(removed) > len(config["categories"] or ()):
+        raise errors.BadFeedbackConfig("A removed category does not exist.")
+    if removed and len(kept) < 2:
         raise errors.BadFeedbackConfig("At least two categories must remain.")
-    return config | {"categories": _categories([*kept, *(changes.get("add_categories") or ())])}
+    return config | {
+        "categories": _parse_categories([*kept, *(changes.get("add_categories") or ())])
+    }
 
 
 def delete_config(*, workspace_id: UUID, lookup: dict[str, Any]) -> None:
-    """The key's next use begins anew; feedback that is there stays."""
+    """Delete the config; existing feedback stays, and the next feedback infers a new config."""
     get_or_404(FeedbackConfig.objects.for_workspace(workspace_id), **lookup).delete()

@@ -1,85 +1,100 @@
-"""Giving feedback, changing it and taking it back."""
+"""Create, change and delete feedback."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
 from django.db import transaction
 
+from apps.core import timestamps
 from apps.core.errors import AppError
 from apps.core.ids import uuid7
 from apps.core.tenancy import get_or_404
 from apps.feedback import errors
 from apps.feedback.models import Feedback, FeedbackConfig
+from apps.feedback.projects import existing_projects, project_at_address
 from apps.feedback.services import attach_to_runs, configs, formulas
-from apps.feedback.services.rows import write_rows
+from apps.feedback.services.upsert import upsert_feedback
 from apps.feedback.wire import WireFeedback
-from apps.ingest.services import project_resolution
-from apps.ingest.wire import Refusal, moment
-from apps.tracing.models import Project
 
-LABEL_LENGTH = 100
-SOURCE_LENGTH = 100
+MAX_LABEL_LENGTH = 100
+MAX_SOURCE_LENGTH = 100
 
 
-class RefusedFeedback(Exception):
-    """Why one feedback of several is not stored, as the error it would be alone."""
+@dataclass(frozen=True, slots=True)
+class RejectedFeedback:
+    """A feedback that is not stored, and the error that it would raise alone."""
 
-    def __init__(self, given: WireFeedback, error: Exception) -> None:
-        super().__init__(str(error))
-        self.given, self.error = given, error
+    feedback_id: UUID | None
+    error: AppError
+
+    @property
+    def detail(self) -> str:
+        return self.error.detail
+
+    @property
+    def reason(self) -> str:
+        """A stable code for the ingest log."""
+        return str(getattr(self.error, "reason", self.error.code))
 
 
 def store_feedback(
-    workspace_id: UUID, given: Sequence[WireFeedback], *, user_id: UUID | None = None
-) -> list[RefusedFeedback]:
-    """Store feedback that comes in the stream of runs; return what is refused, and why.
+    workspace_id: UUID, items: Sequence[WireFeedback], *, user_id: UUID | None = None
+) -> list[RejectedFeedback]:
+    """Store feedback of a request with runs; return the rejected items.
 
-    What has an id that is there takes its place. Runs may come later: nobody looks for them here,
-    which is the work of `feedback_attaching`.
+    An existing id is replaced. The runs may not exist yet: `attach_to_runs` looks them up later.
     """
-    if not given:
+    if not items:
         return []
-    refused: list[RefusedFeedback] = []
+    rejected: list[RejectedFeedback] = []
     rows: list[Feedback] = []
-    projects = _known_projects(workspace_id, given)
-    addressed = _addressed_projects(workspace_id, given)
-    rules = _Rules(workspace_id, given)
+    projects = existing_projects(
+        workspace_id, {one.session_id for one in items if one.session_id is not None}
+    )
+    by_address = {
+        address: project_at_address(workspace_id, address)
+        for address in {one.address for one in items if one.address is not None}
+    }
+    rules = _ConfigRules(workspace_id, items)
     now = datetime.now(UTC)
-    for one in given:
+    for one in items:
         one.id = one.id or uuid7()
         try:
             if one.address is not None:
-                one.session_id = addressed.get(one.address)
+                one.session_id = by_address[one.address]
                 if one.session_id is None:
                     raise errors.ProjectNotFound("No project has this address.")
             elif one.session_id is not None and one.session_id not in projects:
                 raise errors.ProjectNotFound
             rules.apply(one)
             rows.append(_row(workspace_id, one, user_id, now))
-        except (AppError, Refusal) as error:
-            refused.append(RefusedFeedback(one, error))
+        except AppError as error:
+            rejected.append(RejectedFeedback(one.id, error))
     rules.save()
-    written = write_rows(workspace_id, rows)
+    written = upsert_feedback(workspace_id, rows)
     taken = {row.pk for row in rows} - written
-    refused += [RefusedFeedback(o, errors.FeedbackIdTaken()) for o in given if o.id in taken]
+    rejected += [
+        RejectedFeedback(one.id, errors.FeedbackIdTaken()) for one in items if one.id in taken
+    ]
     on_projects: set[formulas.Target] = {
         (row.project_id, None) for row in rows if row.run_id is None and row.project_id is not None
     }
     if on_projects:
         formulas.recompute(workspace_id, on_projects, {row.key for row in rows})
-    return refused
+    return rejected
 
 
 @transaction.atomic
-def give_feedback(workspace_id: UUID, one: WireFeedback, *, user_id: UUID | None) -> Feedback:
-    """Store one feedback and return it, attached to its run where that is there."""
-    refused = store_feedback(workspace_id, [one], user_id=user_id)
-    if refused:
-        raise refused[0].error
+def create_feedback(workspace_id: UUID, one: WireFeedback, *, user_id: UUID | None) -> Feedback:
+    """Store one feedback and return it, attached to its run if that exists."""
+    rejected = store_feedback(workspace_id, [one], user_id=user_id)
+    if rejected:
+        raise rejected[0].error
     if one.run_id is not None:
         attach_to_runs.attach(workspace_id, [one.run_id])
     return get_or_404(Feedback.objects.for_workspace(workspace_id), pk=one.id)
@@ -87,7 +102,7 @@ def give_feedback(workspace_id: UUID, one: WireFeedback, *, user_id: UUID | None
 
 @transaction.atomic
 def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
-    """Set what is given and nothing else; what is computed from it is computed again."""
+    """Set the given fields and recompute formulas that depend on the feedback."""
     if feedback.formula_id is not None:
         raise errors.FeedbackComputed
     rows = Feedback.objects.for_workspace(feedback.workspace_id).select_for_update(no_key=True)
@@ -103,14 +118,14 @@ def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
 
 
 def _rescore(feedback: Feedback, changes: Mapping[str, Any]) -> None:
-    """Score and value as told; of a category that is told by half the other half follows."""
+    """Set score and value; for a category, one of them implies the other."""
     one = WireFeedback(
         key=feedback.key,
         score=changes.get("score"),
         value=changes.get("value"),
         feedback_config=changes.get("feedback_config"),
     )
-    rules = _Rules(feedback.workspace_id, [one])
+    rules = _ConfigRules(feedback.workspace_id, [one])
     rules.apply(one)
     rules.save()
     if "score" in changes or one.score is not None:
@@ -134,41 +149,20 @@ def _recompute_after(feedback: Feedback) -> None:
         )
 
 
-def _known_projects(workspace_id: UUID, given: Sequence[WireFeedback]) -> set[UUID]:
-    named = {one.session_id for one in given if one.session_id is not None}
-    if not named:
-        return set()
-    projects = Project.objects.for_workspace(workspace_id).present().filter(pk__in=named)
-    return set(projects.values_list("pk", flat=True))
+class _ConfigRules:
+    """The configs of the keys of a request, and the configs that the request adds."""
 
-
-def _addressed_projects(workspace_id: UUID, given: Sequence[WireFeedback]) -> dict[str, UUID]:
-    """By address of an agent: feedback follows what is there, and makes no project."""
-    found = {}
-    for address in {one.address for one in given if one.address is not None}:
-        if agent := project_resolution.agent_at(address):
-            agent_id, environment = agent
-            projects = Project.objects.for_workspace(workspace_id).present()
-            at_address = projects.filter(agent_id=agent_id, agent_environment=environment)
-            if (project_id := at_address.values_list("pk", flat=True).first()) is not None:
-                found[address] = project_id
-    return found
-
-
-class _Rules:
-    """The configs of the keys at hand: what they know, and what they learn."""
-
-    def __init__(self, workspace_id: UUID, given: Sequence[WireFeedback]) -> None:
+    def __init__(self, workspace_id: UUID, items: Sequence[WireFeedback]) -> None:
         self.workspace_id = workspace_id
-        keys = {one.key for one in given}
+        keys = {one.key for one in items}
         self.known = configs.known_configs(workspace_id, keys)
-        self.learned: dict[str, FeedbackConfig] = {}
+        self.added: dict[str, FeedbackConfig] = {}
 
     def apply(self, one: WireFeedback) -> None:
-        """Check the feedback against its key's config, and fill in what follows from that."""
+        """Check the feedback against the config of its key, and complete score and value."""
         stated = None
         if one.feedback_config is not None:
-            stated = configs.read_config(one.feedback_config)
+            stated = configs.parse_config(one.feedback_config)
         score = _score(one.score)
         known = self.known.get(one.key)
         if known is None:
@@ -178,35 +172,37 @@ class _Rules:
                 config=stated or configs.infer_config(score, one.value),
                 is_inferred=stated is None,
             )
-            self.known[one.key] = self.learned[one.key] = known
+            self.known[one.key] = self.added[one.key] = known
         elif stated is not None and known.is_inferred:
             known.config, known.is_inferred = stated, False
-            self.learned[one.key] = known
+            self.added[one.key] = known
         elif stated is not None and stated != known.config:
             raise errors.FeedbackConfigContradicted(
-                f"The feedback's config contradicts the one that {one.key!r:.100} has."
+                f"The stated config contradicts the config of {one.key!r:.100}."
             )
-        if not configs.fits(known, score, one.value):
-            raise errors.FeedbackOutOfBounds(f"{one.key!r:.100} does not take this score or value.")
-        one.score, one.value = configs.complete(known.config, score, one.value)
+        if not configs.allows(known, score, one.value):
+            raise errors.FeedbackOutOfBounds(
+                f"The config of {one.key!r:.100} does not allow this score or value."
+            )
+        one.score, one.value = configs.complete_category(known.config, score, one.value)
 
     def save(self) -> None:
-        if self.learned:
-            configs.save_learned(self.workspace_id, list(self.learned.values()))
+        if self.added:
+            configs.save_from_feedback(self.workspace_id, list(self.added.values()))
 
 
 def _row(workspace_id: UUID, one: WireFeedback, user_id: UUID | None, now: datetime) -> Feedback:
     source = one.feedback_source or {"type": "api"}
-    given_at = moment(one.created_at, "created_at")
+    created_at = _parse_timestamp(one.created_at, "created_at")
     return Feedback(
         id=one.id,
         workspace_id=workspace_id,
-        created_at=min(given_at or now, now),
+        created_at=min(created_at or now, now),
         project_id=one.session_id,
         run_id=one.run_id,
         trace_id=one.trace_id,
         is_root=None if one.trace_id is None or one.run_id is None else one.run_id == one.trace_id,
-        start_time=moment(one.start_time, "start_time") if one.run_id else None,
+        start_time=_parse_timestamp(one.start_time, "start_time") if one.run_id else None,
         thread_key=one.feedback_thread_id,
         is_on_thread=one.feedback_thread_id is not None,
         is_pending=one.run_id is not None,
@@ -218,7 +214,7 @@ def _row(workspace_id: UUID, one: WireFeedback, user_id: UUID | None, now: datet
         comment=one.comment,
         correction=one.correction,
         source=source,
-        source_type=str(source.get("type") or "api")[:SOURCE_LENGTH],
+        source_type=str(source.get("type") or "api")[:MAX_SOURCE_LENGTH],
         user_id=user_id,
         extra=one.extra,
         feedback_group_id=one.feedback_group_id,
@@ -227,15 +223,24 @@ def _row(workspace_id: UUID, one: WireFeedback, user_id: UUID | None, now: datet
     )
 
 
+def _parse_timestamp(value: str | float | None, field: str) -> datetime | None:
+    if value is None:
+        return None
+    try:
+        return timestamps.parse_timestamp(value, field)
+    except ValueError as error:
+        raise errors.InvalidFeedback(str(error), "bad_time") from None
+
+
 def _score(score: float | bool | None) -> float | None:  # noqa: FBT001  (the wire's own type)
     return None if score is None else float(score)
 
 
 def _label(value: Any) -> str | None:
-    """What the value counts as in statistics."""
+    """The value as counted in statistics."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str | int | float):
         text = value if isinstance(value, str) else f"{value:g}"
-        return text if 0 < len(text) <= LABEL_LENGTH else None
+        return text if 0 < len(text) <= MAX_LABEL_LENGTH else None
     return None

@@ -1,41 +1,48 @@
-"""Feedback in sums, key by key, as `feedback_stats` on the wire has it.
+"""Feedback statistics by key: `feedback_stats` on the wire.
 
-Each function answers with one query, however many runs are on the page.
+Each function runs one SQL query, whatever the number of runs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import math
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from datetime import datetime
 from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.core.json import loads
+from apps.trace_store import store
+from apps.trace_store.store import RunQuery
 from apps.trace_store.store.raw import raw_cursor, sql
+from apps.trace_store.store.rollup_dimensions import bounded
 
 FeedbackStats = dict[str, dict[str, Any]]
 """By key: `n` (numeric scores; where there are none, values), `avg`, `stdev` (of a sample), `min`,
 `max`, `errors`, `values` (how often each label), `comments` (the newest), `sources` (the kinds),
 `contains_thread_feedback`, `show_feedback_arrow` (whether the key says which way is better)."""
 
-MOST_LABELS = 100
-MOST_COMMENTS = 10
+MAX_LABELS = 100
+MAX_COMMENTS = 10
+MAX_QUERIED_RUNS = 1000
+"""How many runs of a filtered query are considered, newest first."""
 
 
-def of_runs(workspace_id: UUID, run_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
-    """Of each run what was said about it; runs without feedback are not in the answer."""
+def by_run(workspace_id: UUID, run_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
+    """Statistics by run; runs without feedback are absent."""
     return _stats(workspace_id, "run_id", "run_id = ANY(%s)", [list(run_ids)])
 
 
-def of_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
-    """Of each trace what was said about any of its runs."""
+def by_trace(workspace_id: UUID, trace_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
+    """Statistics by trace, over all of its runs."""
     return _stats(workspace_id, "trace_id", "trace_id = ANY(%s)", [list(trace_ids)])
 
 
-def of_threads(
+def by_thread(
     workspace_id: UUID, project_id: UUID, thread_keys: Collection[str]
 ) -> Mapping[str, FeedbackStats]:
-    """Of each thread what was said about it as a whole or about a run in one of its traces."""
+    """Statistics by thread: feedback on the thread itself and on runs of its traces."""
     return _stats(
         workspace_id,
         "thread_key",
@@ -44,8 +51,8 @@ def of_threads(
     )
 
 
-def of_projects(workspace_id: UUID, project_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
-    """Of each project what was said about itself, not about its runs (`session_feedback_stats`)."""
+def by_project(workspace_id: UUID, project_ids: Collection[UUID]) -> Mapping[UUID, FeedbackStats]:
+    """Statistics by project of feedback on the project itself (`session_feedback_stats`)."""
     return _stats(
         workspace_id,
         "project_id",
@@ -54,7 +61,7 @@ def of_projects(workspace_id: UUID, project_ids: Collection[UUID]) -> Mapping[UU
     )
 
 
-def of_runs_in_projects(
+def by_project_runs(
     workspace_id: UUID,
     project_ids: Collection[UUID],
     *,
@@ -62,18 +69,18 @@ def of_runs_in_projects(
     started_until: datetime | None = None,
     roots_only: bool = False,
 ) -> Mapping[UUID, FeedbackStats]:
-    """Of each project what was said about its runs that started in that time (`feedback_stats`).
+    """Statistics by project of feedback on runs that started in the period (`feedback_stats`).
 
-    Without comments: it is answered from an index alone, since there may be millions of rows.
+    Comments are omitted, so that an index-only scan answers it: there may be millions of rows.
     """
     if not project_ids:
         return {}
     conditions = ["workspace_id = %s", "project_id = ANY(%s)", "run_id IS NOT NULL"]
     values: list[Any] = [workspace_id, list(project_ids)]
-    for name, moment in ((">=", started_from), ("<=", started_until)):
-        if moment is not None:
-            conditions.append(f"start_time {name} %s")
-            values.append(moment)
+    for operator, timestamp in ((">=", started_from), ("<=", started_until)):
+        if timestamp is not None:
+            conditions.append(f"start_time {operator} %s")
+            values.append(timestamp)
     if roots_only:
         conditions.append("is_root")
     statement = f"""
@@ -90,7 +97,7 @@ def of_runs_in_projects(
                 SELECT subject, key, label, times, row_number() OVER (
                     PARTITION BY subject, key ORDER BY times DESC, label) AS place
                 FROM grouped WHERE level = 1 AND label IS NOT NULL
-            ) counted WHERE place <= {MOST_LABELS} GROUP BY subject, key
+            ) counted WHERE place <= {MAX_LABELS} GROUP BY subject, key
         ), sources AS (
             SELECT subject, key, array_agg(source_type ORDER BY source_type) AS sources
             FROM grouped WHERE level = 2 GROUP BY subject, key
@@ -137,14 +144,14 @@ def _stats(
                 SELECT subject, key, label, count(*) AS times, row_number() OVER (
                     PARTITION BY subject, key ORDER BY count(*) DESC, label) AS place
                 FROM picked WHERE label IS NOT NULL GROUP BY subject, key, label
-            ) counted WHERE place <= {MOST_LABELS} GROUP BY subject, key
+            ) counted WHERE place <= {MAX_LABELS} GROUP BY subject, key
         ), comments AS (
             SELECT subject, key, array_agg(comment ORDER BY place) AS comments
             FROM (
                 SELECT subject, key, comment, row_number() OVER (
                     PARTITION BY subject, key ORDER BY created_at DESC) AS place
                 FROM picked WHERE comment <> ''
-            ) newest WHERE place <= {MOST_COMMENTS} GROUP BY subject, key
+            ) newest WHERE place <= {MAX_COMMENTS} GROUP BY subject, key
         )
         SELECT subject, scores.key, n, avg, stdev, least, most, errors, sources, is_on_thread,
                labels.labels::text, labels.times, comments, {_HAS_DIRECTION}
@@ -172,15 +179,15 @@ class _Row(NamedTuple):
 
 
 def _read(statement: str, values: list[Any]) -> Mapping[Any, FeedbackStats]:
-    found: dict[Any, FeedbackStats] = {}
+    stats: dict[Any, FeedbackStats] = {}
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values)
         for subject, key, *rest in cursor:
-            found.setdefault(subject, {})[key] = _shown(_Row(*rest))
-    return found
+            stats.setdefault(subject, {})[key] = _render(_Row(*rest))
+    return stats
 
 
-def _shown(row: _Row) -> dict[str, Any]:
+def _render(row: _Row) -> dict[str, Any]:
     return {
         "n": row.n or int(row.times or 0),
         "avg": row.avg,
@@ -194,3 +201,77 @@ def _shown(row: _Row) -> dict[str, Any]:
         "contains_thread_feedback": row.is_on_thread,
         "show_feedback_arrow": row.has_direction,
     }
+
+
+def for_query(workspace_id: UUID, query: RunQuery) -> FeedbackStats:
+    """The feedback on the runs of the query; with a filter, on its newest 1000 runs."""
+    query = bounded(query)
+    if _has_only_time_bounds(query) and query.project_ids is not None:
+        by_project = by_project_runs(
+            workspace_id,
+            query.project_ids,
+            started_from=query.started_from,
+            started_until=query.started_until,
+            roots_only=query.is_root is True,
+        )
+        return merge_stats(by_project.values())
+    page = store.runs.query(workspace_id, query, limit=MAX_QUERIED_RUNS)
+    return merge_stats(by_run(workspace_id, [run.row.id for run in page.runs]).values())
+
+
+def _has_only_time_bounds(query: RunQuery) -> bool:
+    others = (
+        query.run_ids,
+        query.trace_id,
+        query.parent_run_id,
+        query.reference_example_ids,
+        query.run_type,
+        query.has_error,
+        query.where,
+        query.where_root,
+        query.where_any,
+    )
+    return query.is_root is not False and all(other is None for other in others)
+
+
+def merge_stats(parts: Iterable[FeedbackStats]) -> FeedbackStats:
+    """Combine statistics key by key."""
+    by_key: dict[str, list[dict[str, Any]]] = {}
+    for by_name in parts:
+        for key, one in by_name.items():
+            by_key.setdefault(key, []).append(one)
+    return {key: ones[0] if len(ones) == 1 else _combine(ones) for key, ones in by_key.items()}
+
+
+def _combine(ones: list[dict[str, Any]]) -> dict[str, Any]:
+    scored = [one for one in ones if one["avg"] is not None]
+    count = sum(one["n"] for one in scored)
+    mean = sum(one["avg"] * one["n"] for one in scored) / count if count else None
+    values: Counter[str] = Counter()
+    for one in ones:
+        values.update(one["values"])
+    comments = [text for one in ones for text in one["comments"] or ()]
+    return {
+        "n": count or sum(one["n"] for one in ones),
+        "avg": mean,
+        "stdev": _stdev(scored, count, mean),
+        "min": min((one["min"] for one in scored), default=None),
+        "max": max((one["max"] for one in scored), default=None),
+        "errors": sum(one["errors"] for one in ones),
+        "values": dict(values),
+        "comments": comments[:MAX_COMMENTS],
+        "sources": sorted({source for one in ones for source in one["sources"] or ()}),
+        "contains_thread_feedback": any(one["contains_thread_feedback"] for one in ones),
+        "show_feedback_arrow": any(one["show_feedback_arrow"] for one in ones),
+    }
+
+
+def _stdev(scored: list[dict[str, Any]], count: int, mean: float | None) -> float | None:
+    """The deviation of the whole sample, from deviations and averages of its parts."""
+    if count < 2 or mean is None:
+        return None
+    squares = sum(
+        (one["stdev"] or 0) ** 2 * (one["n"] - 1) + one["n"] * (one["avg"] - mean) ** 2
+        for one in scored
+    )
+    return math.sqrt(squares / (count - 1))

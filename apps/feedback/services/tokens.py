@@ -1,4 +1,4 @@
-"""The right to give one feedback, for those who hold no key: browsers of an application's users."""
+"""Feedback tokens: browsers without an API key may give one feedback each."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from apps.core import secrets
 from apps.core.ids import uuid7
 from apps.feedback import errors
 from apps.feedback.models import Feedback, FeedbackConfig, FeedbackToken
-from apps.feedback.services.feedback import give_feedback
-from apps.feedback.wire import WireAnswer, WireFeedback
+from apps.feedback.services.feedback import create_feedback
+from apps.feedback.wire import TokenFeedback, WireFeedback
 
-LIFE = timedelta(hours=3)
-_REMEMBERED = timedelta(days=30)
-_AT_ONCE = 10_000
+DEFAULT_LIFETIME = timedelta(hours=3)
+_DELETE_AFTER = timedelta(days=30)
+_BATCH_SIZE = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Wanted:
-    """A token as it is asked for."""
+class TokenRequest:
+    """A token to issue."""
 
     run_id: UUID
     key: str
@@ -37,13 +37,13 @@ class Wanted:
 
 
 @transaction.atomic
-def issue_tokens(workspace_id: UUID, wanted: Sequence[Wanted]) -> list[FeedbackToken]:
-    """Make tokens, all or none. A repeat of an id returns the token that is there.
+def issue_tokens(workspace_id: UUID, requests: Sequence[TokenRequest]) -> list[FeedbackToken]:
+    """Issue all tokens or none. Repeating an id returns the existing token.
 
-    The run may be unknown still. A config that comes along is the key's, if it has none yet.
+    The run may not exist yet. A stated config is saved if the key has none.
     """
     issued = []
-    for one in wanted:
+    for one in requests:
         token = uuid4()
         row = FeedbackToken(
             id=one.id or uuid7(),
@@ -54,36 +54,37 @@ def issue_tokens(workspace_id: UUID, wanted: Sequence[Wanted]) -> list[FeedbackT
             key=one.key,
             expires_at=one.expires_at,
         )
-        issued.append(_kept(row))
+        issued.append(_insert_or_get(row))
     configs = [
         FeedbackConfig(workspace_id=workspace_id, key=one.key, config=one.config)
-        for one in wanted
+        for one in requests
         if one.config is not None
     ]
     FeedbackConfig.objects.for_workspace(workspace_id).bulk_create(configs, ignore_conflicts=True)
     return issued
 
 
-def _kept(row: FeedbackToken) -> FeedbackToken:
+def _insert_or_get(row: FeedbackToken) -> FeedbackToken:
     try:
         with transaction.atomic():
             row.save(force_insert=True)
     except IntegrityError:
         tokens = FeedbackToken.objects.for_workspace(row.workspace_id)
-        there = tokens.filter(pk=row.pk, run_id=row.run_id, key=row.key).first()
-        if there is None:  # of another run, or another workspace: say no more than that
+        existing = tokens.filter(pk=row.pk, run_id=row.run_id, key=row.key).first()
+        # Do not tell whether the id belongs to another run or to another workspace.
+        if existing is None:
             raise errors.FeedbackIdTaken from None
-        return there
+        return existing
     return row
 
 
-def address_of(row: FeedbackToken) -> str:
-    """Where the token's holder says it."""
+def token_url(row: FeedbackToken) -> str:
+    """The URL that accepts the feedback of the token."""
     return f"{settings.BASE_URL}/feedback/tokens/{secrets.decrypt(row.token)}"
 
 
-def valid_token(token: UUID) -> FeedbackToken:
-    """`FeedbackTokenUnknown` when there is none, `FeedbackTokenExpired` when its time is over."""
+def find_valid_token(token: UUID) -> FeedbackToken:
+    """The row of the token; raises `FeedbackTokenUnknown` or `FeedbackTokenExpired`."""
     tokens = FeedbackToken.objects.across_workspaces(reason="the token itself names the workspace")
     row = tokens.filter(token_hash=_hash(token)).first()
     if row is None:
@@ -93,20 +94,20 @@ def valid_token(token: UUID) -> FeedbackToken:
     return row
 
 
-def redeem(row: FeedbackToken, said: WireAnswer) -> Feedback:
-    """Give the feedback that the token is for; said again it takes the place of the first."""
-    one = WireFeedback(
+def redeem(row: FeedbackToken, given: TokenFeedback) -> Feedback:
+    """Create the feedback of the token; a second call replaces the first."""
+    feedback = WireFeedback(
         id=row.pk,
         key=row.key,
         run_id=row.run_id,
-        score=said.score,
-        value=said.value,
-        comment=said.comment,
-        correction=said.correction,
-        feedback_source={"type": "api", "metadata": said.metadata or {}},
-        extend_trace_retention=said.extend_trace_retention,
+        score=given.score,
+        value=given.value,
+        comment=given.comment,
+        correction=given.correction,
+        feedback_source={"type": "api", "metadata": given.metadata or {}},
+        extend_trace_retention=given.extend_trace_retention,
     )
-    return give_feedback(row.workspace_id, one, user_id=None)
+    return create_feedback(row.workspace_id, feedback, user_id=None)
 
 
 def _hash(token: UUID) -> bytes:
@@ -114,11 +115,11 @@ def _hash(token: UUID) -> bytes:
 
 
 def delete_expired() -> None:
-    """Remove tokens a month after their end; until then they answer that they have expired."""
-    tokens = FeedbackToken.objects.across_workspaces(reason="removes what has expired, of all")
-    old = tokens.filter(expires_at__lt=timezone.now() - _REMEMBERED)
+    """Delete tokens a month after they expire; until then they answer `410`."""
+    tokens = FeedbackToken.objects.across_workspaces(reason="deletes expired tokens")
+    old = tokens.filter(expires_at__lt=timezone.now() - _DELETE_AFTER)
     while True:
-        some = list(old.values_list("pk", flat=True)[:_AT_ONCE])
-        tokens.filter(pk__in=some).delete()
-        if len(some) < _AT_ONCE:
+        batch = list(old.values_list("pk", flat=True)[:_BATCH_SIZE])
+        tokens.filter(pk__in=batch).delete()
+        if len(batch) < _BATCH_SIZE:
             return

@@ -1,4 +1,4 @@
-"""What came in, hour by hour."""
+"""The ingest log: counts of received runs by hour and project."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.ingest.services import ingest_log
-from apps.ingest.services.ingest_log import LedgerHour
+from apps.ingest.services.ingest_log import LogHour
 from apps.organizations.permissions import Permission
 from apps.tracing.api.serializers import query_params
 
-_USUAL = timedelta(days=1)
+_DEFAULT_PERIOD = timedelta(days=1)
 
 
-class LedgerSerializer(serializers.Serializer[Any]):
-    """The query string; without times the last day."""
+class IngestLogSerializer(serializers.Serializer[Any]):
+    """The query string; the default period is the last day."""
 
     project_id = serializers.UUIDField(required=False)
     start_time = serializers.DateTimeField(required=False)
@@ -30,31 +30,30 @@ class LedgerSerializer(serializers.Serializer[Any]):
     offset = serializers.IntegerField(default=0, min_value=0, max_value=1_000_000)
 
 
-class LedgerView(WorkspaceAPIView):
+class IngestLogView(WorkspaceAPIView):
     required_permission = Permission.PROJECTS_READ
 
-    @extend_schema(parameters=[LedgerSerializer], responses=dict)
+    @extend_schema(parameters=[IngestLogSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """Runs received, stored, merged and refused (with reasons) of each project and hour.
+        """Runs received, stored, merged and rejected (with reasons) by project and hour.
 
-        Newest first. `waiting` counts updates and children that were accepted and are kept until
-        the run they belong to comes.
+        Newest first. `waiting` counts accepted operations that await their run or parent.
         """
-        asked = query_params(LedgerSerializer, request)
-        end = asked.get("end_time") or timezone.now()
-        found = ingest_log.hours(
+        params = query_params(IngestLogSerializer, request)
+        end = params.get("end_time") or timezone.now()
+        hours = ingest_log.list_hours(
             self.workspace_id,
-            begin=asked.get("start_time") or end - _USUAL,
+            begin=params.get("start_time") or end - _DEFAULT_PERIOD,
             end=end,
-            project_id=asked.get("project_id"),
-            limit=asked["limit"],
-            offset=asked["offset"],
+            project_id=params.get("project_id"),
+            limit=params["limit"],
+            offset=params["offset"],
         )
-        waiting = ingest_log.waiting(self.workspace_id)
-        return Response({"hours": [_json(hour) for hour in found], "waiting": waiting})
+        waiting = ingest_log.count_deferred(self.workspace_id)
+        return Response({"hours": [_render(hour) for hour in hours], "waiting": waiting})
 
 
-def _json(hour: LedgerHour) -> dict[str, Any]:
+def _render(hour: LogHour) -> dict[str, Any]:
     return {
         "hour": hour.hour,
         "project_id": hour.project_id,
@@ -69,4 +68,4 @@ def _json(hour: LedgerHour) -> dict[str, Any]:
     }
 
 
-routes = [path("v1/platform/ingest-ledger", LedgerView.as_view(), name="ingest-ledger")]
+routes = [path("v1/platform/ingest-ledger", IngestLogView.as_view(), name="ingest-ledger")]

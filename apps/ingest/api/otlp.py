@@ -1,4 +1,4 @@
-"""OpenTelemetry comes in here: spans, and the events of a coding agent."""
+"""OTLP endpoints: spans, and the log events of Claude Code."""
 
 from __future__ import annotations
 
@@ -13,75 +13,75 @@ from apps.api_keys.lightweight_views import Answer, keyed
 from apps.core import errors
 from apps.core.callers import Caller
 from apps.core.json import loads
-from apps.ingest.otlp import answers, claude_code, decoding, logs
-from apps.ingest.otlp.requests import request_of
-from apps.ingest.otlp.spans import Decoded
-from apps.ingest.request_body import read_body, size_of
+from apps.ingest.otlp import claude_code, encoding
+from apps.ingest.otlp.batch_assembly import build_request
+from apps.ingest.otlp.spans import DecodedSpans
+from apps.ingest.request_body import body_size, read_body
 from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.permissions import Permission
 
-_PROJECT, _AGENT, _ENVIRONMENT = (
-    "Langsmith-Project",
-    "Langsmith-Agent-Id",
-    "Langsmith-Agent-Environment",
-)
+_PROJECT_HEADER = "Langsmith-Project"
+_AGENT_HEADER = "Langsmith-Agent-Id"
+_ENVIRONMENT_HEADER = "Langsmith-Agent-Environment"
 View = Callable[[HttpRequest], HttpResponse]
 
 
-def in_kind(view: View) -> View:
-    """Failures in the encoding of the question; a body that makes no sense is always 400.
+def encode_errors(view: View) -> View:
+    """Encode failures like the request, and answer an invalid body with 400.
 
-    OTLP's exporters take 400 as final, and would send again for ever what they take as passing.
+    OTLP exporters retry most statuses forever; they treat 400 as final.
     """
 
     @csrf_exempt
     @wraps(view)
-    def answer(request: HttpRequest) -> HttpResponse:
+    def wrapper(request: HttpRequest) -> HttpResponse:
         response = view(request)
         if response.status_code == errors.Invalid.status:
             response.status_code = errors.BadRequest.status
-        is_protobuf = (request.content_type or "").lower() != decoding.JSON
+        is_protobuf = (request.content_type or "").lower() != encoding.JSON
         if is_protobuf and response.status_code >= errors.BadRequest.status:
             detail = str(loads(response.content)["detail"])
-            response.content = answers.status(detail)
-            response["Content-Type"] = decoding.PROTOBUF
+            response.content = encoding.encode_status(detail)
+            response["Content-Type"] = encoding.PROTOBUF
         return response
 
-    return answer
+    return wrapper
 
 
-@in_kind
+@encode_errors
 @keyed("POST", Permission.RUNS_INGEST)
 def export_traces(request: HttpRequest, caller: Caller) -> Answer:
-    """An `ExportTraceServiceRequest`, in protobuf or in JSON."""
-    encoding = decoding.encoding_of(request.headers.get("Content-Type", ""))
-    decoded = decoding.decode(read_body(request), encoding)
-    return _stored(request, caller, decoded, encoding)
+    """Store an `ExportTraceServiceRequest` in protobuf or JSON."""
+    media_type = encoding.parse_encoding(request.headers.get("Content-Type", ""))
+    decoded = encoding.decode_spans(read_body(request), media_type)
+    return _ingest(request, caller, decoded, media_type)
 
 
-@in_kind
+@encode_errors
 @keyed("POST", Permission.RUNS_INGEST)
 def export_claude_code(request: HttpRequest, caller: Caller) -> Answer:
-    """Claude Code's events: an `ExportLogsServiceRequest`, in JSON or in protobuf."""
-    encoding = decoding.encoding_of(request.headers.get("Content-Type", ""))
-    decoded = claude_code.spans(logs.decode(read_body(request), encoding))
-    return _stored(request, caller, decoded, encoding)
+    """Store the events of Claude Code, an `ExportLogsServiceRequest` in protobuf or JSON."""
+    media_type = encoding.parse_encoding(request.headers.get("Content-Type", ""))
+    records = claude_code.decode_logs(read_body(request), media_type)
+    return _ingest(request, caller, claude_code.convert_events(records), media_type)
 
 
-def _stored(request: HttpRequest, caller: Caller, decoded: Decoded, encoding: str) -> Answer:
-    brought = request_of(decoded, project=project_of(request))
-    brought.size, brought.wire = size_of(request), "otlp"
-    outcome = ingest(caller.workspace_id, brought) if brought.has_anything else None
-    refused = outcome.refused if outcome else ()
-    return 200, HttpResponse(answers.success(encoding, refused), content_type=encoding)
+def _ingest(request: HttpRequest, caller: Caller, decoded: DecodedSpans, media_type: str) -> Answer:
+    ingest_request = build_request(decoded, project=_project_name(request))
+    ingest_request.size = body_size(request)
+    rejected = (
+        () if ingest_request.is_empty else ingest(caller.workspace_id, ingest_request).rejected
+    )
+    body = encoding.encode_success(media_type, rejected)
+    return 200, HttpResponse(body, content_type=media_type)
 
 
-def project_of(request: HttpRequest) -> str | None:
-    """The project that the headers name, or the agent that they name instead."""
+def _project_name(request: HttpRequest) -> str | None:
+    """The project in the headers, or the agent and environment instead."""
     headers = request.headers
-    if name := headers.get(_PROJECT):
+    if name := headers.get(_PROJECT_HEADER):
         return name
-    agent, environment = headers.get(_AGENT), headers.get(_ENVIRONMENT)
+    agent, environment = headers.get(_AGENT_HEADER), headers.get(_ENVIRONMENT_HEADER)
     return f"{agent}/{environment}" if agent and environment else agent
 
 

@@ -1,4 +1,4 @@
-"""Runs come in here. Plain views: these are the routes that are called all the time."""
+"""Endpoints that receive runs. They are plain views, because they serve most requests."""
 
 from __future__ import annotations
 
@@ -14,77 +14,77 @@ from apps.api_keys.lightweight_views import Answer, by_method, keyed
 from apps.core.callers import Caller
 from apps.core.errors import AppError, Unavailable
 from apps.core.ids import uuid7
-from apps.ingest import decoders, errors
-from apps.ingest.decoders import Request
-from apps.ingest.multipart import boundary_of
-from apps.ingest.request_body import read_body, size_of
-from apps.ingest.services.ingest_log import count_refusals
+from apps.ingest import errors
+from apps.ingest.decoders import IngestRequest, decode_batch, decode_multipart, decode_single
+from apps.ingest.multipart import parse_boundary
+from apps.ingest.operations import RejectedItem
+from apps.ingest.request_body import body_size, read_body
+from apps.ingest.services.ingest_log import count_rejections
 from apps.ingest.services.ingest_runs import ingest
-from apps.ingest.wire import Refusal
 from apps.organizations.permissions import Permission
 from apps.tracing.api.runs import RunView
 
 ACCEPTED = 202
 
 
-def _take(caller: Caller, brought: Request, request: HttpRequest) -> Answer:
-    brought.size = size_of(request)
-    return ACCEPTED, ingest(caller.workspace_id, brought).as_json()
+def _ingest(caller: Caller, decoded: IngestRequest, request: HttpRequest) -> Answer:
+    decoded.size = body_size(request)
+    return ACCEPTED, ingest(caller.workspace_id, decoded).as_json()
 
 
 @contextmanager
-def _counted(caller: Caller) -> Iterator[None]:
-    """What is refused before anybody knows what it is stands in the ledger all the same."""
+def _counted_rejections(caller: Caller) -> Iterator[None]:
+    """Count a request that is rejected before it is decoded in the ingest log."""
     try:
         yield
     except AppError as error:
         if error.status < Unavailable.status:
-            count_refusals(caller.workspace_id, Counter({(None, error.code): 1}))
+            count_rejections(caller.workspace_id, Counter({(None, error.code): 1}))
         raise
-    except Refusal as refusal:
-        count_refusals(caller.workspace_id, Counter({(None, refusal.reason): 1}))
-        raise errors.RunsRejected(str(refusal)) from None
+    except RejectedItem as error:
+        count_rejections(caller.workspace_id, Counter({(None, error.reason): 1}))
+        raise errors.RunsRejected(str(error)) from None
 
 
 @keyed("POST", Permission.RUNS_INGEST)
 def create_run(request: HttpRequest, caller: Caller) -> Answer:
-    """One run; without an id it gets one, without a place in a tree it gets that too."""
-    with _counted(caller):
-        brought = decoders.decode_single(read_body(request), is_update=False)
-    (said,) = brought.operations
-    said.run.id = said.run.id or uuid7()
-    status, value = _take(caller, brought, request)
-    return status, {**value, "id": said.run.id}
+    """Create one run; a missing id or tree position is assigned."""
+    with _counted_rejections(caller):
+        decoded = decode_single(read_body(request), is_update=False)
+    (operation,) = decoded.operations
+    operation.run.id = operation.run.id or uuid7()
+    status, value = _ingest(caller, decoded, request)
+    return status, {**value, "id": operation.run.id}
 
 
 @keyed("PATCH", Permission.RUNS_INGEST)
 def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
-    """An update; it may come before its run."""
-    with _counted(caller):
-        brought = decoders.decode_single(read_body(request), is_update=True, run_id=run_id)
-    return _take(caller, brought, request)
+    """Update one run; the update may arrive before its run."""
+    with _counted_rejections(caller):
+        decoded = decode_single(read_body(request), is_update=True, run_id=run_id)
+    return _ingest(caller, decoded, request)
 
 
 @keyed("POST", Permission.RUNS_INGEST)
-def batch(request: HttpRequest, caller: Caller) -> Answer:
-    """`{"post": [...], "patch": [...]}`."""
-    with _counted(caller):
-        brought = decoders.decode_batch(read_body(request))
-    return _take(caller, brought, request)
+def ingest_batch(request: HttpRequest, caller: Caller) -> Answer:
+    """Store `{"post": [...], "patch": [...]}`."""
+    with _counted_rejections(caller):
+        decoded = decode_batch(read_body(request))
+    return _ingest(caller, decoded, request)
 
 
 @keyed("POST", Permission.RUNS_INGEST)
-def multipart(request: HttpRequest, caller: Caller) -> Answer:
-    """One part per piece of a run, in any order."""
-    with _counted(caller):
-        boundary = boundary_of(request.headers.get("Content-Type", ""))
-        brought = decoders.decode_multipart(read_body(request), boundary)
-    return _take(caller, brought, request)
+def ingest_multipart(request: HttpRequest, caller: Caller) -> Answer:
+    """Store a multipart body with one part for each field of a run, in any order."""
+    with _counted_rejections(caller):
+        boundary = parse_boundary(request.headers.get("Content-Type", ""))
+        decoded = decode_multipart(read_body(request), boundary)
+    return _ingest(caller, decoded, request)
 
 
 routes = [
-    path("runs/batch", by_method(post=batch), name="run-batch"),
-    path("runs/multipart", by_method(post=multipart), name="run-multipart"),
+    path("runs/batch", by_method(post=ingest_batch), name="run-batch"),
+    path("runs/multipart", by_method(post=ingest_multipart), name="run-multipart"),
     path("runs", by_method(post=create_run), name="run-create"),
     path(
         "runs/<uuid:run_id>",

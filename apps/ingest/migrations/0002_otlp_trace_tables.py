@@ -1,4 +1,4 @@
-"""State of traces whose OTLP spans arrive one by one: apps/ingest/otlp/placing.py."""
+"""State of traces whose OTLP spans arrive one by one: apps/ingest/otlp/trace_assembly.py."""
 
 from django.db import migrations
 

@@ -1,23 +1,38 @@
-"""Events of Claude Code as spans: a trace for each prompt, the session as its thread.
+"""Claude Code events: OTLP log records converted to spans.
 
-Claude Code tells of itself by log records: a prompt, each request to the model, each tool. They
-name no spans. Those of one prompt hang below a root that never comes, for which another stands in
-until nothing more follows.
+Claude Code sends log records for a prompt, each model request and each tool call, without spans.
+Each prompt becomes a trace and the session its thread. The spans of a prompt are children of a root
+that is never sent; a placeholder root takes its place.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
-from apps.ingest.otlp import ids
-from apps.ingest.otlp.logs import Record
-from apps.ingest.otlp.spans import ERROR, OK, Decoded, Span
+import msgspec
+from google.protobuf.message import DecodeError  # type: ignore[import-untyped]
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+
+from apps.ingest.errors import BadBody
+from apps.ingest.otlp import json_decoder, protobuf_decoder
+from apps.ingest.otlp.encoding import PROTOBUF
+from apps.ingest.otlp.spans import (
+    ERROR,
+    OK,
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    Attributes,
+    DecodedSpans,
+    Span,
+    SpanSource,
+)
 
 _PREFIX = "claude_code."
-_KINDS = {"api_request": "llm", "api_error": "llm", "tool_result": "tool"}
-_NUMBERS = {
+_RUN_TYPES = {"api_request": "llm", "api_error": "llm", "tool_result": "tool"}
+_NUMBER_TYPES = {
     "input_tokens": int,
     "output_tokens": int,
     "cache_read_tokens": int,
@@ -26,47 +41,47 @@ _NUMBERS = {
     "duration_ms": float,
     "ttft_ms": float,
 }
-_NAMES = {
+_ATTRIBUTE_NAMES = {
     "prompt": "user_prompt",
     "model": "gen_ai.request.model",
     "tool_name": "gen_ai.tool.name",
     "tool_parameters": "tool_input",
     "cost_usd": "gen_ai.usage.cost",
 }
-_MOST_MILLISECONDS = 86_400_000
+_MAX_DURATION_MS = 86_400_000
 
 
-def spans(records: Iterable[Record]) -> Decoded:
-    """A span for each event; those without a time cannot be placed."""
-    found = Decoded()
+def convert_events(records: Iterable[LogRecord]) -> DecodedSpans:
+    """Convert each event to a span; events without a time are rejected."""
+    decoded = DecodedSpans()
     for record in records:
         if record.time_ns <= 0:
-            found.refuse("An event has no time.")
+            decoded.reject("An event has no time.")
         else:
-            found.spans.append(_span(record))
-    return found
+            decoded.spans.append(_convert_event(record))
+    return decoded
 
 
-def _span(record: Record) -> Span:
+def _convert_event(record: LogRecord) -> Span:
     event = record.name.removeprefix(_PREFIX)
-    said = {key: _number(key, value) for key, value in record.attributes.items()}
-    trace_id, parent = _trace(said)
-    took = said.get("duration_ms")
-    is_known = isinstance(took, float) and 0 <= took < _MOST_MILLISECONDS
-    error = said.get("error")
-    failed = bool(error) or str(said.get("success", "")).lower() == "false"
-    attributes = {_NAMES.get(key, key): value for key, value in said.items()}
-    attributes["langsmith.span.kind"] = _KINDS.get(event, "chain")
+    fields = {key: _parse_number(key, value) for key, value in record.attributes.items()}
+    trace_id, parent = _trace_ids(fields)
+    duration = fields.get("duration_ms")
+    is_known = isinstance(duration, float) and 0 <= duration < _MAX_DURATION_MS
+    error = fields.get("error")
+    failed = bool(error) or str(fields.get("success", "")).lower() == "false"
+    attributes = {_ATTRIBUTE_NAMES.get(key, key): value for key, value in fields.items()}
+    attributes["langsmith.span.kind"] = _RUN_TYPES.get(event, "chain")
     if event in {"api_request", "api_error"}:
         attributes.setdefault("gen_ai.provider.name", "anthropic")
-    tool = said.get("tool_name")
+    tool = fields.get("tool_name")
     return Span(
-        record.origin,
+        record.source,
         trace_id,
-        _digest(ids.SPAN_ID, trace_id, event, said.get("event.sequence", record.time_ns)),
+        _digest(SPAN_ID_BYTES, trace_id, event, fields.get("event.sequence", record.time_ns)),
         parent,
         tool if isinstance(tool, str) and event == "tool_result" else record.name,
-        record.time_ns - int(took * 1e6 if is_known and took else 0),
+        record.time_ns - int(duration * 1e6 if is_known and duration else 0),
         record.time_ns,
         attributes,
         [],
@@ -76,10 +91,10 @@ def _span(record: Record) -> Span:
     )
 
 
-def _trace(said: dict[str, Any]) -> tuple[bytes, bytes]:
-    """The trace of the event's prompt, and the root that stands for it."""
-    trace_id = _digest(ids.TRACE_ID, said.get("session.id"), said.get("prompt.id"))
-    return trace_id, _digest(ids.SPAN_ID, trace_id, "root")
+def _trace_ids(fields: dict[str, Any]) -> tuple[bytes, bytes]:
+    """The trace id of the prompt, and the id of its root span, which is never sent."""
+    trace_id = _digest(TRACE_ID_BYTES, fields.get("session.id"), fields.get("prompt.id"))
+    return trace_id, _digest(SPAN_ID_BYTES, trace_id, "root")
 
 
 def _digest(size: int, *parts: object) -> bytes:
@@ -88,12 +103,104 @@ def _digest(size: int, *parts: object) -> bytes:
     ).digest()
 
 
-def _number(key: str, value: Any) -> Any:
-    """Its attributes are texts, numbers too."""
-    kind = _NUMBERS.get(key)
-    if kind is None or isinstance(value, bool):
+def _parse_number(key: str, value: Any) -> Any:
+    """Claude Code sends numbers as strings."""
+    number_type = _NUMBER_TYPES.get(key)
+    if number_type is None or isinstance(value, bool):
         return value
     try:
-        return kind(value)
+        return number_type(value)
     except (TypeError, ValueError, OverflowError):
         return value
+
+
+# -- log records -------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class LogRecord:
+    source: SpanSource
+    name: str
+    time_ns: int
+    attributes: Attributes
+
+
+def decode_logs(body: bytes, encoding: str) -> list[LogRecord]:
+    """Decode an `ExportLogsServiceRequest`; `BadBody` if it is malformed."""
+    return _decode_protobuf(body) if encoding == PROTOBUF else _decode_json(body)
+
+
+def _decode_protobuf(body: bytes) -> list[LogRecord]:
+    try:
+        request = ExportLogsServiceRequest.FromString(body)
+    except (DecodeError, RecursionError):
+        raise BadBody("The body is not an ExportLogsServiceRequest in protobuf.") from None
+    records = []
+    for resource_logs in request.resource_logs:
+        resource = protobuf_decoder.convert_attributes(resource_logs.resource.attributes)
+        for scope_logs in resource_logs.scope_logs:
+            source = SpanSource(resource, scope_logs.scope.name, scope_logs.scope.version)
+            records += [
+                _record(
+                    source,
+                    one.event_name or one.body.string_value,
+                    one.time_unix_nano or one.observed_time_unix_nano,
+                    protobuf_decoder.convert_attributes(one.attributes),
+                )
+                for one in scope_logs.log_records
+            ]
+    return records
+
+
+class _Log(json_decoder.Struct):
+    time_unix_nano: int | str | None = None
+    observed_time_unix_nano: int | str | None = None
+    event_name: str | None = None
+    body: json_decoder.AnyValue | None = None
+    attributes: list[json_decoder.Pair] | None = None
+
+
+class _ScopeLogs(json_decoder.Struct):
+    scope: json_decoder.Scope | None = None
+    log_records: list[_Log] | None = None
+
+
+class _ResourceLogs(json_decoder.Struct):
+    resource: json_decoder.Resource | None = None
+    scope_logs: list[_ScopeLogs] | None = None
+
+
+class _LogsRequest(json_decoder.Struct):
+    resource_logs: list[_ResourceLogs] | None = None
+
+
+_logs_decoder = msgspec.json.Decoder(_LogsRequest)
+
+
+def _decode_json(body: bytes) -> list[LogRecord]:
+    try:
+        request = json_decoder.decode_lenient(body, _logs_decoder)
+        return [
+            _record(
+                SpanSource(
+                    json_decoder.convert_attributes(
+                        one.resource.attributes if one.resource else None
+                    ),
+                    logs.scope.name or "" if logs.scope else "",
+                    logs.scope.version or "" if logs.scope else "",
+                ),
+                log.event_name or (log.body.string_value or "" if log.body else ""),
+                json_decoder.parse_int(log.time_unix_nano or log.observed_time_unix_nano),
+                json_decoder.convert_attributes(log.attributes),
+            )
+            for one in request.resource_logs or ()
+            for logs in one.scope_logs or ()
+            for log in logs.log_records or ()
+        ]
+    except (ValueError, RecursionError) as error:
+        raise BadBody(f"The body is not OTLP in JSON: {error}") from None
+
+
+def _record(source: SpanSource, name: str, time_ns: int, attributes: dict[str, Any]) -> LogRecord:
+    named = attributes.get("event.name")
+    return LogRecord(source, named if isinstance(named, str) else name, time_ns, attributes)

@@ -1,4 +1,4 @@
-"""Messages of all conventions as one: `role`, `content`, `tool_calls`, `tool_call_id`."""
+"""Normalizes messages of all conventions to `role`, `content`, `tool_calls`, `tool_call_id`."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import Any
 
 import orjson
 
-from apps.ingest.otlp.flattened import nested
+from apps.ingest.otlp.attributes import parse_json, unflatten
 
-_ANSWERS = frozenset({"gen_ai.choice", "gen_ai.content.completion"})
+_OUTPUT_EVENTS = frozenset({"gen_ai.choice", "gen_ai.content.completion"})
 _ROLES = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
@@ -18,8 +18,8 @@ _ROLES = {
 }
 
 
-def plain(message: Any) -> Any:
-    """A flattened message, of OpenLLMetry or OpenInference, or one that is in form already."""
+def normalize(message: Any) -> Any:
+    """Normalize a message of OpenLLMetry or OpenInference; others are unchanged."""
     if not isinstance(message, dict):
         return message
     if isinstance(inner := message.get("message"), dict):
@@ -28,9 +28,9 @@ def plain(message: Any) -> Any:
     if isinstance(contents := found.pop("contents", None), list):
         found["content"] = [_content_block(one) for one in contents]
     elif isinstance(content := found.get("content"), str) and content[:2] in {"[{", '{"'}:
-        found["content"] = _structure(content)
+        found["content"] = parse_json(content)
     if isinstance(calls := found.get("tool_calls"), list):
-        found["tool_calls"] = [_call(one) for one in calls]
+        found["tool_calls"] = [_normalize_call(one) for one in calls]
     return found
 
 
@@ -45,8 +45,8 @@ def _content_block(block: Any) -> Any:
     return inner
 
 
-def _call(call: Any) -> Any:
-    """A call of a tool in the form of OpenAI's messages."""
+def _normalize_call(call: Any) -> Any:
+    """A tool call in the form of OpenAI messages."""
     if not isinstance(call, dict):
         return call
     inner = call.get("tool_call", call)
@@ -57,36 +57,36 @@ def _call(call: Any) -> Any:
     return {"type": "function", **rest, "function": function}
 
 
-def of_parts(message: Any) -> list[Any]:
-    """A message of OpenTelemetry's newer form, whose content is a list of parts.
+def from_parts(message: Any) -> list[Any]:
+    """Normalize a message of the newer OpenTelemetry form, whose content is a list of parts.
 
-    Answers of tools are messages of their own.
+    Tool results become separate messages.
     """
     if not isinstance(message, dict) or not isinstance(message.get("parts"), list):
-        return [plain(message)]
+        return [normalize(message)]
     blocks: list[Any] = []
     calls: list[Any] = []
-    answers: list[Any] = []
+    results: list[Any] = []
     for part in message["parts"]:
         kind = part.get("type") if isinstance(part, dict) else None
         if kind == "text":
             blocks.append({"type": "text", "text": part.get("content")})
         elif kind in {"tool_call", "server_tool_call"}:
-            calls.append(_part_call(part))
+            calls.append(_tool_call(part))
         elif kind in {"tool_call_response", "server_tool_call_response"}:
-            answers.append(_part_answer(part))
+            results.append(_tool_result(part))
         elif kind in {"reasoning", "thinking"}:
             blocks.append({"type": "reasoning", "reasoning": part.get("content")})
         else:
             blocks.append(part)
     found = {key: one for key, one in message.items() if key != "parts"}
-    found["content"] = _content(blocks)
+    found["content"] = _join_blocks(blocks)
     if calls:
         found["tool_calls"] = calls
-    return [*answers, found] if blocks or calls or not answers else answers
+    return [*results, found] if blocks or calls or not results else results
 
 
-def _part_answer(part: dict[str, Any]) -> dict[str, Any]:
+def _tool_result(part: dict[str, Any]) -> dict[str, Any]:
     found = {"role": "tool", "tool_call_id": part.get("id")}
     if "name" in part:
         found["name"] = part["name"]
@@ -94,8 +94,8 @@ def _part_answer(part: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _content(blocks: list[Any]) -> Any:
-    """A lone text as a text, several of them as blocks."""
+def _join_blocks(blocks: list[Any]) -> Any:
+    """A single text as a string, anything else as blocks."""
     match blocks:
         case []:
             return ""
@@ -104,7 +104,7 @@ def _content(blocks: list[Any]) -> Any:
     return blocks
 
 
-def _part_call(part: dict[str, Any]) -> dict[str, Any]:
+def _tool_call(part: dict[str, Any]) -> dict[str, Any]:
     arguments = part.get("arguments")
     if not isinstance(arguments, str):
         arguments = "" if arguments is None else orjson.dumps(arguments, default=str).decode()
@@ -112,29 +112,29 @@ def _part_call(part: dict[str, Any]) -> dict[str, Any]:
     return {"id": part.get("id"), "type": "function", "function": function}
 
 
-def system(instructions: Any) -> list[Any]:
-    """The system's message from its instructions, a text or a list of parts."""
+def from_system_instructions(instructions: Any) -> list[Any]:
+    """The system message from instructions: a text or a list of parts."""
     if isinstance(instructions, list):
-        return of_parts({"role": "system", "parts": instructions})
+        return from_parts({"role": "system", "parts": instructions})
     return [{"role": "system", "content": instructions}] if instructions else []
 
 
-def of_event(name: str, attributes: Any) -> dict[str, Any] | None:
-    """The message in a span event of the older GenAI convention."""
+def from_event(name: str, attributes: Any) -> dict[str, Any] | None:
+    """The message in a span event of the older GenAI convention, else None."""
     role = _ROLES.get(name)
     if role is None or not isinstance(attributes, dict):
         return None
-    body = _structure(attributes.get("gen_ai.event.content"))
+    body = parse_json(attributes.get("gen_ai.event.content"))
     found: dict[str, Any] = {"role": role}
     if isinstance(body, dict):
         found |= body
     elif body is not None:
         found["content"] = body
     skipped = {"gen_ai.event.content", "gen_ai.system", "event.name", "gen_ai.provider.name"}
-    said = nested({key: one for key, one in attributes.items() if key not in skipped})
+    said = unflatten({key: one for key, one in attributes.items() if key not in skipped})
     if isinstance(said, dict):
         inner = said.pop("message", None)
-        inner = _structure(inner)
+        inner = parse_json(inner)
         found |= said | (
             inner if isinstance(inner, dict) else {} if inner is None else {"content": inner}
         )
@@ -142,51 +142,42 @@ def of_event(name: str, attributes: Any) -> dict[str, Any] | None:
         found |= found.pop("message")
     if role == "tool" and "tool_call_id" not in found and "id" in found:
         found["tool_call_id"] = found.pop("id")
-    found["content"] = _structure(found.get("content"))
-    calls = _structure(found.get("tool_calls"))
+    found["content"] = parse_json(found.get("content"))
+    calls = parse_json(found.get("tool_calls"))
     if isinstance(calls, list):
-        found["tool_calls"] = [_call(one) for one in calls]
+        found["tool_calls"] = [_normalize_call(one) for one in calls]
     return found
 
 
-def of_event_log(log: Any, *, answers: bool) -> list[dict[str, Any]]:
-    """Messages of an attribute that holds such events as a list; `answers`, or what was asked."""
+def from_event_log(log: Any, *, outputs: bool) -> list[dict[str, Any]]:
+    """Messages in an attribute with a list of such events: either inputs or outputs."""
     found = []
     for event in log if isinstance(log, list) else ():
         if not isinstance(event, dict):
             continue
         name = str(event.get("event.name") or event.get("name") or "")
-        if (name in _ANSWERS) is answers and (message := of_event(name, event)) is not None:
+        if (name in _OUTPUT_EVENTS) is outputs and (message := from_event(name, event)) is not None:
             found.append({k: v for k, v in message.items() if k != "gen_ai.message.index"})
     return found
 
 
-def is_answer(name: str) -> bool:
-    return name in _ANSWERS
+def is_output_event(name: str) -> bool:
+    return name in _OUTPUT_EVENTS
 
 
-def documents(found: list[Any]) -> list[Any]:
-    """Documents as retrievers return them."""
-    return [_document(one) for one in found]
+def normalize_documents(documents: list[Any]) -> list[Any]:
+    """Documents in the form of LangChain retrievers."""
+    return [_normalize_document(one) for one in documents]
 
 
-def _document(document: Any) -> Any:
+def _normalize_document(document: Any) -> Any:
     inner = document.get("document", document) if isinstance(document, dict) else document
     if not isinstance(inner, dict):
         return {"page_content": inner, "metadata": {}}
-    metadata = _structure(inner.get("metadata"))
+    metadata = parse_json(inner.get("metadata"))
     metadata = (
         dict(metadata) if isinstance(metadata, dict) else {"metadata": metadata} if metadata else {}
     )
     content = inner.get("content", inner.get("page_content"))
     rest = {k: v for k, v in inner.items() if k not in {"content", "page_content", "metadata"}}
     return {"page_content": content, "metadata": {**metadata, **rest}}
-
-
-def _structure(value: Any) -> Any:
-    if isinstance(value, str) and value[:1] in {"{", "["}:
-        try:
-            return orjson.loads(value)
-        except ValueError:
-            return value
-    return value

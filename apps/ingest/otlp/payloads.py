@@ -1,4 +1,4 @@
-"""Inputs and outputs from attributes: JSON texts to structure, flattened arrays to messages."""
+"""Converts attribute values to inputs and outputs of runs, one function for each form."""
 
 from __future__ import annotations
 
@@ -9,26 +9,17 @@ import msgspec
 import orjson
 
 from apps.ingest.otlp import messages
+from apps.ingest.otlp.attributes import parse_json
 from apps.trace_store.json_repair import repair
 
 Value = Any
-"""A JSON value, or `msgspec.Raw` that is one."""
-
-
-def parsed(value: Any) -> Any:
-    """A text that holds an object or array as that, anything else as it is."""
-    if not isinstance(value, str) or value[:1] not in {"{", "["}:
-        return value
-    try:
-        return orjson.loads(value)
-    except ValueError:
-        return value
+"""A JSON value, or `msgspec.Raw` with JSON."""
 
 
 def _object(key: str) -> Callable[[Any], Value]:
-    """An object as it is, to the byte; anything else under a key."""
+    """An object keeps its bytes; any other value is put under `key`."""
 
-    def shape(value: Any) -> Value:
+    def convert(value: Any) -> Value:
         if isinstance(value, str):
             text = value.strip()
             if text[:1] == "{" and text[-1:] == "}" and (raw := _raw(text)) is not None:
@@ -37,16 +28,16 @@ def _object(key: str) -> Callable[[Any], Value]:
                 return {key: raw}
         return value if isinstance(value, dict) else {key: value}
 
-    return shape
+    return convert
 
 
 def _raw(text: str) -> msgspec.Raw | None:
-    """The text, when it is JSON."""
+    """The text, if it is JSON."""
     encoded = text.encode("utf-8", "replace")
     try:
         orjson.loads(encoded)
     except ValueError:
-        # Numbers past 64 bits, NaN: JSON for some. A text that only looks like it stays a text.
+        # Some exporters write NaN or numbers past 64 bits. Other invalid JSON stays a string.
         try:
             return msgspec.Raw(repair(encoded))
         except ValueError:
@@ -54,66 +45,72 @@ def _raw(text: str) -> msgspec.Raw | None:
     return msgspec.Raw(encoded)
 
 
-def _listed(value: Any) -> Value:
-    found = parsed(value)
+def _message_list(value: Any) -> Value:
+    parsed = parse_json(value)
     return {
-        "messages": [messages.plain(one) for one in found] if isinstance(found, list) else found
+        "messages": [messages.normalize(one) for one in parsed]
+        if isinstance(parsed, list)
+        else parsed
     }
 
 
-def _said(value: Any) -> Value:
-    found = messages.of_event_log(parsed(value), answers=False)
-    return {"messages": found} if found else None
+def _input_events(value: Any) -> Value:
+    parsed = messages.from_event_log(parse_json(value), outputs=False)
+    return {"messages": parsed} if parsed else None
 
 
-def _answered(value: Any) -> Value:
-    found = messages.of_event_log(parsed(value), answers=True)
-    return {"messages": found} if found else None
+def _output_events(value: Any) -> Value:
+    parsed = messages.from_event_log(parse_json(value), outputs=True)
+    return {"messages": parsed} if parsed else None
 
 
 def _parts(value: Any) -> Value:
-    found = parsed(value)
-    if isinstance(found, list):
-        return {"messages": [each for one in found for each in messages.of_parts(one)]}
-    return {"messages": messages.of_parts(found)} if isinstance(found, dict) else {"input": found}
+    parsed = parse_json(value)
+    if isinstance(parsed, list):
+        return {"messages": [each for one in parsed for each in messages.from_parts(one)]}
+    return (
+        {"messages": messages.from_parts(parsed)} if isinstance(parsed, dict) else {"input": parsed}
+    )
 
 
-def _asked(value: Any) -> Value:
-    """What was said before the first answer."""
-    found = parsed(value)
-    if not isinstance(found, list):
+def _messages_before_answer(value: Any) -> Value:
+    """The messages before the first assistant message."""
+    parsed = parse_json(value)
+    if not isinstance(parsed, list):
         return None
-    roles = [one.get("role") if isinstance(one, dict) else None for one in found]
-    before = found[: roles.index("assistant")] if "assistant" in roles else found
+    roles = [one.get("role") if isinstance(one, dict) else None for one in parsed]
+    before = parsed[: roles.index("assistant")] if "assistant" in roles else parsed
     return _parts(before) if before else None
 
 
 def _documents(value: Any) -> Value:
-    found = parsed(value)
+    parsed = parse_json(value)
     return (
-        {"documents": messages.documents(found)} if isinstance(found, list) else {"output": found}
+        {"documents": messages.normalize_documents(parsed)}
+        if isinstance(parsed, list)
+        else {"output": parsed}
     )
 
 
 def _embeddings(value: Any) -> Value:
-    """The texts; the vectors stand for nothing that a person could read."""
-    found = [one.get("embedding", one) if isinstance(one, dict) else one for one in value]
-    return {"input": [one.get("text") if isinstance(one, dict) else one for one in found]}
+    """The texts without the vectors."""
+    parsed = [one.get("embedding", one) if isinstance(one, dict) else one for one in value]
+    return {"input": [one.get("text") if isinstance(one, dict) else one for one in parsed]}
 
 
-SHAPES: Mapping[str, Callable[[Any], Value]] = {
+CONVERTERS: Mapping[str, Callable[[Any], Value]] = {
     "object": _object("input"),
     "input": _object("input"),
     "output": _object("output"),
-    "list": _listed,
-    "messages": lambda value: {"messages": [messages.plain(one) for one in value]},
+    "list": _message_list,
+    "messages": lambda value: {"messages": [messages.normalize(one) for one in value]},
     "parts": _parts,
-    "asked": _asked,
-    "said": _said,
-    "answered": _answered,
-    "answer": lambda value: {"output": parsed(value)},
+    "messages_before_answer": _messages_before_answer,
+    "input_events": _input_events,
+    "output_events": _output_events,
+    "answer": lambda value: {"output": parse_json(value)},
     "query": lambda value: {"query": value},
     "documents": _documents,
     "embeddings": _embeddings,
-    "prompts": lambda value: {"prompts": parsed(value)},
+    "prompts": lambda value: {"prompts": parse_json(value)},
 }

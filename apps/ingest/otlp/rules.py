@@ -1,7 +1,7 @@
-"""Which attribute becomes what: one place for each rule. Of several names the first there wins.
+"""Mapping rules from span attributes to fields of runs. Of several names the first one set wins.
 
 Conventions: OpenTelemetry's GenAI (old and new), OpenInference, OpenLLMetry (Traceloop), Vercel's
-AI SDK, Pydantic AI, Google's ADK, coding agents, and what the `langsmith` SDKs write themselves.
+AI SDK, Pydantic AI, Google's ADK, coding agents, and the attributes of the `langsmith` SDKs.
 """
 
 from __future__ import annotations
@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-# -- kind, name, project -----------------------------------------------------
+# -- run type, name, project -----------------------------------------------------
 
-KINDS: Final[Mapping[str, Mapping[str, str]]] = {
+RUN_TYPES: Final[Mapping[str, Mapping[str, str]]] = {
     "langsmith.span.kind": {
         kind: kind
         for kind in ("llm", "chain", "tool", "retriever", "embedding", "prompt", "parser")
@@ -49,7 +49,7 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "create_agent": "chain",
         "invoke_workflow": "chain",
         "retrieval": "retriever",
-        # What the SDK's exporter writes for the other kinds is the kind itself.
+        # The exporter of the SDK writes these run types unchanged.
         "chain": "chain",
         "parser": "parser",
         "tool": "tool",
@@ -67,8 +67,8 @@ KINDS: Final[Mapping[str, Mapping[str, str]]] = {
         "*": "chain",
     },
 }
-"""`*` is any other value."""
-KIND_IF_PRESENT: Final = (
+"""`*` matches any other value."""
+RUN_TYPE_IF_PRESENT: Final = (
     ("gen_ai.tool.name", "tool"),
     ("tool.name", "tool"),
     ("llm.prompt_template.variables", "prompt"),
@@ -82,9 +82,9 @@ TOOL_NAME: Final = "tool.name"
 PROJECT_ID: Final = ("langsmith.trace.session_id", "ai.telemetry.metadata.ls_project_id")
 PROJECT: Final = ("langsmith.trace.session_name", "ai.telemetry.metadata.ls_project_name")
 RESOURCE_PROJECT: Final = "langsmith.project.name"
-RESOURCE_PROJECT_OF_OTHERS: Final = "openinference.project.name"
+OPENINFERENCE_RESOURCE_PROJECT: Final = "openinference.project.name"
 
-# -- ids that SDKs write beside OpenTelemetry's ------------------------------
+# -- ids that SDKs add to those of OpenTelemetry -----------------------------
 
 RUN_ID: Final = "langsmith.span.id"
 TRACE_ID: Final = "langsmith.trace.id"
@@ -107,7 +107,7 @@ INPUTS: Final = (
     ("ai.prompt.messages", "list"),
     ("ai.prompt", "input"),
     ("prompt", "input"),
-    ("events", "said"),
+    ("events", "input_events"),
     ("gcp.vertex.agent.llm_request", "input"),
     ("user_prompt", "input"),
     ("tool_arguments", "input"),
@@ -125,9 +125,9 @@ INPUTS: Final = (
     ("gen_ai.task.input", "input"),
     ("mcp.request.argument", "input"),
     ("llm.prompt_template.variables", "input"),
-    ("pydantic_ai.all_messages", "asked"),
+    ("pydantic_ai.all_messages", "messages_before_answer"),
 )
-"""Attribute, or prefix of a flattened array, and its form: see `payloads`."""
+"""Attribute, or prefix of a flattened array, and its form: a key of `payloads.CONVERTERS`."""
 OUTPUTS: Final = (
     ("gen_ai.completion", "object"),
     ("gen_ai.completion.", "messages"),
@@ -138,8 +138,8 @@ OUTPUTS: Final = (
     ("llm.output_messages.", "messages"),
     ("final_result", "output"),
     ("pydantic_ai.all_messages", "parts"),
-    ("all_messages_events", "said"),
-    ("events", "answered"),
+    ("all_messages_events", "input_events"),
+    ("events", "output_events"),
     ("ai.response.object", "output"),
     ("ai.response.text", "answer"),
     ("ai.response.toolCalls", "answer"),
@@ -158,10 +158,10 @@ OUTPUTS: Final = (
     ("gen_ai.task.output", "output"),
     ("mcp.response.value", "output"),
 )
-SPOKEN: Final = frozenset(name for name, _ in (*INPUTS, *OUTPUTS))
-"""What holds whole texts: never metadata, even where another attribute said the same first."""
-PARTLY: Final = frozenset({"asked", "said", "answered"})
-"""Forms that take a part of a value, which is kept as it is beside it."""
+PAYLOAD_ATTRIBUTES: Final = frozenset(name for name, _ in (*INPUTS, *OUTPUTS))
+"""Attributes with whole texts; they never become metadata, even if unused."""
+PARTIAL_FORMS: Final = frozenset({"messages_before_answer", "input_events", "output_events"})
+"""Forms that use only a part of the value; the attribute is kept as well."""
 FLATTENED: Final = tuple(
     {name for name, _ in (*INPUTS, *OUTPUTS) if name.endswith(".")}
     | {"llm.tools.", "llm.request.functions.", "langsmith.metadata."}
@@ -232,7 +232,7 @@ PROVIDER_NAMES: Final[Mapping[str, str]] = {
     "x_ai": "xai",
     "together_ai": "together",
 }
-"""Names of the conventions, and those that `ls_provider` has for the same."""
+"""Provider names of the conventions, and the equivalent `ls_provider`."""
 MODEL: Final = PARAMETERS["model"]
 THREAD: Final = ("session.id", "thread.id", "gen_ai.conversation.id", "session_id")
 METADATA_OBJECT: Final = "metadata"
@@ -319,11 +319,11 @@ FIRST_TOKEN: Final[Mapping[str, float]] = {
     "ai.response.msToFirstChunk": 1e6,
     "ttft_ms": 1e6,
 }
-"""Time from the span's start to the first token, and its unit in nanoseconds."""
+"""Time from the start of the span to the first token, and its unit in nanoseconds."""
 
-# -- what `mapping` looks through --------------------------------------------
+# -- index -------------------------------------------------------------------
 
-ROWS: Final = (
+NAME_LISTS: Final = (
     NAME,
     TAGS,
     THREAD,
@@ -333,7 +333,9 @@ ROWS: Final = (
     *USAGE.values(),
     *USAGE_DETAILS.values(),
 )
-ROW_OF: Final[Mapping[str, frozenset[str]]] = {
-    name: frozenset(row[0] for row in ROWS if name in row) for row in ROWS for name in row
+RULES_OF: Final[Mapping[str, frozenset[str]]] = {
+    name: frozenset(names[0] for names in NAME_LISTS if name in names)
+    for names in NAME_LISTS
+    for name in names
 }
-"""The rows that a name is in, each told by its first name: most rows have nothing for a span."""
+"""The rules of a name, each identified by its first name. Most rules do not apply to a span."""

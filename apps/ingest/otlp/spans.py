@@ -1,23 +1,29 @@
-"""A span without its encoding: what both encodings of OTLP are decoded to."""
+"""Spans, independent of their encoding, and the run ids that follow from their ids.
+
+Run ids are deterministic: a span that is sent again updates the same run.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from hashlib import blake2b
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
 SDK_SCOPES = frozenset({"langsmith", "langsmith-js"})
-"""Scopes of the exporters that write runs as spans."""
+"""Instrumentation scopes of the SDK exporters that send runs as spans."""
 
 Attributes = Mapping[str, Any]
 ERROR, OK = 2, 1
 
 
 @dataclass(slots=True)
-class Origin:
-    """What the spans of one resource and scope share."""
+class SpanSource:
+    """The resource and instrumentation scope of a group of spans."""
 
     resource: Attributes
     scope_name: str = ""
@@ -25,7 +31,7 @@ class Origin:
     scope_attributes: Attributes = field(default_factory=dict)
     schema_url: str = ""
     encoded: tuple[msgspec.Raw, msgspec.Raw] | None = None
-    """Resource and scope as JSON, made once for all spans that have them."""
+    """Resource and scope as JSON, encoded once for all spans."""
 
     @property
     def is_sdk(self) -> bool:
@@ -49,7 +55,7 @@ class Link:
 
 @dataclass(slots=True)
 class Span:
-    origin: Origin
+    source: SpanSource
     trace_id: bytes
     span_id: bytes
     parent_span_id: bytes
@@ -64,17 +70,49 @@ class Span:
     status_message: str = ""
     trace_state: str = ""
     dropped: tuple[int, int, int] = (0, 0, 0)
-    """Attributes, events and links that the exporter left out."""
+    """Counts of dropped attributes, events and links."""
 
 
 @dataclass(slots=True)
-class Decoded:
-    """The spans of a request, and how many of its spans cannot be read, with the first reason."""
+class DecodedSpans:
+    """The spans of a request, the number of undecodable spans, and the first reason."""
 
     spans: list[Span] = field(default_factory=list)
-    unread: int = 0
+    undecodable: int = 0
     reason: str = ""
 
-    def refuse(self, reason: str) -> None:
-        self.unread += 1
+    def reject(self, reason: str) -> None:
+        self.undecodable += 1
         self.reason = self.reason or reason
+
+
+# -- ids and times -----------------------------------------------------------
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+TRACE_ID_BYTES, SPAN_ID_BYTES = 16, 8
+
+
+def trace_run_id(trace_id: bytes) -> UUID:
+    """The run id of the trace and of its root: the same sixteen bytes."""
+    return UUID(bytes=trace_id)
+
+
+def span_run_id(trace_id: bytes, span_id: bytes) -> UUID:
+    """The run id of a span below the root: a UUIDv8 of both ids."""
+    digest = int.from_bytes(blake2b(trace_id + span_id, digest_size=16).digest())
+    return UUID(int=digest & ~(0xF << 76) & ~(0b11 << 62) | 0x8 << 76 | 0b10 << 62)
+
+
+def padded_run_id(span_id: bytes) -> UUID:
+    """The run id that the JavaScript SDK uses for runs traced only by OpenTelemetry."""
+    return UUID(bytes=bytes(8) + span_id)
+
+
+def padded_span_id(run_id: UUID) -> bytes | None:
+    """The inverse of `padded_run_id`; None for other ids."""
+    return run_id.bytes[8:] if run_id.int >> 64 == 0 else None
+
+
+def to_datetime(nanoseconds: int) -> datetime:
+    """Rounded to microseconds, because exporters compute times in floating point."""
+    return _EPOCH + timedelta(microseconds=(nanoseconds + 500) // 1000)

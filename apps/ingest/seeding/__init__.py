@@ -1,5 +1,5 @@
-"""A realistic population of traces, straight into the store: for benches, and to look at pages.
+"""Generates a realistic population of traces for benchmarks and for development.
 
-`steps` makes a stock of pieces of work with their payloads, `traces` puts them together to trees,
-`loading` writes those by `COPY`, settled. The same seed gives the same population.
+`steps` builds a library of run contents, `traces` combines them to traces, and `loader` writes the
+traces by `COPY`. The same seed gives the same population.
 """

@@ -1,4 +1,4 @@
-"""Fills a workspace: projects, traces over many days, feedback, files, counts, all settled."""
+"""Generates projects, traces over many days, feedback, attachments and counts in a workspace."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ from django.db import connection, transaction
 
 from apps.core.json import dumps
 from apps.feedback.models import Feedback
-from apps.ingest.seeding.bulk import in_bulk
-from apps.ingest.seeding.loading import Loader, Placed
-from apps.ingest.seeding.steps import Stock
-from apps.ingest.seeding.traces import LARGEST, Builder, SeededRun
+from apps.ingest.seeding.loader import Loader, PlacedRun, bulk_load
+from apps.ingest.seeding.steps import StepLibrary
+from apps.ingest.seeding.traces import LARGEST_TRACE_RUNS, SeededRun, TraceBuilder
 from apps.trace_store.postprocess import Touched, processor, queue
 from apps.trace_store.store import partitions
 from apps.tracing.models import RunCount
 from apps.tracing.services import ensure_project
 
 PROJECTS = (("seed", 60), ("seed-support", 25), ("seed-research", 10), ("seed-evaluation", 5))
-"""Names, and how many of a hundred traces each gets."""
-_BATCH = 5_000
-_FEEDBACK = 0.05
-_FILES = 1 / 5_000
-_MOST_FILES = 500
-_KEYS = ("user_score", "helpfulness", "correctness")
+"""Names, and the percentage of traces of each."""
+_BATCH_SIZE = 5_000
+_FEEDBACK_SHARE = 0.05
+_FILE_SHARE = 1 / 5_000
+_MAX_FILES = 500
+_FEEDBACK_KEYS = ("user_score", "helpfulness", "correctness")
 
 Progress = Callable[[int], None]
 
 
 @dataclass(slots=True)
-class Seed:
-    """What was asked for, and where it is up to."""
+class PopulationGenerator:
+    """Generates `runs` runs over `days` days; the same seed gives the same population."""
 
     workspace_id: UUID
     runs: int
@@ -45,82 +44,81 @@ class Seed:
     seed: int
     until: datetime
     progress: Progress = field(default=lambda _: None)
-    largest: int = LARGEST
-    made: int = 0
-    files: int = 0
+    largest: int = LARGEST_TRACE_RUNS
+    run_count: int = 0
+    file_count: int = 0
     loader: Loader = field(init=False)
-    dice: Random = field(init=False)
+    rng: Random = field(init=False)
 
     def __post_init__(self) -> None:
         self.loader = Loader(self.workspace_id)
-        self.dice = Random(f"population {self.seed}")  # noqa: S311  (no secrets here)
+        self.rng = Random(f"population {self.seed}")  # noqa: S311  (no secrets here)
 
-    def plant(self) -> int:
-        """Write the population; how many runs it has. Repeated, it is there twice."""
+    def generate(self) -> int:
+        """Write the population and return its number of runs. Repeating adds it again."""
         projects = [
             ensure_project(self.workspace_id, name).pk
             for name, share in PROJECTS
             for _ in range(share)
         ]
         partitions.ensure_covered(self.until)
-        with in_bulk():
-            self._sow(projects)
+        with bulk_load():
+            self._generate_traces(projects)
         self._analyze()
         processor.settle_everything()
-        return self.made
+        return self.run_count
 
-    def _sow(self, projects: Sequence[UUID]) -> None:
-        batch: list[Placed] = []
+    def _generate_traces(self, projects: Sequence[UUID]) -> None:
+        batch: list[PlacedRun] = []
         for trace in self._traces():
-            project_id = projects[int(self.dice.random() * len(projects))]
+            project_id = projects[int(self.rng.random() * len(projects))]
             if len(trace) >= self.largest:
                 project_id = projects[0]
             batch += [(project_id, run) for run in trace]
-            self.made += len(trace)
-            if len(batch) >= _BATCH:
+            self.run_count += len(trace)
+            if len(batch) >= _BATCH_SIZE:
                 self._write(batch)
                 batch = []
         self._write(batch)
 
     def _traces(self) -> Iterator[list[SeededRun]]:
-        """Traces in order, spread over the days; the largest in the last hour."""
-        stock = Stock(self.seed)
-        builder = Builder(stock, self.dice)
+        """Traces in order of time, spread over the days; the largest six hours before the end."""
+        builder = TraceBuilder(StepLibrary(self.seed), self.rng)
         begin, span = self.until - timedelta(days=self.days), timedelta(days=self.days)
         largest_at = max(self.runs - self.largest - 1, 0) if self.runs > 2 * self.largest else None
-        while self.made < self.runs:
-            at = begin + span * (self.made / self.runs)
-            if largest_at is not None and self.made >= largest_at:
+        while self.run_count < self.runs:
+            at = begin + span * (self.run_count / self.runs)
+            if largest_at is not None and self.run_count >= largest_at:
                 largest_at = None
                 yield builder.largest(self.until - timedelta(hours=6), self.largest)
                 continue
-            yield builder.trace(at + timedelta(milliseconds=self.dice.randrange(1000)))
+            yield builder.trace(at + timedelta(milliseconds=self.rng.randrange(1000)))
 
     @transaction.atomic
-    def _write(self, batch: Sequence[Placed]) -> None:
+    def _write(self, batch: Sequence[PlacedRun]) -> None:
         if not batch:
             return
-        self.loader.attachments = dict(self._attached(batch))
+        self.loader.attachments = dict(self._attachments(batch))
         self.loader.load(batch)
         self._count(batch)
-        self._give_feedback(batch)
-        # What is kept for whole stretches of time, like statistics, is told of each of them once.
-        queue.append(self.workspace_id, self._one_of_each_stretch(batch))
-        self.progress(self.made)
+        self._add_feedback(batch)
+        # Post-processing of one run per rollup interval is enough.
+        queue.append(self.workspace_id, self._one_run_per_interval(batch))
+        self.progress(self.run_count)
 
-    def _attached(self, batch: Sequence[Placed]) -> Iterator[tuple[UUID, bytes]]:
+    def _attachments(self, batch: Sequence[PlacedRun]) -> Iterator[tuple[UUID, bytes]]:
         for _, run in batch:
-            if self.files >= _MOST_FILES or self.dice.random() > _FILES:
+            if self.file_count >= _MAX_FILES or self.rng.random() > _FILE_SHARE:
                 continue
-            self.files += 1
-            name, content = f"notes-{self.files}.txt", run.step.name.encode()
+            self.file_count += 1
+            name, content = f"notes-{self.file_count}.txt", run.step.name.encode()
             path = f"attachments/{self.workspace_id}/{run.id}/{name}"
             default_storage.save(path, ContentFile(content))
-            said = {"path": path, "mime_type": "text/plain", "size": len(content)}
-            yield run.id, dumps({name: said})
+            attachment = {"path": path, "mime_type": "text/plain", "size": len(content)}
+            yield run.id, dumps({name: attachment})
 
-    def _count(self, batch: Sequence[Placed]) -> None:
-        """The ledger's rows: when seeded runs came is when they happened."""
+    def _count(self, batch: Sequence[PlacedRun]) -> None:
+        """Add run counts; the time of receipt is the start time."""
         runs: Counter[tuple[UUID, datetime]] = Counter()
         traces: Counter[tuple[UUID, datetime]] = Counter()
         last: dict[tuple[UUID, datetime], datetime] = {}
@@ -141,12 +139,14 @@ class Seed:
             for key, count in runs.items()
         )
 
-    def _give_feedback(self, batch: Sequence[Placed]) -> None:
-        roots = [one for one in batch if one[1].parent is None and self.dice.random() < _FEEDBACK]
+    def _add_feedback(self, batch: Sequence[PlacedRun]) -> None:
+        roots = [
+            one for one in batch if one[1].parent is None and self.rng.random() < _FEEDBACK_SHARE
+        ]
         Feedback.objects.for_workspace(self.workspace_id).bulk_create(
             Feedback(
                 workspace_id=self.workspace_id,
-                id=UUID(int=self.dice.getrandbits(128), version=4),
+                id=UUID(int=self.rng.getrandbits(128), version=4),
                 run_id=run.id,
                 trace_id=run.trace_id,
                 project_id=project_id,
@@ -154,27 +154,27 @@ class Seed:
                 start_time=run.start_time,
                 thread_key=run.context.thread,
                 created_at=run.end_time or run.start_time,
-                key=self.dice.choice(_KEYS),
-                score=self.dice.choice((0.0, 1.0, 1.0, 1.0)),
+                key=self.rng.choice(_FEEDBACK_KEYS),
+                score=self.rng.choice((0.0, 1.0, 1.0, 1.0)),
                 source={"type": "api"},
             )
             for project_id, run in roots
         )
 
     @staticmethod
-    def _one_of_each_stretch(batch: Sequence[Placed]) -> Iterator[Touched]:
+    def _one_run_per_interval(batch: Sequence[PlacedRun]) -> Iterator[Touched]:
         seen: dict[tuple[UUID, datetime], Touched] = {}
         for project_id, run in batch:
             at = run.start_time
-            stretch = at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
-            if (project_id, stretch) not in seen:
-                seen[project_id, stretch] = Touched(run.id, project_id, at, run.trace_id)
+            interval = at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
+            if (project_id, interval) not in seen:
+                seen[project_id, interval] = Touched(run.id, project_id, at, run.trace_id)
         yield from seen.values()
 
     @staticmethod
     def _analyze() -> None:
-        """What autovacuum would come to in its time: the planner's figures, and visible pages."""
-        # A test is one transaction, in which nothing can be vacuumed.
+        """Update planner statistics and the visibility map, which autovacuum would do later."""
+        # VACUUM cannot run in the transaction of a test.
         verb = "ANALYZE" if connection.in_atomic_block else "VACUUM (ANALYZE)"
         with connection.cursor() as cursor:
             for table in (*partitions.TABLES, Feedback._meta.db_table):

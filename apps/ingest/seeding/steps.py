@@ -1,4 +1,4 @@
-"""A stock of pieces of work: what a run says about itself, packed once and used many times."""
+"""A library of steps: the content of runs, compressed once and used for many runs."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from itertools import accumulate
 from random import Random
 from typing import Any
 
 from apps.core.json import dumps
 from apps.ingest.previews import one_line, preview
-from apps.ingest.seeding.texts import Texts
 from apps.trace_store.store.packing import pack_all
 
 AGENTS = ("support-agent", "research-agent", "sql-agent", "travel-planner", "code-reviewer")
@@ -36,10 +36,44 @@ _RUNTIME = {
     "runtime": {"sdk": "langsmith-py", "sdk_version": "0.14.0", "library": "langsmith"},
 }
 
+_CONSONANTS = "bdfgklmnprstvwz"
+_VOWELS = "aeiou"
+_VOCABULARY = 8000
+_TEXT_LENGTH = 400_000
+_MARKS = (". ", ", ", "; ", "?\n", " / ", ": ")
+
+RARE_WORDS = tuple(f"kestrel{number:02d}" for number in range(20))
+"""Each occurs in one of about 50,000 runs."""
+
+
+class TextGenerator:
+    """Excerpts of any length from one long text."""
+
+    def __init__(self, rng: Random) -> None:
+        self._rng = rng
+        syllables = [one + other for one in _CONSONANTS for other in _VOWELS]
+        words = sorted(
+            {"".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(_VOCABULARY)}
+        )
+        rng.shuffle(words)
+        weights = list(accumulate(1 / (rank + 3) for rank in range(len(words))))
+        drawn = rng.choices(words, cum_weights=weights, k=_TEXT_LENGTH // 7)
+        self._text = "".join(
+            word + (_MARKS[index % len(_MARKS)] if index % 11 == 0 else " ")
+            for index, word in enumerate(drawn)
+        )
+
+    def excerpt(self, length: int) -> str:
+        begin = int(self._rng.random() * (len(self._text) - length))
+        return self._text[begin : begin + length].strip()
+
+    def sentence(self) -> str:
+        return self.excerpt(self._rng.randint(30, 110)).replace("\n", " ").capitalize()
+
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Everything of a run that does not depend on its place."""
+    """The content of a run, independent of its position in a trace."""
 
     name: str
     run_type: str
@@ -56,65 +90,70 @@ class Step:
     usage: Mapping[str, Any]
 
 
-class Stock:
-    """Steps of each kind, `size` of them, to pick from."""
+class StepLibrary:
+    """`size` steps of each kind."""
 
     def __init__(self, seed: int, size: int = 120) -> None:
-        self.dice = Random(f"steps {seed}")  # noqa: S311  (no secrets here)
-        self.texts = Texts(self.dice)
-        self.agents = self._some(size, AGENTS, self._agent)
-        self.chains = self._some(size, CHAINS, self._chain)
-        self.tools = self._some(size, TOOLS, self._tool)
-        self.retrievers = self._some(3 * size, ("VectorStoreRetriever",), self._retriever)
+        self.rng = Random(f"steps {seed}")  # noqa: S311  (no secrets here)
+        self.texts = TextGenerator(self.rng)
+        self.agents = self._build_many(size, AGENTS, self._agent)
+        self.chains = self._build_many(size, CHAINS, self._chain)
+        self.tools = self._build_many(size, TOOLS, self._tool)
+        self.retrievers = self._build_many(3 * size, ("VectorStoreRetriever",), self._retriever)
         self.models = [
             step
             for number, (_, _, share, _, _) in enumerate(MODELS)
-            for step in self._some(max(size * share // 10, 4), (str(number),), self._model)
+            for step in self._build_many(max(size * share // 10, 4), (str(number),), self._model)
         ]
 
     def with_word(self, step: Step, word: str) -> Step:
-        """The step with a word more in its answer."""
-        outputs = {**(step.outputs or {}), "note": f"{self.texts.cut(40)} {word}"}
+        """The step with an additional word in its outputs."""
+        outputs = {**(step.outputs or {}), "note": f"{self.texts.excerpt(40)} {word}"}
         return self._step(
             step.name, step.run_type, step.seconds, step.inputs, outputs, model=step.model
         )
 
-    def _some(self, size: int, names: Sequence[str], make: Callable[[str], Step]) -> list[Step]:
+    def _build_many(
+        self, size: int, names: Sequence[str], make: Callable[[str], Step]
+    ) -> list[Step]:
         return [make(name) for name in names for _ in range(size)]
 
     def _seconds(self, middle: float, spread: float) -> float:
-        return self.dice.lognormvariate(math.log(middle), spread)
+        return self.rng.lognormvariate(math.log(middle), spread)
 
     def _length(self) -> int:
-        """Characters of a text: most are short, one in fifty is very long."""
-        share = self.dice.random()
+        """The length of a text: most are short, one in fifty is very long."""
+        share = self.rng.random()
         if share < 0.9:
-            return int(min(self.dice.lognormvariate(math.log(500), 0.9), 12_000)) + 40
-        return int(4_000 * (4 if share < 0.98 else 20) ** self.dice.random())
+            return int(min(self.rng.lognormvariate(math.log(500), 0.9), 12_000)) + 40
+        return int(4_000 * (4 if share < 0.98 else 20) ** self.rng.random())
 
     def _agent(self, name: str) -> Step:
-        question, answer = self.texts.sentence(), self.texts.cut(self._length() // 3 + 40)
+        question, answer = self.texts.sentence(), self.texts.excerpt(self._length() // 3 + 40)
         messages = [{"role": "user", "content": question}]
         outputs = {"messages": [*messages, {"role": "assistant", "content": answer}]}
         return self._step(name, "chain", 0.02, {"messages": messages}, outputs)
 
     def _chain(self, name: str) -> Step:
-        goal = {"goal": self.texts.sentence(), "attempt": self.dice.randint(1, 3)}
+        goal = {"goal": self.texts.sentence(), "attempt": self.rng.randint(1, 3)}
         return self._step(name, "chain", 0.01, goal, {"result": self.texts.sentence()})
 
     def _tool(self, name: str) -> Step:
-        inputs = {"query": self.texts.sentence(), "limit": self.dice.choice((5, 10, 20))}
+        inputs = {"query": self.texts.sentence(), "limit": self.rng.choice((5, 10, 20))}
         rows = [
-            {"id": self.dice.randint(1, 99_999), "title": self.texts.cut(40), "score": 0.5}
-            for _ in range(self.dice.randint(1, 6))
+            {"id": self.rng.randint(1, 99_999), "title": self.texts.excerpt(40), "score": 0.5}
+            for _ in range(self.rng.randint(1, 6))
         ]
         return self._step(name, "tool", self._seconds(0.15, 1), inputs, {"rows": rows})
 
     def _retriever(self, name: str) -> Step:
         length = self._length()
         documents = [
-            {"page_content": self.texts.cut(length // 3 + 30), "metadata": {"source": f"doc-{n}"}}
-            for n in range(self.dice.randint(2, 5))
+            {
+                "page_content": self.texts.excerpt(length // 3 + 30),
+                "metadata": {"source": f"doc-{n}"},
+            }
+            for n in range(self.rng.randint(2, 5))
         ]
         inputs = {"query": self.texts.sentence()}
         return self._step(
@@ -124,10 +163,10 @@ class Stock:
     def _model(self, number: str) -> Step:
         model = MODELS[int(number)][0]
         messages = [
-            {"role": "system", "content": self.texts.cut(300)},
-            {"role": "user", "content": self.texts.cut(self._length())},
+            {"role": "system", "content": self.texts.excerpt(300)},
+            {"role": "user", "content": self.texts.excerpt(self._length())},
         ]
-        answer = self.texts.cut(self._length() // 2 + 20)
+        answer = self.texts.excerpt(self._length() // 2 + 20)
         prompt = sum(len(one["content"]) for one in messages) // 4
         completion = len(answer) // 4 + 1
         outputs = {
@@ -142,9 +181,9 @@ class Stock:
         return self._step("ChatModel", "llm", seconds, {"messages": messages}, outputs, model=model)
 
     def failed(self, step: Step) -> Step:
-        """The step, had it gone wrong."""
-        error = self.dice.choice(_ERRORS) + "\n\nTraceback (most recent call last):\n"
-        error += self.texts.cut(400)
+        """The step with an error instead of outputs."""
+        error = self.rng.choice(_ERRORS) + "\n\nTraceback (most recent call last):\n"
+        error += self.texts.excerpt(400)
         return self._step(
             step.name, step.run_type, step.seconds, step.inputs, None, model=step.model, error=error
         )
@@ -160,14 +199,14 @@ class Stock:
         model: str | None = None,
         error: str | None = None,
     ) -> Step:
-        said = {"inputs": inputs, "outputs": outputs, "extra": _RUNTIME, "error": error}
-        said = {name: value for name, value in said.items() if value is not None}
-        packed = pack_all([dumps(value) for value in said.values()])
+        payloads = {"inputs": inputs, "outputs": outputs, "extra": _RUNTIME, "error": error}
+        payloads = {name: value for name, value in payloads.items() if value is not None}
+        packed = pack_all([dumps(value) for value in payloads.values()])
         return Step(
             name=name,
             run_type=run_type,
             seconds=seconds,
-            payloads=dict(zip(said, packed, strict=True)),
+            payloads=dict(zip(payloads, packed, strict=True)),
             inputs=inputs,
             outputs=outputs,
             error=error,
@@ -181,16 +220,16 @@ class Stock:
 
 
 def _usage(model: str | None, outputs: Any) -> dict[str, Any]:
-    told = (outputs or {}).get("usage_metadata")
-    if model is None or told is None:
+    tokens = (outputs or {}).get("usage_metadata")
+    if model is None or tokens is None:
         return {}
     _, _, _, price_in, price_out = next(one for one in MODELS if one[0] == model)
-    prompt_cost = told["input_tokens"] * Decimal(price_in) / _MILLION
-    completion_cost = told["output_tokens"] * Decimal(price_out) / _MILLION
+    prompt_cost = tokens["input_tokens"] * Decimal(price_in) / _MILLION
+    completion_cost = tokens["output_tokens"] * Decimal(price_out) / _MILLION
     return {
-        "prompt_tokens": told["input_tokens"],
-        "completion_tokens": told["output_tokens"],
-        "total_tokens": told["total_tokens"],
+        "prompt_tokens": tokens["input_tokens"],
+        "completion_tokens": tokens["output_tokens"],
+        "total_tokens": tokens["total_tokens"],
         "prompt_cost": prompt_cost,
         "completion_cost": completion_cost,
         "total_cost": prompt_cost + completion_cost,

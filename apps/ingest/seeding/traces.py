@@ -1,37 +1,35 @@
-"""Trees of runs, put together from the stock of steps."""
+"""Builds traces from the step library."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from random import Random
 from uuid import UUID
 
-from apps.ingest.seeding.steps import Step, Stock
-from apps.ingest.seeding.texts import RARE_WORDS
+from apps.ingest.seeding.steps import RARE_WORDS, Step, StepLibrary
 from apps.trace_store.dotted_order import segment
 
-WIDE = 60
-DEEP = 40
-LARGEST = 25_000
+WIDE_TRACE_CHILDREN = 60
+DEEP_TRACE_LEVELS = 40
+LARGEST_TRACE_RUNS = 25_000
 _TAGS = ("prod", "canary", "beta", "eval", "nightly")
 _TAG_WEIGHTS = (70, 15, 8, 5, 2)
 _SHAPES = ("single", "agent", "wide", "deep")
 _SHAPE_WEIGHTS = (560, 420, 15, 5)
 _CUSTOMERS = 500
 _THREADS = 50_000
-_ERRORS = 0.03
-_RARE = 1 / 2_500
+_ERROR_SHARE = 0.03
+_RARE_WORD_SHARE = 1 / 2_500
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_MOMENT = timedelta(milliseconds=2)
-_NOTHING = (0, 0, Decimal(0), Decimal(0))
+_GAP = timedelta(milliseconds=2)
+_NO_SUMS = (0, 0, Decimal(0), Decimal(0))
 
 
 @dataclass(slots=True, eq=False)
 class SeededRun:
-    """A run with its place. `sums` are of prompt and completion: tokens, then costs."""
+    """A run and its position. `sums`: prompt and completion tokens, prompt and completion costs."""
 
     id: UUID
     trace_id: UUID
@@ -39,14 +37,14 @@ class SeededRun:
     dotted_order: str
     start_time: datetime
     step: Step
-    context: Context
+    context: TraceContext
     end_time: datetime | None = None
-    sums: tuple[int, int, Decimal, Decimal] = _NOTHING
+    sums: tuple[int, int, Decimal, Decimal] = _NO_SUMS
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
-    """What all runs of a trace share."""
+class TraceContext:
+    """Values that all runs of a trace share."""
 
     customer: str
     environment: str
@@ -56,81 +54,83 @@ class Context:
 
 
 @dataclass(slots=True)
-class Builder:
-    """Makes one trace after another; the same seed makes the same ones."""
+class TraceBuilder:
+    """Builds traces; the same seed gives the same traces."""
 
-    stock: Stock
-    dice: Random
+    library: StepLibrary
+    rng: Random
     runs: list[SeededRun] = field(default_factory=list)
 
     def trace(self, at: datetime) -> list[SeededRun]:
-        """A trace that began then, its root first."""
-        shape = self.dice.choices(_SHAPES, _SHAPE_WEIGHTS)[0]
+        """A trace that starts at `at`, root first."""
+        shape = self.rng.choices(_SHAPES, _SHAPE_WEIGHTS)[0]
         return self._trace(shape, at)
 
-    def largest(self, at: datetime, size: int = LARGEST) -> list[SeededRun]:
-        """A trace of very many runs: an agent that went on and on."""
+    def largest(self, at: datetime, size: int = LARGEST_TRACE_RUNS) -> list[SeededRun]:
+        """A trace with very many runs, such as one of a long-running agent."""
         self.runs, context = [], self._context()
-        root = self._begin(self._pick(self.stock.agents), None, at, context)
+        root = self._begin(self._pick(self.library.agents), None, at, context)
         clock = at
         while len(self.runs) < size:
-            turn = self._begin(self._pick(self.stock.chains), root, clock, context)
-            for _ in range(min(self.dice.randint(3, 30), size - len(self.runs))):
-                clock = self._leaf(turn, clock) + _MOMENT
+            turn = self._begin(self._pick(self.library.chains), root, clock, context)
+            for _ in range(min(self.rng.randint(3, 30), size - len(self.runs))):
+                clock = self._leaf(turn, clock) + _GAP
             turn.end_time = clock
         root.end_time = clock
-        return self._done()
+        return self._add_sums()
 
     def _trace(self, shape: str, at: datetime) -> list[SeededRun]:
         self.runs, context = [], self._context()
         if shape == "single":
-            self._finish(self._begin(self._pick(self.stock.models), None, at, context))
-            return self._done()
-        root = self._begin(self._pick(self.stock.agents), None, at, context)
-        getattr(self, f"_{shape}")(root, at + _MOMENT)
-        root.end_time = max(run.end_time or at for run in self.runs) + _MOMENT
-        if self.dice.random() < _ERRORS:
-            root.step = self.stock.failed(root.step)
-        return self._done()
+            self._finish(self._begin(self._pick(self.library.models), None, at, context))
+            return self._add_sums()
+        root = self._begin(self._pick(self.library.agents), None, at, context)
+        getattr(self, f"_{shape}")(root, at + _GAP)
+        root.end_time = max(run.end_time or at for run in self.runs) + _GAP
+        if self.rng.random() < _ERROR_SHARE:
+            root.step = self.library.failed(root.step)
+        return self._add_sums()
 
     def _agent(self, root: SeededRun, clock: datetime) -> None:
-        """Some turns: thinks, calls tools, sometimes in a step of its own."""
-        above = root
-        for _ in range(self.dice.randint(2, 7)):
-            if above is root and self.dice.random() < 0.25:
-                above = self._begin(self._pick(self.stock.chains), root, clock, root.context)
-            clock = self._leaf(above, clock) + _MOMENT
-            if above is not root and self.dice.random() < 0.5:
-                above.end_time, above = clock, root
-        if above is not root:
-            above.end_time = clock
+        """Some turns of model and tool calls, sometimes in a nested chain."""
+        parent = root
+        for _ in range(self.rng.randint(2, 7)):
+            if parent is root and self.rng.random() < 0.25:
+                parent = self._begin(self._pick(self.library.chains), root, clock, root.context)
+            clock = self._leaf(parent, clock) + _GAP
+            if parent is not root and self.rng.random() < 0.5:
+                parent.end_time, parent = clock, root
+        if parent is not root:
+            parent.end_time = clock
 
     def _wide(self, root: SeededRun, clock: datetime) -> None:
-        for _ in range(WIDE):
+        for _ in range(WIDE_TRACE_CHILDREN):
             self._leaf(root, clock)
-            clock += _MOMENT
+            clock += _GAP
 
     def _deep(self, root: SeededRun, clock: datetime) -> None:
         path = [root]
-        for _ in range(DEEP):
-            step = self._pick(self.stock.chains)
+        for _ in range(DEEP_TRACE_LEVELS):
+            step = self._pick(self.library.chains)
             path.append(self._begin(step, path[-1], clock, root.context))
-            clock += _MOMENT
+            clock += _GAP
         clock = self._leaf(path[-1], clock)
         for run in reversed(path[1:]):
-            clock += _MOMENT
+            clock += _GAP
             run.end_time = clock
 
-    def _leaf(self, above: SeededRun, at: datetime) -> datetime:
-        share = self.dice.random()
-        stock = self.stock
-        steps = stock.models if share < 0.5 else stock.tools if share < 0.85 else stock.retrievers
-        run = self._begin(self._pick(steps), above, at, above.context)
+    def _leaf(self, parent: SeededRun, at: datetime) -> datetime:
+        share = self.rng.random()
+        if share < 0.5:
+            steps = self.library.models
+        else:
+            steps = self.library.tools if share < 0.85 else self.library.retrievers
+        run = self._begin(self._pick(steps), parent, at, parent.context)
         self._finish(run)
         return run.end_time or at
 
     def _begin(
-        self, step: Step, parent: SeededRun | None, at: datetime, context: Context
+        self, step: Step, parent: SeededRun | None, at: datetime, context: TraceContext
     ) -> SeededRun:
         run_id = self._id(at)
         own = segment(at, run_id)
@@ -147,15 +147,15 @@ class Builder:
         return run
 
     def _finish(self, run: SeededRun) -> None:
-        share = self.dice.random()
-        if share < _ERRORS:
-            run.step = self.stock.failed(run.step)
-        elif share < _ERRORS + _RARE:
-            run.step = self.stock.with_word(run.step, self._pick_word())
+        share = self.rng.random()
+        if share < _ERROR_SHARE:
+            run.step = self.library.failed(run.step)
+        elif share < _ERROR_SHARE + _RARE_WORD_SHARE:
+            run.step = self.library.with_word(run.step, self._pick_word())
         run.end_time = run.start_time + timedelta(seconds=run.step.seconds * (0.5 + share))
 
-    def _done(self) -> list[SeededRun]:
-        """Sums go up the tree from every call of a model."""
+    def _add_sums(self) -> list[SeededRun]:
+        """Add the usage of each model call to its ancestors and return the runs."""
         for run in self.runs:
             usage = run.step.usage
             if not usage:
@@ -166,38 +166,31 @@ class Builder:
                 usage["prompt_cost"],
                 usage["completion_cost"],
             )
-            above = run.parent
-            while above is not None:
-                a, b, c, d = above.sums
-                above.sums = (a + own[0], b + own[1], c + own[2], d + own[3])
-                above = above.parent
+            ancestor = run.parent
+            while ancestor is not None:
+                a, b, c, d = ancestor.sums
+                ancestor.sums = (a + own[0], b + own[1], c + own[2], d + own[3])
+                ancestor = ancestor.parent
         return self.runs
 
-    def _context(self) -> Context:
-        dice = self.dice
-        return Context(
-            customer=f"customer-{int(_CUSTOMERS * dice.random() ** 2):04d}",
-            environment="staging" if dice.random() < 0.2 else "production",
-            revision=f"v{dice.randint(1, 6)}.{dice.randint(0, 9)}",
-            thread=f"thread-{int(dice.random() * _THREADS):05d}" if dice.random() < 0.4 else None,
-            tags=tuple(sorted({dice.choices(_TAGS, _TAG_WEIGHTS)[0] for _ in range(2)})),
+    def _context(self) -> TraceContext:
+        rng = self.rng
+        return TraceContext(
+            customer=f"customer-{int(_CUSTOMERS * rng.random() ** 2):04d}",
+            environment="staging" if rng.random() < 0.2 else "production",
+            revision=f"v{rng.randint(1, 6)}.{rng.randint(0, 9)}",
+            thread=f"thread-{int(rng.random() * _THREADS):05d}" if rng.random() < 0.4 else None,
+            tags=tuple(sorted({rng.choices(_TAGS, _TAG_WEIGHTS)[0] for _ in range(2)})),
         )
 
     def _pick(self, steps: list[Step]) -> Step:
-        return steps[int(self.dice.random() * len(steps))]
+        return steps[int(self.rng.random() * len(steps))]
 
     def _pick_word(self) -> str:
-        return RARE_WORDS[int(self.dice.random() * len(RARE_WORDS))]
+        return RARE_WORDS[int(self.rng.random() * len(RARE_WORDS))]
 
     def _id(self, at: datetime) -> UUID:
         milliseconds = (at - _EPOCH) // timedelta(milliseconds=1)
-        value = milliseconds << 80 | self.dice.getrandbits(80)
+        value = milliseconds << 80 | self.rng.getrandbits(80)
         value = value & ~(0xF << 76) | 0x7 << 76
         return UUID(int=value & ~(0x3 << 62) | 0x2 << 62)
-
-
-def times(count: int, begin: datetime, end: datetime, dice: Random) -> Iterator[datetime]:
-    """Moments for that many traces, in order, more by day than by night."""
-    step = (end - begin) / max(count, 1)
-    for number in range(count):
-        yield begin + step * (number + dice.random() * 0.9)

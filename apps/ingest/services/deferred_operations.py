@@ -1,4 +1,4 @@
-"""Operations that wait for a run: an update for its own, a child without a place for its parent."""
+"""Operations that await a run: an update its own run, a create without a place its parent."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from uuid import UUID
 import msgspec
 
 from apps.ingest.models import DeferredOperation
-from apps.ingest.operations import Operation, read_operation
-from apps.ingest.wire import WireRun
+from apps.ingest.operations import RunOperation, WireRun
+from apps.ingest.run_content import parse_operation
 from apps.trace_store.store.types import Attachment
 
 
@@ -22,41 +22,42 @@ class _Body(msgspec.Struct, kw_only=True):
 _decoder = msgspec.json.Decoder(_Body)
 
 
-def hold(workspace_id: UUID, operation: Operation) -> None:
-    """Keep the operation until the run it waits for is stored."""
-    parent_id = operation.run.parent_run_id
-    awaited_run_id = operation.run_id if operation.is_update or parent_id is None else parent_id
-    files = {
-        name: (one.path, one.mime_type, one.size)
-        for name, one in operation.content.attachments.items()
+def defer(workspace_id: UUID, operation: RunOperation) -> None:
+    """Store the operation until the run that it awaits is stored."""
+    awaited_run_id = operation.run.parent_run_id
+    if operation.is_update or awaited_run_id is None:
+        awaited_run_id = operation.run_id
+    attachments = {
+        name: (attachment.path, attachment.mime_type, attachment.size)
+        for name, attachment in operation.content.attachments.items()
     }
-    body = _Body(is_update=operation.is_update, run=operation.run, attachments=files)
-    held = DeferredOperation(
+    body = _Body(is_update=operation.is_update, run=operation.run, attachments=attachments)
+    DeferredOperation(
         workspace_id=workspace_id,
         awaited_run_id=awaited_run_id,
         run_id=operation.run_id,
         body=msgspec.json.encode(body),
-    )
-    DeferredOperation.objects.for_workspace(workspace_id).bulk_create([held])
+    ).save(force_insert=True)
 
 
-def released(workspace_id: UUID, run_ids: Collection[UUID]) -> list[Operation]:
-    """Take out the operations that waited for these runs, in the order in which they came."""
-    held = DeferredOperation.objects.for_workspace(workspace_id).filter(awaited_run_id__in=run_ids)
-    found = list(held.select_for_update(skip_locked=True).order_by("created_at", "pk"))
-    DeferredOperation.objects.for_workspace(workspace_id).filter(
-        pk__in=[one.pk for one in found]
-    ).delete()
-    return [read_held(one) for one in found]
+def take(workspace_id: UUID, run_ids: Collection[UUID]) -> list[RunOperation]:
+    """Delete and return the operations that await these runs, in order of receipt."""
+    deferred = DeferredOperation.objects.for_workspace(workspace_id)
+    awaiting = deferred.filter(awaited_run_id__in=run_ids).select_for_update(skip_locked=True)
+    rows = list(awaiting.order_by("created_at", "pk"))
+    deferred.filter(pk__in=[row.pk for row in rows]).delete()
+    return [load(row) for row in rows]
 
 
-def read_held(held: DeferredOperation) -> Operation:
-    body = _decoder.decode(bytes(held.body))
-    files = {
+def load(row: DeferredOperation) -> RunOperation:
+    body = _decoder.decode(bytes(row.body))
+    operation = RunOperation(body.is_update, body.run)
+    parse_operation(operation)
+    operation.content.attachments = {
         name: Attachment(name=name, path=path, mime_type=mime_type, size=size)
         for name, (path, mime_type, size) in body.attachments.items()
     }
-    return read_operation(body.run, is_update=body.is_update, attachments=files)
+    return operation
 
 
 def delete_awaiting(workspace_id: UUID, run_ids: Collection[UUID]) -> None:

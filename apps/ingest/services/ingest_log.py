@@ -1,19 +1,43 @@
-"""What came in, hour by hour: stored, merged, refused with reason, removed again."""
+"""The ingest log: by hour and project, runs stored, merged, rejected with reason, and removed."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import NamedTuple
 from uuid import UUID
 
 from apps.core.json import loads
 from apps.ingest.models import DeferredOperation
 from apps.trace_store.store.raw import raw_cursor
 
-# The keys of a page first, then what is known of them: no sum is made that nobody sees.
-_PAGE = """
+_APPEND = """
+WITH counted AS (
+    INSERT INTO tracing_runcount
+        (created_at, workspace_id, hour, project_id, runs, traces, merged, last_start_time)
+    SELECT %b, %b, date_trunc('hour', %b::timestamptz, 'UTC'), added.*
+    FROM unnest(%b::uuid[], %b::int8[], %b::int8[], %b::int8[], %b::timestamptz[]) AS added
+)
+INSERT INTO tracing_unsettled (workspace_id, run_ids, project_ids, trace_ids, placed_at)
+VALUES (%b, %b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])
+RETURNING EXISTS (
+    SELECT FROM ingest_deferredoperation d
+    WHERE d.workspace_id = tracing_unsettled.workspace_id
+      AND d.awaited_run_id = ANY(tracing_unsettled.run_ids)
+)
+"""
+_COUNT_REJECTIONS = """
+INSERT INTO ingest_rejectioncount (created_at, workspace_id, project_id, hour, reason, count)
+SELECT now(), %s, added.project_id, date_trunc('hour', now(), 'UTC'), added.reason, added.count
+FROM unnest(%s::uuid[], %s::text[], %s::int8[]) AS added(project_id, reason, count)
+ORDER BY 3, 5
+ON CONFLICT (workspace_id, hour, project_id, reason)
+DO UPDATE SET count = ingest_rejectioncount.count + excluded.count
+"""
+# Selects the keys of the page first, so that only visible rows are summed.
+_SELECT_HOURS = """
 WITH keys AS (
     SELECT hour, project_id FROM tracing_runcount
     WHERE workspace_id = %(workspace)s AND hour >= %(begin)s AND hour < %(end)s
@@ -42,34 +66,90 @@ CROSS JOIN LATERAL (
 ) r
 ORDER BY page.hour DESC, page.project_id NULLS LAST
 """
-_REFUSE = """
-INSERT INTO ingest_rejectioncount (created_at, workspace_id, project_id, hour, reason, count)
-SELECT now(), %s, said.project_id, date_trunc('hour', now(), 'UTC'), said.reason, said.count
-FROM unnest(%s::uuid[], %s::text[], %s::int8[]) AS said(project_id, reason, count)
-ORDER BY 3, 5
-ON CONFLICT (workspace_id, hour, project_id, reason)
-DO UPDATE SET count = ingest_rejectioncount.count + excluded.count
-"""
+
+
+class WrittenRun(NamedTuple):
+    """A run that the request wrote, for post-processing."""
+
+    run_id: UUID
+    project_id: UUID
+    trace_id: UUID
+    placed_at: datetime
+
+
+@dataclass(slots=True)
+class ProjectCount:
+    """The runs that one request wrote to one project."""
+
+    last_start_time: datetime
+    runs: int = 0
+    traces: int = 0
+    merged: int = 0
+
+    def add(self, placed_at: datetime, *, is_new: bool, is_root: bool) -> None:
+        self.last_start_time = max(self.last_start_time, placed_at)
+        if is_new:
+            self.runs += 1
+            self.traces += is_root
+        else:
+            self.merged += 1
+
+
+def append(
+    workspace_id: UUID,
+    now: datetime,
+    counts: Mapping[UUID, ProjectCount],
+    runs: Sequence[WrittenRun],
+) -> bool:
+    """Append one count per project and one row for post-processing, without waiting for locks.
+
+    Returns whether a deferred operation awaits one of the runs, which saves a statement.
+    """
+    rows = list(counts.values())
+    count_columns = [
+        list(counts),
+        [row.runs for row in rows],
+        [row.traces for row in rows],
+        [row.merged for row in rows],
+        [row.last_start_time for row in rows],
+    ]
+    run_columns = [list(column) for column in zip(*runs, strict=True)]
+    with raw_cursor() as cursor:
+        params = [now, workspace_id, now, *count_columns, workspace_id, *run_columns]
+        cursor.execute(_APPEND, params, prepare=True)
+        (is_awaited,) = cursor.fetchone() or (False,)
+    return bool(is_awaited)
+
+
+def count_rejections(workspace_id: UUID, counts: Counter[tuple[UUID | None, str]]) -> None:
+    """Add rejected items, counted by project and reason."""
+    if not counts:
+        return
+    projects = [project_id for project_id, _ in counts]
+    reasons = [reason for _, reason in counts]
+    with raw_cursor() as cursor:
+        params = [workspace_id, projects, reasons, list(counts.values())]
+        cursor.execute(_COUNT_REJECTIONS, params)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerHour:
-    """What an hour brought to a project; without a project, what was for none that is known."""
+class LogHour:
+    """One hour of one project; without a project, items rejected before it was resolved."""
 
     hour: datetime
     project_id: UUID | None
     project_name: str | None
-    """None for a project that is gone."""
+    """None for a deleted project."""
     stored: int
-    """Runs that were not there before."""
+    """New runs."""
     traces: int
-    """Of those, the roots."""
+    """New runs that are roots."""
     merged: int
-    """Runs that were there and took an update, or came again."""
+    """Existing runs that were updated or sent again."""
     removed: int
-    """Runs that were deleted in this hour, or had lived long enough."""
+    """Runs that were deleted or expired in this hour."""
     reasons: Mapping[str, int] = field(default_factory=dict)
-    """How many were refused, by reason."""
+    """Rejected items by reason."""
 
     @property
     def refused(self) -> int:
@@ -77,11 +157,10 @@ class LedgerHour:
 
     @property
     def received(self) -> int:
-        """All that came: what was accepted is stored."""
         return self.stored + self.merged + self.refused
 
 
-def hours(
+def list_hours(
     workspace_id: UUID,
     *,
     begin: datetime,
@@ -89,9 +168,9 @@ def hours(
     project_id: UUID | None = None,
     limit: int = 100,
     offset: int = 0,
-) -> list[LedgerHour]:
-    """The hours from `begin` until `end` in which something came, the newest first."""
-    values = {
+) -> list[LogHour]:
+    """The hours from `begin` until `end` with any entry, newest first."""
+    params = {
         "workspace": workspace_id,
         "begin": begin.replace(minute=0, second=0, microsecond=0),
         "end": end,
@@ -100,9 +179,9 @@ def hours(
         "offset": offset,
     }
     with raw_cursor() as cursor:
-        cursor.execute(_PAGE, values)
+        cursor.execute(_SELECT_HOURS, params)
         return [
-            LedgerHour(
+            LogHour(
                 hour=hour,
                 project_id=project,
                 project_name=name,
@@ -116,16 +195,6 @@ def hours(
         ]
 
 
-def waiting(workspace_id: UUID) -> int:
-    """How many operations wait for a run that has not come yet: kept, and not stored."""
+def count_deferred(workspace_id: UUID) -> int:
+    """The number of accepted operations that await a run."""
     return DeferredOperation.objects.for_workspace(workspace_id).count()
-
-
-def count_refusals(workspace_id: UUID, refusals: Counter[tuple[UUID | None, str]]) -> None:
-    """Add to the ledger what a request brought in vain."""
-    if not refusals:
-        return
-    projects = [project_id for project_id, _ in refusals]
-    reasons = [reason for _, reason in refusals]
-    with raw_cursor() as cursor:
-        cursor.execute(_REFUSE, [workspace_id, projects, reasons, list(refusals.values())])

@@ -1,76 +1,60 @@
-"""Which projects the operations of a request go to."""
+"""Resolves the projects that the operations of a request name."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from uuid import UUID
 
-from apps.ingest.operations import Operation
+from apps.core.agent_address import parse_agent_address
+from apps.ingest.operations import RunOperation
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services.projects import ensure_addressed_project, ensure_projects
 
-_AGENT_ADDRESS = re.compile(
-    r"lrn:agents/([a-z](?:[a-z0-9-]{0,61}[a-z0-9])?)"
-    r"/environments/(local|development|staging|production)",
-    re.IGNORECASE,
-)
 
-
-def agent_at(address: str) -> tuple[str, str] | None:
-    """The agent and its environment that an address names; None when it names no such thing."""
-    parts = _AGENT_ADDRESS.fullmatch(address)
-    return None if parts is None else (parts[1], parts[2].upper())
-
-
-class Destinations:
-    """The projects that the operations of a request name."""
+class ProjectResolver:
+    """The projects of a request by id, name and agent address."""
 
     def __init__(self, workspace_id: UUID) -> None:
         self.workspace_id = workspace_id
-        self.by_name: dict[str, UUID] = {}
-        self.by_id: set[UUID] = set()
-        self.by_address: dict[str, UUID] = {}
+        self._by_name: dict[str, UUID] = {}
+        self._ids: set[UUID] = set()
+        self._by_address: dict[str, UUID] = {}
 
-    def look_up(self, operations: Sequence[Operation]) -> None:
+    def load(self, operations: Sequence[RunOperation]) -> None:
+        """Look up the projects of the operations; create missing names and addresses."""
         ids = {one.run.session_id for one in operations if one.run.session_id is not None}
-        names = {self._name(one) for one in operations if one.run.session_id is None}
+        names = {_project_name(one) for one in operations if one.run.session_id is None}
         names -= {None}
-        for address in {one.run.address for one in operations if self._is_addressed(one)}:
-            if address is not None and (agent := agent_at(address)):
-                self.by_address[address] = ensure_addressed_project(self.workspace_id, *agent)
+        for address in {one.run.address for one in operations if _uses_address(one)}:
+            if address is not None and (agent := parse_agent_address(address)):
+                self._by_address[address] = ensure_addressed_project(self.workspace_id, *agent)
         if ids:
-            rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=ids)
-            self.by_id |= set(rows.values_list("pk", flat=True))
+            projects = Project.objects.for_workspace(self.workspace_id).present()
+            self._ids |= set(projects.filter(pk__in=ids).values_list("pk", flat=True))
         if names:
-            self.by_name |= ensure_projects(self.workspace_id, [n for n in names if n is not None])
+            self._by_name |= ensure_projects(self.workspace_id, [n for n in names if n is not None])
 
-    @staticmethod
-    def names_one(operation: Operation) -> bool:
-        run = operation.run
-        return run.session_id is not None or bool(run.session_name) or run.address is not None
-
-    @staticmethod
-    def _is_addressed(operation: Operation) -> bool:
-        run = operation.run
-        return run.address is not None and run.session_id is None and not run.session_name
-
-    def of(self, operation: Operation) -> UUID | None:
-        """The project's id; None when it is none of this workspace, or none is named at all."""
+    def project_of(self, operation: RunOperation) -> UUID | None:
+        """The project id; None if the operation names no project or one of another workspace."""
         if operation.run.session_id is not None:
-            given = operation.run.session_id
-            return given if given in self.by_id else None
-        if self._is_addressed(operation):
-            return self.by_address.get(str(operation.run.address))
-        name = self._name(operation)
-        return None if name is None else self.by_name[name]
+            project_id = operation.run.session_id
+            return project_id if project_id in self._ids else None
+        if _uses_address(operation):
+            return self._by_address.get(str(operation.run.address))
+        name = _project_name(operation)
+        return None if name is None else self._by_name[name]
 
-    @staticmethod
-    def _name(operation: Operation) -> str | None:
-        """An update without a project belongs to its run's; a beginning goes to the default one."""
-        name = operation.run.session_name
-        if name:
-            return name.replace("\x00", "\ufffd")
-        if operation.is_update or operation.run.address is not None:
-            return None
-        return DEFAULT_PROJECT
+
+def _uses_address(operation: RunOperation) -> bool:
+    run = operation.run
+    return run.address is not None and run.session_id is None and not run.session_name
+
+
+def _project_name(operation: RunOperation) -> str | None:
+    """The named project; a create without one uses the default, an update that of its run."""
+    name = operation.run.session_name
+    if name:
+        return name.replace("\x00", "\ufffd")
+    if operation.is_update or operation.run.address is not None:
+        return None
+    return DEFAULT_PROJECT

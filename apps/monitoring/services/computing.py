@@ -11,7 +11,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from apps.core import errors
-from apps.feedback.services import series
+from apps.feedback.services import score_series
 from apps.monitoring import buckets
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
@@ -167,7 +167,7 @@ class Computer:
         return self._answers[key]
 
     def _feedback(self, part: FeedbackPart, edges: list[datetime]) -> dict[Key, Any]:
-        found = series.by_bucket(self.workspace_id, scoped(part.query), edges, part.key)
+        found = score_series.by_bucket(self.workspace_id, scoped(part.query), edges, part.key)
         return {
             (at, None if part.key else key): part.value(one) for (at, key), one in found.items()
         }

@@ -151,7 +151,7 @@ def project_dashboard(
     project: Project, since: datetime | None = None, until: datetime | None = None
 ) -> Sequence[tuple[UUID, str, list[dict[str, Any]]]]:
     """Id, title and charts of each part of the dashboard that the project has by itself."""
-    by_key = score_stats.of_runs_in_projects(
+    by_key = score_stats.by_project_runs(
         project.workspace_id, [project.pk], started_from=since, started_until=until
     ).get(project.pk, {})
     keys = sorted(by_key, key=lambda key: (-by_key[key]["n"], key))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from apps.feedback.services.attach_to_runs import attach_to
+from apps.feedback.services.attach_to_runs import attach_by_key
 from apps.trace_store.postprocess import Touched
 
 
 def settle(workspace_id: UUID, touched: Sequence[Touched]) -> None:
-    attach_to(workspace_id, [(one.run_id, one.project_id, one.placed_at) for one in touched])
+    attach_by_key(workspace_id, [(one.run_id, one.project_id, one.placed_at) for one in touched])

@@ -50,7 +50,7 @@ class GroupsView(WorkspaceAPIView):
             offset=asked["offset"],
             limit=min(asked["limit"], 100),
         )
-        said = score_stats.of_threads(
+        said = score_stats.by_thread(
             self.workspace_id, asked["session_id"], [row.thread_key for row in page.threads]
         )
         groups = [

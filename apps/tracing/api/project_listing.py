@@ -105,9 +105,9 @@ def _values(
     if sort == FEEDBACK:
         key = asked.get("sort_by_feedback_key") or ""
         said = (
-            score_stats.of_projects(workspace_id, ids)
+            score_stats.by_project(workspace_id, ids)
             if asked.get("sort_by_feedback_source") == "session"
-            else score_stats.of_runs_in_projects(workspace_id, ids)
+            else score_stats.by_project_runs(workspace_id, ids)
         )
         return lambda one: said.get(one, {}).get(key, {}).get("avg")
     figures = stats_of(workspace_id, ids, asked | {"stats_select": [sort], "facets": False})

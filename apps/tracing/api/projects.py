@@ -13,13 +13,14 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
+from apps.core.timestamps import as_utc
 from apps.organizations.permissions import Permission
 from apps.trace_store import store
 from apps.trace_store.store import ProjectStats, metadata
 from apps.tracing import errors, services
 from apps.tracing.api import project_listing
 from apps.tracing.api.asking import moment, uuid_of
-from apps.tracing.api.rendering import as_utc, project_json
+from apps.tracing.api.rendering import project_json
 from apps.tracing.api.serializers import (
     CreateProjectSerializer,
     ProjectListSerializer,

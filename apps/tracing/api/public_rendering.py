@@ -104,7 +104,7 @@ def shared_feedback_json(one: Feedback) -> dict[str, Any]:
 
 
 def _stats(shared: Shared, runs: Sequence[RunDetail]) -> Mapping[UUID, Any]:
-    return score_stats.of_runs(shared.share.workspace_id, [run.row.id for run in runs])
+    return score_stats.by_run(shared.share.workspace_id, [run.row.id for run in runs])
 
 
 def _attachment_url(shared: Shared, run: RunDetail, name: str) -> str:

@@ -59,7 +59,7 @@ def gather(workspace_id: UUID, rows: Collection[RunRow], selected: Collection[st
         reference_dataset_id__isnull=False,
     )
     return Beside(
-        feedback=score_stats.of_runs(workspace_id, [row.id for row in rows]),
+        feedback=score_stats.by_run(workspace_id, [row.id for row in rows]),
         shares={(share.project_id, share.trace_id): share for share in shares if share.trace_id},
         tiers=retention.tiers_of(workspace_id, rows),
         datasets={

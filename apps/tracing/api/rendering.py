@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC
 from typing import Any
 from urllib.parse import quote
 from uuid import UUID
@@ -179,11 +179,6 @@ def project_json(
         **(figures or {}),
         "last_run_start_time_live": stats.last_run_start_time,
     }
-
-
-def as_utc(moment: datetime) -> datetime:
-    """A time of the wire; without a zone it is UTC."""
-    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def ids(values: Collection[Any]) -> list[UUID]:

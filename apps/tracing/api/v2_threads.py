@@ -110,7 +110,7 @@ class ThreadsQueryView(PageAPIView):
         query = _turns(project.pk, asked, until=as_of)
         page = store.runs.threads(self.workspace_id, query, offset=offset, limit=limit, whole=True)
         keys = [row.thread_key for row in page.threads]
-        said = score_stats.of_threads(self.workspace_id, project.pk, keys)
+        said = score_stats.by_thread(self.workspace_id, project.pk, keys)
         end = offset + len(page.threads)
         # Turns that come while somebody leafs through would push threads from page to page.
         following = _encode(as_of or datetime.now(UTC), end) if keys and end < page.total else None
@@ -182,7 +182,7 @@ class ThreadStatsView(SecondAPIView):
             "LAST_END_TIME": row and row.last_end,
         }
         if "FEEDBACK_STATS" in selected:
-            said = score_stats.of_threads(self.workspace_id, project.pk, [thread_key])
+            said = score_stats.by_thread(self.workspace_id, project.pk, [thread_key])
             told["FEEDBACK_STATS"] = said.get(thread_key, {})
         answer = {name.lower(): told[name] for name in OF_THREAD if name in selected}
         return Response(answer | numbers_json(figures, selected, NUMBERS))
@@ -208,7 +208,7 @@ class ThreadsStatsView(SecondAPIView):
             page = store.runs.threads(self.workspace_id, query, limit=1)
             answer["thread_count"] = page.total
         if "THREAD_FEEDBACK_STATS" in selected:
-            of_runs = score_stats.of_runs_in_projects(
+            of_runs = score_stats.by_project_runs(
                 self.workspace_id,
                 [project.pk],
                 started_from=query.started_from,

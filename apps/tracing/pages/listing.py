@@ -240,7 +240,7 @@ def run_list(
     rows = [detail.row for detail in page.runs]
     said: Mapping[Any, score_stats.FeedbackStats] = {}
     if any(column.kind == "feedback" for column in columns):
-        said = score_stats.of_runs(project.workspace_id, [row.id for row in rows])
+        said = score_stats.by_run(project.workspace_id, [row.id for row in rows])
     return RunList([_listed(row, columns, said.get(row.id, {})) for row in rows], page.next_cursor)
 
 

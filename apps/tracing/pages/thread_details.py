@@ -68,6 +68,6 @@ def details(project: Project, key: str, *, cursor: str = "") -> ThreadDetails | 
         return None
     page = turns_of(project, key, cursor=cursor)
     turns = [detail.row for detail in page.runs]
-    said = score_stats.of_threads(project.workspace_id, project.pk, [key]).get(key, {})
+    said = score_stats.by_thread(project.workspace_id, project.pk, [key]).get(key, {})
     metadata = sorted(turns[-1].metadata.items()) if turns else []
     return ThreadDetails(row, turns, page.next_cursor, sorted(said.items()), metadata)

@@ -88,7 +88,7 @@ def listed(project: Project, state: ListState, page: int) -> ThreadList:
     found = runs.threads(
         project.workspace_id, query, offset=page * THREADS_A_PAGE, limit=THREADS_A_PAGE
     )
-    said = score_stats.of_threads(
+    said = score_stats.by_thread(
         project.workspace_id, project.pk, [row.thread_key for row in found.threads]
     )
     rows = [ListedThread(row, chips(said.get(row.thread_key, {}))) for row in found.threads]
@@ -118,7 +118,7 @@ def thread(project: Project, key: str, *, cursor: str = "") -> Thread:
     """A page of the thread's turns as a conversation; none when there is no such thread."""
     page = turns_of(project, key, cursor=cursor, payloads=(Payload.INPUTS, Payload.OUTPUTS))
     ids = [detail.row.id for detail in page.runs]
-    said = score_stats.of_runs(project.workspace_id, ids) if ids else {}
+    said = score_stats.by_run(project.workspace_id, ids) if ids else {}
     turns: list[Turn] = []
     for detail in page.runs:
         turns.append(_turn(detail, turns, chips(said.get(detail.row.id, {}))))

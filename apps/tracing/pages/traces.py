@@ -112,7 +112,7 @@ def tree(
 
 
 def _feedback(workspace_id: UUID, rows: Collection[RunRow]) -> Mapping[UUID, FeedbackStats]:
-    return score_stats.of_runs(workspace_id, [row.id for row in rows]) if rows else {}
+    return score_stats.by_run(workspace_id, [row.id for row in rows]) if rows else {}
 
 
 def _milliseconds(span: timedelta) -> float:

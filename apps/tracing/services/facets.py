@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 from uuid import UUID
 
-from apps.feedback.services import aggregation
+from apps.feedback.services import score_stats
 from apps.feedback.services.score_stats import FeedbackStats
 from apps.trace_store import store
 from apps.trace_store.filters import quoted
@@ -30,7 +30,7 @@ def facets_of(
     `feedback` is what was said about the runs, where that is known already.
     """
     if feedback is None:
-        feedback = aggregation.of_query(workspace_id, query)
+        feedback = score_stats.for_query(workspace_id, query)
     return [
         *_counted(workspace_id, query, "name", Attribute.NAME),
         *_counted(workspace_id, query, "run_type", Attribute.RUN_TYPE),

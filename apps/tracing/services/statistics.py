@@ -9,7 +9,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from apps.feedback.services import aggregation, score_stats
+from apps.feedback.services import score_stats
 from apps.trace_store import filters, store
 from apps.trace_store.store import RunQuery
 from apps.trace_store.store.metrics import DETAILS, Figures, Measure
@@ -187,11 +187,11 @@ def _feedback(
 ) -> dict[str, Mapping[UUID, Any]]:
     said: dict[str, Mapping[UUID, Any]] = {}
     if "feedback_stats" in wanted:
-        said["feedback_stats"] = score_stats.of_runs_in_projects(
+        said["feedback_stats"] = score_stats.by_project_runs(
             workspace_id, project_ids, started_from=since
         )
     if "session_feedback_stats" in wanted:
-        said["session_feedback_stats"] = score_stats.of_projects(workspace_id, project_ids)
+        said["session_feedback_stats"] = score_stats.by_project(workspace_id, project_ids)
     return said
 
 
@@ -232,10 +232,10 @@ def _told(figures: Figures, wanted: Collection[str]) -> dict[str, Any]:
 def _beside(workspace_id: UUID, query: RunQuery, wanted: Collection[str]) -> dict[str, Any]:
     told: dict[str, Any] = {}
     if "feedback_stats" in wanted:
-        told["feedback_stats"] = aggregation.of_query(workspace_id, query)
+        told["feedback_stats"] = score_stats.for_query(workspace_id, query)
     if "session_feedback_stats" in wanted:
-        of_each = score_stats.of_projects(workspace_id, query.project_ids or [])
-        told["session_feedback_stats"] = aggregation.merged(of_each.values())
+        of_each = score_stats.by_project(workspace_id, query.project_ids or [])
+        told["session_feedback_stats"] = score_stats.merge_stats(of_each.values())
     if "thread_feedback_stats" in wanted:
         told["thread_feedback_stats"] = {
             key: score_stats

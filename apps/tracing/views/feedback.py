@@ -15,7 +15,6 @@ from apps.core.tenancy import get_or_404
 from apps.feedback.models import Feedback
 from apps.feedback.services import feedback as services
 from apps.feedback.wire import WireFeedback
-from apps.ingest.wire import Refusal
 from apps.organizations.permissions import Permission
 from apps.trace_store.store import RunRow, runs
 from apps.tracing.models import Project
@@ -40,9 +39,9 @@ def run_feedback(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     if said is not None:
         try:
             _give(request, project, row, said)
-        except (core_errors.AppError, Refusal) as error:
+        except core_errors.AppError as error:
             form = form or AnnotateForm(said)
-            form.add_error(None, getattr(error, "detail", str(error)))
+            form.add_error(None, error.detail)
         else:
             form = None
     return _answer(request, project, row, form)
@@ -75,7 +74,7 @@ def _give(request: PageRequest, project: Project, row: RunRow, said: dict[str, A
         feedback_source={"type": "app", "metadata": {}},
         **said,
     )
-    services.give_feedback(project.workspace_id, one, user_id=request.user.pk)
+    services.create_feedback(project.workspace_id, one, user_id=request.user.pk)
 
 
 def _answer(

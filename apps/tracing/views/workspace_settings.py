@@ -37,7 +37,7 @@ def setting_ledger(request: PageRequest) -> HttpResponse:
     period = periods.read(request.GET)
     start, end = period.limits
     page = _number(request.GET.get("page", ""))
-    rows = ingest_log.hours(
+    rows = ingest_log.list_hours(
         workspace_id,
         begin=start,
         end=end + timedelta(seconds=1),
@@ -47,7 +47,7 @@ def setting_ledger(request: PageRequest) -> HttpResponse:
     context = {
         "tab": "ledger",
         "rows": rows[:HOURS_A_PAGE],
-        "waiting": ingest_log.waiting(workspace_id),
+        "waiting": ingest_log.count_deferred(workspace_id),
         "period": period,
         "presets": [
             (key, label, "?" if key == periods.USUAL else f"?range={key}")
@@ -125,7 +125,7 @@ def setting_feedback(request: PageRequest) -> HttpResponse:
             configs.create_config(
                 workspace_id=workspace_id,
                 key=key,
-                config=configs.read_config(said),
+                config=configs.parse_config(said),
                 is_lower_score_better=lower,
                 is_enforced=False,
             )

@@ -7,9 +7,9 @@ import pytest
 from django.test import Client
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from apps.ingest.otlp import protobuf
-from apps.ingest.otlp.requests import request_of
-from apps.ingest.services.ingest_runs import Outcome, ingest
+from apps.ingest.otlp import protobuf_decoder
+from apps.ingest.otlp.batch_assembly import build_request
+from apps.ingest.services.ingest_runs import IngestResult, ingest
 from apps.organizations.models import Workspace
 from tests.factories.api_keys import key_for
 from tests.factories.spans import export
@@ -39,11 +39,11 @@ def exporter(workspace: Workspace) -> Exporter:
 
 
 @pytest.fixture
-def stored(workspace: Workspace) -> Callable[..., Outcome]:
+def stored(workspace: Workspace) -> Callable[..., IngestResult]:
     """`stored(*spans)`: as the endpoint does, without HTTP."""
 
-    def store(*spans: Span, **about: Any) -> Outcome:
-        decoded = protobuf.decode(export(*spans, **about).SerializeToString())
-        return ingest(workspace.pk, request_of(decoded, project=None))
+    def store(*spans: Span, **about: Any) -> IngestResult:
+        decoded = protobuf_decoder.decode(export(*spans, **about).SerializeToString())
+        return ingest(workspace.pk, build_request(decoded, project=None))
 
     return store

@@ -18,7 +18,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from apps.ingest.otlp.ids import trace_uuid
+from apps.ingest.otlp.spans import trace_run_id
 from apps.organizations.models import Workspace
 from apps.trace_store import store
 from apps.tracing.models import Project
@@ -49,7 +49,7 @@ def as_json(request: ExportTraceServiceRequest) -> dict[str, Any]:
 
 
 def names(workspace: Workspace) -> list[str]:
-    return [row.name for row in store.runs.trace(workspace.pk, trace_uuid(TRACE))]
+    return [row.name for row in store.runs.trace(workspace.pk, trace_run_id(TRACE))]
 
 
 def test_without_a_key_nothing_is_stored(db: None) -> None:
@@ -89,7 +89,7 @@ def test_json(exporter: Exporter, workspace: Workspace) -> None:
     answer = exporter.send(json.dumps(as_json(request)).encode(), JSON)
 
     assert (answer.status_code, answer.content, answer["Content-Type"]) == (200, b"{}", JSON)
-    root, child = store.runs.trace(workspace.pk, trace_uuid(TRACE))
+    root, child = store.runs.trace(workspace.pk, trace_run_id(TRACE))
     assert (root.name, child.name, child.status) == ("root", "child", "error")
     assert root.metadata["count"] == 2**62
     assert child.first_token_time is not None
@@ -101,7 +101,9 @@ def test_both_encodings_give_the_same_run(exporter: Exporter, workspace: Workspa
     exporter.send(json.dumps(as_json(one)).encode(), JSON, langsmith_project="json")
 
     projects = Project.objects.for_workspace(workspace).filter(name__in=["protobuf", "json"])
-    found = [store.runs.get(workspace.pk, trace_uuid(TRACE), project_id=one.pk) for one in projects]
+    found = [
+        store.runs.get(workspace.pk, trace_run_id(TRACE), project_id=one.pk) for one in projects
+    ]
     first, second = [
         {payload: run.json(payload) for payload in run.payloads} for run in found if run
     ]
@@ -178,7 +180,7 @@ def test_a_bad_span_does_not_take_the_others_along(
     response = ExportTraceServiceResponse.FromString(answer.content)
     assert answer.status_code == 200
     assert response.partial_success.rejected_spans == 6
-    assert "The trace id is not sixteen bytes." in response.partial_success.error_message
+    assert "The trace id must have 16 bytes" in response.partial_success.error_message
     assert names(workspace) == ["good"]
 
 
@@ -222,7 +224,7 @@ def test_which_project_a_span_goes_to(
 
     exporter.send(export(span(says=says), resource=resource).SerializeToString(), **headers)
 
-    (row,) = store.runs.trace(workspace.pk, trace_uuid(TRACE))
+    (row,) = store.runs.trace(workspace.pk, trace_run_id(TRACE))
     assert Project.objects.for_workspace(workspace).get(pk=row.project_id).name == project
 
 
@@ -241,8 +243,10 @@ def test_a_project_by_its_id_and_one_that_is_none(
 
     response = ExportTraceServiceResponse.FromString(answer.content)
     assert response.partial_success.rejected_spans == 1
-    assert [row.project_id for row in store.runs.trace(workspace.pk, trace_uuid(TRACE))] == [own.pk]
-    assert store.runs.trace(stranger.pk, trace_uuid(TRACE)) == []
+    assert [row.project_id for row in store.runs.trace(workspace.pk, trace_run_id(TRACE))] == [
+        own.pk
+    ]
+    assert store.runs.trace(stranger.pk, trace_run_id(TRACE)) == []
 
 
 def test_a_span_that_brings_its_runs_ids_and_place(

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from apps.ingest.errors import BadBody
-from apps.ingest.otlp import decoding
-from apps.ingest.otlp.ids import trace_uuid
-from apps.ingest.otlp.mapping import run_of
-from apps.ingest.otlp.requests import request_of
+from apps.ingest.otlp import encoding
+from apps.ingest.otlp.batch_assembly import build_request
+from apps.ingest.otlp.run_mapping import map_span
+from apps.ingest.otlp.spans import trace_run_id
 from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.models import Workspace
 from apps.trace_store import store
@@ -69,19 +69,19 @@ values = st.recursive(
 )
 
 
-def reads(body: bytes, encoding: str) -> None:
+def reads(body: bytes, media_type: str) -> None:
     """The decoding and the mapping of all spans; what they may refuse, they refuse so."""
     try:
-        decoded = decoding.decode(body, encoding)
+        decoded = encoding.decode_spans(body, media_type)
     except BadBody:
         return
-    request_of(decoded, project=None)
+    build_request(decoded, project=None)
 
 
 @MANY
 @given(body=st.binary(max_size=300))
 def test_any_bytes_as_protobuf(body: bytes) -> None:
-    reads(body, decoding.PROTOBUF)
+    reads(body, encoding.PROTOBUF)
 
 
 @MANY
@@ -91,7 +91,7 @@ def test_protobuf_with_other_bytes_in_it(places: list[tuple[int, int]]) -> None:
     for place, byte in places:
         body[place % len(body)] = byte
 
-    reads(bytes(body), decoding.PROTOBUF)
+    reads(bytes(body), encoding.PROTOBUF)
 
 
 @MANY
@@ -99,7 +99,7 @@ def test_protobuf_with_other_bytes_in_it(places: list[tuple[int, int]]) -> None:
     body=st.binary(max_size=100) | st.text(max_size=100).map(lambda t: t.encode("utf-8", "replace"))
 )
 def test_any_bytes_as_json(body: bytes) -> None:
-    reads(body, decoding.JSON)
+    reads(body, encoding.JSON)
 
 
 def mutated(draw: st.DrawFn, value: Any) -> Any:
@@ -126,7 +126,7 @@ def bodies(draw: st.DrawFn) -> bytes:
 @MANY
 @given(body=bodies())
 def test_json_with_other_values_in_it(body: bytes) -> None:
-    reads(body, decoding.JSON)
+    reads(body, encoding.JSON)
 
 
 NAMES = sorted(
@@ -188,8 +188,8 @@ def with_attributes(said: dict[str, Any]) -> bytes:
 @MANY
 @given(said=st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=10), values, max_size=6))
 def test_any_values_under_names_that_mean_something(said: dict[str, Any]) -> None:
-    for one in decoding.decode(with_attributes(said), decoding.JSON).spans:
-        assert run_of(one).name
+    for one in encoding.decode_spans(with_attributes(said), encoding.JSON).spans:
+        assert map_span(one).name
 
 
 @pytest.mark.django_db
@@ -197,13 +197,13 @@ def test_any_values_under_names_that_mean_something(said: dict[str, Any]) -> Non
 @given(said=st.dictionaries(st.sampled_from(NAMES), values, max_size=5))
 def test_what_is_mapped_is_stored_and_the_span_beside_it_too(said: dict[str, Any]) -> None:
     workspace: Workspace = WorkspaceFactory()
-    decoded = decoding.decode(with_attributes(said), decoding.JSON)
+    decoded = encoding.decode_spans(with_attributes(said), encoding.JSON)
 
-    outcome = ingest(workspace.pk, request_of(decoded, project=None))
+    outcome = ingest(workspace.pk, build_request(decoded, project=None))
 
-    kept = {row.id for row in store.runs.trace(workspace.pk, trace_uuid(TRACE))}
+    kept = {row.id for row in store.runs.trace(workspace.pk, trace_run_id(TRACE))}
     own = said.get("langsmith.span.id")
-    assert len(outcome.refused) <= 1
+    assert len(outcome.rejected) <= 1
     assert kept or isinstance(own, UUID | str)
 
 

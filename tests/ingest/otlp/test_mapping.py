@@ -11,10 +11,11 @@ from uuid import UUID
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from apps.ingest.operations import Operation, read_operation
-from apps.ingest.otlp import protobuf
-from apps.ingest.otlp.ids import span_uuid
-from apps.ingest.otlp.mapping import run_of
+from apps.ingest.operations import RunOperation
+from apps.ingest.otlp import protobuf_decoder
+from apps.ingest.otlp.run_mapping import map_span
+from apps.ingest.otlp.spans import span_run_id
+from apps.ingest.run_content import parse_operation
 from apps.trace_store.store import Payload
 from tests.factories.spans import BEGIN, SECOND, TRACE, event, export, span
 
@@ -23,10 +24,11 @@ class Run:
     """What the store would be given."""
 
     def __init__(self, one: Span, **about: Any) -> None:
-        (decoded,) = protobuf.decode(export(one, **about).SerializeToString()).spans
-        run = run_of(decoded)
-        run.id = span_uuid(TRACE, b"12345678")
-        self.operation: Operation = read_operation(run, is_update=False)
+        (decoded,) = protobuf_decoder.decode(export(one, **about).SerializeToString()).spans
+        run = map_span(decoded)
+        run.id = span_run_id(TRACE, b"12345678")
+        self.operation = RunOperation(False, run)
+        parse_operation(self.operation)
         self.columns = self.operation.content.columns
         self.metadata = json.loads(self.operation.content.metadata or b"{}")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
-from apps.ingest.otlp.ids import trace_uuid
+from apps.ingest.otlp.spans import trace_run_id
 from apps.organizations.models import Workspace
 from apps.trace_store import store
 from apps.trace_store.store import Payload, RunDetail
@@ -35,7 +35,7 @@ def received(stored: Any, workspace: Workspace) -> Any:
             at, says = number / 10, said["attributes"]
             spans.append(span(number, 1, at=at, name=said["name"], says=says, **fields))
         stored(*spans)
-        rows = store.runs.trace(workspace.pk, trace_uuid(TRACE))[1:]
+        rows = store.runs.trace(workspace.pk, trace_run_id(TRACE))[1:]
         return [found for row in rows if (found := store.runs.get(workspace.pk, row.id))]
 
     return receive

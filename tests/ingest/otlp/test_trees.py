@@ -13,8 +13,9 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.ingest.otlp import ids, protobuf
-from apps.ingest.otlp.requests import request_of
+from apps.ingest.otlp import protobuf_decoder
+from apps.ingest.otlp import spans as span_ids
+from apps.ingest.otlp.batch_assembly import build_request
 from apps.ingest.services import ingest_runs
 from apps.organizations.models import Workspace
 from apps.trace_store import store
@@ -28,7 +29,7 @@ ROOT = UUID(bytes=TRACE)
 
 
 def run_id(number: int) -> UUID:
-    return ids.span_uuid(TRACE, span_id(number))
+    return span_ids.span_run_id(TRACE, span_id(number))
 
 
 def shape(workspace: Workspace, trace_id: UUID = ROOT) -> dict[UUID, tuple[UUID | None, str]]:
@@ -186,7 +187,7 @@ def test_another_workspace_has_a_trace_of_the_same_id_to_itself(
     stored: Callable[..., Any], workspace: Workspace, stranger: Workspace
 ) -> None:
     body = export(span(1, name="theirs")).SerializeToString()
-    ingest_runs.ingest(stranger.pk, request_of(protobuf.decode(body), project=None))
+    ingest_runs.ingest(stranger.pk, build_request(protobuf_decoder.decode(body), project=None))
     stored(span(2, 1, at=1, name="ours"))
 
     assert nested(workspace) == ["ours", "  ours"]
@@ -230,7 +231,9 @@ def test_any_split_and_order_gives_the_tree_of_all_at_once(
     for target, split in ((at_once, [list(range(len(tree)))]), (in_pieces, requests)):
         for some in split:
             body = export(*(spans[n] for n in some)).SerializeToString()
-            ingest_runs.ingest(target.pk, request_of(protobuf.decode(body), project=None))
+            ingest_runs.ingest(
+                target.pk, build_request(protobuf_decoder.decode(body), project=None)
+            )
 
     assert shape(in_pieces) == shape(at_once)
     assert len(shape(in_pieces)) == len(tree)
@@ -247,7 +250,7 @@ def test_a_trace_comes_leaf_first_over_many_requests(workspace: Workspace, size:
     for begin in range(size, 0, -100):
         some = [span(n, parents[n], at=n / 1000, name="s") for n in range(begin, begin - 100, -1)]
         body = export(*some).SerializeToString()
-        ingest_runs.ingest(workspace.pk, request_of(protobuf.decode(body), project=None))
+        ingest_runs.ingest(workspace.pk, build_request(protobuf_decoder.decode(body), project=None))
 
     found = shape(workspace)
     assert len(found) == size

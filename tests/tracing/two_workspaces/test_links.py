@@ -13,7 +13,7 @@ from django.core import signing
 from django.test import Client
 
 from apps.feedback.models import Feedback
-from apps.feedback.services.tokens import Wanted, address_of, issue_tokens
+from apps.feedback.services.tokens import TokenRequest, issue_tokens, token_url
 from apps.tracing import urls as pages
 from apps.tracing.api import urls as api
 from apps.tracing.models import Project, Share
@@ -149,9 +149,9 @@ def test_a_link_that_is_not_there_opens_nothing(runs, share, route):
 
 def test_a_feedback_token_says_nothing_and_gives_feedback_on_its_run_only(holder, asker, runs):
     later = datetime.now(UTC) + timedelta(hours=1)
-    wanted = Wanted(run_id=UUID(runs[0]), key="liked", expires_at=later)
+    wanted = TokenRequest(run_id=UUID(runs[0]), key="liked", expires_at=later)
     (token,) = issue_tokens(holder.pk, [wanted])
-    path = urlsplit(address_of(token)).path
+    path = urlsplit(token_url(token)).path
     theirs = Feedback.objects.for_workspace(holder)
     given = theirs.count()
     said = {

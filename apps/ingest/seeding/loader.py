@@ -1,17 +1,20 @@
-"""Writes seeded traces as if they had come, been stored and been settled: by `COPY`."""
+"""Writes generated traces by `COPY`, in the state after post-processing."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
+from django.db import connection
+
 from apps.core.json import Fragment, dumps
 from apps.ingest.seeding.steps import Step
-from apps.ingest.seeding.traces import Context, SeededRun
+from apps.ingest.seeding.traces import SeededRun, TraceContext
 from apps.trace_store.filters.subjects import Subject
 from apps.trace_store.filters.terms import ANYTHING, terms_of
 from apps.trace_store.store.raw import raw_cursor, sql
@@ -19,7 +22,7 @@ from apps.trace_store.store.sums import KINDS as AMOUNTS
 from apps.trace_store.store.terms import copy_terms, of_workspace, packed
 from apps.trace_store.store.types import Payload, RunRow, Usage
 
-_RUN = {
+_RUN_COLUMNS = {
     "workspace_id": "uuid",
     "id": "uuid",
     "project_id": "uuid",
@@ -44,35 +47,35 @@ _RUN = {
     **AMOUNTS,
     **{f"sum_{name}": kind for name, kind in AMOUNTS.items()},
 }
-_SAID = ("inputs", "outputs", "extra", "error")
-_PAYLOAD = {
+_PAYLOADS = ("inputs", "outputs", "extra", "error")
+_PAYLOAD_COLUMNS = {
     "workspace_id": "uuid",
     "id": "uuid",
     "project_id": "uuid",
     "placed_at": "timestamptz",
     "is_begun": "bool",
-    **dict.fromkeys(_SAID, "bytea"),
+    **dict.fromkeys(_PAYLOADS, "bytea"),
 }
 _NO_SUMS = (None,) * len(AMOUNTS)
 
 
-Placed = tuple[UUID, SeededRun]
-"""A run with its project."""
+PlacedRun = tuple[UUID, SeededRun]
+"""A project id and a run."""
 
 
 @dataclass(slots=True)
 class Loader:
-    """Writes runs of one workspace; what many of them share is made once."""
+    """Writes runs of one workspace; shared values are built once."""
 
     workspace_id: UUID
     attachments: Mapping[UUID, bytes] = field(default_factory=dict)
-    """Of the runs that have some: as the column has them."""
-    _content: dict[int, tuple[Step, list[int]]] = field(default_factory=dict)
+    """The attachments column by run id, for runs that have any."""
+    _step_terms: dict[int, tuple[Step, list[int]]] = field(default_factory=dict)
 
-    def load(self, runs: Sequence[Placed]) -> None:
-        """Append the runs, in the caller's transaction."""
-        self._copy("tracing_run", _RUN, (self._run(*one) for one in runs))
-        self._copy("tracing_runpayload", _PAYLOAD, (self._payload(*one) for one in runs))
+    def load(self, runs: Sequence[PlacedRun]) -> None:
+        """Append the runs in the caller's transaction."""
+        self._copy("tracing_run", _RUN_COLUMNS, (self._run(*one) for one in runs))
+        self._copy("tracing_runpayload", _PAYLOAD_COLUMNS, (self._payload(*one) for one in runs))
         copy_terms(
             (self.workspace_id, project_id, run.start_time, run.id, self._terms(run))
             for project_id, run in runs
@@ -117,21 +120,21 @@ class Loader:
         )
 
     def _payload(self, project_id: UUID, run: SeededRun) -> Sequence[Any]:
-        said = run.step.payloads
+        payloads = run.step.payloads
         key = (self.workspace_id, run.id, project_id, run.start_time, True)
-        return (*key, *[said.get(name) for name in _SAID])
+        return (*key, *[payloads.get(name) for name in _PAYLOADS])
 
     def _terms(self, run: SeededRun) -> bytes:
         step = run.step
-        known = self._content.get(id(step))
-        if known is None or known[0] is not step:
-            # The step is kept beside its terms: as long as it is, nothing else has its number.
-            known = self._content[id(step)] = (step, _terms_of_step(step))
-        if ANYTHING in known[1]:
-            found = [ANYTHING]
+        cached = self._step_terms.get(id(step))
+        if cached is None or cached[0] is not step:
+            # Keep a reference to the step, so that its `id()` is not reused.
+            cached = self._step_terms[id(step)] = (step, _terms_of_step(step))
+        if ANYTHING in cached[1]:
+            terms = [ANYTHING]
         else:
-            found = known[1] + _terms_of_context(run.context, step.model, step.provider)
-        return packed(of_workspace(self.workspace_id, found))
+            terms = cached[1] + _terms_of_context(run.context, step.model, step.provider)
+        return packed(of_workspace(self.workspace_id, terms))
 
 
 def _sums(run: SeededRun) -> Sequence[Any]:
@@ -149,8 +152,8 @@ def _sums(run: SeededRun) -> Sequence[Any]:
 
 
 @lru_cache(maxsize=4096)
-def _metadata(context: Context, model: str | None, provider: str | None) -> bytes:
-    said = {
+def _metadata(context: TraceContext, model: str | None, provider: str | None) -> bytes:
+    metadata = {
         "customer": context.customer,
         "environment": context.environment,
         "revision_id": context.revision,
@@ -158,18 +161,18 @@ def _metadata(context: Context, model: str | None, provider: str | None) -> byte
         "ls_model_name": model,
         "ls_provider": provider,
     }
-    return dumps({name: value for name, value in said.items() if value is not None})
+    return dumps({name: value for name, value in metadata.items() if value is not None})
 
 
 @lru_cache(maxsize=4096)
-def _terms_of_context(context: Context, model: str | None, provider: str | None) -> list[int]:
+def _terms_of_context(context: TraceContext, model: str | None, provider: str | None) -> list[int]:
     metadata = _metadata(context, model, provider)
     row = _row(context.tags, metadata, thread=context.thread, model=model)
     return terms_of(Subject(run=row))
 
 
 def _terms_of_step(step: Step) -> list[int]:
-    said = {
+    payloads = {
         name: dumps(value)
         for name, value in (
             (Payload.INPUTS, step.inputs),
@@ -180,9 +183,9 @@ def _terms_of_step(step: Step) -> list[int]:
     }
     subject = Subject(
         run=_row((), b"{}", name=step.name),
-        inputs=said.get(Payload.INPUTS),
-        outputs=said.get(Payload.OUTPUTS),
-        error=said.get(Payload.ERROR),
+        inputs=payloads.get(Payload.INPUTS),
+        outputs=payloads.get(Payload.OUTPUTS),
+        error=payloads.get(Payload.ERROR),
     )
     return terms_of(subject)
 
@@ -195,22 +198,22 @@ def _row(
     thread: str | None = None,
     model: str | None = None,
 ) -> RunRow:
-    """As much of a run as its terms come from."""
-    nobody, never = UUID(int=0), datetime.min.replace(tzinfo=UTC)
+    """A row with the fields that determine its search terms."""
+    no_id, no_time = UUID(int=0), datetime.min.replace(tzinfo=UTC)
     return RunRow(
-        workspace_id=nobody,
-        project_id=nobody,
-        id=nobody,
-        trace_id=nobody,
+        workspace_id=no_id,
+        project_id=no_id,
+        id=no_id,
+        trace_id=no_id,
         parent_run_id=None,
         dotted_order="",
-        placed_at=never,
+        placed_at=no_time,
         name=name,
         run_type="chain",
-        start_time=never,
+        start_time=no_time,
         end_time=None,
         first_token_time=None,
-        received_at=never,
+        received_at=no_time,
         error_preview=None,
         inputs_preview=None,
         outputs_preview=None,
@@ -222,3 +225,63 @@ def _row(
         attachments=[],
         usage=Usage(),
     )
+
+
+# -- bulk load ---------------------------------------------------------------
+
+_TERMS_INDEX = "tracing_runterms_terms"
+_BULK_SETTINGS = {
+    "maintenance_work_mem": "1GB",
+    "gin_pending_list_limit": "64MB",
+    # After a crash the population is generated again.
+    "synchronous_commit": "off",
+}
+
+
+@contextmanager
+def bulk_load() -> Iterator[None]:
+    """Set options for a bulk load; with empty tables, build the terms index at the end.
+
+    If a load was killed before it built the index, the next load builds it.
+    """
+    with connection.cursor() as cursor:
+        for name, value in _BULK_SETTINGS.items():
+            cursor.execute(f"SET {name} = '{value}'")
+    try:
+        # A test is one transaction, which would lock the table until its end.
+        if connection.in_atomic_block:
+            yield
+        elif _has_runs():
+            _build_index()
+            yield
+        else:
+            with _deferred_index():
+                yield
+    finally:
+        with connection.cursor() as cursor:
+            for name in _BULK_SETTINGS:
+                cursor.execute(f"RESET {name}")
+
+
+def _has_runs() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM tracing_runterms)")
+        has_runs: bool = cursor.fetchone()[0]
+        return has_runs
+
+
+@contextmanager
+def _deferred_index() -> Iterator[None]:
+    with connection.cursor() as cursor:
+        cursor.execute(f"DROP INDEX IF EXISTS {_TERMS_INDEX}")
+    try:
+        yield
+    finally:
+        _build_index()
+
+
+def _build_index() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"CREATE INDEX IF NOT EXISTS {_TERMS_INDEX} ON tracing_runterms USING gin (terms)"
+        )

@@ -1,4 +1,4 @@
-"""OTLP in protobuf."""
+"""Decodes OTLP in protobuf."""
 
 from __future__ import annotations
 
@@ -12,48 +12,48 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, KeyValue
 from opentelemetry.proto.trace.v1 import trace_pb2 as wire
 
 from apps.ingest.errors import BadBody
-from apps.ingest.otlp.spans import Decoded, Event, Link, Origin, Span
+from apps.ingest.otlp.spans import DecodedSpans, Event, Link, Span, SpanSource
 
 
-def decode(body: bytes) -> Decoded:
-    """The spans in an `ExportTraceServiceRequest`; `BadBody` when it is none."""
+def decode(body: bytes) -> DecodedSpans:
+    """Decode an `ExportTraceServiceRequest`; `BadBody` if it is malformed."""
     try:
         request = ExportTraceServiceRequest.FromString(body)
     except (DecodeError, RecursionError):
-        raise BadBody("The body is no ExportTraceServiceRequest in protobuf.") from None
-    found = Decoded()
+        raise BadBody("The body is not an ExportTraceServiceRequest in protobuf.") from None
+    decoded = DecodedSpans()
     for resource_spans in request.resource_spans:
-        resource = attributes_of(resource_spans.resource.attributes)
+        resource = convert_attributes(resource_spans.resource.attributes)
         for scope_spans in resource_spans.scope_spans:
             scope = scope_spans.scope
-            origin = Origin(
+            source = SpanSource(
                 resource,
                 scope.name,
                 scope.version,
-                attributes_of(scope.attributes),
+                convert_attributes(scope.attributes),
                 scope_spans.schema_url or resource_spans.schema_url,
             )
-            found.spans += [_span(span, origin) for span in scope_spans.spans]
-    return found
+            decoded.spans += [_convert_span(span, source) for span in scope_spans.spans]
+    return decoded
 
 
-def _span(span: wire.Span, origin: Origin) -> Span:
+def _convert_span(span: wire.Span, source: SpanSource) -> Span:
     status = span.status
     return Span(
-        origin,
+        source,
         span.trace_id,
         span.span_id,
         span.parent_span_id,
         span.name,
         span.start_time_unix_nano,
         span.end_time_unix_nano,
-        attributes_of(span.attributes),
+        convert_attributes(span.attributes),
         [
-            Event(event.name, event.time_unix_nano, attributes_of(event.attributes))
+            Event(event.name, event.time_unix_nano, convert_attributes(event.attributes))
             for event in span.events
         ],
         [
-            Link(link.trace_id, link.span_id, attributes_of(link.attributes), link.trace_state)
+            Link(link.trace_id, link.span_id, convert_attributes(link.attributes), link.trace_state)
             for link in span.links
         ],
         span.kind,
@@ -64,23 +64,23 @@ def _span(span: wire.Span, origin: Origin) -> Span:
     )
 
 
-def attributes_of(pairs: Iterable[KeyValue]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def convert_attributes(pairs: Iterable[KeyValue]) -> dict[str, Any]:
+    attributes: dict[str, Any] = {}
     for pair in pairs:
         value = pair.value
-        # Nearly every value is a text, and asking which one it is costs more than reading it.
-        found[pair.key] = value.string_value or _value(value)
-    return found
+        # Nearly every value is a string, and reading it is cheaper than `WhichOneof`.
+        attributes[pair.key] = value.string_value or _convert_value(value)
+    return attributes
 
 
-def _value(value: AnyValue) -> Any:
+def _convert_value(value: AnyValue) -> Any:
     match value.WhichOneof("value"):
         case None:
             return None
         case "array_value":
-            return [_value(one) for one in value.array_value.values]
+            return [_convert_value(one) for one in value.array_value.values]
         case "kvlist_value":
-            return attributes_of(value.kvlist_value.values)
+            return convert_attributes(value.kvlist_value.values)
         case "bytes_value":
             return base64.b64encode(value.bytes_value).decode()
         case kind:

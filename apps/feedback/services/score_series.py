@@ -1,4 +1,4 @@
-"""Feedback on the runs of a query, bucket of time by bucket of time."""
+"""Feedback statistics on the runs of a query by time bucket."""
 
 # ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
 
@@ -16,14 +16,14 @@ from apps.trace_store.store import RunQuery
 from apps.trace_store.store.raw import raw_cursor, sql
 from apps.trace_store.store.selecting import selection
 
-FeedbackFigures = dict[str, Any]
+BucketStats = dict[str, Any]
 """`n`, `sum`, `avg`, `min`, `max` of the scores; `values`: how often each label; `count` of all."""
 
 
 def by_bucket(
     workspace_id: UUID, query: RunQuery, edges: Sequence[datetime], key: str | None
-) -> Mapping[tuple[int, str], FeedbackFigures]:
-    """By bucket and feedback key, of one key or of all; a run counts where it started."""
+) -> Mapping[tuple[int, str], BucketStats]:
+    """Statistics by bucket and key, of one key or all keys; the start time selects the bucket."""
     if not query.project_ids:
         return {}
     where = [

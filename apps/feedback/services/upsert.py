@@ -1,4 +1,4 @@
-"""Writing feedback: one statement, one row of an id, never another workspace's."""
+"""Writes feedback rows in one statement."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from apps.core.json import dumps, storable
 from apps.feedback.models import Feedback
 from apps.trace_store.store.raw import raw_cursor, sql
 
-_KEPT = ("id", "created_at")
-# Found by looking for the run, so that a repeat which does not say them does not forget them.
-_FOUND = {
+_IMMUTABLE = ("id", "created_at")
+# Copied from the run when feedback is attached; a repeat without them keeps the stored values.
+_FROM_RUN = {
     "project_id": "uuid",
     "trace_id": "uuid",
     "is_root": "boolean",
@@ -23,7 +23,7 @@ _TYPES = {
     "id": "uuid",
     "created_at": "timestamptz",
     "run_id": "uuid",
-    **_FOUND,
+    **_FROM_RUN,
     "is_on_thread": "boolean",
     "is_pending": "boolean",
     "keeps_trace": "boolean",
@@ -42,28 +42,28 @@ _TYPES = {
 _SET = ", ".join(
     f"{name} = COALESCE(excluded.{name},"
     f" CASE WHEN old.run_id = excluded.run_id THEN old.{name} END)"
-    if name in _FOUND
+    if name in _FROM_RUN
     else f"{name} = excluded.{name}"
     for name in _TYPES
-    if name not in _KEPT
+    if name not in _IMMUTABLE
 )
 _UPSERT = (
     f"INSERT INTO feedback_feedback AS old (workspace_id, modified_at, {', '.join(_TYPES)})"  # noqa: S608
     " SELECT %s, clock_timestamp(), "
-    + ", ".join(f"said.{name}::jsonb" if name in _JSON else f"said.{name}" for name in _TYPES)
+    + ", ".join(f"input.{name}::jsonb" if name in _JSON else f"input.{name}" for name in _TYPES)
     + " FROM unnest("
     + ", ".join(f"%s::{kind}[]" for kind in _TYPES.values())
-    + f") AS said({', '.join(_TYPES)})"
+    + f") AS input({', '.join(_TYPES)})"
     f" ON CONFLICT (id) DO UPDATE SET modified_at = clock_timestamp(), {_SET}"
     " WHERE old.workspace_id = excluded.workspace_id RETURNING id"
 )
 
 
-def write_rows(workspace_id: UUID, rows: Sequence[Feedback]) -> set[UUID]:
-    """Write the rows, each new or in the place of the one that has its id; return their ids.
+def upsert_feedback(workspace_id: UUID, rows: Sequence[Feedback]) -> set[UUID]:
+    """Insert the rows or replace those with the same ids; return the written ids.
 
-    An id that is another workspace's is left alone and is not in the answer. Of several rows of
-    one id the last counts. In the order of ids, so that two requests do not wait in a circle.
+    An id that belongs to another workspace is not written. Of several rows with one id the last is
+    written. Rows are locked in id order, so that concurrent requests do not deadlock.
     """
     if not rows:
         return set()

@@ -1,4 +1,4 @@
-"""OTLP in JSON: hexadecimal ids, 64-bit integers as texts, enums as numbers or by name."""
+"""Decodes OTLP in JSON: hexadecimal ids, 64-bit integers as strings, enums by number or name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,15 @@ from typing import Any, TypeVar
 import msgspec
 
 from apps.ingest.errors import BadBody
-from apps.ingest.otlp.spans import Decoded, Event, Link, Origin, Span
+from apps.ingest.otlp.spans import (
+    SPAN_ID_BYTES,
+    TRACE_ID_BYTES,
+    DecodedSpans,
+    Event,
+    Link,
+    Span,
+    SpanSource,
+)
 from apps.trace_store.json_repair import repair
 
 T = TypeVar("T")
@@ -104,8 +112,8 @@ class _Request(Struct):
     resource_spans: list[_ResourceSpans] | None = None
 
 
-_requests = msgspec.json.Decoder(_Request)
-_spans = msgspec.json.Decoder(_Span)
+_request_decoder = msgspec.json.Decoder(_Request)
+_span_decoder = msgspec.json.Decoder(_Span)
 _KINDS = {
     f"SPAN_KIND_{name}": number
     for number, name in enumerate(
@@ -113,33 +121,32 @@ _KINDS = {
     )
 }
 _CODES = {"STATUS_CODE_UNSET": 0, "STATUS_CODE_OK": 1, "STATUS_CODE_ERROR": 2}
-_TRACE_ID, _SPAN_ID = 16, 8
 
 
-def decode(body: bytes) -> Decoded:
-    """The spans in the body; one that cannot be read does not stop the others."""
-    request = _envelope(body)
-    found = Decoded()
+def decode(body: bytes) -> DecodedSpans:
+    """Decode the spans; an undecodable span does not stop the others."""
+    request = _decode_request(body)
+    decoded = DecodedSpans()
     for resource_spans in request.resource_spans or ():
         for scope_spans in resource_spans.scope_spans or ():
-            origin = _origin(resource_spans, scope_spans)
+            source = _source(resource_spans, scope_spans)
             for raw in scope_spans.spans or ():
                 try:
-                    found.spans.append(_span(_spans.decode(raw), origin))
+                    decoded.spans.append(_convert_span(_span_decoder.decode(raw), source))
                 except (ValueError, RecursionError) as error:
-                    found.refuse(f"A span cannot be read: {error}")
-    return found
+                    decoded.reject(f"A span cannot be decoded: {error}")
+    return decoded
 
 
-def _envelope(body: bytes) -> _Request:
+def _decode_request(body: bytes) -> _Request:
     try:
-        return strict_or_repaired(body, _requests)
+        return decode_lenient(body, _request_decoder)
     except (ValueError, RecursionError) as error:
-        raise BadBody(f"The body is no OTLP in JSON: {error}") from None
+        raise BadBody(f"The body is not OTLP in JSON: {error}") from None
 
 
-def strict_or_repaired(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """What the decoder makes of the body, or of what strict JSON would be in its place."""
+def decode_lenient(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode the body, after repairing it if it is not strict JSON."""
     try:
         msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -147,61 +154,61 @@ def strict_or_repaired(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     return decoder.decode(body)
 
 
-def _origin(resource_spans: _ResourceSpans, scope_spans: _ScopeSpans) -> Origin:
+def _source(resource_spans: _ResourceSpans, scope_spans: _ScopeSpans) -> SpanSource:
     resource, scope = resource_spans.resource, scope_spans.scope or Scope()
     try:
-        return Origin(
-            attributes_of(resource.attributes if resource else None),
+        return SpanSource(
+            convert_attributes(resource.attributes if resource else None),
             scope.name or "",
             scope.version or "",
-            attributes_of(scope.attributes),
+            convert_attributes(scope.attributes),
             scope_spans.schema_url or resource_spans.schema_url or "",
         )
     except (ValueError, RecursionError) as error:
-        raise BadBody(f"A resource or scope cannot be read: {error}") from None
+        raise BadBody(f"A resource or scope cannot be decoded: {error}") from None
 
 
-def _span(span: _Span, origin: Origin) -> Span:
+def _convert_span(span: _Span, source: SpanSource) -> Span:
     status = span.status or _Status()
     return Span(
-        origin,
-        _id(span.trace_id, _TRACE_ID),
-        _id(span.span_id, _SPAN_ID),
-        _id(span.parent_span_id or "", _SPAN_ID),
+        source,
+        _parse_id(span.trace_id, TRACE_ID_BYTES),
+        _parse_id(span.span_id, SPAN_ID_BYTES),
+        _parse_id(span.parent_span_id or "", SPAN_ID_BYTES),
         span.name or "",
-        number(span.start_time_unix_nano),
-        number(span.end_time_unix_nano),
-        attributes_of(span.attributes),
+        parse_int(span.start_time_unix_nano),
+        parse_int(span.end_time_unix_nano),
+        convert_attributes(span.attributes),
         [
-            Event(one.name, number(one.time_unix_nano), attributes_of(one.attributes))
+            Event(one.name, parse_int(one.time_unix_nano), convert_attributes(one.attributes))
             for one in span.events or ()
         ],
         [
             Link(
-                _id(one.trace_id, _TRACE_ID),
-                _id(one.span_id, _SPAN_ID),
-                attributes_of(one.attributes),
+                _parse_id(one.trace_id, TRACE_ID_BYTES),
+                _parse_id(one.span_id, SPAN_ID_BYTES),
+                convert_attributes(one.attributes),
                 one.trace_state or "",
             )
             for one in span.links or ()
         ],
-        _enum(span.kind, _KINDS),
-        _enum(status.code, _CODES),
+        _parse_enum(span.kind, _KINDS),
+        _parse_enum(status.code, _CODES),
         status.message or "",
         span.trace_state or "",
         (
-            number(span.dropped_attributes_count),
-            number(span.dropped_events_count),
-            number(span.dropped_links_count),
+            parse_int(span.dropped_attributes_count),
+            parse_int(span.dropped_events_count),
+            parse_int(span.dropped_links_count),
         ),
     )
 
 
-def attributes_of(pairs: list[Pair] | None) -> dict[str, Any]:
-    return {pair.key: _value(pair.value) for pair in pairs or ()}
+def convert_attributes(pairs: list[Pair] | None) -> dict[str, Any]:
+    return {pair.key: _convert_value(pair.value) for pair in pairs or ()}
 
 
-def _value(value: AnyValue | None) -> Any:
+def _convert_value(value: AnyValue | None) -> Any:
     if value is None:
         return None
     if value.string_value is not None:
@@ -209,38 +216,38 @@ def _value(value: AnyValue | None) -> Any:
     if value.bool_value is not None:
         return value.bool_value
     if value.int_value is not None:
-        return number(value.int_value)
+        return parse_int(value.int_value)
     if value.double_value is not None:
         return float(value.double_value)
     if value.array_value is not None:
-        return [_value(one) for one in value.array_value.values or ()]
+        return [_convert_value(one) for one in value.array_value.values or ()]
     if value.kvlist_value is not None:
-        return attributes_of(value.kvlist_value.values)
+        return convert_attributes(value.kvlist_value.values)
     return value.bytes_value
 
 
-def _id(text: str, length: int) -> bytes:
-    """An id in hexadecimal, or in base64 as plain protobuf libraries write it."""
+def _parse_id(text: str, length: int) -> bytes:
+    """An id in hexadecimal, or in base64 as generic protobuf libraries write it."""
     try:
-        found = bytes.fromhex(text)
+        value = bytes.fromhex(text)
     except ValueError:
         try:
-            found = base64.b64decode(text, validate=True)
+            value = base64.b64decode(text, validate=True)
         except binascii.Error:
-            found = b"?"
-    if found and len(found) != length:
-        raise ValueError(f"{text[:40]!r} is no id of {length} bytes")
-    return found
+            value = b"?"
+    if value and len(value) != length:
+        raise ValueError(f"{text[:40]!r} is not an id of {length} bytes")
+    return value
 
 
-def number(value: int | str | None) -> int:
+def parse_int(value: int | str | None) -> int:
     number = int(value or 0)
     if not -(2**63) <= number < 2**64:
         raise ValueError("a number needs more than 64 bits")
     return number
 
 
-def _enum(value: int | str | None, names: dict[str, int]) -> int:
+def _parse_enum(value: int | str | None, names: dict[str, int]) -> int:
     if isinstance(value, str) and value in names:
         return names[value]
-    return number(value)
+    return parse_int(value)

@@ -1,0 +1,326 @@
+"""Assembles traces from spans that arrive leaf first, over many requests.
+
+A span whose parent has not arrived is placed directly below the root. The transaction that stores
+the parent moves the span and its subtree below it. Until the root arrives, a placeholder run is the
+root. The resulting tree does not depend on the order of arrival.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.ingest.decoders import ProjectOf
+from apps.ingest.operations import RunOperation
+from apps.ingest.otlp.spans import span_run_id, trace_run_id
+from apps.trace_store.dotted_order import Place, segment
+from apps.trace_store.postprocess import Touched, queue
+from apps.trace_store.store import partitions, trees
+from apps.trace_store.store.trees import SEGMENT, Move, Tree, Waiting
+
+MAX_DEPTH = 1000
+"""Deeper runs are placed below the root, because dotted orders grow with each level."""
+
+
+@dataclass(slots=True)
+class SpanNode:
+    """A span, its operation and its position according to its ids."""
+
+    operation: RunOperation
+    trace_id: bytes
+    span_id: bytes
+    parent_span_id: bytes
+    start: datetime
+    end: datetime | None
+    is_root: bool
+    root_run_id: UUID
+    """The run id if the span is the root."""
+    is_sdk: bool = False
+
+    trace: UUID = field(init=False)
+    key: UUID = field(init=False)
+    """The run id if the span is not the root."""
+    parent_key: UUID | None = field(init=False, default=None)
+
+    def __post_init__(self) -> None:
+        self.trace = trace_run_id(self.trace_id)
+        self.key = span_run_id(self.trace_id, self.span_id)
+        if self.parent_span_id and self.parent_span_id != self.span_id:
+            self.parent_key = span_run_id(self.trace_id, self.parent_span_id)
+
+
+@dataclass(slots=True)
+class _Position:
+    """The segments of a run below an ancestor; None is the root."""
+
+    ancestor: UUID | None
+    tail: str
+
+
+def place_spans(workspace_id: UUID, nodes: Sequence[SpanNode], project_of: ProjectOf) -> None:
+    """Set run ids and places of the operations, and move runs whose parents arrived.
+
+    Call it in the transaction that writes the operations. Safe to repeat.
+    """
+    grouped: dict[UUID, list[SpanNode]] = defaultdict(list)
+    for node in nodes:
+        grouped[node.trace].append(node)
+    known = trees.open_trees(workspace_id, [_summarize(group) for group in grouped.values()])
+    assemblers = [
+        _TraceAssembler(workspace_id, known[trace], group) for trace, group in grouped.items()
+    ]
+    sdk_traces = [one for one in assemblers if any(node.is_sdk for node in one.nodes)]
+    if sdk_traces:
+        _match_sdk_runs(workspace_id, sdk_traces, project_of)
+    _load_relatives(workspace_id, [one for one in assemblers if not one.tree.is_fresh])
+    waiting: list[Waiting] = []
+    for assembler in assemblers:
+        waiting += assembler.assemble(project_of)
+    trees.keep(workspace_id, [one.tree for one in assemblers if one.is_changed])
+    trees.wait(workspace_id, waiting)
+
+
+def _summarize(nodes: Sequence[SpanNode]) -> Tree:
+    root = _earliest_root(nodes)
+    ends = [node.end for node in nodes if node.end is not None]
+    tree = Tree(
+        trace_id=nodes[0].trace,
+        first_at=min(node.start for node in nodes),
+        last_at=max(node.start for node in nodes),
+        ended_at=max(ends, default=None),
+        root_run_id=nodes[0].trace,
+    )
+    if root is not None:
+        _set_root(tree, root)
+    return tree
+
+
+def _earliest_root(nodes: Iterable[SpanNode]) -> SpanNode | None:
+    roots = [node for node in nodes if node.is_root]
+    return min(roots, key=lambda node: (node.start, node.span_id)) if roots else None
+
+
+def _set_root(tree: Tree, root: SpanNode) -> None:
+    tree.root_span = root.span_id
+    tree.root_run_id = root.root_run_id
+    tree.root_segment = segment(root.start, root.root_run_id)
+
+
+class _TraceAssembler:
+    """Places the spans that one request has of one trace."""
+
+    def __init__(self, workspace_id: UUID, tree: Tree, nodes: list[SpanNode]) -> None:
+        self.workspace_id = workspace_id
+        self.tree = tree
+        self.nodes = nodes
+        self.by_key = {node.key: node for node in nodes}
+        self.stored: dict[UUID, str] = {}
+        """Dotted orders of stored runs."""
+        self.sdk_runs: dict[UUID, tuple[UUID, datetime]] = {}
+        """Run ids and partition times of spans whose runs an SDK also sent as runs."""
+        self.released: dict[UUID, Waiting] = {}
+        self.is_changed = False
+        self._dotted_orders: dict[UUID, str] = {}
+        self._old_root_id = tree.root_run_id
+        self._old_segment = tree.root_segment
+
+    @property
+    def _root_segment(self) -> str:
+        return self.tree.root_segment or ""
+
+    def missing_parents(self) -> set[UUID]:
+        """Keys of parents that are not in the request."""
+        parents = {node.parent_key for node in self.nodes if not node.is_root}
+        return {one for one in parents if one is not None and one not in self.by_key}
+
+    def match_run(
+        self, node: SpanNode, run_id: UUID, dotted_order: str, placed_at: datetime
+    ) -> None:
+        """Use the existing run for the span, and its root for the trace."""
+        self.sdk_runs[node.key] = run_id, placed_at
+        self.stored[node.key] = dotted_order
+        root_segment = dotted_order[:SEGMENT]
+        if self.tree.stand_in_at is None and self.tree.root_segment != root_segment:
+            self.tree.root_segment = root_segment
+            self.tree.root_run_id = UUID(root_segment[22:])
+            self.is_changed = True
+
+    def assemble(self, project_of: ProjectOf) -> list[Waiting]:
+        """Place all spans and move runs whose parents arrived; return runs that await a parent."""
+        self._resolve_root(project_of)
+        if self.tree.root_span is not None:
+            key = span_run_id(self.tree.trace_id.bytes, self.tree.root_span)
+            self._dotted_orders[key] = self._root_segment
+        waiting = [one for node in self.nodes if (one := self._place(node)) is not None]
+        self._move()
+        return waiting
+
+    def _resolve_root(self, project_of: ProjectOf) -> None:
+        """Find the root, or insert a placeholder root until it arrives."""
+        tree = self.tree
+        root = None if tree.root_span is not None else _earliest_root(self.nodes)
+        if root is not None:
+            placeholder = tree.stand_in_at, tree.stand_in_project_id
+            is_sdk_run = tree.root_segment is not None and tree.stand_in_at is None
+            before = tree.root_segment, tree.root_run_id
+            _set_root(tree, root)
+            if is_sdk_run:  # an SDK sent the root as a run: keep its place
+                tree.root_segment, tree.root_run_id = before
+            tree.stand_in_at = tree.stand_in_project_id = None
+            self.is_changed = True
+            if placeholder[0] is not None:
+                self._delete_placeholder(placeholder[0], placeholder[1])
+        elif tree.root_segment is None:
+            first = min(self.nodes, key=lambda node: (node.start, node.span_id))
+            tree.stand_in_at = first.start
+            tree.stand_in_project_id = self._project(project_of)
+            tree.root_segment = segment(first.start, tree.root_run_id)
+            self.is_changed = True
+            if tree.stand_in_project_id is not None:
+                partitions.ensure_covered(first.start)
+                trees.put_stand_in(self.workspace_id, tree, _placeholder_columns(first))
+                self._touch(tree.root_run_id, tree.stand_in_project_id, first.start)
+
+    def _project(self, project_of: ProjectOf) -> UUID | None:
+        ordered = sorted(self.nodes, key=lambda node: (node.start, node.span_id))
+        project_ids = (project_of(node.operation) for node in ordered)
+        return next((one for one in project_ids if one is not None), None)
+
+    def _delete_placeholder(self, placed_at: datetime, project_id: UUID | None) -> None:
+        trees.drop_stand_in(self.workspace_id, self._old_root_id, project_id, placed_at)
+        if project_id is not None:
+            self._touch(self._old_root_id, project_id, placed_at)
+
+    def _touch(self, run_id: UUID, project_id: UUID, placed_at: datetime) -> None:
+        queue.append(self.workspace_id, [Touched(run_id, project_id, placed_at, run_id)])
+
+    def _place(self, node: SpanNode) -> Waiting | None:
+        """Set the place of the operation; return the entry of a run that awaits its parent."""
+        tree, operation = self.tree, node.operation
+        if (sdk_run := self.sdk_runs.get(node.key)) is not None:
+            run_id, placed_at = sdk_run
+            dotted_order = self.stored[node.key]
+        elif node.span_id == tree.root_span:
+            run_id, dotted_order = tree.root_run_id, self._root_segment
+            placed_at = node.start
+        else:
+            run_id, placed_at = node.key, node.start
+            dotted_order = self._dotted_order(node.key)
+        depth = dotted_order.count(".")
+        parent_id = None if depth == 0 else UUID(dotted_order[-2 * SEGMENT + 21 : -SEGMENT - 1])
+        operation.run_id = run_id
+        operation.place = Place(dotted_order, UUID(dotted_order[22:SEGMENT]), parent_id, placed_at)
+        parent = None if node.is_root else node.parent_key
+        if depth != 1 or parent is None or run_id != node.key or parent in self._dotted_orders:
+            return None
+        return Waiting(tree.trace_id, parent, run_id, placed_at)
+
+    def _position(self, key: UUID) -> _Position | None:
+        """The known position of a run; None for an unknown run."""
+        node = self.by_key.get(key)
+        if node is not None and key not in self.sdk_runs:
+            ancestor = None if node.is_root else node.parent_key
+            return _Position(ancestor, segment(node.start, key))
+        waiting = self.released.get(key)
+        if waiting is not None:
+            return _Position(waiting.awaits, segment(waiting.placed_at, key))
+        stored = self.stored.get(key)
+        if stored is None:
+            return None
+        second = stored[SEGMENT + 1 : 2 * SEGMENT + 1]
+        if second and (orphan := UUID(second[22:])) in self.released:
+            return _Position(orphan, stored[2 * SEGMENT + 2 :])
+        return _Position(None, stored[SEGMENT + 1 :])
+
+    def _dotted_order(self, key: UUID) -> str:
+        """Walk up to the first ancestor with a known dotted order, and build the path back down."""
+        path: list[tuple[UUID, str]] = []
+        seen: set[UUID] = set()
+        ancestor: UUID | None = key
+        while ancestor is not None and ancestor not in self._dotted_orders:
+            # A cycle, or a run without a known ancestor, is placed below the root.
+            position = None if ancestor in seen else self._position(ancestor)
+            if position is None:
+                break
+            seen.add(ancestor)
+            path.append((ancestor, position.tail))
+            ancestor = position.ancestor
+        root = self._root_segment
+        dotted_order = root if ancestor is None else self._dotted_orders.get(ancestor, root)
+        for run_id, tail in reversed(path):
+            if (dotted_order.count(".") + tail.count(".")) > MAX_DEPTH:
+                dotted_order = root
+            dotted_order = f"{dotted_order}.{tail}" if tail else dotted_order
+            self._dotted_orders[run_id] = dotted_order
+        return dotted_order
+
+    def _move(self) -> None:
+        """Move awaiting runs below their parents, and the rest of the trace below a new root."""
+        old = self._old_segment
+        if old is None:
+            return
+        moves = []
+        for key, waiting in self.released.items():
+            before = f"{old}.{segment(waiting.placed_at, key)}"
+            after = self._dotted_order(key)
+            parent_id = UUID(after[-2 * SEGMENT + 21 : -SEGMENT - 1])
+            moves.append(Move(self.tree.trace_id, before, after, key, parent_id))
+        if old != self._root_segment:
+            moves.append(Move(self.tree.trace_id, old, self._root_segment, None, None))
+        trees.move(self.workspace_id, self.tree, self._old_root_id, moves)
+
+
+def _load_relatives(workspace_id: UUID, assemblers: Sequence[_TraceAssembler]) -> None:
+    """Load stored parents, and runs that await spans of this request."""
+    if not assemblers:
+        return
+    awaited = [key for assembler in assemblers for key in assembler.by_key]
+    by_trace = {assembler.tree.trace_id: assembler for assembler in assemblers}
+    for one in trees.no_longer_waiting(workspace_id, by_trace.keys(), awaited):
+        by_trace[one.trace_id].released[one.run_id] = one
+    parents = {key for assembler in assemblers for key in assembler.missing_parents()}
+    if not parents:
+        return
+    first = min(assembler.tree.first_at for assembler in assemblers)
+    last = max(assembler.tree.last_at for assembler in assemblers)
+    dotted_orders = trees.places(workspace_id, parents, first, last)
+    for assembler in assemblers:
+        keys = assembler.missing_parents() & dotted_orders.keys()
+        assembler.stored |= {key: dotted_orders[key] for key in keys}
+
+
+def _match_sdk_runs(
+    workspace_id: UUID, assemblers: Sequence[_TraceAssembler], project_of: ProjectOf
+) -> None:
+    """Match spans to runs that an SDK sent by both protocols, with different ids.
+
+    Project, name and start time are equal in both; each run is matched to its nearest span.
+    """
+    spans = {
+        node.key: (assembler, node)
+        for assembler in assemblers
+        for node in assembler.nodes
+        if node.is_sdk
+    }
+    criteria = [
+        (key, project_id, node.start, node.operation.run.name or "")
+        for key, (_, node) in spans.items()
+        if (project_id := project_of(node.operation)) is not None
+    ]
+    taken: set[UUID] = set()
+    for key, run_id, dotted_order, placed_at in trees.runs_of_moments(workspace_id, criteria):
+        assembler, node = spans[key]
+        if run_id not in taken and key not in assembler.sdk_runs:
+            taken.add(run_id)
+            assembler.match_run(node, run_id, dotted_order, placed_at)
+
+
+def _placeholder_columns(node: SpanNode) -> dict[str, Any]:
+    """Columns of the placeholder root, copied from the first span."""
+    columns = node.operation.content.columns
+    names = ("name", "inputs_preview", "outputs_preview", "thread_key")
+    return {name: columns[name] for name in names if name in columns}

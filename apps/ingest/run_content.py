@@ -1,0 +1,204 @@
+"""Parses a run operation: validates the run and builds the content that the store writes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import orjson
+
+from apps.core.json import dumps, storable
+from apps.ingest.operations import (
+    NO_PAYLOAD,
+    DottedOrderContradiction,
+    RejectedItem,
+    RunOperation,
+    WireRun,
+    parse_timestamp,
+)
+from apps.ingest.previews import one_line, preview
+from apps.ingest.token_usage import usage_columns
+from apps.trace_store.dotted_order import Misplaced, Place, place_of
+from apps.trace_store.json_repair import repair
+from apps.trace_store.pricing.costs import NamedModel
+from apps.trace_store.store.types import Payload, RunType
+from apps.trace_store.store.writing import Content
+
+RUN_TYPES = frozenset(str(run_type) for run_type in RunType)
+THREAD_KEYS = ("session_id", "conversation_id", "thread_id")
+MODEL_KEYS = ("model", "model_name", "model_id", "model_path", "endpoint_name")
+_object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+AddCosts = Callable[[NamedModel, dict[str, Any], dict[str, Any]], None]
+"""Adds costs to the columns, and costs by kind of token to the usage details."""
+
+
+def parse_operation(operation: RunOperation, *, add_costs: AddCosts | None = None) -> None:
+    """Set the run id, the place and the content; `RejectedItem` for an invalid run.
+
+    `add_costs` prices token counts for which the client states no cost.
+    """
+    run = operation.run
+    if run.id is None:
+        raise RejectedItem("`id` is missing.", "no_id")
+    if not operation.is_update:
+        if not run.name:
+            raise RejectedItem("`name` is missing.")
+        if run.run_type is None:
+            raise RejectedItem("`run_type` is missing.")
+    if run.run_type is not None and run.run_type not in RUN_TYPES:
+        known = ", ".join(sorted(RUN_TYPES))
+        detail = f"`run_type` is {run.run_type!r:.60}, not one of {known}."
+        raise RejectedItem(detail, "bad_run_type")
+    try:
+        operation.content = _build_content(run, add_costs)
+    except (RecursionError, orjson.JSONEncodeError):
+        raise RejectedItem("The run is nested too deeply.", "too_deep") from None
+    operation.run_id, operation.place = run.id, _parse_place(run)
+
+
+def _parse_place(run: WireRun) -> Place | None:
+    if run.dotted_order is None or run.id is None:
+        return None
+    try:
+        return place_of(
+            run.dotted_order,
+            run_id=run.id,
+            trace_id=run.trace_id,
+            parent_run_id=run.parent_run_id,
+        )
+    except Misplaced as error:
+        raise DottedOrderContradiction(str(error), "misplaced") from None
+
+
+def _build_content(run: WireRun, add_costs: AddCosts | None) -> Content:
+    payloads: dict[Payload, bytes] = {}
+    inputs = _take_payload(payloads, Payload.INPUTS, run.inputs)
+    outputs = _take_payload(payloads, Payload.OUTPUTS, run.outputs)
+    events = _take_payload(payloads, Payload.EVENTS, run.events)
+    error = _take_payload(payloads, Payload.ERROR, run.error)
+    _take_payload(payloads, Payload.SERIALIZED, run.serialized)
+    invocation, metadata, metadata_json = _split_extra(payloads, run.extra)
+
+    columns: dict[str, Any] = {
+        "name": _storable_text(run.name),
+        "run_type": run.run_type,
+        "start_time": parse_timestamp(run.start_time, "start_time"),
+        "end_time": parse_timestamp(run.end_time, "end_time"),
+        "reference_example_id": run.reference_example_id,
+        **usage_columns(run.run_type, outputs, metadata),
+    }
+    if run.tags is not None:
+        columns["tags"] = [_storable_text(_as_text(tag)) for tag in run.tags]
+    if inputs is not None:
+        columns["inputs_preview"] = preview(inputs, payloads[Payload.INPUTS])
+    if outputs is not None:
+        columns["outputs_preview"] = preview(outputs, payloads[Payload.OUTPUTS])
+    if error is not None:
+        columns["error_preview"] = one_line(_as_text(error))
+    if events is not None:
+        columns["first_token_time"] = _first_token_time(events)
+    if metadata or invocation:
+        columns["thread_key"] = _thread_key(metadata)
+        columns["model"] = _model_name(metadata, invocation)
+    if add_costs is not None and "total_tokens" in columns:
+        details = columns.pop("usage_details", {})
+        add_costs(_named_model(metadata, invocation), columns, details)
+        if details:
+            columns["usage_details"] = details
+    if "usage_details" in columns:
+        columns["usage_details"] = storable(dumps(columns["usage_details"]))
+    columns = {name: value for name, value in columns.items() if value is not None}
+    return Content(columns, metadata_json, payloads)
+
+
+def _take_payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec.Raw) -> Any:
+    """Keep the JSON bytes and return the parsed value; null and absent are the same."""
+    if raw is NO_PAYLOAD:
+        return None
+    text = bytes(raw)
+    if text in {b"", b"null"}:
+        return None
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError:
+        try:
+            text = repair(text)
+            value = orjson.loads(text)
+        except ValueError as error:
+            raise RejectedItem(f"`{payload}` is not JSON: {error}", "not_json") from None
+    payloads[payload] = text
+    return value
+
+
+def _split_extra(
+    payloads: dict[Payload, bytes], raw: msgspec.Raw
+) -> tuple[dict[str, Any], dict[str, Any], bytes]:
+    """Split `extra`: metadata is searched and merged by key, the rest is a payload.
+
+    Returns the invocation parameters, and the metadata as values and as JSON; absent is empty.
+    """
+    value = _take_payload(payloads, Payload.EXTRA, raw)
+    if not isinstance(value, dict):
+        return {}, {}, b""
+    metadata, metadata_json = value.get("metadata"), b""
+    if isinstance(metadata, dict):
+        rest: dict[str, msgspec.Raw] = _object_decoder.decode(payloads.pop(Payload.EXTRA))
+        metadata_json = bytes(rest.pop("metadata")) if metadata else b""
+        orjson.dumps(metadata)  # raises for a depth that jsonb cannot hold
+        if rest:
+            payloads[Payload.EXTRA] = msgspec.json.encode(rest)
+    invocation = value.get("invocation_params")
+    return (
+        invocation if isinstance(invocation, dict) else {},
+        metadata if isinstance(metadata, dict) else {},
+        metadata_json,
+    )
+
+
+def _storable_text(text: str | None) -> str | None:
+    return text.replace("\x00", "\ufffd") if text else text
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _thread_key(metadata: dict[str, Any]) -> str | None:
+    for key in THREAD_KEYS:
+        if (value := metadata.get(key)) is not None:
+            return _storable_text(_as_text(value))
+    return None
+
+
+def _named_model(metadata: dict[str, Any], invocation: dict[str, Any]) -> NamedModel:
+    names = {"ls_model_name": metadata.get("ls_model_name")}
+    names |= {key: invocation.get(key) for key in MODEL_KEYS}
+    provider = metadata.get("ls_provider")
+    return NamedModel(
+        {key: name for key, name in names.items() if isinstance(name, str) and name},
+        provider if isinstance(provider, str) else None,
+    )
+
+
+def _model_name(metadata: dict[str, Any], invocation: dict[str, Any]) -> str | None:
+    if isinstance(name := metadata.get("ls_model_name"), str) and name:
+        return _storable_text(name)
+    for key in MODEL_KEYS if invocation else ():
+        if isinstance(name := invocation.get(key), str) and name:
+            return _storable_text(name)
+    return None
+
+
+def _first_token_time(events: Any) -> Any:
+    for event in events if isinstance(events, list) else ():
+        if isinstance(event, dict) and event.get("name") == "new_token":
+            time = event.get("time")
+            try:
+                return (
+                    parse_timestamp(time, "time") if isinstance(time, str | int | float) else None
+                )
+            except RejectedItem:
+                return None
+    return None
