@@ -165,7 +165,7 @@ def test_data_of_another_postgresql_is_refused(install):
     assert services.exit_status() == 1
     assert services.said().strip() == (
         f"Slipway did not start: The data in {services.data_dir}/postgres belongs to PostgreSQL "
-        "17 but this Slipway runs PostgreSQL 18: dump it with the old version, or set DATA_DIR "
+        "17, but this Slipway runs PostgreSQL 18. Dump it with the old version, or set DATA_DIR "
         "to another folder."
     )
 

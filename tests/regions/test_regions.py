@@ -77,6 +77,6 @@ def test_an_unknown_region_and_a_shared_database_are_refused_in_a_sentence(monke
     with pytest.raises(CannotStart, match="unknown region 'mars'"):
         regions.parse("us,mars")
     monkeypatch.setenv("DATABASE_URL", "postgresql://somewhere/slipway")
-    with pytest.raises(CannotStart, match="DATABASE_URL is of one installation"):
+    with pytest.raises(CannotStart, match="DATABASE_URL applies to one installation"):
         regions.Regions(Env(_env_file=None), ["us", "eu"])
     assert regions.parse(" EU, us,eu ") == ["eu", "us"]
