@@ -1,4 +1,4 @@
-"""Organizations with their use and health, where the apps below do not know of each other."""
+"""The organization list with usage and deployment status, which combines several apps."""
 
 from __future__ import annotations
 
@@ -28,49 +28,49 @@ from apps.usage.models import UsageDay
 from apps.web_ui.formatting import compact, count, duration, size
 
 _DAYS = 30
-# Tokens and secrets of sign-in, which their own apps would show in full.
-_NOBODY_READS = (
+# Models with tokens and secrets of sign-in, which the default admin would show in full.
+_HIDDEN_MODELS = (
     ("socialaccount", "SocialToken"),
     ("socialaccount", "SocialApp"),
     ("mfa", "Authenticator"),
-    ("usersessions", "UserSession"),  # its key is as good as the session
+    ("usersessions", "UserSession"),  # its key grants access to the session
 )
-for _place in _NOBODY_READS:
-    if apps.is_installed(f"allauth.{_place[0]}"):
+for _model in _HIDDEN_MODELS:
+    if apps.is_installed(f"allauth.{_model[0]}"):
         try:
-            admin.site.unregister(apps.get_model(*_place))
+            admin.site.unregister(apps.get_model(*_model))
         except NotRegistered:
             continue
 admin.site.unregister(Organization)
 
 
-def _used(measure: str) -> Coalesce:
+def _usage_of(measure: str) -> Coalesce:
     since = datetime.now(UTC).date() - timedelta(days=_DAYS)
     days = UsageDay.objects.across_workspaces(reason="operators see all")
-    of_it = days.filter(workspace__organization=OuterRef("pk"), day__gte=since).order_by()
-    total = of_it.values("workspace__organization").annotate(total=Sum(measure)).values("total")
+    matching = days.filter(workspace__organization=OuterRef("pk"), day__gte=since).order_by()
+    total = matching.values("workspace__organization").annotate(total=Sum(measure)).values("total")
     return Coalesce(Subquery(total, output_field=BigIntegerField()), 0)
 
 
-def _counted(rows: QuerySet[Any], path: str) -> Coalesce:
-    found = rows.filter(**{path: OuterRef("pk")}).order_by().values(path)
+def _count_by(rows: QuerySet[Any], path: str) -> Coalesce:
+    matching = rows.filter(**{path: OuterRef("pk")}).order_by().values(path)
     return Coalesce(
-        Subquery(found.annotate(n=Count("pk")).values("n"), output_field=IntegerField()), 0
+        Subquery(matching.annotate(n=Count("pk")).values("n"), output_field=IntegerField()), 0
     )
 
 
 @admin.register(Organization)
-class OrganizationWithUse(OrganizationAdmin):
-    """What it used in the last thirty days, and whether its deployments serve."""
+class OrganizationWithUsageAdmin(OrganizationAdmin):
+    """Usage of the last 30 days and the state of deployments."""
 
     list_display: tuple[str, ...] = (
         "name",
-        "people",
-        "places",
+        "members",
+        "workspaces",
         "runs",
         "received",
         "agent_runs",
-        "at_work",
+        "agent_time",
         "health",
         "created_at",
     )
@@ -84,24 +84,24 @@ class OrganizationWithUse(OrganizationAdmin):
             super()
             .get_queryset(request)
             .annotate(
-                people_n=_counted(Membership.objects.all(), "organization"),
-                places_n=_counted(Workspace.objects.present(), "organization"),
-                runs_n=_used("runs"),
-                bytes_n=_used("bytes"),
-                agent_runs_n=_used("agent_runs"),
-                agent_seconds_n=_used("agent_seconds"),
-                deployments_n=_counted(present, path),
-                serving_n=_counted(present.filter(~Q(active_revision=None)), path),
+                members_n=_count_by(Membership.objects.all(), "organization"),
+                workspaces_n=_count_by(Workspace.objects.present(), "organization"),
+                runs_n=_usage_of("runs"),
+                bytes_n=_usage_of("bytes"),
+                agent_runs_n=_usage_of("agent_runs"),
+                agent_seconds_n=_usage_of("agent_seconds"),
+                deployments_n=_count_by(present, path),
+                serving_n=_count_by(present.filter(~Q(active_revision=None)), path),
             )
         )
 
-    @admin.display(ordering="people_n")
-    def people(self, row: Any) -> str:
-        return count(row.people_n)
+    @admin.display(ordering="members_n")
+    def members(self, row: Any) -> str:
+        return count(row.members_n)
 
-    @admin.display(description="workspaces", ordering="places_n")
-    def places(self, row: Any) -> str:
-        return count(row.places_n)
+    @admin.display(description="workspaces", ordering="workspaces_n")
+    def workspaces(self, row: Any) -> str:
+        return count(row.workspaces_n)
 
     @admin.display(description="runs, 30 days", ordering="runs_n")
     def runs(self, row: Any) -> str:
@@ -115,10 +115,10 @@ class OrganizationWithUse(OrganizationAdmin):
     def agent_runs(self, row: Any) -> str:
         return compact(row.agent_runs_n)
 
-    @admin.display(description="agents at work", ordering="agent_seconds_n")
-    def at_work(self, row: Any) -> str:
+    @admin.display(description="agent time", ordering="agent_seconds_n")
+    def agent_time(self, row: Any) -> str:
         return duration(row.agent_seconds_n)
 
-    @admin.display(description="deployments that serve", ordering="deployments_n")
+    @admin.display(description="serving deployments", ordering="deployments_n")
     def health(self, row: Any) -> str:
         return f"{row.serving_n} of {row.deployments_n}" if row.deployments_n else "none"

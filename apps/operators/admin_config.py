@@ -2,6 +2,6 @@ from django.contrib.admin.apps import AdminConfig
 
 
 class OperatorsAdminConfig(AdminConfig):
-    """Django's admin with our own site in the place of the usual one."""
+    """Django's admin with `OperatorsSite` as its default site."""
 
     default_site = "apps.operators.site.OperatorsSite"

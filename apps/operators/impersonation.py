@@ -1,7 +1,7 @@
-"""An operator acts as another person: by a session of their own that says so, and for an hour.
+"""Impersonation: an operator acts as a user in the operator's own session, for one hour.
 
-Who is shown in every page, who is written down with every deed, and it ends by one click. The
-person's password, second factor and sessions stay out of it.
+Every page shows the operator, every audit entry records both, and one click ends it. The user's
+password, second factor and sessions are not involved.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from apps.core import errors, feature_switches
 from apps.organizations.models import Membership, User
 
 MAX_SECONDS = 3600
-_KEPT = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
+_SESSION_KEYS = (SESSION_KEY, BACKEND_SESSION_KEY, HASH_SESSION_KEY)
 
 
 def start(request: HttpRequest, person: User) -> None:
-    """Be the person from now on in this session; refuses another operator and inactive people."""
+    """Start impersonating the user. Raises `Forbidden` for operators and inactive users."""
     operator = request.user
     if (
         not isinstance(operator, User)
@@ -35,37 +35,37 @@ def start(request: HttpRequest, person: User) -> None:
     if not feature_switches.is_enabled("impersonation"):
         raise errors.Forbidden("Impersonation is switched off.")
     if person.is_staff or person.is_superuser or not person.is_active:
-        raise errors.Forbidden("Nobody acts as an operator, or as somebody who is gone.")
+        raise errors.Forbidden("Operators and inactive users cannot be impersonated.")
     with transaction.atomic():
         _record(Action.IMPERSONATION_STARTED, person)
     session = request.session
-    said = {
+    impersonator = {
         "id": str(operator.pk),
         "email": operator.email,
         "until": time.time() + MAX_SECONDS,
-        "own": {name: session[name] for name in _KEPT if name in session},
+        "own": {name: session[name] for name in _SESSION_KEYS if name in session},
     }
     session.cycle_key()
-    # Also where no middleware looks, such as at a socket.
+    # Limits the session also where the middleware does not run, as for WebSockets.
     session.set_expiry(MAX_SECONDS)
-    session[IMPERSONATOR] = said
+    session[IMPERSONATOR] = impersonator
     session[SESSION_KEY] = str(person.pk)
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
 
 
 def end(request: HttpRequest) -> User | None:
-    """Be oneself again, and return whom one was; None when nobody was impersonated."""
-    said = current_impersonator(request)
-    if said is None:
+    """End impersonation and return the user; None if there was none."""
+    impersonator = current_impersonator(request)
+    if impersonator is None:
         return None
     person = User.objects.filter(pk=str(request.session.get(SESSION_KEY))).first()
     if person is not None:
         with transaction.atomic():
             _record(Action.IMPERSONATION_ENDED, person)
     session = request.session
-    for name in _KEPT:
+    for name in _SESSION_KEYS:
         session.pop(name, None)
-    session.update(said["own"])
+    session.update(impersonator["own"])
     del session[IMPERSONATOR]
     session.set_expiry(None)
     session.cycle_key()
@@ -73,22 +73,24 @@ def end(request: HttpRequest) -> User | None:
 
 
 def current_impersonator(request: HttpRequest) -> dict[str, Any] | None:
-    """The operator behind this session, if there is one."""
+    """Return the impersonating operator of this session, if any."""
     session = getattr(request, "session", None)
-    said: dict[str, Any] | None = session.get(IMPERSONATOR) if session is not None else None
-    return said
+    impersonator: dict[str, Any] | None = session.get(IMPERSONATOR) if session is not None else None
+    return impersonator
 
 
-def has_expired(said: dict[str, Any]) -> bool:
-    """Whether its hour is over, or the operator is none any more."""
-    if time.time() > float(said["until"]) or not feature_switches.is_enabled("impersonation"):
+def has_expired(impersonator: dict[str, Any]) -> bool:
+    """Return whether the time limit is over or the operator lost their rights."""
+    if time.time() > float(impersonator["until"]) or not feature_switches.is_enabled(
+        "impersonation"
+    ):
         return True
-    operators = User.objects.filter(pk=UUID(said["id"]), is_superuser=True, is_active=True)
+    operators = User.objects.filter(pk=UUID(impersonator["id"]), is_superuser=True, is_active=True)
     return not operators.exists()
 
 
 def _record(action: Action, person: User) -> None:
-    """In the log of each organization that the person belongs to: they may know of it."""
+    """Record the action in the audit log of each of the user's organizations."""
     memberships = Membership.objects.filter(user=person)
     organizations: list[UUID | None] = list(memberships.values_list("organization_id", flat=True))
     for organization_id in organizations or [None]:

@@ -1,4 +1,4 @@
-"""Impersonation holds for as long as it may, and never reaches what is the operators' own."""
+"""Ends impersonation after its time limit and restricts its reach."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ from apps.core.middleware import error_response
 from apps.operators import impersonation
 
 Handler = Callable[[HttpRequest], HttpResponse]
-# Whoever acts as somebody may not take over the account: its address, password and factors.
-_OWN_ALONE = ("/account/", "/admin/")
+# An impersonator must not take over the account: address, password, second factor.
+_EXCLUDED_PATHS = ("/account/", "/admin/")
 _END = "/end-impersonation"
 
 
 class ImpersonationMiddleware:
-    """Stands after authentication; sessions without an impersonator pass at the cost of a look."""
+    """Runs after authentication; other sessions cost one lookup in the session."""
 
     def __init__(self, get_response: Handler) -> None:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        # A session that nobody has read has nobody signed in, and keys need none.
+        # Requests without a session cookie cannot be impersonated.
         if not _has_cookie(request):
             return self.get_response(request)
-        said = impersonation.current_impersonator(request)
-        if said is None or request.path_info == _END:
+        impersonator = impersonation.current_impersonator(request)
+        if impersonator is None or request.path_info == _END:
             return self.get_response(request)
-        if impersonation.has_expired(said):
+        if impersonation.has_expired(impersonator):
             impersonation.end(request)
             return redirect("admin:index")
         return self.get_response(request)
@@ -41,11 +41,11 @@ class ImpersonationMiddleware:
     ) -> HttpResponse | None:
         if not _has_cookie(request) or impersonation.current_impersonator(request) is None:
             return None
-        if not f"{request.path_info}/".startswith(_OWN_ALONE):
+        if not f"{request.path_info}/".startswith(_EXCLUDED_PATHS):
             return None
         return error_response(
             request,
-            errors.Forbidden("Whoever acts as a person may not open that person's account."),
+            errors.Forbidden("Not allowed while impersonating."),
         )
 
 

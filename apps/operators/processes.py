@@ -1,4 +1,4 @@
-"""What the workers say of themselves: asked over Celery's own control messages."""
+"""Status of the workers, queried with Celery's control messages."""
 
 from __future__ import annotations
 
@@ -12,26 +12,26 @@ from redis.exceptions import RedisError
 
 from apps.deployments.models import Revision
 
-_PATIENCE_SECONDS = 0.7
+_REPLY_TIMEOUT_SECONDS = 0.7
 
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """A Celery process that answered."""
+    """A Celery process that replied."""
 
     name: str
     pid: int
     uptime: int
     threads: int
     done: dict[str, int]
-    """Tasks that it has done, by name."""
+    """Executed tasks by name."""
     active: tuple[str, ...]
     memory: int
 
 
 @dataclass(frozen=True, slots=True)
 class HostProcess:
-    """A graph host, and whose it is."""
+    """A graph host with its revision."""
 
     worker: str
     pid: int
@@ -42,50 +42,50 @@ class HostProcess:
 
 
 def workers() -> list[Worker]:
-    """Those that answer in time; none while the broker is away."""
+    """Return the workers that reply in time; none while the broker is unavailable."""
     with contextlib.suppress(KombuError, RedisError, OSError):
-        inspect = current_app.control.inspect(timeout=_PATIENCE_SECONDS)
+        inspect = current_app.control.inspect(timeout=_REPLY_TIMEOUT_SECONDS)
         stats: dict[str, Any] = dict(inspect.stats() or {})
         active: dict[str, Any] = dict(inspect.active() or {})
-        return [_worker(name, said, active.get(name, [])) for name, said in sorted(stats.items())]
+        return [_worker(name, reply, active.get(name, [])) for name, reply in sorted(stats.items())]
     return []
 
 
 def hosts() -> list[HostProcess]:
-    """The graph hosts of all workers that answer."""
+    """Return the graph hosts of all workers that reply."""
     with contextlib.suppress(KombuError, RedisError, OSError):
-        answers = current_app.control.broadcast(
-            "graph_hosts", reply=True, timeout=_PATIENCE_SECONDS
+        replies = current_app.control.broadcast(
+            "graph_hosts", reply=True, timeout=_REPLY_TIMEOUT_SECONDS
         )
-        return _named(answers or [])
+        return _with_revisions(replies or [])
     return []
 
 
-def _worker(name: str, said: dict[str, Any], active: list[dict[str, Any]]) -> Worker:
+def _worker(name: str, stats: dict[str, Any], active: list[dict[str, Any]]) -> Worker:
     return Worker(
         name=name,
-        pid=int(said.get("pid", 0)),
-        uptime=int(said.get("uptime", 0)),
-        threads=int((said.get("pool") or {}).get("max-concurrency") or 0),
-        done=dict(sorted((said.get("total") or {}).items())),
+        pid=int(stats.get("pid", 0)),
+        uptime=int(stats.get("uptime", 0)),
+        threads=int((stats.get("pool") or {}).get("max-concurrency") or 0),
+        done=dict(sorted((stats.get("total") or {}).items())),
         active=tuple(sorted(str(task.get("name")) for task in active)),
-        memory=int((said.get("rusage") or {}).get("maxrss", 0)) * 1024,
+        memory=int((stats.get("rusage") or {}).get("maxrss", 0)) * 1024,
     )
 
 
-def _named(answers: list[dict[str, Any]]) -> list[HostProcess]:
-    told = [
+def _with_revisions(replies: list[dict[str, Any]]) -> list[HostProcess]:
+    listed_hosts = [
         (worker, host)
-        for answer in answers
-        for worker, listed in answer.items()
+        for reply in replies
+        for worker, listed in reply.items()
         if isinstance(listed, list)
         for host in listed
     ]
-    every = Revision.objects.across_workspaces(reason="operators see all processes")
-    wanted = {host["revision_id"] for _, host in told}
+    revisions = Revision.objects.across_workspaces(reason="operators see all processes")
+    revision_ids = {host["revision_id"] for _, host in listed_hosts}
     known = {
         str(revision.pk): revision
-        for revision in every.filter(pk__in=wanted).select_related(
+        for revision in revisions.filter(pk__in=revision_ids).select_related(
             "deployment__workspace__organization"
         )
     }
@@ -98,5 +98,5 @@ def _named(answers: list[dict[str, Any]]) -> list[HostProcess]:
             memory=host.get("memory", 0),
             seconds=host.get("seconds", 0),
         )
-        for worker, host in told
+        for worker, host in listed_hosts
     ]

@@ -1,4 +1,4 @@
-"""The operators' site: Django's admin, with how everything stands at its entrance."""
+"""The admin site of operators, with the system status on its index page."""
 
 from __future__ import annotations
 
@@ -22,16 +22,24 @@ class OperatorsSite(admin.AdminSite):
     index_template = "admin/operators/index.html"
 
     def get_urls(self) -> list[URLPattern | URLResolver]:
-        def own(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-            found: Callable[..., HttpResponse] = self.admin_view(view)
-            return found
+        def operator_view(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
+            wrapped: Callable[..., HttpResponse] = self.admin_view(view)
+            return wrapped
 
         return [
-            path("processes/", own(self.processes), name="processes"),
-            path("storage/", own(self.storage), name="storage"),
-            path("switches/", own(self.switches), name="switches"),
-            path("switches/<slug:name>/", own(require_POST(self.set_switch)), name="switch-set"),
-            path("act-as/<uuid:user_id>/", own(require_POST(self.act_as)), name="act-as"),
+            path("processes/", operator_view(self.processes), name="processes"),
+            path("storage/", operator_view(self.storage), name="storage"),
+            path("switches/", operator_view(self.switches), name="switches"),
+            path(
+                "switches/<slug:name>/",
+                operator_view(require_POST(self.set_switch)),
+                name="switch-set",
+            ),
+            path(
+                "act-as/<uuid:user_id>/",
+                operator_view(require_POST(self.impersonate)),
+                name="act-as",
+            ),
             *super().get_urls(),
         ]
 
@@ -39,33 +47,33 @@ class OperatorsSite(admin.AdminSite):
         from apps.operators import system_status  # noqa: PLC0415 -- the site is made before the apps
 
         try:
-            found = system_status.collect()
+            status = system_status.collect()
         except DatabaseError:
-            found = None
-        return super().index(request, {**(extra_context or {}), "standing": found})
+            status = None
+        return super().index(request, {**(extra_context or {}), "status": status})
 
     def processes(self, request: HttpRequest) -> HttpResponse:
-        """Workers, their tasks, queues, and the graph hosts that execute agents."""
+        """Workers, their tasks, queues and graph hosts."""
         from apps.operators import processes, system_status  # noqa: PLC0415
 
         context = {
             **self.each_context(request),
             "title": "Processes and queues",
-            "standing": system_status.collect(),
+            "status": system_status.collect(),
             "workers": processes.workers(),
             "hosts": processes.hosts(),
         }
         return TemplateResponse(request, "admin/operators/processes.html", context)
 
     def storage(self, request: HttpRequest) -> HttpResponse:
-        """Partitions by day with rows and size, and how long what is kept where."""
+        """Partitions with rows and size, and retention."""
         from apps.operators import storage, system_status  # noqa: PLC0415
 
         context = {
             **self.each_context(request),
             "title": "Partitions and retention",
             "tables": storage.tables(system_status.partitions()),
-            "lives": storage.default_retention(),
+            "retention": storage.default_retention(),
             "exceptions": storage.retention_overrides(),
         }
         return TemplateResponse(request, "admin/operators/storage.html", context)
@@ -91,8 +99,8 @@ class OperatorsSite(admin.AdminSite):
         messages.success(request, "Saved. The change takes effect within a second.")
         return redirect("admin:switches")
 
-    def act_as(self, request: HttpRequest, user_id: Any) -> HttpResponse:
-        """Be that person from now on; the banner of every page ends it."""
+    def impersonate(self, request: HttpRequest, user_id: Any) -> HttpResponse:
+        """Start impersonating the user; a banner on every page ends it."""
         from apps.core.tenancy import get_or_404  # noqa: PLC0415
         from apps.operators import impersonation  # noqa: PLC0415
         from apps.organizations.models import User  # noqa: PLC0415

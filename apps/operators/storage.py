@@ -1,4 +1,4 @@
-"""How long what is kept where."""
+"""Retention defaults, their overrides, and partition sizes."""
 
 from __future__ import annotations
 
@@ -16,36 +16,36 @@ MAX_EXCEPTIONS = 200
 
 @dataclass(frozen=True, slots=True)
 class RetentionInfo:
-    what: str
+    name: str
     days: int
-    """0 is for ever."""
+    """0 means forever."""
     setting: str
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table that is cut by days."""
+    """A table partitioned by day."""
 
     name: str
     partitions: list[Partition]
 
     @property
     def rows(self) -> int:
-        return sum(one.rows for one in self.partitions)
+        return sum(partition.rows for partition in self.partitions)
 
     @property
     def size(self) -> int:
-        return sum(one.size for one in self.partitions)
+        return sum(partition.size for partition in self.partitions)
 
 
 def tables(partitions: Iterable[Partition]) -> list[Table]:
-    """The partitions by their tables, in the order in which they come."""
-    by_name = groupby(partitions, lambda one: one.table)
+    """Group partitions by table, in the given order."""
+    by_name = groupby(partitions, lambda partition: partition.table)
     return [Table(name, list(days)) for name, days in by_name]
 
 
 def default_retention() -> list[RetentionInfo]:
-    """What holds where nobody has said otherwise."""
+    """Return the retention that applies without an override."""
     return [
         RetentionInfo("Long-lived traces", settings.TRACE_RETENTION_DAYS, "TRACE_RETENTION_DAYS"),
         RetentionInfo(
@@ -57,6 +57,6 @@ def default_retention() -> list[RetentionInfo]:
 
 
 def retention_overrides() -> list[Retention]:
-    """Organizations and workspaces that have said otherwise, the latest first."""
+    """Return the overrides of organizations and workspaces, latest first."""
     rows = Retention.objects.select_related("organization", "workspace__organization")
     return list(rows.order_by("-updated_at")[:MAX_EXCEPTIONS])

@@ -1,4 +1,4 @@
-"""How the installation stands now: asked of PostgreSQL and Redis, few statements for everything."""
+"""The status of the installation, from a few queries to PostgreSQL and Redis."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from apps.core import heartbeat, readiness
 from apps.core.ttl_cache import TTLCache
 
 QUEUES = ("runs", "periodic", "builds")
-VIEW_SECONDS = 4.0
+CACHE_SECONDS = 4.0
 
-_FIGURES = """
+_COUNTS = """
 SELECT
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'pending') AS pending,
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'running') AS running,
@@ -46,7 +46,7 @@ ORDER BY parent.relname, child.relname DESC
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """One day of a table; rows are PostgreSQL's estimate."""
+    """One day of a partitioned table; `rows` is PostgreSQL's estimate."""
 
     table: str
     name: str
@@ -56,7 +56,7 @@ class Partition:
 
     @property
     def first(self) -> str:
-        """The day it begins with; empty for one that has no beginning."""
+        """First day of the partition; empty if it is unbounded."""
         return self._day("FROM")
 
     @property
@@ -74,11 +74,11 @@ class SystemStatus:
     """What is waiting, what is at work, and what lives."""
 
     parts: dict[str, str]
-    figures: dict[str, int]
+    counts: dict[str, int]
     queues: dict[str, int | None]
-    """Messages that wait; None while Redis is away."""
-    signs: dict[str, str] = field(default_factory=dict)
-    """The host of each Celery role that gave a sign of life."""
+    """Waiting messages by queue; None while Redis is unavailable."""
+    heartbeats: dict[str, str] = field(default_factory=dict)
+    """The host of each Celery role with a heartbeat."""
 
     @property
     def is_ready(self) -> bool:
@@ -86,21 +86,21 @@ class SystemStatus:
 
 
 def collect() -> SystemStatus:
-    """How everything stands, at most seconds ago."""
+    """Return the status, at most `CACHE_SECONDS` old."""
     return _known.get(None, _collect)
 
 
 def _collect(_: None) -> SystemStatus:
-    queues, signs = _of_redis()
-    return SystemStatus(readiness.check(), _figures(), queues, signs)
+    queues, heartbeats = _read_redis()
+    return SystemStatus(readiness.check(), _read_counts(), queues, heartbeats)
 
 
-_known: TTLCache[None, SystemStatus] = TTLCache(VIEW_SECONDS)
+_known: TTLCache[None, SystemStatus] = TTLCache(CACHE_SECONDS)
 
 
-def _figures() -> dict[str, int]:
+def _read_counts() -> dict[str, int]:
     with connection.cursor() as cursor:
-        cursor.execute(_FIGURES)
+        cursor.execute(_COUNTS)
         row: tuple[Any, ...] = cursor.fetchone() or ()
         names = [column.name for column in cursor.description or ()]
         cursor.execute(_HOSTS)
@@ -108,25 +108,25 @@ def _figures() -> dict[str, int]:
     return {**dict(zip(names, row, strict=True)), "busy_workers": workers, "busy_hosts": hosts}
 
 
-def _of_redis() -> tuple[dict[str, int | None], dict[str, str]]:
+def _read_redis() -> tuple[dict[str, int | None], dict[str, str]]:
     try:
         with redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2) as client:
             pipe = client.pipeline(transaction=False)
             for queue in QUEUES:
                 pipe.llen(queue)
             pipe.mget([heartbeat.key(role) for role in heartbeat.ROLES])
-            *lengths, signs = pipe.execute()
+            *lengths, values = pipe.execute()
     except redis.RedisError:
         return dict.fromkeys(QUEUES), {}
-    found = dict(zip(heartbeat.ROLES, signs, strict=True))
+    by_role = dict(zip(heartbeat.ROLES, values, strict=True))
     return (
         dict(zip(QUEUES, lengths, strict=True)),
-        {role: sign.decode() for role, sign in found.items() if sign},
+        {role: host.decode() for role, host in by_role.items() if host},
     )
 
 
 def partitions() -> list[Partition]:
-    """The days of every table that is cut by days, the newest first."""
+    """Return the partitions of every table partitioned by day, newest first."""
     with connection.cursor() as cursor:
         cursor.execute(_PARTITIONS)
         return [Partition(*row) for row in cursor]

@@ -1,4 +1,4 @@
-"""How long tasks take, and how they end: counted in the worker that did them."""
+"""Duration and outcome of Celery tasks, recorded in the worker."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from celery import signals
 
 from apps.core import metrics
 
-_began: dict[str, float] = {}
+_started_at: dict[str, float] = {}
 
 
 @signals.task_prerun.connect
-def begun(task_id: str = "", **_: Any) -> None:
-    _began[task_id] = time.perf_counter()
+def record_start(task_id: str = "", **_: Any) -> None:
+    _started_at[task_id] = time.perf_counter()
 
 
 @signals.task_postrun.connect
-def ended(task_id: str = "", task: Any = None, state: str | None = None, **_: Any) -> None:
-    began = _began.pop(task_id, None)
-    if began is not None:
+def record_end(task_id: str = "", task: Any = None, state: str | None = None, **_: Any) -> None:
+    started_at = _started_at.pop(task_id, None)
+    if started_at is not None:
         outcome = (state or "unknown").lower()
-        metrics.tasks.labels(task.name, outcome).observe(time.perf_counter() - began)
+        metrics.tasks.labels(task.name, outcome).observe(time.perf_counter() - started_at)

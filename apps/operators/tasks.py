@@ -1,4 +1,4 @@
-"""What a worker answers when an operator asks (apps/operators/processes.py)."""
+"""Celery inspect commands that workers answer (apps/operators/processes.py)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apps.agent_runtime import engine_thread
 
 @inspect_command()
 def graph_hosts(state: Any) -> list[dict[str, Any]]:
-    """The worker's graph hosts as they are at this moment."""
+    """Return the worker's graph hosts."""
     thread = engine_thread.current()
     if thread is None:
         return []
@@ -24,19 +24,19 @@ def graph_hosts(state: Any) -> list[dict[str, Any]]:
             "revision_id": str(host.revision.revision_id),
             "pid": host.pid,
             "runs": host.sessions,
-            **_measured(host.pid),
+            **_measure(host.pid),
         }
         for host in (*engine.hosts.hosts, *engine.quarantine.hosts)
     ]
 
 
-def _measured(pid: int) -> dict[str, int]:
-    """Memory of the process and its children, and how long it lives; nothing when it is gone."""
+def _measure(pid: int) -> dict[str, int]:
+    """Return memory (with children) and age of the process; empty if it has ended."""
     with contextlib.suppress(psutil.Error):
         process = psutil.Process(pid)
         memory = 0
-        for one in (process, *process.children(recursive=True)):
+        for member in (process, *process.children(recursive=True)):
             with contextlib.suppress(psutil.Error):
-                memory += one.memory_info().rss
+                memory += member.memory_info().rss
         return {"memory": memory, "seconds": int(time.time() - process.create_time())}
     return {}

@@ -1,4 +1,4 @@
-"""For operators' machines: what was counted and how things stand."""
+"""The `/metrics` page and the end of impersonation."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from apps.operators.metrics_collector import StatusCollector
 
 @require_GET
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Prometheus' text; for the operator's token, an operator's session, or this machine itself.
+    """Return Prometheus' text to the metrics token, an operator's session, or this machine.
 
-    Keys of tenants open nothing here. While the database is away, what was counted is told.
+    API keys of tenants are refused. While the database is down, only counters are returned.
     """
-    if not _may_see(request):
-        raise errors.Unauthenticated("Send the operator's token: Authorization: Bearer <token>.")
+    if not _is_allowed(request):
+        raise errors.Unauthenticated("Send the metrics token: Authorization: Bearer <token>.")
     try:
         text = exposition(StatusCollector())
     except DatabaseError:
@@ -35,24 +35,24 @@ def metrics(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def end_impersonation(request: HttpRequest) -> HttpResponse:
-    """Back to oneself, at the page of the person one was; for others there is nothing here."""
+    """End impersonation and return to the user's admin page; 404 for other sessions."""
     person = impersonation.end(request)
     if person is None:
         raise errors.NotFound
     return redirect("admin:organizations_user_change", person.pk)
 
 
-def _may_see(request: HttpRequest) -> bool:
+def _is_allowed(request: HttpRequest) -> bool:
     scheme, _, token = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() == "bearer":
         return compare_digest(token.strip().encode(), settings.METRICS_TOKEN.encode())
-    if settings.METRICS_LOOPBACK and _is_here(request.META.get("REMOTE_ADDR", "")):
+    if settings.METRICS_LOOPBACK and _is_loopback(request.META.get("REMOTE_ADDR", "")):
         return True
     user = request.user
     return user.is_authenticated and user.is_active and user.is_staff
 
 
-def _is_here(address: str) -> bool:
+def _is_loopback(address: str) -> bool:
     try:
         return ipaddress.ip_address(address).is_loopback
     except ValueError:

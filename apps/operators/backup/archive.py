@@ -1,8 +1,8 @@
-"""A backup is one tar file: what it is, the database, the objects.
+"""A backup is one tar file: manifest, database dump, objects.
 
-The manifest comes first and says how many rows each table has and their checksums, so that a
-restore can tell whether everything came back. All of the database is of one moment. Objects are
-copied after it: one that was deleted meanwhile is missing, and its run says so.
+The manifest has the row count and checksum of each table, so that a restore can verify itself. The
+dump is one consistent snapshot. Objects are copied after it: an object that was deleted meanwhile
+is missing.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ MANIFEST, DATABASE, OBJECTS = "manifest.json", "database.dump", "objects/"
 
 
 class NotABackup(Exception):
-    """The file is none of ours, or of a later version."""
+    """The file is not a backup, or of an unsupported format version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was written or read."""
+    """The result of a backup or restore."""
 
     tables: int
     rows: int
     objects: int
     size: int
     differences: tuple[str, ...] = ()
-    """Of what came back from what went in; nothing may be here."""
+    """Tables that differ from the manifest; empty after a correct restore."""
     same_keys: bool = True
-    """Whether secrets in the database can be read with this installation's encryption keys."""
+    """Whether this installation's encryption keys are those of the backup."""
 
 
 def write(
@@ -56,7 +56,7 @@ def write(
     storage: Storage | None = None,
     quick: bool = False,
 ) -> Report:
-    """Write the backup; the file is there, whole, when this returns, readable by its owner only."""
+    """Write the backup atomically, readable by its owner only."""
     wrapper = connections[using]
     storage = storage or default_storage
     draft = file.with_name(f".{file.name}.part")
@@ -71,7 +71,7 @@ def write(
                 _add_bytes(tar, MANIFEST, dumps(_manifest(measured)))
                 tar.add(dump, DATABASE)
                 objects = 0
-                for name in names_of(storage):
+                for name in list_objects(storage):
                     objects += _add_object(tar, storage, name)
         draft.replace(file)
     finally:
@@ -81,9 +81,9 @@ def write(
 
 
 def read(file: Path, *, using: str = "default", storage: Storage | None = None) -> Report:
-    """Put the backup in the place of what is there: the database first, then the objects.
+    """Replace the database and the objects by those of the backup.
 
-    Everything that the platform's role owns in the database goes. Safe to repeat.
+    Drops everything that the platform's role owns in the database. Safe to repeat.
     """
     wrapper = connections[using]
     storage = storage or default_storage
@@ -111,12 +111,12 @@ def read(file: Path, *, using: str = "default", storage: Storage | None = None) 
 
 
 def _dump(wrapper: BaseDatabaseWrapper, dump: Path, *, quick: bool) -> dict[str, list[Any]]:
-    """Dump and measure one and the same moment."""
+    """Dump and measure the same snapshot."""
     with _session(wrapper) as session, session.transaction():
         session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
         (snapshot,) = session.execute("SELECT pg_export_snapshot()").fetchone() or ("",)
-        # The wheel's pg_dump packs nothing, and the large columns are packed already.
-        # What an extension brings, an operator has installed on the server it goes to.
+        # The embedded pg_dump has no compression, and large columns are compressed already.
+        # Extensions must be installed on the target server.
         arguments = ["--format=custom", "--compress=none", "--no-owner", "--no-privileges"]
         arguments += ["--exclude-extension=*", f"--snapshot={snapshot}", f"--file={dump}"]
         programs.run("pg_dump", arguments, wrapper.settings_dict)
@@ -127,7 +127,7 @@ def _restore(wrapper: BaseDatabaseWrapper, dump: Path, *, quick: bool) -> dict[s
     wrapper.close()
     with _session(wrapper) as session:
         session.execute("DROP OWNED BY CURRENT_USER CASCADE")
-        # It goes with the rest where this role has made it; the embedded one's is a superuser's.
+        # Dropped above if this role owns it; the embedded server's belongs to a superuser.
         session.execute("CREATE EXTENSION IF NOT EXISTS vector")
     arguments = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction"]
     database = f"--dbname={wrapper.settings_dict['NAME']}"
@@ -164,34 +164,36 @@ def _manifest(measured: Mapping[str, list[Any]]) -> dict[str, Any]:
 def _manifest_of(tar: tarfile.TarFile) -> dict[str, Any]:
     first = tar.next()
     if first is None or first.name != MANIFEST:
-        raise NotABackup("This is not a backup of Slipway.")
+        raise NotABackup("The file is not a Slipway backup.")
     content = tar.extractfile(first)
     assert content is not None  # noqa: S101
     manifest: dict[str, Any] = loads(content.read())
     if manifest.get("format") != FORMAT:
-        raise NotABackup(f"This backup has the format {manifest.get('format')}, not {FORMAT}.")
+        raise NotABackup(
+            f"The backup has format {manifest.get('format')}; this version reads {FORMAT}."
+        )
     return manifest
 
 
 def _fingerprint() -> list[str]:
-    """Of the encryption keys, which are in no backup: enough to tell whether they are the same."""
+    """Return hashes of the encryption keys, to compare them; backups contain no keys."""
     salt = b"slipway backup "
     return [
         hashlib.sha256(salt + key.encode()).hexdigest()[:12] for key in settings.ENCRYPTION_KEYS
     ]
 
 
-def names_of(storage: Storage, folder: str = "") -> Iterator[str]:
-    """Every object, by its path; `[]` where there is no folder yet."""
+def list_objects(storage: Storage, folder: str = "") -> Iterator[str]:
+    """Yield the path of every object."""
     try:
         folders, files = storage.listdir(folder)
     except FileNotFoundError:
         return
     for name in sorted(files):
-        if not name.startswith("."):  # a draft, whose writer is at work or dead
+        if not name.startswith("."):  # an unfinished write
             yield f"{folder}/{name}" if folder else name
     for name in sorted(folders):
-        yield from names_of(storage, f"{folder}/{name}" if folder else name)
+        yield from list_objects(storage, f"{folder}/{name}" if folder else name)
 
 
 def _add_object(tar: tarfile.TarFile, storage: Storage, name: str) -> bool:
@@ -218,7 +220,7 @@ def _copy(tar: tarfile.TarFile, name: str, into: Any) -> None:
 
 
 def _put(storage: Any, name: str, content: bytes) -> None:
-    """The storage itself refuses a path that leaves it."""
+    """Store an object; the storage refuses paths outside of it."""
     storage.remove([name])
     storage.put(name, content)
 

@@ -1,4 +1,4 @@
-"""What a database holds, in numbers that two databases can be compared by."""
+"""Row counts and checksums of tables, for comparing two databases."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-# Tables with rows of their own, partitions one by one; those of extensions are not ours.
+# Tables and single partitions, without tables of extensions.
 _TABLES = """
 SELECT c.oid::regclass::text FROM pg_class c
 JOIN pg_namespace n ON n.oid = c.relnamespace
@@ -25,25 +25,25 @@ _COUNT = "SELECT count(*), '' FROM ONLY {} t"
 
 
 def measure(connection: psycopg.Connection[Any], *, quick: bool = False) -> dict[str, list[Any]]:
-    """Rows and checksum of each table; `quick` leaves the checksums out.
+    """Return row count and checksum of each table; `quick` omits the checksums.
 
-    The checksum is a sum of hashes of whole rows, so their order does not matter.
+    The checksum is a sum of row hashes, so it is independent of their order.
     """
     statement = _COUNT if quick else _SUM
-    found: dict[str, list[Any]] = {}
-    # Two sessions that show a value differently would not agree on its hash.
+    measures: dict[str, list[Any]] = {}
+    # The text form of values, and so the hash, depends on these settings.
     connection.execute("SET LOCAL search_path = public, pg_catalog")
     connection.execute("SET LOCAL extra_float_digits = 1")
     connection.execute("SET LOCAL bytea_output = 'hex'")
     connection.execute("SET LOCAL timezone = 'UTC'")
     for (table,) in connection.execute(_TABLES).fetchall():
-        counted = connection.execute(sql.SQL(statement).format(_name(table))).fetchone()
-        found[table] = list(counted or ())
-    return found
+        row = connection.execute(sql.SQL(statement).format(_name(table))).fetchone()
+        measures[table] = list(row or ())
+    return measures
 
 
 def differences(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> list[str]:
-    """The tables that are not the same, with their numbers; `[]` when all are."""
+    """Return the tables that differ, with both measures."""
     return [
         f"{table}: {one.get(table, 'missing')} and {other.get(table, 'missing')}"
         for table in sorted({*one, *other})
@@ -52,5 +52,5 @@ def differences(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> list[
 
 
 def _name(table: str) -> sql.Composable:
-    """`regclass` has quoted the name already where that is needed."""
+    """Return the table name as SQL; `regclass` output is already quoted."""
     return sql.SQL(table)

@@ -14,26 +14,24 @@ from apps.operators.backup.programs import ProgramFailed
 
 
 class Command(BaseCommand):
-    help = "Write the database and all objects to one file. The platform may go on working."
+    help = "Write the database and all objects to one file. The platform may keep running."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument(
-            "--quick", action="store_true", help="count rows, but make no checksums of them"
-        )
+        parser.add_argument("--quick", action="store_true", help="count rows without checksums")
 
     def handle(self, *, file: Path, quick: bool, **_: Any) -> None:
         file = file.resolve()
         if file.exists():
             raise CommandError(f"{file} exists already.")
         if not file.parent.is_dir():
-            raise CommandError(f"There is no folder {file.parent}.")
+            raise CommandError(f"The folder {file.parent} does not exist.")
         try:
             report = archive.write(file, quick=quick)
         except ProgramFailed as error:
             raise CommandError(str(error)) from None
         self.stdout.write(
-            f"{report.rows} rows of {report.tables} tables and {report.objects} objects are in"
-            f" {file} ({filesizeformat(report.size)}). The encryption keys are not in it: keep"
-            " DATA_DIR/secrets, or ENCRYPTION_KEYS, elsewhere."
+            f"{report.rows} rows of {report.tables} tables and {report.objects} objects written to"
+            f" {file} ({filesizeformat(report.size)}). The backup does not contain the encryption"
+            " keys: keep DATA_DIR/secrets, or ENCRYPTION_KEYS, separately."
         )

@@ -1,4 +1,4 @@
-"""`manage.py prepare`: what every start of `make up` does before the processes start."""
+"""`manage.py bootstrap_instance`: the work of each `make up` before the processes start."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ EMAIL = "admin@localhost"
 
 
 class Command(BaseCommand):
-    help = "Migrate, collect static files, and make or find the first organization."
+    help = "Migrate, collect static files, and create or find the first organization."
     requires_system_checks = ()
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--result", type=Path, required=True, metavar="FILE")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        """Write what came of it to the file, readable by its owner only; safe to repeat.
+        """Write the result to the file, readable by its owner only; safe to repeat.
 
-        A failure goes there too, as one sentence: `{"error": ...}`.
+        A failure is written as well: `{"error": <message>}`.
         """
         try:
-            facts = _prepare()
+            facts = _bootstrap_instance()
         except Exception as error:
-            sentence = str(error).strip().partition("\n")[0]
+            message = str(error).strip().partition("\n")[0]
             if not isinstance(error, CommandError):
-                sentence = f"the preparation failed with {type(error).__name__}: {sentence}"
-            _write(options["result"], {"error": sentence})
+                message = f"the bootstrap failed with {type(error).__name__}: {message}"
+            _write(options["result"], {"error": message})
             raise
         _write(options["result"], facts)
 
 
-def _prepare() -> dict[str, str]:
+def _bootstrap_instance() -> dict[str, str]:
     _migrate()
     _open_billing()
     _collect_static()
@@ -57,7 +57,7 @@ def _prepare() -> dict[str, str]:
 
 
 def _open_billing() -> None:
-    """Where billing is kept, the other regions' role may reach it, if there is one."""
+    """Grant other regions' role access to billing, in the region that stores it."""
     if REGIONS[settings.REGION].keeps_billing and access.role_exists():
         access.grant()
 
@@ -70,13 +70,13 @@ def _write(result: Path, facts: dict[str, str]) -> None:
 
 
 def _migrate() -> None:
-    """Bring the database to this version; refuse one that a newer version has migrated."""
+    """Migrate the database. Raises `CommandError` if a newer version has migrated it."""
     loader = MigrationLoader(connection)
-    ours = {config for config in loader.migrated_apps if _is_ours(loader, config)}
+    own_apps = {config for config in loader.migrated_apps if _is_own_app(loader, config)}
     unknown = [
         f"{app}.{name}"
         for app, name in loader.applied_migrations
-        if app in ours and (app, name) not in loader.disk_migrations
+        if app in own_apps and (app, name) not in loader.disk_migrations
     ]
     if unknown:
         raise CommandError(
@@ -92,13 +92,13 @@ def _migrate() -> None:
         cursor.execute(f"COMMENT ON DATABASE {name} IS '{COMMENT}{code_fingerprint()}'")
 
 
-def _is_ours(loader: MigrationLoader, label: str) -> bool:
+def _is_own_app(loader: MigrationLoader, label: str) -> bool:
     module, _ = loader.migrations_module(label)
     return bool(module and module.startswith("apps."))
 
 
 def _collect_static() -> None:
-    """Copy and hash the static files, unless nothing has changed since the last time."""
+    """Collect static files if any of them changed."""
     stamp = Path(settings.STATIC_ROOT, ".fingerprint")
     fingerprint = hashlib.sha256("\n".join(_static_files()).encode()).hexdigest()
     if stamp.exists() and stamp.read_text() == fingerprint:
@@ -110,25 +110,25 @@ def _collect_static() -> None:
 def _static_files() -> Iterator[str]:
     for finder in get_finders():
         for path, storage in finder.list([]):
-            found = Path(storage.path(path)).stat()
-            yield f"{path} {found.st_size} {found.st_mtime_ns}"
+            info = Path(storage.path(path)).stat()
+            yield f"{path} {info.st_size} {info.st_mtime_ns}"
 
 
 def _bootstrap() -> dict[str, str]:
-    """What `manage.py bootstrap` says, and the password that signs in."""
-    kept = Path(settings.DATA_DIR, "secrets", "admin_password")
-    if not kept.exists():
-        kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        kept.touch(mode=0o600)
-        kept.write_text(secrets.token_urlsafe(12))
-    password = kept.read_text().strip()
+    """Return the output of `manage.py bootstrap` and the admin password."""
+    password_file = Path(settings.DATA_DIR, "secrets", "admin_password")
+    if not password_file.exists():
+        password_file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        password_file.touch(mode=0o600)
+        password_file.write_text(secrets.token_urlsafe(12))
+    password = password_file.read_text().strip()
     owner = User.objects.filter(email=EMAIL).first()
     arguments = ["--organization", ORGANIZATION, "--email", EMAIL, "--operator", "--json"]
     if owner is None:
         arguments.append(f"--password={password}")  # it may begin with a dash
     elif not owner.check_password(password):
         password = "(the password you chose)"  # noqa: S105 (a remark)
-    said = io.StringIO()
-    call_command("bootstrap", *arguments, stdout=said)
-    facts: dict[str, str] = json.loads(said.getvalue())
+    output = io.StringIO()
+    call_command("bootstrap", *arguments, stdout=output)
+    facts: dict[str, str] = json.loads(output.getvalue())
     return {**facts, "password": password}

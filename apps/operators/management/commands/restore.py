@@ -1,4 +1,4 @@
-"""`manage.py restore FILE`: what a backup holds takes the place of what is there."""
+"""`manage.py restore FILE`: replaces database and objects by those of a backup."""
 
 from __future__ import annotations
 
@@ -16,21 +16,19 @@ from apps.operators.backup.programs import ProgramFailed
 
 
 class Command(BaseCommand):
-    help = "Put a backup in the place of this installation's database and objects."
-    # It is there to be used on a database that is in no order.
+    help = "Replace this installation's database and objects by those of a backup."
+    # Restoring must work on a damaged database.
     requires_system_checks: list[str] = []
     requires_migrations_checks = False
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("file", type=Path)
-        parser.add_argument(
-            "--yes", action="store_true", help="what is in the database now may be lost"
-        )
+        parser.add_argument("--yes", action="store_true", help="replace the current data")
 
     def handle(self, *, file: Path, yes: bool, **_: Any) -> None:
         file = file.resolve()
         if not file.is_file():
-            raise CommandError(f"There is no file {file}.")
+            raise CommandError(f"The file {file} does not exist.")
         self._check(yes=yes)
         try:
             report = archive.read(file)
@@ -38,16 +36,16 @@ class Command(BaseCommand):
             raise CommandError(str(error)) from None
         if report.differences:
             raise CommandError(
-                "What came back is not what went in:\n" + "\n".join(report.differences)
+                "The restored data differs from the backup:\n" + "\n".join(report.differences)
             )
         self.stdout.write(
-            f"{report.rows} rows of {report.tables} tables and {report.objects} objects are back,"
-            " each table as it was. Run `manage.py migrate` before you start a newer version."
+            f"{report.rows} rows of {report.tables} tables and {report.objects} objects restored"
+            " and verified. Run `manage.py migrate` before you start a newer version."
         )
         if not report.same_keys:
             self.stderr.write(
-                "The backup was made with other encryption keys: put them in ENCRYPTION_KEYS, or"
-                " the secrets in it cannot be read."
+                "The backup uses other encryption keys: set them in ENCRYPTION_KEYS, or its secrets"
+                " cannot be decrypted."
             )
 
     def _check(self, *, yes: bool) -> None:
@@ -65,11 +63,11 @@ class Command(BaseCommand):
                 (rows,) = cursor.fetchone() or (0,)
         if others:
             raise CommandError(
-                f"The platform is running ({others} connections). Stop it, and start its database"
-                " alone: python -m config.supervisor --services-only"
+                f"The platform is running ({others} connections). Stop it, and start only its"
+                " database: python -m config.supervisor --services-only"
             )
         if rows and not yes:
             raise CommandError(
-                f"This database has {rows} organizations, which would be lost. If that is meant,"
-                " say --yes."
+                f"This database has {rows} organizations, which would be replaced. Confirm"
+                " with --yes."
             )
