@@ -28,6 +28,7 @@ urlpatterns = [
     path("", include("apps.console.urls")),
     path("", include("apps.deployments.urls")),
     path("", include("apps.tracing.urls")),
+    path("", include("apps.ingest.urls")),
     path("", include("apps.monitoring.urls")),
     path("", include("apps.deployments.api.urls")),
 ]

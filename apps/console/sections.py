@@ -67,7 +67,7 @@ SETTINGS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
     (
         "Traces",
         (
-            SettingsPage("Ingest log", "setting-ledger", _W.WORKSPACE_READ),
+            SettingsPage("Ingest log", "setting-ingest-log", _W.WORKSPACE_READ),
             SettingsPage("Usage", "setting-usage", _W.WORKSPACE_READ),
             SettingsPage("Retention", "setting-retention", _W.WORKSPACE_READ),
             SettingsPage("Model prices", "setting-prices", _W.WORKSPACE_READ),

@@ -7,11 +7,12 @@ class TracingConfig(AppConfig):
     name = "apps.tracing"
 
     def ready(self) -> None:
+        from apps.feedback.hooks import retention_extended  # noqa: PLC0415
         from apps.organizations import hooks, resources  # noqa: PLC0415
         from apps.organizations.models import ResourceType  # noqa: PLC0415
         from apps.tracing.models import Project  # noqa: PLC0415
         from apps.tracing.querysets import ProjectQuerySet  # noqa: PLC0415
-        from apps.tracing.services import usage, workspace_hooks  # noqa: PLC0415
+        from apps.tracing.services import retention, usage, workspace_hooks  # noqa: PLC0415
         from apps.usage import usage_sources  # noqa: PLC0415
 
         def projects(workspace_id: UUID) -> ProjectQuerySet:
@@ -28,3 +29,4 @@ class TracingConfig(AppConfig):
         hooks.workspace_deleted.connect(workspace_hooks.clear)
         hooks.shares_closed.connect(workspace_hooks.close_shares)
         usage_sources.register(usage.ingested)
+        retention_extended.connect(retention.upgrade_traces)

@@ -54,7 +54,6 @@ project: list[URLPattern | URLResolver] = [
     path("/r/<uuid:run_id>", include(run)),
 ]
 settings_pages = [
-    path("/ledger", workspace_settings.setting_ledger, name="setting-ledger"),
     path("/prices", workspace_settings.setting_prices, name="setting-prices"),
     path(
         "/prices/<uuid:price_id>/delete",

@@ -446,7 +446,7 @@ def test_several_projects_go_when_their_number_is_typed(page, workspace):
 def test_the_ledger_tells_what_came(page, workspace):
     stored_run(workspace, session_name="planner")
 
-    row = page.get(f"/o/{workspace.pk}/settings/ledger").context["rows"][0]
+    row = page.get(f"/o/{workspace.pk}/settings/ingest-log").context["rows"][0]
 
     assert (row.project_name, row.stored, row.received, row.refused) == ("planner", 1, 1, 0)
 

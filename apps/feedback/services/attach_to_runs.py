@@ -16,11 +16,11 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from apps.feedback import hooks
 from apps.feedback.models import Feedback
 from apps.feedback.services import formulas
 from apps.trace_store.store.locating import probable_days
 from apps.trace_store.store.raw import raw_cursor, sql
-from apps.tracing.services import retention
 
 _LOOK_UP_AFTER = timedelta(seconds=3)
 _BATCH_SIZE = 500
@@ -99,7 +99,7 @@ def _update(statement: str, values: list[Any]) -> list[_Attached]:
 def _apply_effects(workspace_id: UUID, attached: Sequence[_Attached]) -> None:
     if not attached:
         return
-    retention.upgrade_traces(workspace_id, {one.trace_id for one in attached if one.keeps_trace})
+    hooks.retention_extended(workspace_id, {one.trace_id for one in attached if one.keeps_trace})
     formulas.recompute(
         workspace_id,
         {(one.project_id, one.run_id) for one in attached},

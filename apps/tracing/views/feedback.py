@@ -1,4 +1,4 @@
-"""Feedback given and taken back from the page of a run."""
+"""Create and delete feedback on the page of a run."""
 
 from __future__ import annotations
 
@@ -18,33 +18,33 @@ from apps.feedback.wire import WireFeedback
 from apps.organizations.permissions import Permission
 from apps.trace_store.store import RunRow, runs
 from apps.tracing.models import Project
-from apps.tracing.pages import annotating as offered
 from apps.tracing.pages import projects, run_views
-from apps.tracing.pages.annotating import AnnotateForm
+from apps.tracing.pages.feedback_form import FeedbackForm, list_key_choices, parse_click
 from apps.web_ui.pages import PageRequest, workspace_page
 
 
 @require_POST
 @workspace_page(Permission.FEEDBACK_WRITE)
 def run_feedback(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
-    """One press gives a key's score; the form gives whatever it says."""
+    """Create feedback from a clicked score or from the form."""
     project, row = _run(request, project_id, run_id)
-    pressed = offered.of_press(request.POST.get("give", ""))
-    form = None if pressed else AnnotateForm(request.POST)
-    said: dict[str, Any] | None = None
-    if pressed:
-        said = {"key": pressed[0], "score": pressed[1]}
+    click = parse_click(request.POST.get("give", ""))
+    form = None if click else FeedbackForm(request.POST)
+    fields: dict[str, Any] | None = None
+    if click:
+        fields = {"key": click[0], "score": click[1]}
     elif form is not None and form.is_valid():
-        said = {name: value for name, value in form.cleaned_data.items() if value not in (None, "")}
-    if said is not None:
+        cleaned = form.cleaned_data.items()
+        fields = {name: value for name, value in cleaned if value not in (None, "")}
+    if fields is not None:
         try:
-            _give(request, project, row, said)
+            _create(request, project, row, fields)
         except core_errors.AppError as error:
-            form = form or AnnotateForm(said)
+            form = form or FeedbackForm(fields)
             form.add_error(None, error.detail)
         else:
             form = None
-    return _answer(request, project, row, form)
+    return _render(request, project, row, form)
 
 
 @require_POST
@@ -55,51 +55,51 @@ def feedback_delete(
     project, row = _run(request, project_id, run_id)
     own = Feedback.objects.for_workspace(project.workspace_id).filter(run_id=run_id)
     services.delete_feedback(get_or_404(own, pk=feedback_id))
-    return _answer(request, project, row, None)
+    return _render(request, project, row, None)
 
 
 def _run(request: PageRequest, project_id: UUID, run_id: UUID) -> tuple[Project, RunRow]:
     project = projects.project(request.caller.workspace_id, project_id)
-    found = runs.get(project.workspace_id, run_id, project_id=project.pk, payloads=())
-    if found is None:
+    run = runs.get(project.workspace_id, run_id, project_id=project.pk, payloads=())
+    if run is None:
         raise core_errors.NotFound
-    return project, found.row
+    return project, run.row
 
 
-def _give(request: PageRequest, project: Project, row: RunRow, said: dict[str, Any]) -> None:
-    one = WireFeedback(
+def _create(request: PageRequest, project: Project, row: RunRow, fields: dict[str, Any]) -> None:
+    feedback = WireFeedback(
         run_id=row.id,
         trace_id=row.trace_id,
         session_id=project.pk,
         feedback_source={"type": "app", "metadata": {}},
-        **said,
+        **fields,
     )
-    services.create_feedback(project.workspace_id, one, user_id=request.user.pk)
+    services.create_feedback(project.workspace_id, feedback, user_id=request.user.pk)
 
 
-def _answer(
-    request: PageRequest, project: Project, row: RunRow, form: AnnotateForm | None
+def _render(
+    request: PageRequest, project: Project, row: RunRow, form: FeedbackForm | None
 ) -> HttpResponse:
-    """The list of feedback; without script, the run's page."""
-    is_refused = form is not None and bool(form.errors)
+    """The feedback list for htmx, else a redirect to the page of the run."""
+    is_invalid = form is not None and bool(form.errors)
     if not request.htmx:
-        if form is not None and is_refused:
+        if form is not None and is_invalid:
             messages.error(request, " ".join(str(e) for es in form.errors.values() for e in es))
         return redirect("trace-detail", project.workspace_id, project.pk, row.id)
     context = {
         "project": project,
         "run": {"row": row, "feedback": run_views.feedback_of(project, row.id)},
-        **annotating(request, form),
+        **feedback_context(request, form),
     }
-    return render(request, "tracing/feedback.html#list", context, status=422 if is_refused else 200)
+    return render(request, "tracing/feedback.html#list", context, status=422 if is_invalid else 200)
 
 
-def annotating(request: PageRequest, form: AnnotateForm | None = None) -> dict[str, Any]:
-    """What the feedback's form needs, if the person may fill it."""
+def feedback_context(request: PageRequest, form: FeedbackForm | None = None) -> dict[str, Any]:
+    """Template context of the feedback form, if the user may write feedback."""
     if not request.caller.may(Permission.FEEDBACK_WRITE):
         return {"may_annotate": False}
     return {
         "may_annotate": True,
-        "feedback_configs": offered.offers(request.caller.workspace_id),
-        "annotate_form": form or AnnotateForm(),
+        "feedback_configs": list_key_choices(request.caller.workspace_id),
+        "annotate_form": form or FeedbackForm(),
     }

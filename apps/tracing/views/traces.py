@@ -17,7 +17,7 @@ from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
 from apps.trace_store.store import Payload, runs
 from apps.tracing.pages import projects, run_views, traces
-from apps.tracing.views.feedback import annotating
+from apps.tracing.views.feedback import feedback_context
 from apps.web_ui.badges import RUN_TYPES
 from apps.web_ui.pages import PageRequest, workspace_page
 
@@ -45,7 +45,7 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
         "is_preview": request.GET.get("part") == "preview",
         "may_share": request.caller.may(Permission.RUNS_SHARE),
         "may_delete_runs": request.caller.may(Permission.RUNS_DELETE),
-        **annotating(request),
+        **feedback_context(request),
     }
     if request.htmx:
         return render(request, "tracing/run.html", context)

@@ -1,9 +1,8 @@
-"""What holds for the whole workspace: ledger, prices, keys of feedback, retention."""
+"""Workspace settings: prices, feedback keys, retention."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -11,52 +10,19 @@ from django.contrib import messages
 from django.forms import Form
 from django.http import HttpResponse
 from django.shortcuts import redirect, render
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.core.errors import AppError
 from apps.feedback.models import FeedbackConfig
 from apps.feedback.services import configs
-from apps.ingest.services import ingest_log
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
 from apps.tracing.models import ModelPrice
-from apps.tracing.pages import periods
 from apps.tracing.services import prices, retention
 from apps.tracing.workspace_forms import FeedbackConfigForm, LivesForm, PriceForm
 from apps.web_ui.pages import PageRequest, workspace_page
 
-HOURS_A_PAGE = 100
 PRICES_A_PAGE = 100
-
-
-@require_GET
-@workspace_page(Permission.WORKSPACE_READ)
-def setting_ledger(request: PageRequest) -> HttpResponse:
-    """Hour by hour and project by project: what came, what became of it."""
-    workspace_id = request.caller.workspace_id
-    period = periods.read(request.GET)
-    start, end = period.limits
-    page = _number(request.GET.get("page", ""))
-    rows = ingest_log.list_hours(
-        workspace_id,
-        begin=start,
-        end=end + timedelta(seconds=1),
-        limit=HOURS_A_PAGE + 1,
-        offset=page * HOURS_A_PAGE,
-    )
-    context = {
-        "tab": "ledger",
-        "rows": rows[:HOURS_A_PAGE],
-        "waiting": ingest_log.count_deferred(workspace_id),
-        "period": period,
-        "presets": [
-            (key, label, "?" if key == periods.USUAL else f"?range={key}")
-            for key, (label, _) in periods.PRESETS.items()
-        ],
-        "page": page,
-        "next_page": page + 1 if len(rows) > HOURS_A_PAGE else None,
-    }
-    return render(request, "tracing/ingest_log.html", context)
 
 
 @require_http_methods(["GET", "POST"])

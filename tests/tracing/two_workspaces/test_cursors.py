@@ -48,7 +48,7 @@ PAGES = [
     ("/o/{workspace}/projects/p/{project}", "after"),
     ("/o/{workspace}/projects/p/{project}/thread?thread=thread+a", "after"),
     ("/o/{workspace}/projects/p/{project}/threads", "page"),
-    ("/o/{workspace}/settings/ledger", "page"),
+    ("/o/{workspace}/settings/ingest-log", "page"),
     ("/o/{workspace}/exports", "from"),
 ]
 ODD = [
