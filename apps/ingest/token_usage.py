@@ -110,14 +110,14 @@ def _candidates(outputs: Any) -> Iterator[dict[str, Any]]:
     for holder in (outputs, llm_output, response, outputs.get("response")):
         if isinstance(holder, dict):
             yield from (
-                found for name in _USAGE_KEYS if isinstance(found := holder.get(name), dict)
+                usage for name in _USAGE_KEYS if isinstance(usage := holder.get(name), dict)
             )
     for holder in (outputs.get("usage"), meta):  # Cohere
         if isinstance(holder, dict):
             yield from (
-                found
+                usage
                 for name in ("tokens", "billed_units")
-                if isinstance(found := holder.get(name), dict)
+                if isinstance(usage := holder.get(name), dict)
             )
     if "prompt_eval_count" in outputs:  # Ollama
         yield outputs

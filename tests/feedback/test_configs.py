@@ -16,11 +16,11 @@ MOOD = {
 URL = "/feedback-configs"
 
 
-def feedback(**said):
-    return {"key": "k", "run_id": str(uuid4()), **said}
+def feedback(**fields):
+    return {"key": "k", "run_id": str(uuid4()), **fields}
 
 
-def test_a_config_is_said_read_changed_and_forgotten(api, workspace):
+def test_config_is_created_read_changed_and_deleted(api, workspace):
     made = api.post(URL, {"feedback_key": "stars", "feedback_config": STARS}).json()
     assert made.pop("modified_at")
     assert made == {
@@ -44,7 +44,7 @@ def test_a_config_is_said_read_changed_and_forgotten(api, workspace):
     assert api.get(URL).json() == []
 
 
-def test_the_same_again_returns_what_is_there_and_another_is_refused(api, workspace):
+def test_repeated_config_is_returned_and_a_different_one_is_rejected(api, workspace):
     body = {"feedback_key": "stars", "feedback_config": STARS}
     first = api.post(URL, body)
 
@@ -85,7 +85,7 @@ def test_the_first_use_of_a_key_suggests_its_config_and_a_word_goes_before_it(ap
     assert (config.config["max"], config.is_inferred) == (5.0, False)
 
 
-def test_feedback_that_contradicts_its_keys_config_is_refused(api, workspace):
+def test_feedback_that_contradicts_the_config_of_its_key_is_rejected(api, workspace):
     api.post("/feedback", feedback(score=1, feedback_config=STARS))
 
     same = api.post("/feedback", feedback(score=2, feedback_config=STARS | {"max": 5.0}))
@@ -110,7 +110,7 @@ def test_half_of_a_category_brings_the_other_half(api, workspace):
     assert (changed["score"], changed["value"]) == (0.0, "bad")
 
 
-def test_an_enforced_config_refuses_what_does_not_fit(api, workspace):
+def test_enforced_config_rejects_feedback_that_does_not_match(api, workspace):
     body = {"feedback_key": "k", "feedback_config": STARS, "is_enforced": True}
     assert api.post(URL, body).json()["is_enforced"] is True
 
@@ -123,7 +123,7 @@ def test_an_enforced_config_refuses_what_does_not_fit(api, workspace):
     assert api.post(URL, body).status_code == 409
 
 
-def test_only_who_manages_the_workspace_enforces(api_of, workspace):
+def test_enforcing_a_config_requires_workspace_manage(api_of, workspace):
     body = {"feedback_key": "k", "feedback_config": STARS, "is_enforced": True}
 
     assert api_of(workspace, "write").post(URL, body).status_code == 403
@@ -165,7 +165,7 @@ def test_categories_are_added_and_taken_away(api):
         {"type": "continuous", "allows_multiple_categories": True},
     ],
 )
-def test_a_config_that_makes_no_sense_is_refused(api, workspace, config):
+def test_invalid_config_is_rejected(api, workspace, config):
     assert api.post(URL, {"feedback_key": "k", "feedback_config": config}).status_code == 422
     assert not FeedbackConfig.objects.for_workspace(workspace).exists()
 

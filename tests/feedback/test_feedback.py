@@ -33,7 +33,7 @@ PATHS = [
 
 
 @pytest.mark.parametrize("path", PATHS)
-def test_nobody_gets_in_without_a_key(client, db, path):
+def test_request_without_key_is_rejected(client, db, path):
     assert client.get(path).status_code == 401
 
 
@@ -44,7 +44,7 @@ def test_a_reader_gives_no_feedback(api_of, workspace):
     assert reader.get("/feedback").json() == []
 
 
-def test_feedback_on_a_run_is_given_its_place(api, workspace):
+def test_feedback_takes_project_and_trace_from_its_run(api, workspace):
     root = wire_run(session_name="shop")
     child = wire_run(root)
     ingest(workspace, root, child)
@@ -98,21 +98,23 @@ def test_feedback_on_a_run_is_given_its_place(api, workspace):
 
 def test_an_id_that_is_there_is_given_anew(api, workspace):
     run_id, feedback_id = str(stored_run(workspace)), str(uuid4())
-    said = {"id": feedback_id, "key": "good", "run_id": run_id}
-    api.post("/feedback", said | {"score": 0})
+    body = {"id": feedback_id, "key": "good", "run_id": run_id}
+    api.post("/feedback", body | {"score": 0})
 
-    again = api.post("/feedback/eager", said | {"score": 1})
+    again = api.post("/feedback/eager", body | {"score": 1})
 
     assert again.json()["score"] == 1.0
     assert [one.score for one in Feedback.objects.for_workspace(workspace)] == [1.0]
 
 
-def test_an_id_of_another_workspace_is_refused_and_left_alone(api, api_of, workspace, stranger):
+def test_feedback_id_of_another_workspace_is_rejected_and_unchanged(
+    api, api_of, workspace, stranger
+):
     feedback_id = str(uuid4())
-    said = {"id": feedback_id, "key": "good", "run_id": str(uuid4()), "score": 1}
-    api_of(stranger).post("/feedback", said)
+    body = {"id": feedback_id, "key": "good", "run_id": str(uuid4()), "score": 1}
+    api_of(stranger).post("/feedback", body)
 
-    response = api.post("/feedback", said | {"score": 0})
+    response = api.post("/feedback", body | {"score": 0})
 
     assert (response.status_code, response.json()["code"]) == (409, "feedback_id_taken")
     assert [one.score for one in Feedback.objects.for_workspace(stranger)] == [1.0]
@@ -139,19 +141,23 @@ def test_a_run_of_another_workspace_looks_like_one_that_has_not_come(api, worksp
     assert not Feedback.objects.for_workspace(stranger).exists()
 
 
-def test_feedback_before_its_run_is_attached_when_the_run_is_settled(api, workspace):
+def test_feedback_before_its_run_is_attached_by_post_processing(api, workspace):
     run = wire_run(extra={"metadata": {"thread_id": "t1"}})
     given = api.post("/feedback", {"key": "good", "run_id": run["id"], "score": 1}).json()
-    attach_to_runs.attach_pending()  # somebody looked already, in vain
+    attach_to_runs.attach_pending()  # the lookup has already run once
 
     ingest(workspace, run)
     settle_everything()
 
-    found = Feedback.objects.for_workspace(workspace).get(pk=given["id"])
+    feedback = Feedback.objects.for_workspace(workspace).get(pk=given["id"])
     row = read(workspace, run["id"]).row
     assert given["session_id"] is None
-    assert (found.project_id, found.trace_id, found.is_root) == (row.project_id, row.id, True)
-    assert (found.start_time, found.thread_key) == (row.start_time, "t1")
+    assert (feedback.project_id, feedback.trace_id, feedback.is_root) == (
+        row.project_id,
+        row.id,
+        True,
+    )
+    assert (feedback.start_time, feedback.thread_key) == (row.start_time, "t1")
 
 
 def test_feedback_in_the_stream_of_runs_is_attached_soon_after(api, workspace):
@@ -221,7 +227,7 @@ def test_feedback_on_a_project_needs_no_run(api, workspace, stranger):
         "text",
     ],
 )
-def test_what_makes_no_sense_is_refused(api, workspace, body):
+def test_invalid_body_is_rejected(api, workspace, body):
     response = api.post("/feedback", body)
 
     assert response.status_code == 422
@@ -247,10 +253,16 @@ def test_odd_json_is_stored_as_well_as_it_can_be(api, workspace, sent, kept):
     assert (response.json()["key"], response.json()["value"]) == ("k\ufffd", kept)
 
 
-def test_a_patch_changes_what_is_given_and_nothing_else(api, workspace):
+def test_patch_changes_only_the_given_fields(api, workspace):
     run_id = str(stored_run(workspace))
-    said = {"key": "good", "run_id": run_id, "score": 1, "comment": "a", "correction": {"x": 1}}
-    url = f"/feedback/{api.post('/feedback', said).json()['id']}"
+    given_body = {
+        "key": "good",
+        "run_id": run_id,
+        "score": 1,
+        "comment": "a",
+        "correction": {"x": 1},
+    }
+    url = f"/feedback/{api.post('/feedback', given_body).json()['id']}"
 
     assert api.patch(url, {"comment": None}).json()["comment"] is None
     body = api.patch(url, {"score": 0.25, "value": "x"}).json()
@@ -276,7 +288,7 @@ def many(api, workspace):
     run_id, other = str(stored_run(workspace)), str(stored_run(workspace, session_name="other"))
     project = str(ProjectFactory(workspace=workspace).pk)
     begin = datetime(2026, 1, 1, tzinfo=UTC)
-    said = {
+    fields = {
         "scored": {"key": "a", "run_id": run_id, "score": 1},
         "commented": {"key": "b", "run_id": run_id, "comment": "hm"},
         "elsewhere": {"key": "a", "run_id": other, "feedback_source": {"type": "app"}},
@@ -285,7 +297,7 @@ def many(api, workspace):
         "compared": {"key": "c", "run_id": other, "comparative_experiment_id": str(UUID(int=7))},
     }
     ids = {}
-    for day, (name, body) in enumerate(said.items()):
+    for day, (name, body) in enumerate(fields.items()):
         body["created_at"] = (begin + timedelta(days=day)).isoformat()
         ids[name] = api.post("/feedback", body).json()["id"]
     return {"run": run_id, "other": other, "project": project, "ids": ids}
@@ -319,15 +331,15 @@ def test_lists_are_filtered_newest_first(api, many, query, names):
         for name, value in query.items()
     }
 
-    found = [one["id"] for one in api.get("/feedback", **sent).json()]
+    ids = [one["id"] for one in api.get("/feedback", **sent).json()]
 
-    assert found == [many["ids"][name] for name in names]
+    assert ids == [many["ids"][name] for name in names]
 
 
 @pytest.mark.parametrize(
     "query", [{"limit": 101}, {"limit": 0}, {"offset": -1}, {"run": "x"}, {"level": "odd"}]
 )
-def test_a_query_that_makes_no_sense_is_refused(api, query):
+def test_invalid_query_is_rejected(api, query):
     assert api.get("/feedback", **query).status_code == 422
 
 
@@ -376,11 +388,11 @@ def test_one_bad_feedback_does_not_lose_the_others_of_its_request(api, workspace
 
 def test_feedback_finds_its_project_by_the_address_of_an_agent(api, workspace):
     project_id = ensure_addressed_project(workspace.pk, "support", "PRODUCTION")
-    said = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
+    body = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
 
-    given = api.post("/feedback", said)
+    given = api.post("/feedback", body)
     in_the_stream = uuid7()
-    stored = api.multipart(form((f"feedback.{in_the_stream}", said)))
+    stored = api.multipart(form((f"feedback.{in_the_stream}", body)))
 
     assert (given.status_code, given.json()["session_id"]) == (200, str(project_id))
     assert stored.status_code == 202
@@ -389,12 +401,12 @@ def test_feedback_finds_its_project_by_the_address_of_an_agent(api, workspace):
 
 def test_feedback_makes_no_project_of_its_address(api, workspace, stranger):
     ensure_addressed_project(stranger.pk, "support", "PRODUCTION")
-    said = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
+    body = {"key": "k", "score": 1, "address": "lrn:agents/support/environments/production"}
     session_id = str(ProjectFactory(workspace=workspace).pk)
 
-    assert api.post("/feedback", said).status_code == 404
-    assert api.post("/feedback", said | {"address": "nowhere"}).status_code == 404
-    assert api.post("/feedback", said | {"session_id": session_id}).status_code == 422
+    assert api.post("/feedback", body).status_code == 404
+    assert api.post("/feedback", body | {"address": "nowhere"}).status_code == 404
+    assert api.post("/feedback", body | {"session_id": session_id}).status_code == 422
     assert not Feedback.unscoped.exists()
 
 

@@ -85,7 +85,7 @@ def test_scores_are_computed_when_all_parts_are_there_and_follow_them(
     assert api.get(f"/feedback/{first['id']}").status_code == 200
 
 
-def test_what_is_computed_is_feedback_like_any_other_but_nobodys_to_change(
+def test_computed_feedback_is_listed_but_cannot_be_changed(
     api, workspace, run_id, project, formula
 ):
     give(api, run_id, "a", 1)
@@ -111,7 +111,7 @@ def test_feedback_on_a_project_is_put_together_too(api, workspace, project, form
     assert by_project[project.pk]["total"]["avg"] == 0.75
 
 
-def test_feedback_before_its_run_is_computed_when_the_run_comes(api, workspace, formula):
+def test_formula_is_computed_when_the_run_of_its_parts_arrives(api, workspace, formula):
     run = wire_run(session_name="shop")
     give(api, run["id"], "a", 1)
     give(api, run["id"], "b", 1)
@@ -139,9 +139,7 @@ def test_a_dataset_has_formulas_for_all_its_experiments(api, workspace):
     assert totals(workspace) == [4.0]
 
 
-def test_a_new_formula_computes_what_was_there_and_a_changed_one_all_of_it(
-    api, workspace, run_id, project
-):
+def test_new_or_changed_formula_is_computed_on_existing_feedback(api, workspace, run_id, project):
     other = str(stored_run(workspace, session_name="shop"))
     for one in (run_id, other):
         give(api, one, "a", 1)
@@ -166,7 +164,7 @@ def test_a_new_formula_computes_what_was_there_and_a_changed_one_all_of_it(
     assert Feedback.objects.for_workspace(workspace).count() == 3
 
 
-def test_a_formula_on_anothers_project_is_refused(api_of, stranger, project):
+def test_formula_on_a_project_of_another_workspace_is_rejected(api_of, stranger, project):
     body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
 
     response = api_of(stranger).post(URL, body | {"session_id": str(project.pk)})
@@ -175,7 +173,7 @@ def test_a_formula_on_anothers_project_is_refused(api_of, stranger, project):
     assert not FeedbackFormula.unscoped.exists()
 
 
-def test_a_second_formula_for_the_key_is_refused(api, project, formula):
+def test_second_formula_for_a_key_is_rejected(api, project, formula):
     body = {"feedback_key": "total", "aggregation_type": "sum", "formula_parts": PARTS}
 
     assert api.post(URL, body | {"session_id": str(project.pk)}).status_code == 409
@@ -194,7 +192,7 @@ def test_a_second_formula_for_the_key_is_refused(api, project, formula):
         {"feedback_key": ""},
     ],
 )
-def test_a_formula_that_makes_no_sense_is_refused(api, project, change):
+def test_invalid_formula_is_rejected(api, project, change):
     body = {
         "session_id": str(project.pk),
         "feedback_key": "total",

@@ -50,10 +50,10 @@ def run_id(client: Client, project: str) -> uuid.UUID:
 def until(look: Callable[[], T]) -> T:
     """What is found, as soon as anything is."""
     deadline = time.monotonic() + 30
-    while not (found := look()):
+    while not (result := look()):
         assert time.monotonic() < deadline
         time.sleep(0.05)
-    return found
+    return result
 
 
 def project_id(client: Client, name: str) -> uuid.UUID:
@@ -93,18 +93,20 @@ def test_feedback_is_given_read_changed_and_deleted(client, run_id):
         client.read_feedback(given.id)
 
 
-def test_feedback_in_the_background_comes_with_its_trace(client, run_id):
+def test_background_feedback_is_stored_with_its_trace(client, run_id):
     given = client.create_feedback(run_id, "later", score=0.5, trace_id=run_id)
     client.flush()
 
-    (found,) = until(lambda: list(client.list_feedback(run_ids=[run_id], feedback_key=["later"])))
+    (feedback,) = until(
+        lambda: list(client.list_feedback(run_ids=[run_id], feedback_key=["later"]))
+    )
 
-    assert (found.id, found.score, found.trace_id) == (given.id, 0.5, run_id)
-    # Its project follows when somebody has looked for its run.
+    assert (feedback.id, feedback.score, feedback.trace_id) == (given.id, 0.5, run_id)
+    # The project is set when the run has been looked up.
     assert until(lambda: client.read_feedback(given.id).session_id)
 
 
-def test_feedback_before_its_run_is_found_with_it(client, project):
+def test_feedback_before_its_run_is_attached_to_it(client, project):
     run_id = uuid.uuid4()
     given = client.create_feedback(run_id, "early", score=1)
     assert client.read_feedback(given.id).session_id is None
@@ -112,8 +114,8 @@ def test_feedback_before_its_run_is_found_with_it(client, project):
     client.create_run("late", {}, "chain", id=run_id, project_name=project)
     client.flush()
 
-    found = until(lambda: client.read_feedback(given.id).session_id)
-    assert found == project_id(client, project)
+    session_id = until(lambda: client.read_feedback(given.id).session_id)
+    assert session_id == project_id(client, project)
 
 
 def test_lists_are_filtered(client, run_id):
@@ -151,10 +153,10 @@ def test_sums_of_feedback_are_with_the_run_and_with_the_project(client, project,
 
 
 def _listed(client: Client, **params: str) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = client.request_with_retries(
+    tokens: list[dict[str, Any]] = client.request_with_retries(
         "GET", "/feedback", params=params
     ).json()
-    return found
+    return tokens
 
 
 def test_a_browser_gives_feedback_by_a_token(client, run_id):
@@ -166,15 +168,19 @@ def test_a_browser_gives_feedback_by_a_token(client, run_id):
     client.create_feedback_from_token(
         token.url, score=1, value="up", comment="!", metadata={"p": 1}
     )
-    said = json.dumps({"score": 0.5}).encode()
-    request = Request(others[0].url, said, {"Content-Type": "application/json"})
+    body = json.dumps({"score": 0.5}).encode()
+    request = Request(others[0].url, body, {"Content-Type": "application/json"})
     with urlopen(request) as response:
         assert response.status == 200
 
-    found = {one.key: one for one in client.list_feedback(run_ids=[run_id])}
-    assert (found["liked"].score, found["liked"].value, found["liked"].id) == (1.0, "up", token.id)
-    assert found["liked"].feedback_source.metadata == {"p": 1}
-    assert found["a"].score == 0.5
+    by_key = {one.key: one for one in client.list_feedback(run_ids=[run_id])}
+    assert (by_key["liked"].score, by_key["liked"].value, by_key["liked"].id) == (
+        1.0,
+        "up",
+        token.id,
+    )
+    assert by_key["liked"].feedback_source.metadata == {"p": 1}
+    assert by_key["a"].score == 0.5
     listed = list(client.list_presigned_feedback_tokens(run_id))
     assert {one.id for one in listed} == {token.id, *(one.id for one in others)}
 
@@ -288,7 +294,7 @@ def test_a_chosen_link_is_kept_and_is_no_other_runs(client, run_id, project):
         client.share_run(other, share_id=str(chosen))
 
 
-def test_the_second_protocol_shares_and_anybody_reads(client, live, project, run_id):
+def test_run_shared_by_the_second_protocol_is_readable_without_key(client, live, project, run_id):
     async def use() -> None:
         session_id = str(project_id(client, project))
         share = client.runs.share
@@ -317,7 +323,7 @@ def test_the_asynchronous_client_gives_feedback_too(live, run_id):
         async with AsyncClient(api_url=live.api_url, api_key=live.api_key) as client:
             given = await client.create_feedback(run_id, "async", score=1)
             assert (await client.read_feedback(given.id)).score == 1.0
-            found = [one.key async for one in client.list_feedback(run_ids=[run_id])]
-            assert found == ["async"]
+            keys = [one.key async for one in client.list_feedback(run_ids=[run_id])]
+            assert keys == ["async"]
 
     asyncio.run(use())

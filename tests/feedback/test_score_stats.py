@@ -27,8 +27,8 @@ NOTHING = {
 
 @pytest.fixture
 def give(api):
-    def given(run_id, key, **said):
-        response = api.post("/feedback", {"key": key, "run_id": str(run_id), **said})
+    def given(run_id, key, **fields):
+        response = api.post("/feedback", {"key": key, "run_id": str(run_id), **fields})
         assert response.status_code == 200, response.content
 
     return given
@@ -49,9 +49,9 @@ def test_scores_labels_comments_and_errors_of_a_run(give, api, workspace):
         give(run_id, "c", comment=text, created_at=f"2026-01-0{day + 1}T00:00:00Z")
     give(run_id, "t", score=1, feedback_thread_id="t1")
 
-    found = score_stats.by_run(workspace.pk, [run_id])[run_id]
+    stats = score_stats.by_run(workspace.pk, [run_id])[run_id]
 
-    assert found["s"] == NOTHING | {
+    assert stats["s"] == NOTHING | {
         "n": 3,
         "avg": 0.5,
         "stdev": 0.5,
@@ -61,10 +61,10 @@ def test_scores_labels_comments_and_errors_of_a_run(give, api, workspace):
         "sources": ["api", "model"],
         "show_feedback_arrow": True,
     }
-    assert found["v"] == NOTHING | {"n": 4, "values": {"red": 2, "true": 1, "7": 1}}
-    assert found["c"] == NOTHING | {"comments": ["new", "old"]}
-    assert found["t"]["contains_thread_feedback"] is True
-    assert (found["t"]["n"], found["t"]["stdev"]) == (1, None)
+    assert stats["v"] == NOTHING | {"n": 4, "values": {"red": 2, "true": 1, "7": 1}}
+    assert stats["c"] == NOTHING | {"comments": ["new", "old"]}
+    assert stats["t"]["contains_thread_feedback"] is True
+    assert (stats["t"]["n"], stats["t"]["stdev"]) == (1, None)
 
 
 def test_of_traces_threads_and_projects(give, api, workspace):
@@ -101,11 +101,11 @@ def test_of_a_projects_runs_within_a_time(give, workspace):
     give(old, "s", score=1, value="old")
     give(new, "s", score=3, value="new", feedback_source={"type": "model"})
 
-    def found(**bounds):
+    def stats(**bounds):
         return score_stats.by_project_runs(workspace.pk, [project_id], **bounds)
 
     week = now - timedelta(days=7)
-    assert found()[project_id]["s"] == NOTHING | {
+    assert stats()[project_id]["s"] == NOTHING | {
         "n": 2,
         "avg": 2.0,
         "stdev": pytest.approx(2**0.5),
@@ -114,9 +114,9 @@ def test_of_a_projects_runs_within_a_time(give, workspace):
         "values": {"old": 1, "new": 1},
         "sources": ["api", "model"],
     }
-    assert found(started_from=week)[project_id]["s"]["values"] == {"new": 1}
-    assert found(started_until=week)[project_id]["s"]["values"] == {"old": 1}
-    assert found(started_from=now) == {}
+    assert stats(started_from=week)[project_id]["s"]["values"] == {"new": 1}
+    assert stats(started_until=week)[project_id]["s"]["values"] == {"old": 1}
+    assert stats(started_from=now) == {}
 
 
 def test_another_workspaces_feedback_does_not_count(give, api_of, workspace, stranger):
@@ -124,13 +124,13 @@ def test_another_workspaces_feedback_does_not_count(give, api_of, workspace, str
     project_id = read(workspace, run_id).row.project_id
     give(run_id, "s", score=1)
 
-    for found in (
+    for stats in (
         score_stats.by_run(stranger.pk, [run_id]),
         score_stats.by_trace(stranger.pk, [run_id]),
         score_stats.by_project(stranger.pk, [project_id]),
         score_stats.by_project_runs(stranger.pk, [project_id]),
     ):
-        assert found == {}
+        assert stats == {}
 
 
 @pytest.fixture
@@ -153,10 +153,10 @@ def test_a_page_costs_one_query_however_long(give, workspace, statements):
         give(run_id, "s", score=1)
     statements.clear()
 
-    found = score_stats.by_run(workspace.pk, runs)
+    stats = score_stats.by_run(workspace.pk, runs)
 
     assert len(statements) == 1
-    assert len(found) == 20
+    assert len(stats) == 20
 
 
 def test_labels_and_comments_are_bounded(give, workspace):
@@ -164,9 +164,9 @@ def test_labels_and_comments_are_bounded(give, workspace):
     for number in range(score_stats.MAX_COMMENTS + 2):
         give(run_id, "s", comment=f"comment {number}")
 
-    found = score_stats.by_run(workspace.pk, [run_id])[run_id]
+    stats = score_stats.by_run(workspace.pk, [run_id])[run_id]
 
-    assert len(found["s"]["comments"]) == score_stats.MAX_COMMENTS
+    assert len(stats["s"]["comments"]) == score_stats.MAX_COMMENTS
 
 
 def test_nothing_is_asked_of_nothing(workspace, statements):

@@ -34,8 +34,8 @@ def token(api, run_id):
     return api.post(URL, {"run_id": run_id, "feedback_key": "liked"}).json()
 
 
-def say(browser, token, **said):
-    return browser.post(path_of(token), said, content_type="application/json")
+def say(browser, token, **fields):
+    return browser.post(path_of(token), fields, content_type="application/json")
 
 
 def test_a_token_gives_feedback_on_its_run_from_any_page(browser, api, run_id, token, settings):
@@ -52,7 +52,7 @@ def test_a_token_gives_feedback_on_its_run_from_any_page(browser, api, run_id, t
     assert given["feedback_source"]["metadata"] == {"page": "/a"}
 
 
-def test_what_is_said_again_takes_the_place_of_the_first(browser, api, run_id, token):
+def test_second_use_of_a_token_replaces_the_first(browser, api, run_id, token):
     say(browser, token, score=1)
 
     response = browser.get(path_of(token), {"score": "0.5", "value": "ok", "correction": '{"a":1}'})
@@ -77,7 +77,7 @@ def test_a_browser_may_ask_first(browser, token):
     assert "POST" in response["Access-Control-Allow-Methods"]
 
 
-def test_an_unknown_token_and_one_that_is_over_are_refused(browser, api, workspace, token):
+def test_unknown_and_expired_tokens_are_rejected(browser, api, workspace, token):
     FeedbackToken.objects.for_workspace(workspace).update(expires_at=datetime.now(UTC))
 
     over = say(browser, token, score=1)
@@ -90,7 +90,7 @@ def test_an_unknown_token_and_one_that_is_over_are_refused(browser, api, workspa
 
 
 @pytest.mark.parametrize("body", [{"score": "much"}, {"comment": 1}, [], {"metadata": "x"}])
-def test_what_makes_no_sense_is_refused(browser, workspace, token, body):
+def test_invalid_body_is_rejected(browser, workspace, token, body):
     response = browser.post(path_of(token), body, content_type="application/json")
 
     assert response.status_code == 422
@@ -106,23 +106,23 @@ def test_a_tokens_id_is_no_token_and_the_secret_is_nowhere_in_clear(browser, wor
     assert UUID(secret).bytes not in bytes(row.token) + bytes(row.token_hash)
 
 
-def test_lifes_are_three_hours_unless_said_otherwise(api, run_id):
+def test_token_lifetime_defaults_to_three_hours(api, run_id):
     begin = datetime.now(UTC)
     body = {"run_id": run_id, "feedback_key": "k"}
     at = (begin + timedelta(days=2)).isoformat()
 
-    said = [
+    bodies = [
         body,
         body | {"expires_in": {"days": 1, "hours": 2, "minutes": 3}},
         body | {"expires_at": at, "expires_in": None},
     ]
-    found = api.post(URL, said).json()
+    tokens = api.post(URL, bodies).json()
 
-    lives = [datetime.fromisoformat(one["expires_at"]) - begin for one in found]
+    lives = [datetime.fromisoformat(one["expires_at"]) - begin for one in tokens]
     assert [round(life / timedelta(minutes=1)) for life in lives] == [180, 1563, 2880]
     listed = api.get(URL, run_id=run_id).json()
-    assert listed == found
-    assert api.get(URL, run_id=run_id, limit=1, offset=1).json() == found[1:2]
+    assert listed == tokens
+    assert api.get(URL, run_id=run_id, limit=1, offset=1).json() == tokens[1:2]
 
 
 def test_a_repeat_of_an_id_returns_the_token_that_is_there(api, api_of, run_id, stranger):
@@ -135,7 +135,7 @@ def test_a_repeat_of_an_id_returns_the_token_that_is_there(api, api_of, run_id, 
     assert api_of(stranger).get(URL, run_id=run_id).json() == []
 
 
-def test_a_config_that_comes_along_is_the_keys(api, workspace, run_id):
+def test_config_of_a_token_is_saved_for_its_key(api, workspace, run_id):
     config = {"type": "continuous", "min": 0, "max": 1}
     body = {"run_id": run_id, "feedback_key": "k", "feedback_config": config}
 
@@ -145,7 +145,7 @@ def test_a_config_that_comes_along_is_the_keys(api, workspace, run_id):
     assert FeedbackConfig.objects.for_workspace(workspace).get().config["max"] == 1.0
 
 
-def test_tokens_are_forgotten_a_month_after_their_end(workspace, token, api, run_id):
+def test_tokens_are_deleted_a_month_after_expiry(workspace, token, api, run_id):
     api.post(URL, {"run_id": run_id, "feedback_key": "younger"})
     tokens = FeedbackToken.objects.for_workspace(workspace)
     tokens.filter(pk=token["id"]).update(expires_at=datetime.now(UTC) - timedelta(days=31))

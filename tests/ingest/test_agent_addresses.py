@@ -66,7 +66,7 @@ def test_a_run_may_ask_for_its_trace_to_live_long(api, workspace):
     assert [str(one) for one in kept] == [lasting["id"]]
 
 
-def test_fields_that_nobody_knows_are_let_be(api, workspace):
+def test_unknown_fields_are_ignored(api, workspace):
     run = wire_run(
         manifest_id=str(uuid7()), execution_order=1, child_runs=[], ttl_seconds=5, whatever={}
     )

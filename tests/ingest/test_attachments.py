@@ -73,11 +73,11 @@ def test_an_address_ends(api, client, time_machine):
 
 
 @pytest.mark.parametrize("token", ["", "x", "a.b.c"])
-def test_a_forged_address_is_refused(client, db, token):
+def test_forged_download_url_is_rejected(client, db, token):
     assert client.get("/public/download", {"token": token}).status_code == 403
 
 
-def test_a_file_that_comes_after_its_run_is_added(api):
+def test_attachment_after_its_run_is_added(api):
     run = sent(api)
     api.multipart(form((f"attachment.{run['id']}.second", b"2", "Content-Type: text/plain")))
 
@@ -110,7 +110,7 @@ def test_a_strange_name_stays_a_name(api, client, name):
     assert client.get(link["presigned_url"]).getvalue() == PNG
 
 
-def test_a_file_of_a_refused_run_is_refused_too(api):
+def test_attachment_of_a_rejected_run_is_rejected(api):
     run_id = uuid7()
 
     response = api.multipart(

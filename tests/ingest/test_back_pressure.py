@@ -54,7 +54,7 @@ def test_a_body_that_grows_past_the_room_there_is_asks_to_come_again(settings, r
 
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate"])
-def test_a_gzip_bomb_is_refused_piece_by_piece(api, settings, encoding):
+def test_gzip_bomb_is_rejected_while_decompressing(api, settings, encoding):
 
     settings.MAX_BODY_BYTES = 1_048_576
     pack = {"gzip": gzip.compress, "deflate": zlib.compress}[encoding]
@@ -65,7 +65,7 @@ def test_a_gzip_bomb_is_refused_piece_by_piece(api, settings, encoding):
     assert rows() == 0
 
 
-def test_a_body_of_many_pieces_is_read_whole(api):
+def test_body_of_many_chunks_is_read_completely(api):
     run = wire_run(inputs={"text": "again " * 600_000})
     body = form((f"post.{run['id']}", run))
 

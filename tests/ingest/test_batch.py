@@ -12,11 +12,11 @@ from apps.trace_store.store import Payload
 from tests.factories.tracing import begun, ended, read, rows, wire_run
 
 
-def test_anonymous_is_refused(client, db):
+def test_anonymous_request_is_rejected(client, db):
     assert client.post("/runs/batch", {}, content_type="application/json").status_code == 401
 
 
-def test_a_key_that_only_reads_is_refused(api_of, workspace):
+def test_read_only_key_is_rejected(api_of, workspace):
     assert api_of(workspace, "read").post("/runs/batch", {"post": [wire_run()]}).status_code == 403
     assert rows() == 0
 
@@ -88,7 +88,7 @@ def test_good_runs_are_stored_and_each_bad_one_is_named(api):
 
 
 @pytest.mark.parametrize("body", ["", "[]", "{", '{"post": {}}', '{"post": [1]}', "nul", "\x00"])
-def test_a_body_that_is_no_batch_is_refused(api, body):
+def test_body_that_is_not_a_batch_is_rejected(api, body):
     response = api.post("/runs/batch", body)
 
     assert response.status_code in {400, 422}

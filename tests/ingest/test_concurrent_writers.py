@@ -39,9 +39,9 @@ def workspace():
 
 
 def test_a_new_project_is_made_once(workspace):
-    found = at_once([lambda: ensure_project(workspace.pk, "new").pk] * 16)
+    project_ids = at_once([lambda: ensure_project(workspace.pk, "new").pk] * 16)
 
-    assert len(set(found)) == 1
+    assert len(set(project_ids)) == 1
     assert Project.objects.for_workspace(workspace).count() == 1
 
 
@@ -63,10 +63,10 @@ def test_the_same_runs_from_all_sides_end_as_one_each(api, workspace):
 
     assert {answer.status_code for answer in answers} == {202}
     assert rows() == 30
-    found = [read(workspace, run["id"]).row for run in runs]
-    assert {(row.status, row.name) for row in found} == {(Status.SUCCESS, "step")}
-    stats = store.runs.project_stats(workspace.pk, [found[0].project_id])
-    assert stats[found[0].project_id].run_count == 30
+    stored = [read(workspace, run["id"]).row for run in runs]
+    assert {(row.status, row.name) for row in stored} == {(Status.SUCCESS, "step")}
+    stats = store.runs.project_stats(workspace.pk, [stored[0].project_id])
+    assert stats[stored[0].project_id].run_count == 30
 
 
 def hang_up_on_everybody() -> None:

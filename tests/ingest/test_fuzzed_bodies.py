@@ -153,9 +153,9 @@ def send(api, body, encoding="", content_type=MULTIPART):
 
 
 def stored(workspace, run):
-    found = store.runs.get(workspace.pk, UUID(run["id"]))
-    assert found is not None, run["id"]
-    return found
+    detail = store.runs.get(workspace.pk, UUID(run["id"]))
+    assert detail is not None, run["id"]
+    return detail
 
 
 @often(100)
@@ -167,9 +167,9 @@ def test_the_good_runs_of_a_form_are_stored_and_the_bad_ones_named(api, workspac
 
     assert response.status_code == 202, response.content
     for run in body.good:
-        found = stored(workspace, run)
-        assert found.value(store.Payload.INPUTS) == run["inputs"]
-        assert found.value(store.Payload.OUTPUTS) == run["outputs"]
+        stored_run = stored(workspace, run)
+        assert stored_run.value(store.Payload.INPUTS) == run["inputs"]
+        assert stored_run.value(store.Payload.OUTPUTS) == run["outputs"]
     named = " ".join(one["id"] for one in response.json().get("errors", []))
     assert {run_id for run_id in body.bad if run_id not in named} == set()
     assert [run["id"] for run in body.good if run["id"] in named] == []
@@ -222,8 +222,8 @@ def test_the_good_runs_of_a_batch_are_stored_and_the_bad_ones_named(
 ):
     good = [wire_run(inputs={"a": n}) for n in range(count)]
     bad = [wire_run() | one if isinstance(one, dict) else one for one in wrong]
-    said = {"post": good, "patch": bad} if is_patch else {"post": [*bad, *good]}
-    body, encoding = packed(json.dumps(said).encode(), how)
+    batch = {"post": good, "patch": bad} if is_patch else {"post": [*bad, *good]}
+    body, encoding = packed(json.dumps(batch).encode(), how)
 
     response = api.client.post(
         "/runs/batch", body, content_type="application/json", headers={"Content-Encoding": encoding}
@@ -262,13 +262,13 @@ EXTREMES = [
 def test_a_run_at_the_end_of_time_is_answered_and_then_readable(api, field, moment):
     run = wire_run() | {field: moment}
     for left_out in ((), ("dotted_order", "trace_id")):
-        said = {name: value for name, value in run.items() if name not in left_out}
-        said["id"] = str(uuid7()) if left_out else run["id"]
-        response = told(api.post("/runs", json.dumps(said)))
+        fields = {name: value for name, value in run.items() if name not in left_out}
+        fields["id"] = str(uuid7()) if left_out else run["id"]
+        response = told(api.post("/runs", json.dumps(fields)))
         if response.status_code == 202:
-            assert api.get(f"/runs/{said['id']}").status_code == 200
-            assert api.post("/runs/query", {"id": [said["id"]]}).status_code == 200
-            assert api.post("/runs/stats", {"id": [said["id"]]}).status_code < 500
+            assert api.get(f"/runs/{fields['id']}").status_code == 200
+            assert api.post("/runs/query", {"id": [fields["id"]]}).status_code == 200
+            assert api.post("/runs/stats", {"id": [fields["id"]]}).status_code < 500
 
 
 @often(60)
@@ -296,6 +296,6 @@ def test_any_headers_are_answered(api, headers):
         ("GET", "/sessions", ""),
     ):
         given_type = headers.get("Content-Type", "application/json")
-        rest = {name: said for name, said in headers.items() if name != "Content-Type"}
+        rest = {name: value for name, value in headers.items() if name != "Content-Type"}
         response = api.client.generic(method, path, body, content_type=given_type, headers=rest)
         assert response.status_code < 500, (path, response.content[:300])

@@ -19,7 +19,7 @@ def hours(api, **query):
     return api.get(PATH, **query).json()["hours"]
 
 
-def test_anonymous_is_refused(client, db):
+def test_anonymous_request_is_rejected(client, db):
     assert client.get(PATH).status_code == 401
 
 
@@ -29,7 +29,7 @@ def test_another_workspace_sees_nothing_of_it(api, api_of, stranger):
     assert hours(api_of(stranger)) == []
 
 
-def test_every_run_is_stored_merged_or_refused(api, workspace):
+def test_log_counts_stored_merged_and_rejected_runs(api, workspace):
     new, known = wire_run(session_name="p"), wire_run(session_name="p")
     ingest(workspace, begun(known))
     bad = wire_run(session_name="p", run_type="guess")
@@ -53,7 +53,7 @@ def test_every_run_is_stored_merged_or_refused(api, workspace):
     assert of_none["reasons"] == {"bad_run_type": 1}
 
 
-def test_what_is_refused_whole_is_counted_too(api):
+def test_rejected_request_is_counted(api):
     run = wire_run()
     api.post("/runs/batch", "{")
     api.post("/runs", {"name": 7})
@@ -62,9 +62,9 @@ def test_what_is_refused_whole_is_counted_too(api):
     api.multipart(form((f"post.{run['id']}", run | {"session_id": str(uuid7())})))
     api.multipart(form((f"post.{run['id']}", b"{}", "Content-Type: application/json; length=9")))
 
-    (found,) = hours(api)
+    (hour,) = hours(api)
 
-    assert found["reasons"] == {
+    assert hour["reasons"] == {
         "bad_body": 2,
         "invalid": 1,
         "misplaced": 1,
@@ -74,15 +74,15 @@ def test_what_is_refused_whole_is_counted_too(api):
     assert rows() == 0
 
 
-def test_a_run_of_the_future_is_refused_on_its_project(api):
+def test_future_run_is_rejected_and_counted_for_its_project(api):
     api.post("/runs/batch", {"post": [wire_run(start=datetime.now(UTC) + timedelta(days=9))]})
 
-    (found,) = hours(api)
+    (hour,) = hours(api)
 
-    assert (found["project_name"], found["reasons"]) == ("default", {"in_the_future": 1})
+    assert (hour["project_name"], hour["reasons"]) == ("default", {"in_the_future": 1})
 
 
-def test_what_waits_is_told(api):
+def test_log_reports_deferred_operations(api):
     api.patch(f"/runs/{uuid7()}", {"outputs": {}})
 
     assert api.get(PATH).json() == {"hours": [], "waiting": 1}
@@ -137,6 +137,6 @@ def test_a_long_page_costs_no_more_statements(api, workspace):
     assert len(many) == len(few)
 
 
-def test_bad_questions_are_refused(api):
+def test_invalid_query_parameters_are_rejected(api):
     for query in ({"project_id": "x"}, {"start_time": "soon"}, {"limit": 0}, {"offset": -1}):
         assert api.get(PATH, **query).status_code == 422

@@ -1,4 +1,4 @@
-"""Payloads too large for a row: in object storage, unseen by whoever reads them."""
+"""Payloads that are too large for a row are in object storage, transparently for readers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def kept(settings):
     return sorted(file for file in folder.rglob("*") if file.is_file())
 
 
-def test_a_large_payload_is_read_as_it_came(api, workspace, settings):
+def test_large_payload_is_read_unchanged(api, workspace, settings):
     run = wire_run(outputs=LARGE)
 
     response = api.multipart(form((f"post.{run['id']}", run)))
@@ -41,7 +41,7 @@ def test_a_large_payload_is_read_as_it_came(api, workspace, settings):
     assert file.stat().st_size < len(NOISE)
 
 
-def test_what_packs_well_stays_in_the_row(workspace, settings):
+def test_payload_that_compresses_well_stays_in_the_row(workspace, settings):
     run = wire_run(outputs={"text": "again " * 20_000})
 
     ingest(workspace, run)

@@ -27,14 +27,14 @@ from tests.factories.tracing import (
 )
 
 
-def test_anonymous_is_refused(client, db):
+def test_anonymous_request_is_rejected(client, db):
     response = client.post("/runs/multipart", b"", content_type=MULTIPART)
 
     assert response.status_code == 401
     assert rows() == 0
 
 
-def test_a_key_that_only_reads_is_refused(api_of, workspace):
+def test_read_only_key_is_rejected(api_of, workspace):
     run = wire_run()
 
     response = api_of(workspace, "read").multipart(form((f"post.{run['id']}", run)))
@@ -137,14 +137,14 @@ def test_gzip_of_several_members_is_read_to_the_end(api, workspace):
 
 
 @pytest.mark.parametrize("encoding", ["zstd", "gzip", "deflate"])
-def test_a_body_that_cannot_be_unpacked_is_refused(api, encoding):
+def test_corrupt_compressed_body_is_rejected(api, encoding):
     response = api.multipart(b"not packed", **{"Content-Encoding": encoding})
 
     assert response.status_code == 400
     assert response.json()["code"] == "bad_body"
 
 
-def test_a_body_that_unpacks_without_end_is_refused(api, settings):
+def test_decompression_bomb_is_rejected(api, settings):
     settings.MAX_BODY_BYTES = 1_000_000
     bomb = zstandard.ZstdCompressor().compress(bytes(50_000_000))
 
@@ -190,7 +190,7 @@ def test_an_update_before_its_run_is_not_lost(api, workspace):
     assert rows() == 1
 
 
-def test_an_update_after_its_run_replaces_what_it_names_and_keeps_the_rest(api, workspace):
+def test_update_replaces_the_given_fields_and_keeps_the_others(api, workspace):
     run = wire_run(extra={"metadata": {"kept": 1, "changed": 1}, "runtime": {"sdk": "py"}})
     api.multipart(form((f"post.{run['id']}", run)))
     update = ended(run) | {
@@ -263,7 +263,7 @@ def test_a_bad_run_does_not_cost_the_good_ones(api, workspace):
         ((f"attachment.{uuid7()}.a", b"1", "Content-Type: text/plain; length=2"), "truncated"),
     ],
 )
-def test_what_cannot_be_stored_is_refused_with_its_reason(api, part, reason):
+def test_invalid_part_is_rejected_with_its_reason(api, part, reason):
     response = api.multipart(form(part))
 
     assert response.status_code == 422
@@ -283,7 +283,7 @@ def test_a_dotted_order_that_contradicts_the_ids_answers_400(api):
     assert rows() == 0
 
 
-def test_a_run_of_the_far_future_is_refused(api):
+def test_run_in_the_far_future_is_rejected(api):
     run = wire_run(start=datetime.now(UTC) + timedelta(days=3))
 
     response = api.multipart(form((f"post.{run['id']}", run)))
@@ -292,7 +292,7 @@ def test_a_run_of_the_far_future_is_refused(api):
     assert "future" in response.json()["detail"]
 
 
-def test_an_old_run_is_stored_and_found(api, workspace):
+def test_old_run_is_stored_and_readable(api, workspace):
     run = wire_run(start=datetime(1999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC))
 
     assert api.multipart(form((f"post.{run['id']}", run))).status_code == 202
@@ -346,7 +346,7 @@ def test_metadata_that_jsonb_chokes_on_is_stored(api, workspace, text, value):
     assert api.get(f"/runs/{run['id']}").status_code == 200
 
 
-def test_a_value_nested_without_end_is_refused_or_stored_never_a_failure(api):
+def test_deeply_nested_value_is_rejected_or_stored_without_server_error(api):
     run = wire_run()
     for depth in (100, 300, 900, 1100, 100_000):
         deep = b"[" * depth + b"]" * depth

@@ -73,8 +73,8 @@ def test_parts_come_out_as_they_went_in(pieces):
 
     if pieces:
         parts = map(parse_part, split_parts(body, BOUNDARY.encode()))
-        found = [(part.name, part.content) for part in parts]
-        assert found == pieces
+        pairs = [(part.name, part.content) for part in parts]
+        assert pairs == pieces
 
 
 @LIMITED
@@ -110,20 +110,20 @@ def test_any_json_is_answered(api, body):
 
 @LIMITED
 @given(changes=st.dictionaries(FIELDS, JSON, max_size=3))
-def test_what_was_accepted_can_be_read(api, changes):
+def test_accepted_run_can_be_read(api, changes):
     run = wire_run() | changes
     response = api.post("/runs/batch", json.dumps({"post": [run]}))
 
     if response.status_code == 202 and "id" not in changes:
         read = api.post("/runs/query", {"id": [run["id"]]})
         assert read.status_code == 200
-        (found,) = read.json()["runs"]
-        assert found["id"] == run["id"]
+        (stored,) = read.json()["runs"]
+        assert stored["id"] == run["id"]
 
 
 @LIMITED
 @given(st.text(max_size=200))
-def test_a_dotted_order_is_a_place_or_is_refused(text):
+def test_any_dotted_order_is_parsed_or_rejected(text):
     with suppress(Misplaced):
         place_of(text, run_id=uuid7())
 
@@ -141,7 +141,7 @@ def test_a_segment_is_read_back(moment, run_id):
     "above",
     ["X" * 22, "00010101T000000000000Z", "99991231T235959999999Z", "20261301T000000000000Z"],
 )
-def test_a_time_above_a_run_that_is_none_is_refused(above):
+def test_invalid_time_of_an_ancestor_is_rejected(above):
     trace_id, parent_id, run_id = uuid7(), uuid7(), uuid7()
     good = "20260101T000000000000Z"
 
@@ -161,7 +161,7 @@ def test_a_cursor_is_read_back(moment, run_id):
 
 @LIMITED
 @given(st.text(max_size=60))
-def test_a_cursor_of_somebody_else_is_refused(text):
+def test_foreign_cursor_is_rejected(text):
     with suppress(InvalidCursor):
         cursors.decode(text)
 
@@ -189,8 +189,8 @@ def test_previews_are_short_lines(value):
 @LIMITED
 @given(JSON, JSON)
 def test_usage_is_numbers_or_nothing(outputs, metadata):
-    said = {"usage_metadata": outputs, "usage": metadata, "generations": [[outputs]]}
+    candidate = {"usage_metadata": outputs, "usage": metadata, "generations": [[outputs]]}
 
-    columns = usage_columns("llm", said, metadata if isinstance(metadata, dict) else None)
+    columns = usage_columns("llm", candidate, metadata if isinstance(metadata, dict) else None)
 
     assert all(value is not None for value in columns.values())

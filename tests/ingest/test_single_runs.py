@@ -18,13 +18,13 @@ SOON = {"end_time": "2026-01-02T03:04:06Z", "outputs": {"answer": "because"}}
 
 
 @pytest.mark.parametrize("method", ["post", "patch"])
-def test_anonymous_is_refused(client, db, method):
+def test_anonymous_request_is_rejected(client, db, method):
     path = "/runs" if method == "post" else f"/runs/{uuid7()}"
 
     assert getattr(client, method)(path, {}, content_type="application/json").status_code == 401
 
 
-def test_a_key_that_only_reads_is_refused(api_of, workspace):
+def test_read_only_key_is_rejected(api_of, workspace):
     reader = api_of(workspace, "read")
 
     assert reader.post("/runs", wire_run()).status_code == 403
@@ -39,11 +39,11 @@ def test_a_strangers_update_does_not_reach_the_run(api_of, workspace, stranger):
 
     response = api_of(stranger).patch(f"/runs/{run_id}", {"outputs": {"answer": "stolen"}})
 
-    assert response.status_code == 202  # as for any run that nobody has seen yet
+    assert response.status_code == 202  # as for any run that is not stored yet
     assert read(workspace, run_id) == before
 
 
-def test_a_run_without_id_or_place_gets_them(api, workspace):
+def test_run_without_id_or_position_gets_both(api, workspace):
     response = api.post("/runs", {"name": "x", "run_type": "chain", "inputs": {"a": 1}})
 
     assert response.status_code == 202
@@ -65,7 +65,7 @@ def test_a_time_without_a_zone_is_utc_and_a_number_is_milliseconds(api, workspac
     assert at[1] == datetime(2026, 1, 2, 3, 4, 5, 250_000, tzinfo=UTC)
 
 
-def test_a_repeat_without_a_place_does_not_make_a_second_run(api):
+def test_repeat_without_position_does_not_create_a_second_run(api):
     body = {"id": str(uuid7()), "name": "x", "run_type": "chain"}
 
     for _ in range(2):
@@ -85,7 +85,7 @@ def test_a_bare_update_finds_its_run(api, workspace):
     assert rows() == 1
 
 
-def test_a_bare_update_waits_for_its_run(api, workspace):
+def test_update_without_position_is_deferred_until_its_run_is_stored(api, workspace):
     run = wire_run(end_time=None, outputs=None)
 
     assert api.patch(f"/runs/{run['id']}", SOON).status_code == 202
@@ -98,7 +98,7 @@ def test_a_bare_update_waits_for_its_run(api, workspace):
     assert not DeferredOperation.objects.for_workspace(workspace).exists()
 
 
-def test_a_child_waits_for_its_parent_and_its_own_child_for_it(api, workspace):
+def test_child_is_deferred_until_its_parent_is_stored(api, workspace):
     parent = wire_run()
     child_id, grandchild_id = str(uuid7()), str(uuid7())
     api.post(
@@ -119,7 +119,7 @@ def test_a_child_waits_for_its_parent_and_its_own_child_for_it(api, workspace):
     ]
 
 
-def test_what_waits_in_one_workspace_is_not_set_free_by_another(api_of, workspace, stranger):
+def test_deferred_operation_ignores_runs_of_another_workspace(api_of, workspace, stranger):
     run = wire_run()
     api_of(stranger).patch(f"/runs/{run['id']}", {"outputs": {"answer": "planted"}})
 
@@ -129,7 +129,7 @@ def test_what_waits_in_one_workspace_is_not_set_free_by_another(api_of, workspac
     assert DeferredOperation.objects.for_workspace(stranger).count() == 1
 
 
-def test_an_update_that_missed_its_run_is_settled_later(workspace, api, time_machine):
+def test_deferred_update_is_retried_when_its_run_exists(workspace, api, time_machine):
     run = wire_run(end_time=None, outputs=None)
     api.patch(f"/runs/{run['id']}", SOON)
     (held,) = DeferredOperation.objects.for_workspace(workspace)
@@ -144,7 +144,7 @@ def test_an_update_that_missed_its_run_is_settled_later(workspace, api, time_mac
     assert not DeferredOperation.objects.for_workspace(workspace).exists()
 
 
-def test_a_child_whose_parent_never_comes_becomes_a_root(workspace, api, time_machine):
+def test_child_without_parent_becomes_a_root(workspace, api, time_machine):
     child_id = str(uuid7())
     api.post(
         "/runs", {"id": child_id, "parent_run_id": str(uuid7()), "name": "c", "run_type": "tool"}
@@ -158,14 +158,14 @@ def test_a_child_whose_parent_never_comes_becomes_a_root(workspace, api, time_ma
     assert rows() == 1
 
 
-def test_an_unknown_run_type_is_refused(api):
+def test_unknown_run_type_is_rejected(api):
     response = api.post("/runs", {"name": "x", "run_type": "agent"})
 
     assert response.status_code == 422
     assert "chain" in response.json()["detail"]
 
 
-def test_a_root_that_names_another_trace_is_refused(api):
+def test_root_with_another_trace_id_is_rejected(api):
     run = wire_run()
     other = wire_run(parent=run)
 

@@ -1,6 +1,6 @@
 """Feedback statistics on the runs of a query by time bucket."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements contain only names of this module; values are parameters)
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def by_bucket(
             "EXISTS (SELECT FROM tracing_run r WHERE r.workspace_id = f.workspace_id"
             f" AND r.id = f.run_id AND {conditions})"
         )
-        values += [value for _, given in chosen.conditions for value in given]
+        values += [value for _, params in chosen.conditions for value in params]
     elif query.is_root:
         where.append("f.is_root")
     bucket = "width_bucket(f.start_time, %s::timestamptz[]) - 1"

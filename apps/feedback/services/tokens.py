@@ -94,18 +94,18 @@ def find_valid_token(token: UUID) -> FeedbackToken:
     return row
 
 
-def redeem(row: FeedbackToken, given: TokenFeedback) -> Feedback:
+def redeem(row: FeedbackToken, body: TokenFeedback) -> Feedback:
     """Create the feedback of the token; a second call replaces the first."""
     feedback = WireFeedback(
         id=row.pk,
         key=row.key,
         run_id=row.run_id,
-        score=given.score,
-        value=given.value,
-        comment=given.comment,
-        correction=given.correction,
-        feedback_source={"type": "api", "metadata": given.metadata or {}},
-        extend_trace_retention=given.extend_trace_retention,
+        score=body.score,
+        value=body.value,
+        comment=body.comment,
+        correction=body.correction,
+        feedback_source={"type": "api", "metadata": body.metadata or {}},
+        extend_trace_retention=body.extend_trace_retention,
     )
     return create_feedback(row.workspace_id, feedback, user_id=None)
 

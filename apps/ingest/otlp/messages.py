@@ -24,14 +24,14 @@ def normalize(message: Any) -> Any:
         return message
     if isinstance(inner := message.get("message"), dict):
         message = {**{k: v for k, v in message.items() if k != "message"}, **inner}
-    found = dict(message)
-    if isinstance(contents := found.pop("contents", None), list):
-        found["content"] = [_content_block(one) for one in contents]
-    elif isinstance(content := found.get("content"), str) and content[:2] in {"[{", '{"'}:
-        found["content"] = parse_json(content)
-    if isinstance(calls := found.get("tool_calls"), list):
-        found["tool_calls"] = [_normalize_call(one) for one in calls]
-    return found
+    normalized = dict(message)
+    if isinstance(contents := normalized.pop("contents", None), list):
+        normalized["content"] = [_content_block(one) for one in contents]
+    elif isinstance(content := normalized.get("content"), str) and content[:2] in {"[{", '{"'}:
+        normalized["content"] = parse_json(content)
+    if isinstance(calls := normalized.get("tool_calls"), list):
+        normalized["tool_calls"] = [_normalize_call(one) for one in calls]
+    return normalized
 
 
 def _content_block(block: Any) -> Any:
@@ -79,19 +79,19 @@ def from_parts(message: Any) -> list[Any]:
             blocks.append({"type": "reasoning", "reasoning": part.get("content")})
         else:
             blocks.append(part)
-    found = {key: one for key, one in message.items() if key != "parts"}
-    found["content"] = _join_blocks(blocks)
+    normalized = {key: one for key, one in message.items() if key != "parts"}
+    normalized["content"] = _join_blocks(blocks)
     if calls:
-        found["tool_calls"] = calls
-    return [*results, found] if blocks or calls or not results else results
+        normalized["tool_calls"] = calls
+    return [*results, normalized] if blocks or calls or not results else results
 
 
 def _tool_result(part: dict[str, Any]) -> dict[str, Any]:
-    found = {"role": "tool", "tool_call_id": part.get("id")}
+    message = {"role": "tool", "tool_call_id": part.get("id")}
     if "name" in part:
-        found["name"] = part["name"]
-    found["content"] = part.get("response", part.get("result", part.get("content")))
-    return found
+        message["name"] = part["name"]
+    message["content"] = part.get("response", part.get("result", part.get("content")))
+    return message
 
 
 def _join_blocks(blocks: list[Any]) -> Any:
@@ -125,40 +125,40 @@ def from_event(name: str, attributes: Any) -> dict[str, Any] | None:
     if role is None or not isinstance(attributes, dict):
         return None
     body = parse_json(attributes.get("gen_ai.event.content"))
-    found: dict[str, Any] = {"role": role}
+    message: dict[str, Any] = {"role": role}
     if isinstance(body, dict):
-        found |= body
+        message |= body
     elif body is not None:
-        found["content"] = body
+        message["content"] = body
     skipped = {"gen_ai.event.content", "gen_ai.system", "event.name", "gen_ai.provider.name"}
-    said = unflatten({key: one for key, one in attributes.items() if key not in skipped})
-    if isinstance(said, dict):
-        inner = said.pop("message", None)
+    fields = unflatten({key: one for key, one in attributes.items() if key not in skipped})
+    if isinstance(fields, dict):
+        inner = fields.pop("message", None)
         inner = parse_json(inner)
-        found |= said | (
+        message |= fields | (
             inner if isinstance(inner, dict) else {} if inner is None else {"content": inner}
         )
-    if isinstance(inner := found.get("message"), dict):
-        found |= found.pop("message")
-    if role == "tool" and "tool_call_id" not in found and "id" in found:
-        found["tool_call_id"] = found.pop("id")
-    found["content"] = parse_json(found.get("content"))
-    calls = parse_json(found.get("tool_calls"))
+    if isinstance(inner := message.get("message"), dict):
+        message |= message.pop("message")
+    if role == "tool" and "tool_call_id" not in message and "id" in message:
+        message["tool_call_id"] = message.pop("id")
+    message["content"] = parse_json(message.get("content"))
+    calls = parse_json(message.get("tool_calls"))
     if isinstance(calls, list):
-        found["tool_calls"] = [_normalize_call(one) for one in calls]
-    return found
+        message["tool_calls"] = [_normalize_call(one) for one in calls]
+    return message
 
 
 def from_event_log(log: Any, *, outputs: bool) -> list[dict[str, Any]]:
     """Messages in an attribute with a list of such events: either inputs or outputs."""
-    found = []
+    messages = []
     for event in log if isinstance(log, list) else ():
         if not isinstance(event, dict):
             continue
         name = str(event.get("event.name") or event.get("name") or "")
         if (name in _OUTPUT_EVENTS) is outputs and (message := from_event(name, event)) is not None:
-            found.append({k: v for k, v in message.items() if k != "gen_ai.message.index"})
-    return found
+            messages.append({k: v for k, v in message.items() if k != "gen_ai.message.index"})
+    return messages
 
 
 def is_output_event(name: str) -> bool:

@@ -71,13 +71,13 @@ def as_protobuf() -> bytes:
     ]
     scope = ScopeLogs(log_records=records)
     request = ExportLogsServiceRequest(resource_logs=[ResourceLogs(scope_logs=[scope])])
-    found: bytes = request.SerializeToString()
-    return found
+    body: bytes = request.SerializeToString()
+    return body
 
 
 def runs(workspace: Workspace, project: str) -> list[Any]:
-    found = Project.objects.for_workspace(workspace).get(name=project)
-    query = RunQuery(project_ids=[found.pk])
+    project_row = Project.objects.for_workspace(workspace).get(name=project)
+    query = RunQuery(project_ids=[project_row.pk])
     page = store.runs.query(workspace.pk, query, limit=10)
     return sorted((run.row for run in page.runs), key=lambda row: row.dotted_order)
 

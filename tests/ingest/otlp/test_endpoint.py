@@ -36,16 +36,16 @@ def hexed(value: Any) -> Any:
         return [hexed(one) for one in value]
     if not isinstance(value, dict):
         return value
-    found = {key: hexed(one) for key, one in value.items()}
+    converted = {key: hexed(one) for key, one in value.items()}
     for name in ("traceId", "spanId", "parentSpanId"):
-        if name in found:
-            found[name] = b64decode(found[name]).hex()
-    return found
+        if name in converted:
+            converted[name] = b64decode(converted[name]).hex()
+    return converted
 
 
 def as_json(request: ExportTraceServiceRequest) -> dict[str, Any]:
-    found: dict[str, Any] = hexed(MessageToDict(request))
-    return found
+    message: dict[str, Any] = hexed(MessageToDict(request))
+    return message
 
 
 def names(workspace: Workspace) -> list[str]:
@@ -101,11 +101,11 @@ def test_both_encodings_give_the_same_run(exporter: Exporter, workspace: Workspa
     exporter.send(json.dumps(as_json(one)).encode(), JSON, langsmith_project="json")
 
     projects = Project.objects.for_workspace(workspace).filter(name__in=["protobuf", "json"])
-    found = [
+    runs = [
         store.runs.get(workspace.pk, trace_run_id(TRACE), project_id=one.pk) for one in projects
     ]
     first, second = [
-        {payload: run.json(payload) for payload in run.payloads} for run in found if run
+        {payload: run.json(payload) for payload in run.payloads} for run in runs if run
     ]
     assert first == second
     assert len(first) == 2
@@ -262,9 +262,9 @@ def test_a_span_that_brings_its_runs_ids_and_place(
 
     exporter.spans(span(says=says))
 
-    found = store.runs.get(workspace.pk, UUID(run_id))
-    assert found is not None
-    assert found.row.dotted_order == dotted_order
+    run = store.runs.get(workspace.pk, UUID(run_id))
+    assert run is not None
+    assert run.row.dotted_order == dotted_order
 
 
 def test_the_javascript_sdk_finds_its_root_by_the_spans_id(
@@ -277,10 +277,10 @@ def test_the_javascript_sdk_finds_its_root_by_the_spans_id(
     exporter.spans(span(1, 9, name="root", says={**traced, "langsmith.is_root": True}))
 
     root_id = UUID(int=1)
-    found = store.runs.trace(workspace.pk, root_id)
-    assert [(row.name, row.depth, row.trace_id) for row in found] == [
+    runs = store.runs.trace(workspace.pk, root_id)
+    assert [(row.name, row.depth, row.trace_id) for row in runs] == [
         ("root", 0, root_id),
         ("child", 1, root_id),
     ]
-    assert found[0].id == found[1].parent_run_id == root_id
+    assert runs[0].id == runs[1].parent_run_id == root_id
     assert rows() == 2

@@ -79,9 +79,9 @@ SPANS = st.builds(
 
 
 def of_resource(spans: list[Span], about: list[KeyValue]) -> ResourceSpans:
-    found = ResourceSpans(scope_spans=[ScopeSpans(spans=spans)])
-    found.resource.attributes.extend(about)
-    return found
+    resource_spans = ResourceSpans(scope_spans=[ScopeSpans(spans=spans)])
+    resource_spans.resource.attributes.extend(about)
+    return resource_spans
 
 
 @often(100)

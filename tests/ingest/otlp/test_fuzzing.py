@@ -117,10 +117,10 @@ def mutated(draw: st.DrawFn, value: Any) -> Any:
 
 @st.composite
 def bodies(draw: st.DrawFn) -> bytes:
-    found = JSON_BODY
+    body = JSON_BODY
     for _ in range(draw(st.integers(1, 4))):
-        found = mutated(draw, found)
-    return json.dumps(found).encode("utf-8", "replace")
+        body = mutated(draw, body)
+    return json.dumps(body).encode("utf-8", "replace")
 
 
 @MANY
@@ -178,31 +178,35 @@ def wire_value(value: Any) -> dict[str, Any]:
     return {"stringValue": value}
 
 
-def with_attributes(said: dict[str, Any]) -> bytes:
+def with_attributes(attributes: dict[str, Any]) -> bytes:
     body = json.loads(json.dumps(JSON_BODY))
     first = body["resourceSpans"][0]["scopeSpans"][0]["spans"][0]
-    first["attributes"] = [{"key": key, "value": wire_value(one)} for key, one in said.items()]
+    first["attributes"] = [
+        {"key": key, "value": wire_value(one)} for key, one in attributes.items()
+    ]
     return json.dumps(body).encode("utf-8", "replace")
 
 
 @MANY
-@given(said=st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=10), values, max_size=6))
-def test_any_values_under_names_that_mean_something(said: dict[str, Any]) -> None:
-    for one in encoding.decode_spans(with_attributes(said), encoding.JSON).spans:
+@given(
+    attributes=st.dictionaries(st.sampled_from(NAMES) | st.text(max_size=10), values, max_size=6)
+)
+def test_any_values_under_names_that_mean_something(attributes: dict[str, Any]) -> None:
+    for one in encoding.decode_spans(with_attributes(attributes), encoding.JSON).spans:
         assert map_span(one).name
 
 
 @pytest.mark.django_db
 @FEW
-@given(said=st.dictionaries(st.sampled_from(NAMES), values, max_size=5))
-def test_what_is_mapped_is_stored_and_the_span_beside_it_too(said: dict[str, Any]) -> None:
+@given(attributes=st.dictionaries(st.sampled_from(NAMES), values, max_size=5))
+def test_what_is_mapped_is_stored_and_the_span_beside_it_too(attributes: dict[str, Any]) -> None:
     workspace: Workspace = WorkspaceFactory()
-    decoded = encoding.decode_spans(with_attributes(said), encoding.JSON)
+    decoded = encoding.decode_spans(with_attributes(attributes), encoding.JSON)
 
     outcome = ingest(workspace.pk, build_request(decoded, project=None))
 
     kept = {row.id for row in store.runs.trace(workspace.pk, trace_run_id(TRACE))}
-    own = said.get("langsmith.span.id")
+    own = attributes.get("langsmith.span.id")
     assert len(outcome.rejected) <= 1
     assert kept or isinstance(own, UUID | str)
 

@@ -142,13 +142,13 @@ def test_the_sdk_by_opentelemetry_alone(
 
     assert tree(reader, project) == SDK_TREE
     runs = list(reader.list_runs(project_name=project))
-    found = {run.name: run for run in runs}
-    assert found["research"].inputs == {"question": "why?"}
-    assert found["research"].tags == ["a", "b"]
-    assert found["ask_model"].outputs is not None
-    assert found["ask_model"].outputs["answer"] == "to why?"
-    assert found["ask"].total_tokens == 22
-    assert found["ask"].id == found["ask"].trace_id
+    by_name = {run.name: run for run in runs}
+    assert by_name["research"].inputs == {"question": "why?"}
+    assert by_name["research"].tags == ["a", "b"]
+    assert by_name["ask_model"].outputs is not None
+    assert by_name["ask_model"].outputs["answer"] == "to why?"
+    assert by_name["ask"].total_tokens == 22
+    assert by_name["ask"].id == by_name["ask"].trace_id
     client.cleanup()
     provider.shutdown()
 

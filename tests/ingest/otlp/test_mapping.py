@@ -165,12 +165,12 @@ def test_names() -> None:
     ],
 )
 def test_inputs(attributes: dict[str, Any], inputs: Any) -> None:
-    found = says(attributes).inputs
+    mapped = says(attributes).inputs
 
     if inputs is None:
-        assert found == {"n": 123456789012345678901234567890}
+        assert mapped == {"n": 123456789012345678901234567890}
     else:
-        assert _without(found, "event.name") == inputs
+        assert _without(mapped, "event.name") == inputs
 
 
 def _without(value: Any, name: str) -> Any:
@@ -206,12 +206,12 @@ def _without(value: Any, name: str) -> Any:
     ],
 )
 def test_outputs(attributes: dict[str, Any], outputs: Any) -> None:
-    found = says(attributes).outputs
+    mapped = says(attributes).outputs
 
     if outputs is None:
-        assert found["messages"][0]["content"] == "yo"
+        assert mapped["messages"][0]["content"] == "yo"
     else:
-        assert found == outputs
+        assert mapped == outputs
 
 
 def test_the_first_source_wins_and_the_others_stay() -> None:

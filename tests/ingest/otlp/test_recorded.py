@@ -27,16 +27,16 @@ def received(stored: Any, workspace: Workspace) -> Any:
     def receive(library: str) -> list[RunDetail]:
         recorded = json.loads((RECORDED / f"{library}.json").read_text())
         spans = [span(1, name="root")]
-        for number, said in enumerate(recorded, start=2):
-            code = Status(code=f"STATUS_CODE_{said['status']}", message=said["description"] or "")
-            events = [event(one["name"], one["attributes"]) for one in said["events"]]
-            kind = Span.SpanKind.Value(f"SPAN_KIND_{said['kind']}")
+        for number, body in enumerate(recorded, start=2):
+            code = Status(code=f"STATUS_CODE_{body['status']}", message=body["description"] or "")
+            events = [event(one["name"], one["attributes"]) for one in body["events"]]
+            kind = Span.SpanKind.Value(f"SPAN_KIND_{body['kind']}")
             fields = {"status": code, "events": events, "kind": kind}
-            at, says = number / 10, said["attributes"]
-            spans.append(span(number, 1, at=at, name=said["name"], says=says, **fields))
+            at, says = number / 10, body["attributes"]
+            spans.append(span(number, 1, at=at, name=body["name"], says=says, **fields))
         stored(*spans)
         rows = store.runs.trace(workspace.pk, trace_run_id(TRACE))[1:]
-        return [found for row in rows if (found := store.runs.get(workspace.pk, row.id))]
+        return [run for row in rows if (run := store.runs.get(workspace.pk, row.id))]
 
     return receive
 

@@ -252,10 +252,10 @@ def test_a_trace_comes_leaf_first_over_many_requests(workspace: Workspace, size:
         body = export(*some).SerializeToString()
         ingest_runs.ingest(workspace.pk, build_request(protobuf_decoder.decode(body), project=None))
 
-    found = shape(workspace)
-    assert len(found) == size
+    tree = shape(workspace)
+    assert len(tree) == size
     named = {n: ROOT if n == 1 else run_id(n) for n in parents} | {0: None}
-    assert {n: found[named[n]][0] for n in parents} == {n: named[p] for n, p in parents.items()}
+    assert {n: tree[named[n]][0] for n in parents} == {n: named[p] for n, p in parents.items()}
 
 
 def test_a_run_that_came_by_the_sdks_own_wire_is_not_stored_again(
