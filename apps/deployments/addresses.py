@@ -1,4 +1,4 @@
-"""Where an agent answers."""
+"""The public address of a deployment."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from django.conf import settings
 
 
 def agent_url(slug: str) -> str:
-    """The address of the deployment's Agent Server, under the wildcard domain if there is one."""
+    """Return the URL of the Agent Server: a subdomain of AGENT_DOMAIN if set, otherwise a path."""
     if settings.AGENT_DOMAIN:
         return f"{urlsplit(settings.BASE_URL).scheme}://{slug}.{settings.AGENT_DOMAIN}"
     return f"{settings.BASE_URL}/agents/{slug}"

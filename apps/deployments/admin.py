@@ -1,4 +1,4 @@
-"""For operators: what is deployed, and how each revision went."""
+"""Read-only admin pages of deployments and revisions."""
 
 from __future__ import annotations
 

@@ -7,9 +7,7 @@ class DeploymentsConfig(AppConfig):
     name = "apps.deployments"
 
     def ready(self) -> None:
-        # Checks register themselves. Services send tasks and tasks call services: loaded here, by
-        # one door, they are whole whichever of them is asked for first.
-        from apps.deployments import checks, tasks  # noqa: F401, PLC0415
+        from apps.deployments import checks  # noqa: F401, PLC0415 - registers the checks
         from apps.deployments.models import Deployment  # noqa: PLC0415
         from apps.deployments.querysets import DeploymentQuerySet  # noqa: PLC0415
         from apps.deployments.services import lifecycle  # noqa: PLC0415
@@ -20,4 +18,4 @@ class DeploymentsConfig(AppConfig):
             return Deployment.objects.for_workspace(workspace_id).present()
 
         resources.describe(ResourceType.DEPLOYMENT, deployments)
-        hooks.workspace_deleted.connect(lifecycle.delete_all)
+        hooks.workspace_deleted.connect(lifecycle.delete_workspace_deployments)

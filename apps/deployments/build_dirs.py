@@ -1,11 +1,11 @@
-"""Where a revision's files lie, and how the platform reads what agent code could have arranged.
+"""Folders of revisions on disk, and safe reads of files that agent code may have placed there.
 
     DATA_DIR/revisions/<revision>/<attempt>/source    the repository
     DATA_DIR/revisions/<revision>/<attempt>/venv      its environment
     DATA_DIR/package-cache/<organization number>      uv's cache, shared by an organization's builds
 
-Each attempt has a folder of its own, so that a builder that lost its lease cannot touch what its
-successor makes. As root they belong to the organization's unprivileged user.
+Each attempt has its own folder, so that a builder that lost its lease cannot change the files of
+its successor. If the platform runs as root, an unprivileged user per organization owns them.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ from django.conf import settings
 
 from apps.deployments import sandbox
 
-_LARGEST_READ = 1024 * 1024
+_MAX_READ_BYTES = 1024 * 1024
 
 
-class Unreadable(Exception):
-    """A file of the repository that is not read, with the reason in words."""
+class FileNotReadable(Exception):
+    """A file of the repository cannot be read; the text states the reason for its author."""
 
 
-def organization_user(number: int) -> int | None:
-    """The unprivileged user of an organization's code; None when the platform's own is that."""
+def organization_uid(number: int) -> int | None:
+    """Return the uid that runs the organization's code, or None for the platform's own user."""
     return settings.SANDBOX_UID_BASE + number if os.geteuid() == 0 else None
 
 
 @dataclass(frozen=True, slots=True)
-class Workplace:
-    """The folder of one attempt at one revision."""
+class RevisionDir:
+    """The folder of one build attempt of a revision."""
 
     folder: Path
     uid: int | None
 
     @classmethod
-    def of(cls, revision_id: UUID, attempt: int, organization_number: int) -> Workplace:
-        folder = _revisions() / str(revision_id) / str(attempt)
-        return cls(folder, organization_user(organization_number))
+    def for_attempt(cls, revision_id: UUID, attempt: int, organization_number: int) -> RevisionDir:
+        folder = _revisions_folder() / str(revision_id) / str(attempt)
+        return cls(folder, organization_uid(organization_number))
 
     @property
     def source(self) -> Path:
@@ -57,117 +57,118 @@ class Workplace:
     def python(self) -> Path:
         return self.venv / "bin" / "python"
 
-    def make(self) -> None:
-        """An empty folder for the attempt, with empty folders for source and environment."""
-        _private(_revisions())
-        _private(self.folder.parent)
-        remove(self.folder)
+    def create(self) -> None:
+        """Create the folder with empty `source` and `venv` folders; remove an existing one."""
+        _make_private_folder(_revisions_folder())
+        _make_private_folder(self.folder.parent)
+        remove_tree(self.folder)
         for folder in (self.folder, self.source, self.venv):
             folder.mkdir(mode=0o700)
             if self.uid is not None:
                 os.chown(folder, self.uid, self.uid)
 
     def remove_older(self) -> None:
-        """Remove what earlier attempts at the revision left."""
+        """Remove the folders of earlier attempts."""
         for sibling in self.folder.parent.iterdir():
             if sibling.name.isdecimal() and int(sibling.name) < int(self.folder.name):
-                remove(sibling)
+                remove_tree(sibling)
 
-    def read(self, path: str) -> str:
-        """The text of a file of the source, followed through no link. `Unreadable` says why not."""
+    def read_text(self, path: str) -> str:
+        """Return the text of a source file without following links, or raise `FileNotReadable`."""
         try:
-            return _read_below(self.source, PurePosixPath(path))
+            return _read_file_below(self.source, PurePosixPath(path))
         except FileNotFoundError:
-            raise Unreadable(f"There is no file {path} in the repository.") from None
+            raise FileNotReadable(f"There is no file {path} in the repository.") from None
         except UnicodeDecodeError:
-            raise Unreadable(f"{path} is not a text file in UTF-8.") from None
+            raise FileNotReadable(f"{path} is not a UTF-8 text file.") from None
         except OSError:
-            raise Unreadable(
-                f"{path} cannot be read: it must be an ordinary file, reached through no link."
+            raise FileNotReadable(
+                f"{path} cannot be read: it must be a regular file of at most 1 MiB, and its path"
+                " must not have symbolic links."
             ) from None
 
-    def kind(self, path: str) -> str:
-        """What is at that place of the source: `file`, `folder`, `link`, `nothing`.
+    def file_type(self, path: str) -> str:
+        """Return the type of a path in the source: `file`, `folder`, `link` or `missing`.
 
-        A link anywhere on the way is a `link`: where it leads is for the sandbox to find out.
+        A path through a symbolic link is a `link`: only the sandbox resolves it.
         """
         fd = os.open(self.source, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
         try:
             parts = PurePosixPath(path).parts
-            for place, part in enumerate(parts, start=1):
+            for depth, part in enumerate(parts, start=1):
                 try:
                     mode = os.lstat(part, dir_fd=fd).st_mode
                 except (FileNotFoundError, NotADirectoryError):
-                    return "nothing"
+                    return "missing"
                 if stat.S_ISLNK(mode):
                     return "link"
                 if not stat.S_ISDIR(mode):
-                    return "file" if place == len(parts) and stat.S_ISREG(mode) else "nothing"
-                inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+                    return "file" if depth == len(parts) and stat.S_ISREG(mode) else "missing"
+                inner_fd = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
                 os.close(fd)
-                fd = inner
+                fd = inner_fd
             return "folder"
         finally:
             os.close(fd)
 
 
 def package_cache(organization_number: int) -> Path:
-    """The organization's cache of packages, made at first use."""
-    _private(settings.DATA_DIR / "package-cache")
+    """Return the folder of uv's cache for the organization; create it if needed."""
+    _make_private_folder(settings.DATA_DIR / "package-cache")
     folder: Path = settings.DATA_DIR / "package-cache" / str(organization_number)
-    uid = organization_user(organization_number)
+    uid = organization_uid(organization_number)
     if not folder.exists():
         sandbox.prepare_dir(folder, uid=uid)
     return folder
 
 
 def remove_revision(revision_id: UUID) -> None:
-    """Remove everything of a revision. Safe to repeat."""
-    remove(_revisions() / str(revision_id))
+    """Remove all files of a revision. Safe to repeat."""
+    remove_tree(_revisions_folder() / str(revision_id))
 
 
-def remove(folder: Path) -> None:
-    """Remove a tree that agent code may have arranged: links in it are removed, never followed."""
+def remove_tree(folder: Path) -> None:
+    """Remove a tree that agent code may have written: links are removed, never followed."""
     if not folder.exists():
         return
     assert shutil.rmtree.avoids_symlink_attacks  # noqa: S101 - true on every Linux
     if os.geteuid() != 0:
-        _open_up(folder)
+        _make_folders_writable(folder)
     shutil.rmtree(folder)
 
 
-def _open_up(folder: Path) -> None:
-    """Let its owner into each folder of a tree; agent code may have shut some."""
+def _make_folders_writable(folder: Path) -> None:
+    """Restore the owner's permissions on each folder; agent code may have removed them."""
     for _, names, _, fd in os.fwalk(folder, follow_symlinks=False):
         for name in names:
             if stat.S_ISDIR(os.lstat(name, dir_fd=fd).st_mode):
                 os.chmod(name, 0o700, dir_fd=fd)
 
 
-def _revisions() -> Path:
+def _revisions_folder() -> Path:
     folder: Path = settings.DATA_DIR / "revisions"
     return folder
 
 
-def _private(folder: Path) -> None:
+def _make_private_folder(folder: Path) -> None:
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
 
-def _read_below(root: Path, path: PurePosixPath) -> str:
+def _read_file_below(root: Path, path: PurePosixPath) -> str:
     if path.is_absolute() or ".." in path.parts or not path.parts:
-        raise OSError("outside")
+        raise OSError("the path leaves the source folder")
     fd = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
     try:
         for part in path.parts[:-1]:
-            inner = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
+            inner_fd = os.open(part, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=fd)
             os.close(fd)
-            fd = inner
-        # Without O_NONBLOCK a named pipe would hold the builder for ever.
+            fd = inner_fd
+        # Without O_NONBLOCK, opening a named pipe would block the builder forever.
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         with os.fdopen(os.open(path.name, flags, dir_fd=fd), "rb") as file:
             status = os.fstat(file.fileno())
-            if not stat.S_ISREG(status.st_mode) or status.st_size > _LARGEST_READ:
-                raise OSError("not an ordinary file of ordinary size")
-            return file.read(_LARGEST_READ).decode()
+            if not stat.S_ISREG(status.st_mode) or status.st_size > _MAX_READ_BYTES:
+                raise OSError("not a regular file, or too large")
+            return file.read(_MAX_READ_BYTES).decode()
     finally:
         os.close(fd)

@@ -1,4 +1,4 @@
-"""System checks: the machine can build agents."""
+"""System checks of the tools that builds need."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ from apps.deployments import git
 
 
 @register
-def builds_have_their_tools(
-    app_configs: Sequence[AppConfig] | None, **_: Any
-) -> list[CheckMessage]:
-    """Builds clone without git as well, but not everything; what the sandbox lacks it says."""
+def check_git_installed(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """Warn if git is missing: Dulwich fetches neither submodules nor SSH addresses."""
     if git.is_installed():
         return []
     return [
         Info(
             "git is not installed: repositories with submodules or SSH addresses cannot be built.",
+            hint="Install git.",
             id="deployments.I001",
         )
     ]

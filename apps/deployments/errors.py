@@ -1,4 +1,4 @@
-"""What can go wrong with deployments, in words for who asked."""
+"""Errors of deployments and revisions."""
 
 from __future__ import annotations
 
@@ -18,43 +18,43 @@ class ReservedVariables(errors.BadRequest):
     code = "reserved_variables"
 
     def __init__(self, names: Iterable[str]) -> None:
-        found = sorted(names)
+        sorted_names = sorted(names)
         super().__init__(
-            f"The platform sets these variables itself: {', '.join(found)}. Leave them out.",
-            [{"name": name} for name in found],
+            f"The platform sets these variables: {', '.join(sorted_names)}. Remove them.",
+            [{"name": name} for name in sorted_names],
         )
 
 
-class UnusableVariables(errors.Invalid):
+class InvalidVariables(errors.Invalid):
     code = "unusable_variables"
 
 
-class UnusableAddress(errors.Invalid):
-    """A Git address that is not taken, for a reason that a look at it shows."""
+class InvalidGitAddress(errors.Invalid):
+    """A Git address or ref is malformed or not allowed by the settings."""
 
     code = "unusable_git_address"
 
 
-class SourceNotOffered(errors.BadRequest):
+class SourceNotSupported(errors.BadRequest):
     code = "source_not_offered"
 
 
-class NotBuilt(errors.Conflict):
+class RevisionNotBuilt(errors.Conflict):
     code = "revision_not_built"
-    detail = "This revision was never built to its end, so it cannot be deployed again."
+    detail = "The revision has no finished build, so it cannot be deployed again."
 
 
-class AlreadyOver(errors.Conflict):
+class RevisionFinished(errors.Conflict):
     code = "revision_over"
-    detail = "This revision is not in the making any more."
+    detail = "The revision has already finished."
 
 
-class StepRefused(errors.Conflict):
+class InvalidTransition(errors.Conflict):
     code = "revision_step_refused"
 
-    def __init__(self, now: str, to: str) -> None:
-        super().__init__(f"A revision that is {now} cannot become {to}.")
+    def __init__(self, status: str, to: str) -> None:
+        super().__init__(f"A revision in status {status} cannot change to {to}.")
 
 
 class LeaseLost(Exception):
-    """Somebody else works on the revision now, or a person stopped it: leave it alone."""
+    """Another builder holds the revision, or a user stopped it: stop working on it."""

@@ -4,34 +4,34 @@ from typing import Any
 
 from django import forms
 
-from apps.deployments.models import MOST_REQUESTS, Deployment
+from apps.deployments.models import MAX_REQUEST_LIMIT, Deployment
 
 
 class VariablesField(forms.CharField):
-    """Lines `NAME=value` as in an env file; comments and empty lines are left out."""
+    """`NAME=value` lines of an env file as a dict; comments and empty lines are ignored."""
 
     widget = forms.Textarea
 
     def clean(self, value: Any) -> Any:
-        found: dict[str, str] = {}
+        variables: dict[str, str] = {}
         for number, line in enumerate(super().clean(value).splitlines(), 1):
             text = line.strip()
             if not text or text.startswith("#"):
                 continue
-            name, sign, given = text.removeprefix("export ").partition("=")
-            if not sign or not name.strip():
+            name, separator, variable_value = text.removeprefix("export ").partition("=")
+            if not separator or not name.strip():
                 raise forms.ValidationError(f"Line {number} is not in the form NAME=value.")
-            found[name.strip()] = _unquoted(given.strip())
-        return found
+            variables[name.strip()] = _unquote(variable_value.strip())
+        return variables
 
 
-def _unquoted(value: str) -> str:
-    quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
-    return value[1:-1] if quoted else value
+def _unquote(value: str) -> str:
+    is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return value[1:-1] if is_quoted else value
 
 
 class SourceForm(forms.Form):
-    """Where the code of a deployment's next revision comes from."""
+    """The source of a deployment's next revision."""
 
     branch = forms.CharField(
         max_length=255,
@@ -46,17 +46,17 @@ class SourceForm(forms.Form):
     )
 
     @staticmethod
-    def of(deployment: Deployment) -> dict[str, Any]:
+    def initial_values(deployment: Deployment) -> dict[str, Any]:
         return {name: getattr(deployment, name) for name in ("branch", "config_path", "tracing")}
 
 
 class SettingsForm(SourceForm):
-    """What may be changed about a deployment that is there."""
+    """The editable settings of a deployment."""
 
     request_limit = forms.IntegerField(
         label="Request limit",
         min_value=1,
-        max_value=MOST_REQUESTS,
+        max_value=MAX_REQUEST_LIMIT,
         required=False,
         help_text="Shared by all callers. Empty for no limit.",
     )
@@ -65,13 +65,15 @@ class SettingsForm(SourceForm):
     )
 
     @staticmethod
-    def of(deployment: Deployment) -> dict[str, Any]:
+    def initial_values(deployment: Deployment) -> dict[str, Any]:
         limit = ("request_limit", "request_limit_seconds")
-        return SourceForm.of(deployment) | {name: getattr(deployment, name) for name in limit}
+        return SourceForm.initial_values(deployment) | {
+            name: getattr(deployment, name) for name in limit
+        }
 
     def clean_request_limit_seconds(self) -> int:
-        given: int | None = self.cleaned_data["request_limit_seconds"]
-        return given or int(self.initial["request_limit_seconds"])
+        seconds: int | None = self.cleaned_data["request_limit_seconds"]
+        return seconds or int(self.initial["request_limit_seconds"])
 
 
 class NewDeploymentForm(SourceForm):
@@ -89,7 +91,7 @@ class NewDeploymentForm(SourceForm):
 
 
 class VariablesForm(forms.Form):
-    """The whole environment of a deployment, anew."""
+    """A new set of variables that replaces the deployment's environment."""
 
     variables = VariablesField(
         label="All variables",

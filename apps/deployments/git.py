@@ -1,4 +1,4 @@
-"""Which Git addresses and refs are taken, what they may reach, and whether there is a git."""
+"""Validation of Git addresses and refs, and detection of the git program."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from apps.core import ssrf
 from apps.deployments import errors
 
 REMOTE_SCHEMES = ("https", "http", "ssh", "git")
-# What an instance made for its own sample agent is the one local repository inside its data.
-OWN_REPOSITORIES = "sample-agent"
+# The sample agent's repository: the only one allowed inside DATA_DIR.
+SAMPLE_REPOSITORY = "sample-agent"
 
-# The folders of programs that every sandbox shows; a git elsewhere could not be run there.
-_SHOWN = ("/usr/local/bin", "/usr/bin", "/bin")
+# Program folders that exist in every sandbox; a git elsewhere cannot run there.
+_SANDBOX_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _SCP_LIKE = re.compile(r"(?:[\w.-]+@)?(?P<host>[\w.-]+):(?!//)(?P<path>[^\s:].*)")
 _CONTROL = re.compile(r"[\x00-\x20\x7f]")
 _REF = re.compile(r"(?!-)[^\x00-\x20\x7f~^:?*\[\\]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
-    """A Git address taken apart: `host` of a remote one, `folder` of a local one."""
+class GitAddress:
+    """A parsed Git address; `host` is set for a remote one, `folder` for a local one."""
 
     text: str
     scheme: str
@@ -35,103 +35,109 @@ class Address:
     folder: Path | None = None
 
 
-def checked_address(text: str) -> str:
-    """The address as it is kept; `UnusableAddress` says what is wrong with it."""
-    return parse(text).text
+def normalize_address(text: str) -> str:
+    """Return the address to store, or raise `InvalidGitAddress`."""
+    return parse_address(text).text
 
 
-def parse(text: str) -> Address:
-    """Take an address apart. Looks at nothing but the text and the operator's settings."""
+def parse_address(text: str) -> GitAddress:
+    """Parse and validate an address against the settings, without network access."""
     text = text.strip()
     if not text:
-        raise errors.UnusableAddress("A Git address is needed.")
+        raise errors.InvalidGitAddress("The Git address is required.")
     if text.startswith("-") or _CONTROL.search(text) or len(text) > 2000:
-        raise errors.UnusableAddress("That is not a Git address.")
+        raise errors.InvalidGitAddress(
+            "The Git address has a space, a control character or a leading dash, or is too long."
+        )
     if text.startswith("/"):
         return _local(text, Path(text))
     scheme, separator, _ = text.partition("://")
     if not separator:
-        found = _SCP_LIKE.fullmatch(text)
-        if found is None or "::" in text:
-            raise errors.UnusableAddress(
-                f"{text!r} is not a Git address: it begins with https://, http://, ssh://, git://"
-                " or looks like git@host:owner/repository."
+        match = _SCP_LIKE.fullmatch(text)
+        if match is None or "::" in text:
+            raise errors.InvalidGitAddress(
+                f"{text!r} is not a Git address: it must start with https://, http://, ssh:// or"
+                " git://, or have the form git@host:owner/repository."
             )
-        return Address(text, "ssh", host=found["host"])
+        return GitAddress(text, "ssh", host=match["host"])
     scheme = scheme.lower()
     if scheme == "file":
         parts = urlsplit(text)
         if parts.hostname not in (None, "localhost"):
-            raise errors.UnusableAddress("A file:// address names no other machine.")
+            raise errors.InvalidGitAddress("A file:// address must not have a host.")
         return _local(text, Path(unquote(parts.path)))
     if scheme not in REMOTE_SCHEMES:
-        raise errors.UnusableAddress(f"Git addresses that begin with {scheme}:// are not taken.")
+        raise errors.InvalidGitAddress(
+            f"Git addresses with the scheme {scheme}:// are not supported."
+        )
     return _remote(text, scheme)
 
 
-def _remote(text: str, scheme: str) -> Address:
+def _remote(text: str, scheme: str) -> GitAddress:
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError:
-        raise errors.UnusableAddress(f"{text!r} is not a Git address.") from None
+        raise errors.InvalidGitAddress(f"{text!r} is not a Git address.") from None
     if not host or not parts.path.strip("/") or host.startswith("-"):
-        raise errors.UnusableAddress(f"{text!r} names no host and repository.")
+        raise errors.InvalidGitAddress(f"{text!r} must have a host and a repository path.")
     if parts.password is not None or (parts.username and scheme in ("http", "https")):
-        raise errors.UnusableAddress(
-            "An address with a password or token in it would be shown to everybody who may see the"
-            " deployment. Leave it out."
+        raise errors.InvalidGitAddress(
+            "Remove the user name, password or token from the address: all users who can read the"
+            " deployment would see it."
         )
-    return Address(text, scheme, host=host)
+    return GitAddress(text, scheme, host=host)
 
 
-def _local(text: str, folder: Path) -> Address:
+def _local(text: str, folder: Path) -> GitAddress:
     if not settings.ALLOW_FILE_GIT:
-        raise errors.UnusableAddress(
-            "Repositories on the platform's own disk are not allowed here (ALLOW_FILE_GIT)."
+        raise errors.InvalidGitAddress(
+            "Local repositories are not allowed on this installation (ALLOW_FILE_GIT)."
         )
     if not folder.is_absolute():
-        raise errors.UnusableAddress("The path of a local repository is absolute.")
+        raise errors.InvalidGitAddress("The path of a local repository must be absolute.")
     real, data = folder.resolve(), settings.DATA_DIR
-    # Other tenants' sources lie in the data folder.
-    if real.is_relative_to(data) and not real.is_relative_to(data / OWN_REPOSITORIES):
-        raise errors.UnusableAddress("A repository inside the platform's data is not taken.")
-    return Address(text, "file", folder=real)
+    # DATA_DIR has the sources of other tenants.
+    if real.is_relative_to(data) and not real.is_relative_to(data / SAMPLE_REPOSITORY):
+        raise errors.InvalidGitAddress(
+            "Repositories inside the platform's data folder are not allowed."
+        )
+    return GitAddress(text, "file", folder=real)
 
 
-def checked_ref(ref: str) -> str:
-    """A branch, tag or commit; empty for the default branch."""
+def normalize_ref(ref: str) -> str:
+    """Return the branch, tag or commit to store; empty for the default branch."""
     ref = ref.strip()
     if ref and (not _REF.fullmatch(ref) or ".." in ref or ref.endswith((".lock", "/"))):
-        raise errors.UnusableAddress(f"{ref!r} is not the name of a branch, tag or commit.")
+        raise errors.InvalidGitAddress(f"{ref!r} is not a valid branch, tag or commit.")
     return ref
 
 
-class NotReachable(Exception):
-    """The host has no address, or one that tenants may not reach."""
+class HostNotReachable(Exception):
+    """The host cannot be resolved, or resolves to an address that builds may not reach."""
 
 
 def check_reachable(host: str) -> None:
-    """Refuse a host whose name leads to this machine or a private network, unless that is allowed.
+    """Reject a host that resolves to this machine or a private network, unless that is allowed.
 
-    Asked just before each use. The sandbox's network policy is what finally decides what a build
-    reaches; this keeps an honest mistake and a plain probe from leaving at all.
+    Called immediately before each fetch. It catches mistakes and simple probes; the network policy
+    of the sandbox is what limits a build.
     """
     if settings.ALLOW_PRIVATE_ADDRESSES:
         return
     try:
         ssrf.require_public(host, ssrf.resolve(host))
     except ssrf.ResolutionFailed:
-        raise NotReachable(f"The host {host} is not known.") from None
+        raise HostNotReachable(f"The host {host} cannot be resolved.") from None
     except ssrf.PrivateAddress:
-        raise NotReachable(
-            f"The host {host} is on a private network, which builds may not reach here"
+        raise HostNotReachable(
+            f"The host {host} is on a private network, which builds may not reach"
             " (ALLOW_PRIVATE_ADDRESSES)."
         ) from None
 
 
 def is_installed() -> bool:
-    """Whether this process would find a program git that its sandboxes show as well."""
-    asked = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    path = os.pathsep.join(folder for folder in asked if folder in _SHOWN)
+    """Return whether git is on this process's PATH and available inside sandboxes."""
+    folders = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    path = os.pathsep.join(folder for folder in folders if folder in _SANDBOX_PATH)
     return bool(path) and shutil.which("git", path=path) is not None

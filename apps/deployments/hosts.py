@@ -1,4 +1,4 @@
-"""Starting a graph host: one revision's graphs in the sandbox, behind a socket pair."""
+"""Start a graph host: a revision's graphs in the sandbox, connected by a socket pair."""
 
 from __future__ import annotations
 
@@ -15,39 +15,38 @@ from uuid import UUID
 from django.conf import settings
 
 from apps.core import secrets
-from apps.deployments import sandbox
-from apps.deployments.build_dirs import Workplace
-from apps.deployments.builds import interpreters
-from apps.deployments.langgraph_json.variables import Facts
+from apps.deployments import interpreters, sandbox
+from apps.deployments.build_dirs import RevisionDir
+from apps.deployments.langgraph_json.server_config import ServerConfig
 from apps.deployments.models import Deployment, Revision
 from apps.deployments.services import environment
 
 PROGRAM = Path(__file__).resolve().parent.parent / "graph_host"
 
 
-class NotLaunched(Exception):
-    """No host could be started, with the reason in words."""
+class LaunchFailed(Exception):
+    """The host cannot be started; the text states the reason."""
 
 
 @dataclass(slots=True)
 class LaunchedHost:
-    """A running host. Who launched it owns all three: `close` ends the process and both ends."""
+    """A running host, owned by its launcher: `close` ends the process, socket and log pipe."""
 
     revision_id: UUID
     process: sandbox.SandboxedProcess
     socket: socket.socket
-    """The worker's end of the socket pair, blocking; its end is the host's end."""
+    """The worker's blocking end of the socket pair; EOF means that the host ended."""
     run_seconds: float | None = None
-    """How long a run may take, where the revision says so."""
+    """The maximum duration of a run; None if the revision sets none."""
 
     @property
     def logs(self) -> IO[bytes]:
-        """A pipe with all that the host prints; unread, it holds the host up when it is full."""
+        """The output pipe of the host; it must be read, because a full pipe blocks the host."""
         assert self.process.stdout is not None  # noqa: S101
         return self.process.stdout
 
     def close(self) -> None:
-        """End the whole tree at once. Repeating is safe."""
+        """Kill the process tree and close the descriptors. Safe to repeat."""
         self.process.kill()
         self.socket.close()
         self.logs.close()
@@ -67,56 +66,58 @@ class LaunchedHost:
 
 
 def launch(revision_id: UUID, *, attempt: int | None = None) -> LaunchedHost:
-    """Start a host for a revision that is built, or for the attempt that is building it.
+    """Start a host for a built revision, or for the attempt that is building it.
 
-    Returns when its sandbox stands; its first frame is `hello`. Raises `NotLaunched`.
+    Returns once the sandbox runs; the first frame of the host is `hello`. Raises `LaunchFailed`.
     """
-    revisions = Revision.objects.across_workspaces(reason="workers know a revision by its id")
+    revisions = Revision.objects.across_workspaces(reason="workers have only the revision id")
     related = ("deployment", "workspace__organization")
     revision = revisions.select_related(*related).filter(pk=revision_id).first()
     if revision is None:
-        raise NotLaunched("The revision is gone.")
-    built = attempt if attempt is not None else revision.artefact
+        raise LaunchFailed("The revision no longer exists.")
+    built = attempt if attempt is not None else revision.built_attempt
     if built is None:
-        raise NotLaunched("The revision was never built.")
-    place = Workplace.of(revision.pk, built, revision.workspace.organization.number)
-    if not place.venv.is_dir():
-        raise NotLaunched("What was built for the revision is not on this machine any more.")
+        raise LaunchFailed("The revision has no finished build.")
+    directory = RevisionDir.for_attempt(revision.pk, built, revision.workspace.organization.number)
+    if not directory.venv.is_dir():
+        raise LaunchFailed("The build of the revision is no longer on this machine.")
     config = revision.config or {}
     try:
-        interpreter = interpreters.of(place.python, config.get("python_version"))
-    except interpreters.NoInterpreter as error:
-        raise NotLaunched(str(error)) from None
+        interpreter = interpreters.select_interpreter(
+            directory.python, config.get("python_version")
+        )
+    except interpreters.InterpreterNotFound as error:
+        raise LaunchFailed(str(error)) from None
 
-    ours, theirs = socket.socketpair()
+    worker_end, host_end = socket.socketpair()
     try:
         process = sandbox.spawn(
-            _policy(revision, place, interpreter),
+            _policy(revision, directory, interpreter),
             [
-                *(str(place.python), "-P", "-m", PROGRAM.name),
-                *("--fd", str(theirs.fileno())),
-                *("--config", str(place.source / revision.config_path)),
+                *(str(directory.python), "-P", "-m", PROGRAM.name),
+                *("--fd", str(host_end.fileno())),
+                *("--config", str(directory.source / revision.config_path)),
             ],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[host_end.fileno()],
             allow_unsandboxed=settings.ALLOW_UNSANDBOXED_AGENTS,
         )
     except (sandbox.SandboxError, OSError) as error:
-        ours.close()
-        raise NotLaunched(f"The sandbox of the agent could not be made: {error}") from error
+        worker_end.close()
+        raise LaunchFailed(f"The sandbox of the agent could not be created: {error}") from error
     finally:
-        theirs.close()
-    facts = Facts.model_validate(revision.facts.get("variables") or {})
-    return LaunchedHost(revision.pk, process, ours, facts.run_seconds)
+        host_end.close()
+    server = ServerConfig.model_validate(revision.facts.get("variables") or {})
+    return LaunchedHost(revision.pk, process, worker_end, server.run_seconds)
 
 
-def _policy(revision: Revision, place: Workplace, interpreter: Path) -> sandbox.Policy:
+def _policy(revision: Revision, directory: RevisionDir, interpreter: Path) -> sandbox.Policy:
     return sandbox.Policy(
-        cwd=place.source,
-        env=variables(revision, place),
-        read_only=(place.source, place.venv, PROGRAM),
-        uid=place.uid,
+        cwd=directory.source,
+        env=host_environment(revision, directory),
+        read_only=(directory.source, directory.venv, PROGRAM),
+        uid=directory.uid,
         python=interpreter,
         hostname=revision.deployment.slug[:63],
         network=sandbox.Network.SHARED,
@@ -127,28 +128,28 @@ def _policy(revision: Revision, place: Workplace, interpreter: Path) -> sandbox.
     )
 
 
-def variables(revision: Revision, place: Workplace) -> dict[str, str]:
-    """The whole environment of a host: tracing, the author's variables, and what the host needs.
+def host_environment(revision: Revision, directory: RevisionDir) -> dict[str, str]:
+    """Return the environment of a host: tracing, the author's variables, and the host's own.
 
-    The author's win over tracing's, so that an agent may trace elsewhere or not at all.
+    The author's variables override those of tracing, so that an agent can trace elsewhere.
     """
-    own = environment.of_revision(revision)
-    path = [str(PROGRAM.parent), *filter(None, [own.get("PYTHONPATH")])]
+    author_variables = environment.revision_variables(revision)
+    path = [str(PROGRAM.parent), *filter(None, [author_variables.get("PYTHONPATH")])]
     return {
-        "PATH": f"{place.venv}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{directory.venv}/bin:/usr/local/bin:/usr/bin:/bin",
         "PYTHONUNBUFFERED": "1",
-        **tracing_variables(revision.deployment, switch=own.get("LANGSMITH_TRACING")),
-        **own,
+        **tracing_variables(revision.deployment, switch=author_variables.get("LANGSMITH_TRACING")),
+        **author_variables,
         "PYTHONDONTWRITEBYTECODE": "1",
         "PYTHONPATH": os.pathsep.join(path),
-        "VIRTUAL_ENV": str(place.venv),
+        "VIRTUAL_ENV": str(directory.venv),
     }
 
 
 def tracing_variables(deployment: Deployment, *, switch: str | None = None) -> dict[str, str]:
-    """What LangSmith's SDK reads, under its names of today and of the time before.
+    """Return the tracing variables of the LangSmith SDK, under current and legacy names.
 
-    `switch` is the author's own `LANGSMITH_TRACING`; the SDK looks at the older name first.
+    `switch` is the author's `LANGSMITH_TRACING`; the SDK reads the legacy name first.
     """
     if not deployment.tracing or deployment.ingest_secret is None:
         return {"LANGSMITH_TRACING": "false", "LANGCHAIN_TRACING_V2": "false"}

@@ -1,4 +1,4 @@
-"""Deployments of agents from Git, their revisions, and what was recorded of each."""
+"""Deployments of agents from Git, their revisions, logs and graphs."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from apps.deployments.querysets import (
 from apps.deployments.statuses import FINAL, DeploymentStatus, RevisionStatus
 from apps.organizations.models import User
 
-MOST_REQUESTS = 1_000_000
+MAX_REQUEST_LIMIT = 1_000_000
 
 
 class Source(models.TextChoices):
-    """Where a revision's code comes from; the values are the wire's."""
+    """The source type of a revision's code; the values are those of the API."""
 
     GIT = "github"
     ARCHIVE = "internal_source"
 
 
 class Deployment(WorkspaceOwned):
-    """An agent under an address; its active revision serves."""
+    """An agent with a public URL, served by its active revision."""
 
     name = models.CharField(max_length=63)
     slug = models.SlugField(max_length=80, unique=True)
-    """The last part of the address, unique over all workspaces."""
+    """The last part of the agent's URL, unique across workspaces."""
     display_name = models.CharField(max_length=200, blank=True)
     status = models.CharField(
         max_length=20, choices=DeploymentStatus, default=DeploymentStatus.AWAITING_DATABASE
@@ -43,23 +43,25 @@ class Deployment(WorkspaceOwned):
     source = models.CharField(max_length=20, choices=Source, default=Source.GIT)
     repo_url = models.CharField(max_length=2000, blank=True)
     branch = models.CharField(max_length=255, blank=True)
-    """Empty means the repository's default branch."""
+    """Empty for the repository's default branch."""
     config_path = models.CharField(max_length=500, default="langgraph.json")
     deployment_type = models.CharField(max_length=20, default="prod")
     resource_spec = models.JSONField(null=True, blank=True)
     build_on_push = models.BooleanField(default=False)
     tracing = models.BooleanField(default=True)
-    """Whether its graph hosts trace into the project of the deployment's name."""
+    """Whether graph hosts trace to the project with the deployment's name."""
     request_limit = models.PositiveIntegerField(
-        null=True, blank=True, validators=[MinValueValidator(1), MaxValueValidator(MOST_REQUESTS)]
+        null=True,
+        blank=True,
+        validators=[MinValueValidator(1), MaxValueValidator(MAX_REQUEST_LIMIT)],
     )
-    """How many requests the agent takes in `request_limit_seconds`; None for as many as come."""
+    """Maximum requests per `request_limit_seconds`, over all callers; None for no limit."""
     request_limit_seconds = models.PositiveIntegerField(
         default=10, validators=[MinValueValidator(1), MaxValueValidator(86_400)]
     )
     ingest_key = models.ForeignKey(ApiKey, models.SET_NULL, null=True, related_name="+")
     ingest_secret = models.BinaryField(null=True, editable=False)
-    """The ingest-only key of its graph hosts, encrypted."""
+    """The encrypted secret of `ingest_key`, with which graph hosts trace."""
     active_revision = models.ForeignKey("Revision", models.SET_NULL, null=True, related_name="+")
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     updated_at = models.DateTimeField(auto_now=True)
@@ -84,7 +86,7 @@ class Deployment(WorkspaceOwned):
 
 
 class EnvironmentVariable(WorkspaceOwned):
-    """A variable of a deployment's agents; the value is encrypted and never shown again."""
+    """An environment variable of a deployment; the value is encrypted and never shown."""
 
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="variables")
     name = models.CharField(max_length=255)
@@ -105,7 +107,7 @@ class EnvironmentVariable(WorkspaceOwned):
 
 
 class Revision(WorkspaceOwned):
-    """One build of a deployment, immutable once it is made but for its progress."""
+    """One build of a deployment. The inputs are immutable; status and results change."""
 
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="revisions")
     number = models.PositiveIntegerField()
@@ -119,25 +121,25 @@ class Revision(WorkspaceOwned):
     commit_subject = models.CharField(max_length=500, blank=True)
     config_path = models.CharField(max_length=500)
     config = models.JSONField(null=True, blank=True)
-    """`langgraph.json` as it was read and checked."""
+    """The validated content of `langgraph.json`."""
     facts = models.JSONField(default=dict, blank=True)
-    """What the build found out: `versions` of Python and LangGraph, `variables` that configure the
-    server, and what the project's own `auth` and `http` offer."""
+    """Build facts: `versions` of Python and LangGraph, `variables` that configure the server, and
+    the rules and routes of the project's `auth` and `http`."""
     environment = models.BinaryField(null=True, editable=False)
-    """The deployment's variables as they were when it was made, encrypted."""
+    """The encrypted variables of the deployment at the time of creation."""
     failure = models.TextField(blank=True)
-    """Why it failed, in words its author understands."""
+    """The failure message for the author of the agent."""
     created_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     updated_at = models.DateTimeField(auto_now=True)
     finished_at = models.DateTimeField(null=True, blank=True)
 
-    # A build is claimed with a lease, as agent runs are: a dead builder's revision begins again.
+    # A builder claims a revision with a lease. When the lease expires, the build starts again.
     attempt = models.PositiveIntegerField(default=0)
-    """The fencing token: who holds an older one changes nothing any more."""
-    artefact = models.PositiveIntegerField(null=True, blank=True)
-    """The attempt whose folder holds what was built."""
-    losses = models.PositiveSmallIntegerField(default=0)
-    """How often its builder died."""
+    """The fencing token: a builder with a lower attempt can no longer change the revision."""
+    built_attempt = models.PositiveIntegerField(null=True, blank=True)
+    """The attempt whose folder has the finished build."""
+    crash_count = models.PositiveSmallIntegerField(default=0)
+    """How often a builder of the revision died."""
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
 
@@ -168,11 +170,11 @@ class Revision(WorkspaceOwned):
 
     @property
     def is_built(self) -> bool:
-        return self.artefact is not None
+        return self.built_attempt is not None
 
 
 class StatusChange(WorkspaceOwned):
-    """A step of a revision's way through its states."""
+    """A recorded status change of a revision."""
 
     revision = models.ForeignKey(Revision, models.CASCADE, related_name="status_changes")
     status = models.CharField(max_length=20, choices=RevisionStatus)
@@ -196,9 +198,9 @@ class LogKind(models.TextChoices):
 
 
 class LogLine(WorkspaceOwned):
-    """A line of a build, or of a graph host that serves."""
+    """A log line of a build or of a serving graph host."""
 
-    # In order of arrival.
+    # A sequence, so that ids order lines by arrival.
     id = models.BigAutoField(primary_key=True)  # type: ignore[assignment]
     created_at = models.DateTimeField(db_default=Now())
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="+", db_index=False)
@@ -216,7 +218,7 @@ class LogLine(WorkspaceOwned):
             models.Index(
                 fields=["workspace", "deployment", "kind", "id"], name="log_of_deployment"
             ),
-            # For the cascades of revisions and deployments.
+            # For cascading deletes of revisions and deployments.
             models.Index(fields=["revision"], name="log_revision"),
             models.Index(fields=["deployment"], name="log_deployment"),
         ]
@@ -226,7 +228,7 @@ class LogLine(WorkspaceOwned):
 
 
 class RevisionGraph(WorkspaceOwned):
-    """A graph of a revision, with the schemas and drawings that its host reported."""
+    """A graph of a revision, with the schemas and drawing that its host reported."""
 
     revision = models.ForeignKey(Revision, models.CASCADE, related_name="graphs")
     graph_id = models.CharField(max_length=255)
@@ -234,7 +236,7 @@ class RevisionGraph(WorkspaceOwned):
     schemas = models.JSONField(default=dict)
     """`input_schema`, `output_schema`, `state_schema`, `config_schema`, `context_schema`."""
     drawing = models.JSONField(default=dict)
-    """`{"nodes": [...], "edges": [...]}` as the Agent Server answers it."""
+    """`{"nodes": [...], "edges": [...]}` in the format of the Agent Server."""
 
     objects = TenantManager(RevisionGraphQuerySet)
     unscoped = RevisionGraphQuerySet.as_manager()

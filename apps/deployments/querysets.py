@@ -1,4 +1,4 @@
-"""Chainable questions about deployments and revisions."""
+"""QuerySets of deployments and revisions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db import models
 from django.db.models import Q
 from django.utils import timezone
 
-from apps.deployments.statuses import FINAL, WAITING, WORKING
+from apps.deployments.statuses import FINAL, IN_PROGRESS, PENDING
 
 if TYPE_CHECKING:
     from apps.deployments.models import (  # noqa: F401
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class DeploymentQuerySet(models.QuerySet["Deployment"]):
     def present(self) -> DeploymentQuerySet:
-        """Those that nobody has deleted."""
+        """Exclude deleted deployments."""
         return self.filter(deleted_at=None)
 
     def newest_first(self) -> DeploymentQuerySet:
@@ -38,20 +38,20 @@ class RevisionQuerySet(models.QuerySet["Revision"]):
     def unfinished(self) -> RevisionQuerySet:
         return self.exclude(status__in=sorted(FINAL))
 
-    def waiting(self) -> RevisionQuerySet:
-        """Those that no builder has begun."""
-        return self.filter(status__in=sorted(WAITING))
+    def pending(self) -> RevisionQuerySet:
+        """Revisions that no builder has started."""
+        return self.filter(status__in=sorted(PENDING))
 
-    def working(self) -> RevisionQuerySet:
-        """Those that a builder has, or had before it died."""
-        return self.filter(status__in=sorted(WORKING))
+    def in_progress(self) -> RevisionQuerySet:
+        """Revisions that a builder holds, or held before it died."""
+        return self.filter(status__in=sorted(IN_PROGRESS))
 
     def abandoned(self) -> RevisionQuerySet:
-        """Those whose builder gave no sign of life for too long."""
-        return self.working().filter(lease_expires_at__lt=timezone.now())
+        """Revisions whose builder let the lease expire."""
+        return self.in_progress().filter(lease_expires_at__lt=timezone.now())
 
     def unclaimed(self) -> RevisionQuerySet:
-        """Those that a builder may take up as soon as it hears of them."""
+        """Revisions that a builder can claim now."""
         return self.filter(
             Q(lease_expires_at=None), status__in=["AWAITING_BUILD", "AWAITING_DEPLOY"]
         )
@@ -71,7 +71,7 @@ class StatusChangeQuerySet(models.QuerySet["StatusChange"]):
 
 class LogLineQuerySet(models.QuerySet["LogLine"]):
     def after(self, line_id: int) -> LogLineQuerySet:
-        """The lines behind that one, oldest first."""
+        """Lines with a higher id, oldest first."""
         return self.filter(pk__gt=line_id).order_by("pk")
 
 

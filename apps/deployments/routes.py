@@ -1,4 +1,4 @@
-"""From the address of an agent to the revision that serves it."""
+"""Resolve an agent's slug to its deployment and active revision."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from uuid import UUID
 
 from apps.core.ttl_cache import TTLCache
 from apps.deployments.models import Deployment
-from apps.deployments.serving import Serving
+from apps.deployments.serving_config import ServingConfig
 
 _CACHE_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """What the web side must know of a deployment to serve it."""
+    """The data of a deployment that the web process needs to serve it."""
 
     deployment_id: UUID
     workspace_id: UUID
@@ -23,37 +23,37 @@ class Route:
     slug: str
     name: str
     active_revision_id: UUID | None
-    """None until something was deployed for the first time."""
+    """None until the first revision is deployed."""
     config: dict[str, Any]
     """The active revision's `langgraph.json`."""
     tracing: bool
     graph_ids: tuple[str, ...]
     limit: tuple[int, int] | None = None
-    """The deployment's own: so many requests in so many seconds."""
-    serving: Serving = field(default_factory=Serving, compare=False)
-    """How the active revision wants to be served."""
+    """The deployment's request limit: (requests, seconds)."""
+    serving: ServingConfig = field(default_factory=ServingConfig, compare=False)
+    """The serving configuration of the active revision."""
 
 
-_known: TTLCache[str, Route | None] = TTLCache(_CACHE_SECONDS)
+_cache: TTLCache[str, Route | None] = TTLCache(_CACHE_SECONDS)
 
 
 def find(slug: str) -> Route | None:
-    """The route of an address; None for one that nobody has. At most a second old."""
-    return _known.get(slug, _look_up)
+    """Return the route of a slug, at most a second old, or None for an unknown slug."""
+    return _cache.get(slug, _load_route)
 
 
-def known(slug: str) -> tuple[bool, Route | None]:
-    """Whether `find` would answer at once, and what; never asks the database."""
-    return slug in _known, _known.peek(slug)
+def cached_route(slug: str) -> tuple[bool, Route | None]:
+    """Return whether the slug is cached, and its route; never queries the database."""
+    return slug in _cache, _cache.peek(slug)
 
 
-def forget() -> None:
-    """Drop what is cached in this process."""
-    _known.clear()
+def clear_cache() -> None:
+    """Clear the route cache of this process."""
+    _cache.clear()
 
 
-def _look_up(slug: str) -> Route | None:
-    deployments = Deployment.objects.across_workspaces(reason="an address names no workspace")
+def _load_route(slug: str) -> Route | None:
+    deployments = Deployment.objects.across_workspaces(reason="an agent URL has no workspace id")
     related = deployments.present().select_related("workspace", "active_revision")
     row = related.filter(slug=slug).first()
     if row is None:
@@ -71,5 +71,7 @@ def _look_up(slug: str) -> Route | None:
         tracing=row.tracing,
         graph_ids=tuple(graphs),
         limit=(row.request_limit, row.request_limit_seconds) if row.request_limit else None,
-        serving=Serving.of(revision.config or {}, revision.facts) if revision else Serving(),
+        serving=ServingConfig.from_revision(revision.config or {}, revision.facts)
+        if revision
+        else ServingConfig(),
     )

@@ -1,4 +1,4 @@
-"""WebSockets of the deployment pages."""
+"""WebSocket routes of the deployment pages."""
 
 from django.urls import path
 

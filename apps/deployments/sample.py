@@ -1,4 +1,4 @@
-"""The sample agent: a template folder of the platform, made into a Git repository here."""
+"""The sample agent: a bare Git repository built from the platform's template folder."""
 
 from __future__ import annotations
 
@@ -15,66 +15,66 @@ from dulwich.objects import Blob, Commit, ObjectID
 from dulwich.refs import HEADREF
 from dulwich.repo import Repo
 
-from apps.deployments.git import OWN_REPOSITORIES
+from apps.deployments.git import SAMPLE_REPOSITORY
 
 TEMPLATE = Path(__file__).resolve().parent / "sample_agent"
 NAME = "sample-agent"
 
-# Fixed, so that one content has one commit id on every machine and at every start.
+# Fixed, so that the same content always gets the same commit id.
 _AUTHOR = b"Slipway <sample@slipway.invalid>"
-_WRITTEN_AT = 1_767_225_600  # the first moment of 2026
-_ORDINARY_FILE = 0o100644
-_LEFT_OUT = shutil.ignore_patterns("__pycache__", "*.egg-info", ".venv", ".env")
+_COMMIT_TIME = 1_767_225_600  # 2026-01-01T00:00:00Z
+_REGULAR_FILE_MODE = 0o100644
+_IGNORED = shutil.ignore_patterns("__pycache__", "*.egg-info", ".venv", ".env")
 
 
-def repository() -> tuple[str, str]:
-    """The address of the sample's bare repository and its commit, made or brought up to date."""
-    folder: Path = settings.DATA_DIR / OWN_REPOSITORIES
+def ensure_repository() -> tuple[str, str]:
+    """Create or update the sample's bare repository; return its address and commit id."""
+    folder: Path = settings.DATA_DIR / SAMPLE_REPOSITORY
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=folder.parent) as draft:
-        made = Path(draft, "repository")
-        commit = _make(made)
+    with tempfile.TemporaryDirectory(dir=folder.parent) as temporary:
+        new_repository = Path(temporary, "repository")
+        commit = _create_repository(new_repository)
         if _head(folder) != commit:
             shutil.rmtree(folder, ignore_errors=True)
-            made.rename(folder)
-            _let_builds_read(folder)
+            new_repository.rename(folder)
+            _make_readable(folder)
     return folder.as_uri(), commit.decode()
 
 
-def _make(folder: Path) -> ObjectID:
-    with Repo.init_bare(folder, mkdir=True, default_branch=b"main") as made:
+def _create_repository(folder: Path) -> ObjectID:
+    with Repo.init_bare(folder, mkdir=True, default_branch=b"main") as repository:
         commit = Commit()
-        commit.tree = commit_tree(made.object_store, _blobs(made))
+        commit.tree = commit_tree(repository.object_store, _blobs(repository))
         commit.author = commit.committer = _AUTHOR
-        commit.author_time = commit.commit_time = _WRITTEN_AT
+        commit.author_time = commit.commit_time = _COMMIT_TIME
         commit.author_timezone = commit.commit_timezone = 0
         commit.message = b"The sample agent\n"
-        made.object_store.add_object(commit)
-        made.refs[HEADREF] = commit.id
+        repository.object_store.add_object(commit)
+        repository.refs[HEADREF] = commit.id
         return commit.id
 
 
-def _blobs(made: Repo) -> Iterator[tuple[bytes, ObjectID, int]]:
+def _blobs(repository: Repo) -> Iterator[tuple[bytes, ObjectID, int]]:
     for parent, folders, names in os.walk(TEMPLATE):
-        left_out = _LEFT_OUT(parent, [*folders, *names])
-        folders[:] = [name for name in folders if name not in left_out]
-        for name in set(names) - left_out:
+        ignored = _IGNORED(parent, [*folders, *names])
+        folders[:] = [name for name in folders if name not in ignored]
+        for name in set(names) - ignored:
             path = Path(parent, name)
             blob = Blob.from_string(path.read_bytes())
-            made.object_store.add_object(blob)
-            yield os.fsencode(path.relative_to(TEMPLATE)), blob.id, _ORDINARY_FILE
+            repository.object_store.add_object(blob)
+            yield os.fsencode(path.relative_to(TEMPLATE)), blob.id, _REGULAR_FILE_MODE
 
 
 def _head(folder: Path) -> ObjectID | None:
     try:
-        with Repo(folder) as found:
-            return found.head()
+        with Repo(folder) as repository:
+            return repository.head()
     except (NotGitRepository, KeyError):
         return None
 
 
-def _let_builds_read(folder: Path) -> None:
-    """Builds run as an organization's own user, whatever umask the platform was started with."""
+def _make_readable(folder: Path) -> None:
+    """Make the repository readable for builds, which run as the organization's own user."""
     for parent, _, names in os.walk(folder):
         Path(parent).chmod(0o755)
         for name in names:

@@ -1,6 +1,6 @@
-"""The states of deployments and revisions, and which may follow which.
+"""Statuses of deployments and revisions, and the allowed transitions.
 
-The words are those of the public deployment clients; they know no others.
+The values are those of the public deployment clients, which know no others.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ class RevisionStatus(TextChoices):
 
 
 _S = RevisionStatus
-_STOPS = frozenset({_S.SKIPPED, _S.INTERRUPTED})
+_CANCELLED = frozenset({_S.SKIPPED, _S.INTERRUPTED})
 
-FOLLOWS: dict[RevisionStatus, frozenset[RevisionStatus]] = {
-    _S.CREATING: frozenset({_S.QUEUED, _S.CREATE_FAILED}) | _STOPS,
-    _S.QUEUED: frozenset({_S.AWAITING_BUILD, _S.CREATE_FAILED}) | _STOPS,
-    _S.AWAITING_BUILD: frozenset({_S.BUILDING, _S.BUILD_FAILED}) | _STOPS,
-    # What a dead builder left begins again.
-    _S.BUILDING: frozenset({_S.AWAITING_DEPLOY, _S.BUILD_FAILED, _S.AWAITING_BUILD}) | _STOPS,
-    _S.AWAITING_DEPLOY: frozenset({_S.DEPLOYING, _S.DEPLOY_FAILED}) | _STOPS,
-    _S.DEPLOYING: frozenset({_S.DEPLOYED, _S.DEPLOY_FAILED, _S.AWAITING_DEPLOY}) | _STOPS,
-    # What was built once may be deployed again.
+TRANSITIONS: dict[RevisionStatus, frozenset[RevisionStatus]] = {
+    _S.CREATING: frozenset({_S.QUEUED, _S.CREATE_FAILED}) | _CANCELLED,
+    _S.QUEUED: frozenset({_S.AWAITING_BUILD, _S.CREATE_FAILED}) | _CANCELLED,
+    _S.AWAITING_BUILD: frozenset({_S.BUILDING, _S.BUILD_FAILED}) | _CANCELLED,
+    # A build whose builder died starts again.
+    _S.BUILDING: frozenset({_S.AWAITING_DEPLOY, _S.BUILD_FAILED, _S.AWAITING_BUILD}) | _CANCELLED,
+    _S.AWAITING_DEPLOY: frozenset({_S.DEPLOYING, _S.DEPLOY_FAILED}) | _CANCELLED,
+    _S.DEPLOYING: frozenset({_S.DEPLOYED, _S.DEPLOY_FAILED, _S.AWAITING_DEPLOY}) | _CANCELLED,
+    # A finished build can be deployed again.
     _S.DEPLOYED: frozenset({_S.AWAITING_DEPLOY}),
     _S.DEPLOY_FAILED: frozenset({_S.AWAITING_DEPLOY}),
     _S.INTERRUPTED: frozenset({_S.AWAITING_DEPLOY}),
@@ -50,8 +50,8 @@ FOLLOWS: dict[RevisionStatus, frozenset[RevisionStatus]] = {
 }
 
 FAILED = frozenset({_S.CREATE_FAILED, _S.BUILD_FAILED, _S.DEPLOY_FAILED})
-FINAL = FAILED | _STOPS | {_S.DEPLOYED}
-WAITING = frozenset({_S.CREATING, _S.QUEUED, _S.AWAITING_BUILD})
-"""Nobody has begun; a newer revision overtakes these."""
-WORKING = frozenset({_S.BUILDING, _S.AWAITING_DEPLOY, _S.DEPLOYING})
-"""A builder has it, or had it before it died."""
+FINAL = FAILED | _CANCELLED | {_S.DEPLOYED}
+PENDING = frozenset({_S.CREATING, _S.QUEUED, _S.AWAITING_BUILD})
+"""No builder has started; a newer revision supersedes these."""
+IN_PROGRESS = frozenset({_S.BUILDING, _S.AWAITING_DEPLOY, _S.DEPLOYING})
+"""A builder holds the revision, or held it before it died."""

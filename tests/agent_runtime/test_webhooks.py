@@ -20,7 +20,7 @@ from apps.agent_server.services.cancel_runs import _perform as perform
 from apps.agent_server.webhooks import delivery_worker
 from apps.core import secrets
 from apps.deployments.models import EnvironmentVariable
-from apps.deployments.services.environment import sealed
+from apps.deployments.services.environment import encrypt_variables
 from tests.agent_runtime.rows import make_run, make_thread
 from tests.installation import wait_until
 from tests.receiver import Receiver
@@ -326,7 +326,7 @@ def test_headers_of_the_agent_with_its_variables(ended, receiver, configure, rev
         name="LG_WEBHOOK_TOKEN",
         value=secrets.encrypt("s3cret"),
     )
-    revision.environment = sealed(revision.deployment)
+    revision.environment = encrypt_variables(revision.deployment)
     headers = {
         "Authorization": "Bearer ${{ env.LG_WEBHOOK_TOKEN }}",
         "X-Where": "${{ env.LG_WEBHOOK_PLACE }}!",

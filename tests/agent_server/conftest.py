@@ -25,7 +25,7 @@ from tests.factories.organizations import WorkspaceFactory
 @pytest.fixture(autouse=True)
 def nothing_cached() -> Iterator[None]:
     yield
-    routes.forget()
+    routes.clear_cache()
     assistants._met.clear()
     api_keys.forget_all()
 

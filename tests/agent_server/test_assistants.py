@@ -111,7 +111,7 @@ def test_the_assistant_of_a_graph_that_is_gone_is_not_found(ask, agent):
     route_of(agent)
     Assistant.unscoped.filter(graph_id="other").update(metadata={"created_by": "me"})
     agent.active_revision.graphs.all().delete()
-    routes.forget()
+    routes.clear_cache()
 
     found = ask("post", "/assistants/search", {}).json()
 
@@ -156,7 +156,7 @@ def test_an_agent_without_a_revision_is_not_ready(ask, agent):
 def test_a_graph_that_the_new_revision_lacks_cannot_be_run(ask, agent):
     route_of(agent)
     agent.active_revision.graphs.filter(graph_id="agent").delete()
-    routes.forget()
+    routes.clear_cache()
 
     response = ask("post", "/runs", {"assistant_id": AGENT_ID})
 

@@ -344,7 +344,7 @@ def _next_revision(agent, /, **graphs):
         )
     agent.active_revision = revision
     agent.save()
-    routes.forget()
+    routes.clear_cache()
 
 
 def test_a_revision_without_the_graph_hides_its_own_assistant(ask, agent):
@@ -357,7 +357,7 @@ def test_a_revision_without_the_graph_hides_its_own_assistant(ask, agent):
     deleted = ask("delete", f"/{AGENT_ID}")
     agent.active_revision = before
     agent.save()
-    routes.forget()
+    routes.clear_cache()
 
     assert [(row["name"], row["description"]) for row in found] == [
         ("other", "Otherwise"),

@@ -145,7 +145,7 @@ def test_moments_missed_while_nobody_looked_give_one_run(scope, clock):
     cron = make(scope)
 
     clock.shift(3600 * 24)
-    routes.forget()
+    routes.clear_cache()
     fired = [fire_due(), fire_due()]
 
     assert fired == [1, 0]
@@ -205,7 +205,7 @@ def test_a_busy_thread_that_rejects_uses_the_moment_up(scope, clock, agent):
 def test_a_graph_that_is_gone_holds_nobody_up(scope, clock, agent):
     gone, stays = make(scope), make(scope, assistant_id="other")
     agent.active_revision.graphs.filter(graph_id="agent").delete()
-    routes.forget()
+    routes.clear_cache()
 
     clock.shift(60)
     fire_due()

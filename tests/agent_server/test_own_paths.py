@@ -6,10 +6,10 @@ import pytest
 
 from apps.agent_server.web import custom_cors, custom_paths
 from apps.deployments.langgraph_json.sections import Cors, Http
-from apps.deployments.serving import OwnRoute
+from apps.deployments.serving_config import CustomRoute
 
 ROUTES = tuple(
-    OwnRoute(path, kind, frozenset(methods))
+    CustomRoute(path, kind, frozenset(methods))
     for path, kind, methods in [
         ("/own", "http", ["GET", "HEAD"]),
         ("/items/{item:int}", "http", []),
@@ -47,7 +47,7 @@ def test_a_route_takes_what_its_framework_would_give_it(path, method, kind, take
 
 
 def test_what_would_take_everything_gets_what_is_left():
-    routes = (OwnRoute("", "mount", frozenset()),)
+    routes = (CustomRoute("", "mount", frozenset()),)
 
     assert custom_paths.match(routes, "/threads", "http", "GET") is False
     assert custom_paths.takes_rest(routes) is True

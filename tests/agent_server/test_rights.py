@@ -135,7 +135,7 @@ def questions(agent, front, monkeypatch) -> list[dict[str, Any]]:
     revision.config = {"auth": {"path": "./auth.py:auth"}}
     revision.facts = {"auth": {"rules": ["*"]}}
     revision.save()
-    routes.forget()
+    routes.clear_cache()
     asked: list[dict[str, Any]] = []
 
     async def refuse(_: Any, question: dict[str, Any]) -> dict[str, Any]:

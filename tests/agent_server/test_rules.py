@@ -13,7 +13,7 @@ from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.schemas.threads import NewThread
 from apps.deployments.langgraph_json.sections import Auth
 from apps.deployments.routes import Route
-from apps.deployments.serving import Serving
+from apps.deployments.serving_config import ServingConfig
 
 
 @pytest.mark.parametrize(
@@ -110,7 +110,7 @@ def route(**cache) -> Route:
     auth = Auth(path="./a.py:a", cache=cache) if cache else Auth(path="./a.py:a")
     ids = [uuid4() for _ in range(4)]
     return Route(
-        *ids[:3], "slug", "name", ids[3], {}, False, ("agent",), serving=Serving(auth=auth)
+        *ids[:3], "slug", "name", ids[3], {}, False, ("agent",), serving=ServingConfig(auth=auth)
     )
 
 

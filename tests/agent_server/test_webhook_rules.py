@@ -12,7 +12,7 @@ from apps.agent_server.services import webhooks
 from apps.agent_server.services.webhooks import WebhookBlocked
 from apps.core import ssrf
 from apps.deployments.routes import Route
-from apps.deployments.serving import Serving
+from apps.deployments.serving_config import ServingConfig
 
 
 @pytest.fixture(autouse=True)
@@ -42,7 +42,7 @@ def names(monkeypatch):
 
 def agent(**url) -> Route:
     """A route whose langgraph.json has these rules."""
-    serving = Serving.of({"webhooks": {"url": url}} if url else {}, {})
+    serving = ServingConfig.from_revision({"webhooks": {"url": url}} if url else {}, {})
     return Route(uuid4(), uuid4(), uuid4(), "a", "a", uuid4(), {}, False, (), serving=serving)
 
 

@@ -41,7 +41,7 @@ def say(revision, message):
     """Write a line and announce it, as a builder does: from a thread without an event loop."""
     LogLineFactory(revision=revision, message=message)
     with ThreadPoolExecutor(1) as builder:
-        builder.submit(notifications.revision_changed, revision.pk).result()
+        builder.submit(notifications.notify_revision_changed, revision.pk).result()
         builder.submit(connections.close_all).result()
 
 

@@ -5,7 +5,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.deployments.models import Deployment, EnvironmentVariable, LogKind, StatusChange
-from apps.deployments.pages import Station, stations
+from apps.deployments.queries import Stage, build_stages
 from tests.console.conftest import person, signed_in
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
 
@@ -269,9 +269,9 @@ def at(second):
     ],
 )  # fmt: skip
 def test_the_way_of_a_revision_is_told_from_its_states(changes, way):
-    found = stations([(status, at(second)) for status, second in changes], at(10))
+    found = build_stages([(status, at(second)) for status, second in changes], at(10))
 
-    def told(station: Station) -> str:
+    def told(station: Stage) -> str:
         took = "" if station.took is None else f" {station.took.total_seconds():.0f}"
         return station.state + took
 

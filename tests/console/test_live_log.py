@@ -61,7 +61,7 @@ async def test_a_line_arrives_when_it_is_written(connected, revision):
     lines, status = await said(communicator), await said(communicator)
 
     await sync_to_async(LogLineFactory)(revision=revision, message="Resolved", level="WARNING")
-    await sync_to_async(notifications.revision_changed)(revision.pk)
+    await sync_to_async(notifications.notify_revision_changed)(revision.pk)
     news = await said(communicator)
 
     assert [line[0] for line in lines["lines"]] == [first.pk]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from apps.deployments import services
-from apps.deployments.build_dirs import Workplace
+from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.builds import build_context as works
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
@@ -62,7 +62,7 @@ def log_of(revision):
 
 
 def folder_of(revision):
-    return Workplace.of(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
+    return RevisionDir.for_attempt(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
 
 
 def test_an_agent_is_built_served_outlived_and_brought_back(deployment, repository):
@@ -104,7 +104,7 @@ def test_an_agent_is_built_served_outlived_and_brought_back(deployment, reposito
     build(first.pk)
 
     first.refresh_from_db()
-    assert (first.status, first.artefact, first.attempt) == ("DEPLOYED", 1, 2)
+    assert (first.status, first.built_attempt, first.attempt) == ("DEPLOYED", 1, 2)
     again = [
         line.message for line in LogLine.unscoped.filter(revision=first).order_by("pk")[lines:]
     ]
@@ -270,15 +270,15 @@ def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
     monkeypatch.setattr(works, "_RENEW_SECONDS", 0)
     repository.commit({**WORKING, "pyproject.toml": PYPROJECT, "setup.py": SLEEPER})
     revision = services.create_revision(deployment=deployment)
-    tick = works.Work.tick
+    tick = works.BuildContext.tick
 
     def interrupting(work):
         if "Installing dependencies" in log_of(revision):
-            monkeypatch.setattr(works.Work, "tick", tick)
+            monkeypatch.setattr(works.BuildContext, "tick", tick)
             services.interrupt_revision(revision=revision)
         tick(work)
 
-    monkeypatch.setattr(works.Work, "tick", interrupting)
+    monkeypatch.setattr(works.BuildContext, "tick", interrupting)
     build(revision.pk)
 
     revision.refresh_from_db()

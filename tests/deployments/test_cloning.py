@@ -21,8 +21,7 @@ from cryptography.x509.oid import NameOID
 
 from apps.deployments import checks, git, sample
 from apps.deployments.builds import clone
-from apps.deployments.builds.build_context import Work
-from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.builds.build_context import BuildContext, BuildFailed
 from apps.deployments.builds.source import Commit
 from apps.deployments.models import LogLine
 from apps.deployments.services import progress
@@ -77,11 +76,11 @@ def cloned():
         claimed = progress.claim(revision.pk, owner="a test")
         ids = {"workspace_id": workspace.pk, "deployment_id": deployment.pk}
         with RevisionLog(**ids, revision_id=revision.pk) as log:
-            work = Work(claimed, log)
-            work.place.make()
-            commit = clone.clone(work, repo_url=url, ref=ref)
+            context = BuildContext(claimed, log)
+            context.directory.create()
+            commit = clone.clone(context, repo_url=url, ref=ref)
         lines = LogLine.unscoped.filter(revision=revision).order_by("pk")
-        return commit, work.place.source, [line.message for line in lines]
+        return commit, context.directory.source, [line.message for line in lines]
 
     return clone_it
 
@@ -371,7 +370,7 @@ def test_ssh_addresses_want_git(no_git, refusal):
 
 
 def test_the_sample_is_the_repository_that_git_would_make(program, data_folder, cloned):
-    url, sha = sample.repository()
+    url, sha = sample.ensure_repository()
 
     commit, source, _ = cloned(url, "main")
 

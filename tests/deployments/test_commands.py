@@ -52,7 +52,7 @@ def test_it_makes_the_deployment_and_says_where(workspace):
         "agent_url": "https://slipway.example/agents/agent",
     }
     assert (deployment.workspace_id, revision.ref) == (workspace.pk, "main")
-    assert environment.of_revision(revision) == {"MOOD": "a=b"}
+    assert environment.revision_variables(revision) == {"MOOD": "a=b"}
 
 
 def test_a_second_time_makes_a_revision_and_keeps_what_is_not_named(workspace):
@@ -63,7 +63,7 @@ def test_a_second_time_makes_a_revision_and_keeps_what_is_not_named(workspace):
     newest = Revision.unscoped.order_by("-number").first()
     assert Deployment.unscoped.count() == 1
     assert (newest.number, newest.ref, newest.config_path) == (2, "main", "app/langgraph.json")
-    assert environment.of_revision(newest) == {"MOOD": "good"}
+    assert environment.revision_variables(newest) == {"MOOD": "good"}
 
 
 def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
@@ -73,7 +73,9 @@ def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
     Revision.unscoped.update(status=S.BUILD_FAILED, failure="There is no file.")
     lines = []
 
-    ended = deploy_cli.wait(revision, each_line=lambda line: lines.append(line.message))
+    ended = deploy_cli.wait_until_finished(
+        revision, on_line=lambda line: lines.append(line.message)
+    )
 
     assert (ended.status, lines) == ("BUILD_FAILED", ["Looking for it"])
     with pytest.raises(CommandError, match=r"^There is no file\.$"):
@@ -100,7 +102,7 @@ def test_what_cannot_be_is_refused_in_words(workspace, words, says):
 
 
 def test_the_samples_repository_is_the_same_every_time():
-    first, second = sample.repository(), sample.repository()
+    first, second = sample.ensure_repository(), sample.ensure_repository()
 
     assert first == second
     assert first[0].startswith("file:///")
@@ -109,7 +111,7 @@ def test_the_samples_repository_is_the_same_every_time():
 
 def test_the_sample_is_deployed_once_per_content(workspace):
     run("deploy_sample")
-    _, commit = sample.repository()
+    _, commit = sample.ensure_repository()
     Revision.unscoped.update(status=S.DEPLOYED, commit_sha=commit)
 
     run("deploy_sample")

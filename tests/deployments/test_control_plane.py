@@ -263,7 +263,7 @@ def test_a_revision_of_another_deployment_is_not_found(call):
 
 def test_redeploying_answers_the_deployment(call):
     made = create(call)
-    Revision.unscoped.update(status=S.DEPLOYED, artefact=1)
+    Revision.unscoped.update(status=S.DEPLOYED, built_attempt=1)
     place = f"/v2/deployments/{made['id']}"
 
     status, answer = call("post", f"{place}/revisions/{made['latest_revision_id']}/redeploy")

@@ -3,7 +3,7 @@ import socket
 import pytest
 
 from apps.deployments import git
-from apps.deployments.errors import UnusableAddress
+from apps.deployments.errors import InvalidGitAddress
 
 
 @pytest.mark.parametrize(
@@ -17,7 +17,7 @@ from apps.deployments.errors import UnusableAddress
     ],
 )
 def test_remote_addresses(text, scheme, host):
-    address = git.parse(text)
+    address = git.parse_address(text)
 
     assert (address.scheme, address.host, address.folder) == (scheme, host, None)
 
@@ -42,19 +42,19 @@ def test_remote_addresses(text, scheme, host):
 def test_what_is_no_address_is_refused(text, settings):
     settings.ALLOW_FILE_GIT = True
 
-    with pytest.raises(UnusableAddress):
-        git.parse(text)
+    with pytest.raises(InvalidGitAddress):
+        git.parse_address(text)
 
 
 @pytest.mark.parametrize("text", ["file:///srv/agent", "/srv/agent"])
 def test_local_repositories_need_the_operators_leave(text, settings):
     settings.ALLOW_FILE_GIT = False
-    with pytest.raises(UnusableAddress, match="ALLOW_FILE_GIT"):
-        git.parse(text)
+    with pytest.raises(InvalidGitAddress, match="ALLOW_FILE_GIT"):
+        git.parse_address(text)
 
     settings.ALLOW_FILE_GIT = True
 
-    assert str(git.parse(text).folder) == "/srv/agent"
+    assert str(git.parse_address(text).folder) == "/srv/agent"
 
 
 def test_other_tenants_sources_are_no_repositories(settings, tmp_path):
@@ -63,20 +63,20 @@ def test_other_tenants_sources_are_no_repositories(settings, tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "revisions")
 
     for inside in ("revisions/x/1/source", "sample-agent/../revisions/x", "link/x"):
-        with pytest.raises(UnusableAddress):
-            git.parse(f"file://{tmp_path}/{inside}")
-    assert git.parse(f"file://{tmp_path}/sample-agent").scheme == "file"
+        with pytest.raises(InvalidGitAddress):
+            git.parse_address(f"file://{tmp_path}/{inside}")
+    assert git.parse_address(f"file://{tmp_path}/sample-agent").scheme == "file"
 
 
 @pytest.mark.parametrize("ref", ["main", "refs/tags/v1", "feature/x-1", "0" * 40, ""])
 def test_refs(ref):
-    assert git.checked_ref(ref) == ref
+    assert git.normalize_ref(ref) == ref
 
 
 @pytest.mark.parametrize("ref", ["-x", "a..b", "a b", "a:b", "x" * 300, "a~1", "x.lock"])
 def test_what_is_no_ref_is_refused(ref):
-    with pytest.raises(UnusableAddress):
-        git.checked_ref(ref)
+    with pytest.raises(InvalidGitAddress):
+        git.normalize_ref(ref)
 
 
 @pytest.mark.parametrize(
@@ -87,7 +87,7 @@ def test_private_addresses_are_not_reached(address, monkeypatch, settings):
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     settings.ALLOW_PRIVATE_ADDRESSES = False
 
-    with pytest.raises(git.NotReachable, match="private network"):
+    with pytest.raises(git.HostNotReachable, match="private network"):
         git.check_reachable("git.example")
 
     settings.ALLOW_PRIVATE_ADDRESSES = True
@@ -102,5 +102,5 @@ def test_one_private_address_among_public_ones_refuses_the_host(monkeypatch, set
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     settings.ALLOW_PRIVATE_ADDRESSES = False
 
-    with pytest.raises(git.NotReachable):
+    with pytest.raises(git.HostNotReachable):
         git.check_reachable("git.example")

@@ -5,7 +5,7 @@ import pytest
 from apps.core import secrets
 from apps.core.ids import uuid7
 from apps.deployments import hosts, services
-from apps.deployments.build_dirs import Workplace
+from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.services import environment
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 
@@ -21,7 +21,7 @@ def deployment(settings):
 def variables(deployment, **own):
     environment.replace_variables(deployment=deployment, variables=own)
     revision = services.create_revision(deployment=deployment)
-    return hosts.variables(revision, Workplace.of(revision.pk, 1, 1))
+    return hosts.host_environment(revision, RevisionDir.for_attempt(revision.pk, 1, 1))
 
 
 def test_a_host_traces_into_the_project_of_its_deployment(deployment):
@@ -65,15 +65,15 @@ def test_nothing_of_the_platforms_environment_is_passed_on(deployment, monkeypat
 def test_what_was_never_built_is_not_launched(deployment):
     revision = RevisionFactory(deployment=deployment)
 
-    with pytest.raises(hosts.NotLaunched, match="never built"):
+    with pytest.raises(hosts.LaunchFailed, match="never built"):
         hosts.launch(revision.pk)
-    with pytest.raises(hosts.NotLaunched, match="gone"):
+    with pytest.raises(hosts.LaunchFailed, match="gone"):
         hosts.launch(uuid7())
 
 
 def test_what_is_on_another_machine_is_not_launched(deployment, settings, tmp_path):
     settings.DATA_DIR = tmp_path
-    revision = RevisionFactory(deployment=deployment, artefact=1)
+    revision = RevisionFactory(deployment=deployment, built_attempt=1)
 
-    with pytest.raises(hosts.NotLaunched, match="not on this machine any more"):
+    with pytest.raises(hosts.LaunchFailed, match="not on this machine any more"):
         hosts.launch(revision.pk)

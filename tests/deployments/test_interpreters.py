@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from apps.deployments.builds import interpreters
+from apps.deployments import interpreters
 
 
 @pytest.fixture(autouse=True)
 def fresh() -> Iterator[None]:
     """What one test found is forgotten by the next."""
-    interpreters.find.cache_clear()
+    interpreters.find_interpreter.cache_clear()
     yield
-    interpreters.find.cache_clear()
+    interpreters.find_interpreter.cache_clear()
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def install(folder: Path, version: str) -> Path:
 
 
 def test_the_platforms_own_is_taken_when_none_is_asked_for() -> None:
-    found = interpreters.find(None)
+    found = interpreters.find_interpreter(None)
 
     assert found == Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}").resolve()
 
@@ -53,14 +53,14 @@ def test_what_a_version_manager_installed_is_found_behind_its_shims(
     install(home / folder / "3.97.11t", "3.97")
     newest = install(home / folder / "3.97.10", "3.97")
 
-    assert interpreters.find("3.97") == newest
+    assert interpreters.find_interpreter("3.97") == newest
 
 
 def test_a_version_manager_may_live_elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = install(home / "elsewhere/versions/3.97.1", "3.97")
     monkeypatch.setenv("PYENV_ROOT", str(home / "elsewhere"))
 
-    assert interpreters.find("3.97") == program
+    assert interpreters.find_interpreter("3.97") == program
 
 
 def test_an_environment_keeps_its_interpreter_when_a_newer_patch_arrives(
@@ -72,8 +72,8 @@ def test_an_environment_keeps_its_interpreter_when_a_newer_patch_arrives(
 
     newer = install(home / ".pyenv/versions/3.97.2", "3.97")
 
-    assert interpreters.of(environment, "3.97") == made_with
-    assert interpreters.find("3.97") == newer
+    assert interpreters.select_interpreter(environment, "3.97") == made_with
+    assert interpreters.find_interpreter("3.97") == newer
 
 
 def test_an_environment_cannot_name_an_interpreter_of_its_own_making(
@@ -83,9 +83,11 @@ def test_an_environment_cannot_name_an_interpreter_of_its_own_making(
     environment = tmp_path / "python"
     environment.symlink_to(install(tmp_path / "revision", "3.97"))
 
-    assert interpreters.of(environment, "3.97") == program
+    assert interpreters.select_interpreter(environment, "3.97") == program
 
 
 def test_a_version_that_the_machine_lacks_is_named(home: Path) -> None:
-    with pytest.raises(interpreters.NoInterpreter, match=r"This machine has no Python 3\.97;"):
-        interpreters.find("3.97")
+    with pytest.raises(
+        interpreters.InterpreterNotFound, match=r"This machine has no Python 3\.97;"
+    ):
+        interpreters.find_interpreter("3.97")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.deployments.langgraph_json import ConfigError, keys, parse, sections, variables
+from apps.deployments.langgraph_json import ConfigError, keys, parse, sections, server_config
 
 FILES = {"agent.py": "file", "": "folder", "lib": "folder", "lib/graph.py": "file"}
 LEAST = {"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}}
@@ -176,7 +176,7 @@ def test_usual_patterns_of_origins_are_taken(pattern):
     ],
 )
 def test_variables_of_the_server_are_facts(given, fact, value):
-    assert getattr(variables.read(given), fact) == value
+    assert getattr(server_config.read_server_config(given), fact) == value
 
 
 @pytest.mark.parametrize(
@@ -189,7 +189,7 @@ def test_variables_of_the_server_are_facts(given, fact, value):
 )
 def test_variables_that_make_no_sense_are_named(given, says):
     with pytest.raises(ConfigError) as caught:
-        variables.read(given)
+        server_config.read_server_config(given)
 
     assert says in str(caught.value)
 
@@ -212,9 +212,9 @@ def test_the_page_about_it_says_what_becomes_of_each_key():
     said = documented()
     sections_ = {"auth", "checkpointer", "http", "store"}
     expected = {
-        **dict.fromkeys(keys.HONOURED - sections_, "honoured"),
-        **dict.fromkeys(keys.WITHOUT_EFFECT, "no effect"),
-        **dict.fromkeys(keys.REFUSED, "refused"),
+        **dict.fromkeys(keys.SUPPORTED - sections_, "honoured"),
+        **dict.fromkeys(keys.IGNORED, "no effect"),
+        **dict.fromkeys(keys.UNSUPPORTED, "refused"),
     }
 
     assert {key: said.get(key) for key in expected} == expected

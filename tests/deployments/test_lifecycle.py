@@ -40,7 +40,7 @@ def test_a_deployment_has_its_first_revision_key_and_project(workspace):
         "main",
         "langgraph.json",
     )
-    assert environment.of_revision(revision) == {"MOOD": "good"}
+    assert environment.revision_variables(revision) == {"MOOD": "good"}
     assert [c.status for c in revision.status_changes.in_order()] == [
         "CREATING",
         "QUEUED",
@@ -102,7 +102,7 @@ def test_the_deployers_own_key_is_dropped(workspace):
 
 @pytest.mark.parametrize("pair", [("1X", "v"), ("A B", "v"), ("A", "v\0"), ("A", "x" * 300_000)])
 def test_unusable_variables_are_refused(workspace, pair):
-    with pytest.raises(errors.UnusableVariables):
+    with pytest.raises(errors.InvalidVariables):
         create(workspace, variables=dict([pair]))
 
 
@@ -132,8 +132,11 @@ def test_variables_replace_all_and_no_variables_change_nothing(workspace):
     revision = services.update_deployment(deployment=deployment, changes={}, variables={"C": "3"})
 
     assert variables_of(deployment) == {"C": "3"}
-    assert environment.of_revision(revision) == {"C": "3"}
-    assert environment.of_revision(deployment.revisions.get(number=1)) == {"A": "1", "B": "2"}
+    assert environment.revision_variables(revision) == {"C": "3"}
+    assert environment.revision_variables(deployment.revisions.get(number=1)) == {
+        "A": "1",
+        "B": "2",
+    }
 
 
 def test_deleting_ends_its_key_and_frees_its_name(workspace, settings, tmp_path):
@@ -149,8 +152,8 @@ def test_deleting_ends_its_key_and_frees_its_name(workspace, settings, tmp_path)
     with pytest.raises(Unauthenticated):
         caller_of(secret=secret)
 
-    services.erase_deployment(deployment.pk)
-    services.erase_deployment(deployment.pk)
+    services.purge_deployment(deployment.pk)
+    services.purge_deployment(deployment.pk)
 
     assert Deployment.unscoped.count() == 0
     assert create(workspace).slug == "agent"
@@ -170,6 +173,6 @@ def test_one_unknown_id_keeps_all(workspace):
 def test_a_deployment_that_is_there_is_not_erased(workspace):
     deployment = create(workspace)
 
-    services.erase_deployment(deployment.pk)
+    services.purge_deployment(deployment.pk)
 
     assert Deployment.unscoped.filter(pk=deployment.pk).exists()

@@ -2,7 +2,7 @@ import pytest
 
 from apps.deployments.models import LogLine
 from apps.deployments.services import logs
-from apps.deployments.services.logs import RevisionLog, clean
+from apps.deployments.services.logs import RevisionLog, clean_line
 from tests.factories.deployments import RevisionFactory
 
 pytestmark = pytest.mark.django_db
@@ -78,4 +78,4 @@ def test_a_flood_is_cut_but_for_its_errors(log, monkeypatch):
     ],
 )
 def test_lines_are_cleaned(line, as_kept):
-    assert clean(line) == as_kept
+    assert clean_line(line) == as_kept

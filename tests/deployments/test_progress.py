@@ -5,7 +5,7 @@ from django.utils import timezone
 
 from apps.deployments import errors, services
 from apps.deployments.models import Revision
-from apps.deployments.services import progress, recovery
+from apps.deployments.services import progress
 from apps.deployments.statuses import RevisionStatus as S
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 
@@ -44,7 +44,7 @@ def test_a_step_is_recorded(revision):
 
 
 def test_a_step_that_does_not_follow_is_refused(revision):
-    with pytest.raises(errors.StepRefused):
+    with pytest.raises(errors.InvalidTransition):
         progress.advance(revision.pk, to=S.DEPLOYED)
 
     revision.refresh_from_db()
@@ -59,7 +59,7 @@ def test_an_older_attempt_changes_nothing(revision):
     with pytest.raises(errors.LeaseLost):
         progress.advance(revision.pk, to=S.AWAITING_DEPLOY, attempt=claimed.attempt)
     with pytest.raises(errors.LeaseLost):
-        progress.renew(claimed)
+        progress.renew_lease(claimed)
 
     revision.refresh_from_db()
     assert revision.status == "BUILDING"
@@ -99,7 +99,7 @@ def test_the_newest_goes_next_and_overtakes(deployment, revision):
     assert statuses(deployment) == ["BUILDING", "SKIPPED", "SKIPPED", "QUEUED"]
 
     progress.fail(Revision.unscoped.get(pk=revision.pk), reason="x")
-    progress.promote(deployment.pk)
+    progress.promote_next(deployment.pk)
 
     assert statuses(deployment) == ["BUILD_FAILED", "SKIPPED", "SKIPPED", "AWAITING_BUILD"]
 
@@ -108,18 +108,18 @@ def test_an_abandoned_build_begins_again(revision):
     progress.claim(revision.pk, owner="a")
     long_ago(revision)
 
-    recovery.sweep()
+    progress.sweep()
 
     again = progress.claim(revision.pk, owner="b")
-    assert (again.status, again.attempt, again.losses) == ("BUILDING", 2, 1)
+    assert (again.status, again.attempt, again.crash_count) == ("BUILDING", 2, 1)
 
 
 def test_an_abandoned_redeployment_is_not_built_again(deployment):
-    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, artefact=1)
+    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, built_attempt=1)
     progress.claim(revision.pk, owner="a")
     long_ago(revision)
 
-    recovery.sweep()
+    progress.sweep()
 
     assert progress.claim(revision.pk, owner="b").status == "DEPLOYING"
 
@@ -128,7 +128,7 @@ def test_the_third_loss_ends_it(revision):
     for _ in range(3):
         progress.claim(revision.pk, owner="a")
         long_ago(revision)
-        recovery.sweep()
+        progress.sweep()
 
     revision.refresh_from_db()
     assert revision.status == "BUILD_FAILED"
@@ -138,14 +138,14 @@ def test_the_third_loss_ends_it(revision):
 def test_a_live_build_is_left_alone(revision):
     progress.claim(revision.pk, owner="a")
 
-    recovery.sweep()
+    progress.sweep()
 
     revision.refresh_from_db()
     assert (revision.status, revision.lease_owner) == ("BUILDING", "a")
 
 
 def test_activating_switches_the_route(deployment):
-    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, artefact=1)
+    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, built_attempt=1)
     claimed = progress.claim(revision.pk, owner="a")
 
     progress.activate(claimed)
@@ -155,7 +155,7 @@ def test_activating_switches_the_route(deployment):
 
 
 def test_a_deleted_deployment_is_not_activated(deployment):
-    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, artefact=1)
+    revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, built_attempt=1)
     claimed = progress.claim(revision.pk, owner="a")
     services.delete_deployments(
         workspace_id=deployment.workspace_id, deployment_ids=[deployment.pk]
@@ -176,25 +176,25 @@ def test_interrupting_takes_the_lease_and_lets_the_next_go(deployment, revision)
 
     assert statuses(deployment) == ["INTERRUPTED", "AWAITING_BUILD"]
     with pytest.raises(errors.LeaseLost):
-        progress.renew(claimed)
+        progress.renew_lease(claimed)
 
 
 def test_what_is_over_is_not_interrupted(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED)
 
-    with pytest.raises(errors.AlreadyOver):
+    with pytest.raises(errors.RevisionFinished):
         services.interrupt_revision(revision=revision)
 
 
 def test_redeploying_needs_something_built(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.BUILD_FAILED)
 
-    with pytest.raises(errors.NotBuilt):
+    with pytest.raises(errors.RevisionNotBuilt):
         services.redeploy(revision=revision)
 
 
 def test_redeploying_twice_is_redeploying_once(deployment):
-    revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED, artefact=1)
+    revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED, built_attempt=1)
 
     services.redeploy(revision=revision)
     services.redeploy(revision=revision)

@@ -10,9 +10,9 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def nothing_cached():
-    routes.forget()
+    routes.clear_cache()
     yield
-    routes.forget()
+    routes.clear_cache()
 
 
 def test_a_route_knows_what_the_web_needs():

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.deployments.builds.with_git import _absolute
+from apps.deployments.builds.git_fetch import _absolute_url
 
 
 @pytest.mark.parametrize(
@@ -15,4 +15,4 @@ from apps.deployments.builds.with_git import _absolute
     ],
 )
 def test_a_submodule_beside_its_parent(parent, url, found):
-    assert _absolute(parent, url) == found
+    assert _absolute_url(parent, url) == found

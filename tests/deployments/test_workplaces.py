@@ -3,13 +3,13 @@ import os
 import pytest
 
 from apps.core.ids import uuid7
-from apps.deployments.build_dirs import Unreadable, Workplace, remove
+from apps.deployments.build_dirs import FileNotReadable, RevisionDir, remove_tree
 
 
 @pytest.fixture
 def place(settings, tmp_path):
     settings.DATA_DIR = tmp_path
-    place = Workplace.of(uuid7(), 1, 1)
+    place = RevisionDir.for_attempt(uuid7(), 1, 1)
     place.make()
     return place
 
@@ -27,7 +27,7 @@ def test_links_lead_nowhere(place, tmp_path):
     (place.source / "folder").symlink_to(tmp_path)
 
     for path in ("langgraph.json", "folder/secret"):
-        with pytest.raises(Unreadable, match="reached through no link"):
+        with pytest.raises(FileNotReadable, match="reached through no link"):
             place.read(path)
     assert (place.kind("langgraph.json"), place.kind("folder/secret")) == ("link", "link")
 
@@ -35,7 +35,7 @@ def test_links_lead_nowhere(place, tmp_path):
 def test_a_pipe_does_not_hold_the_builder(place):
     os.mkfifo(place.source / "langgraph.json")
 
-    with pytest.raises(Unreadable):
+    with pytest.raises(FileNotReadable):
         place.read("langgraph.json")
 
 
@@ -43,16 +43,16 @@ def test_nothing_outside_is_read(place, tmp_path):
     (tmp_path / "secret").write_text("the platform's")
 
     for path in ("../../../../secret", str(tmp_path / "secret"), ""):
-        with pytest.raises(Unreadable):
+        with pytest.raises(FileNotReadable):
             place.read(path)
 
 
 def test_what_is_missing_or_no_text_is_said(place):
     (place.source / "binary").write_bytes(b"\xff\xfe\x00")
 
-    with pytest.raises(Unreadable, match="There is no file x/y in the repository"):
+    with pytest.raises(FileNotReadable, match="There is no file x/y in the repository"):
         place.read("x/y")
-    with pytest.raises(Unreadable, match="not a text file in UTF-8"):
+    with pytest.raises(FileNotReadable, match="not a text file in UTF-8"):
         place.read("binary")
 
 
@@ -87,7 +87,7 @@ def test_a_shut_folder_is_removed_too(place, tmp_path):
     (place.source / "link").symlink_to(tmp_path / "kept")
     shut.chmod(0)
 
-    remove(place.folder)
+    remove_tree(place.folder)
 
     assert not place.folder.exists()
     assert (tmp_path / "kept").read_text() == "outside"

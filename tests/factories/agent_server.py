@@ -134,7 +134,7 @@ class WebhookDeliveryFactory(DjangoModelFactory[WebhookDelivery]):
 
 def route_of(agent: Deployment) -> Route:
     """The agent's route, fresh, with its system assistants made."""
-    routes.forget()
+    routes.clear_cache()
     route = routes.find(agent.slug)
     assert route is not None
     ensure_system(route)

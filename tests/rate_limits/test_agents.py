@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
 
 @pytest.fixture(autouse=True)
 def nothing_known():
-    routes.forget()
+    routes.clear_cache()
     forget_all()
     yield
-    routes.forget()
+    routes.clear_cache()
 
 
 @pytest.fixture

@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from apps.deployments.sandbox import PolicyRefused, spawn, usage
+from apps.deployments.sandbox import InvalidPolicy, spawn, usage
 
 from .conftest import PYTHON, finish
 
@@ -69,7 +69,7 @@ def test_a_command_that_does_not_exist_says_so(world):
 def test_kill_ends_the_whole_tree_and_may_be_repeated(world):
     with world.start(STAYS, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
-        pids = usage.tree(process.pid)
+        pids = usage.process_tree(process.pid)
         assert process.poll() is None
 
         process.kill()
@@ -85,7 +85,7 @@ def test_kill_ends_the_whole_tree_and_may_be_repeated(world):
 def test_the_tree_ends_with_its_command(world):
     with world.start(LEAVES, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout.readline() == b"ready\n"
-        pids = usage.tree(process.pid)
+        pids = usage.process_tree(process.pid)
         process.stdin.write(b"\n")
         process.stdin.flush()
 
@@ -172,11 +172,11 @@ def test_the_only_door_is_the_descriptor_that_was_passed(world):
 
 
 def test_a_command_or_environment_with_a_nul_is_refused(world):
-    with pytest.raises(PolicyRefused):
+    with pytest.raises(InvalidPolicy):
         spawn(world.policy(), ["/bin/true", "a\0b"])
-    with pytest.raises(PolicyRefused):
+    with pytest.raises(InvalidPolicy):
         spawn(world.policy(env={"A": "x\0--bind\0/\0/"}), ["/bin/true"])
-    with pytest.raises(PolicyRefused):
+    with pytest.raises(InvalidPolicy):
         spawn(world.policy(), [])
 
 

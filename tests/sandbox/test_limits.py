@@ -39,7 +39,7 @@ def test_a_fork_bomb_is_ended_and_meanwhile_all_others_go_on(world, limits, reco
         assert bomb.stdout.readline() == b"lit\n"
         neighbour = world.run("import os; os.fork() and os.wait(); print('fine')")
         worst = latency(0.5)
-        pids = usage.tree(bomb.pid)
+        pids = usage.process_tree(bomb.pid)
         outcome = finish(bomb, timeout=20)
 
     record_property("worst_latency_seconds", worst)
@@ -75,7 +75,7 @@ time.sleep(60)
 
 
 def runs_last(process) -> bool:
-    busy = usage.running_threads(usage.tree(process.pid))
+    busy = usage.running_threads(usage.process_tree(process.pid))
     policies = [os.sched_getscheduler(thread) for thread in busy]
     return bool(policies) and set(policies) == {os.SCHED_IDLE}
 
@@ -164,7 +164,7 @@ def test_pages_that_forks_share_count_once(world, limits):
         time.sleep(1)  # longer than the longest pause of the watchdog
 
         assert process.poll() is None
-        assert usage.measure(usage.tree(process.pid)).memory > 400 * MIB
+        assert usage.measure_usage(usage.process_tree(process.pid)).memory > 400 * MIB
         assert 100 * MIB < process.memory() < 150 * MIB
 
 

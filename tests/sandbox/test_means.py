@@ -12,10 +12,10 @@ import pytest
 from apps.deployments.sandbox import (
     Bind,
     Capability,
+    InvalidPolicy,
     Mode,
     Network,
-    PolicyRefused,
-    SandboxFailed,
+    SandboxSetupFailed,
     SandboxUnavailable,
     capability,
     launcher,
@@ -86,7 +86,7 @@ def test_a_bubblewrap_that_fails_is_not_used(world, tmp_path):
     broken.chmod(0o755)
     means = Capability(Mode.BUBBLEWRAP, "", Binary(broken, tmp_path))
 
-    with pytest.raises(SandboxFailed, match="status 1"):
+    with pytest.raises(SandboxSetupFailed, match="status 1"):
         launcher.start(world.policy(), ["/bin/true"], means=means, stderr=subprocess.DEVNULL)
 
 
@@ -133,7 +133,7 @@ open(os.environ["TMPDIR"] + "/mine", "w")
 def test_without_namespaces_the_whole_tree_ends_as_well(world, reachable, means):
     with start(reachable, STAYS, means) as process:
         assert process.stdout.readline() == b"ready\n"
-        pids = usage.tree(process.pid)
+        pids = usage.process_tree(process.pid)
         process.kill()
         process.wait(5)
 
@@ -145,9 +145,9 @@ def test_without_namespaces_the_whole_tree_ends_as_well(world, reachable, means)
 def test_what_only_namespaces_can_do_is_refused_without_them(world, reachable):
     moved = replace(reachable, read_only=(Bind(world.own, Path("/opt/agent")),))
 
-    with pytest.raises(PolicyRefused, match="in another place"):
+    with pytest.raises(InvalidPolicy, match="in another place"):
         start(moved, "pass", LANDLOCK)
-    with pytest.raises(PolicyRefused, match="network"):
+    with pytest.raises(InvalidPolicy, match="network"):
         start(replace(reachable, network=Network.NONE), "pass", LANDLOCK)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.deployments.sandbox import Bind, Network, PolicyRefused, spawn, usage
+from apps.deployments.sandbox import Bind, InvalidPolicy, Network, spawn, usage
 from apps.deployments.sandbox.stub import syscalls
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="an ordinary user keeps its own uid")
@@ -51,11 +51,11 @@ def test_a_policy_that_goes_through_a_link_is_refused(world):
     link = world.scratch / "venv"
     link.symlink_to(world.data)
 
-    with pytest.raises(PolicyRefused, match="goes through a symbolic link"):
+    with pytest.raises(InvalidPolicy, match="goes through a symbolic link"):
         spawn(world.policy(read_only=(link,)), ["/bin/true"])
-    with pytest.raises(PolicyRefused, match="goes through a symbolic link"):
+    with pytest.raises(InvalidPolicy, match="goes through a symbolic link"):
         spawn(world.policy(read_only=(Bind(link, Path("/opt/venv")),)), ["/bin/true"])
-    with pytest.raises(PolicyRefused, match="whole file system"):
+    with pytest.raises(InvalidPolicy, match="whole file system"):
         spawn(world.policy(read_only=(Path("/"),)), ["/bin/true"])
 
 
@@ -148,7 +148,7 @@ def test_the_environment_does_not_show_in_the_machines_process_list(world):
 
 
 def pids_of(process) -> str:
-    return ",".join(map(str, usage.tree(process.pid)))
+    return ",".join(map(str, usage.process_tree(process.pid)))
 
 
 def test_no_socket_of_the_platform_can_be_reached(world):
@@ -332,11 +332,11 @@ def test_without_network_not_even_loopback_answers(world):
 
 @as_root
 def test_started_as_root_it_must_become_somebody_else(world):
-    with pytest.raises(PolicyRefused, match="unprivileged uid"):
+    with pytest.raises(InvalidPolicy, match="unprivileged uid"):
         spawn(world.policy(uid=None), ["/bin/true"])
-    with pytest.raises(PolicyRefused, match="unprivileged uid"):
+    with pytest.raises(InvalidPolicy, match="unprivileged uid"):
         spawn(world.policy(uid=0), ["/bin/true"])
-    with pytest.raises(PolicyRefused, match="unprivileged gid"):
+    with pytest.raises(InvalidPolicy, match="unprivileged gid"):
         spawn(world.policy(gid=0), ["/bin/true"])
 
 

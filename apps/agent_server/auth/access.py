@@ -25,7 +25,7 @@ from apps.core.callers import Caller
 from apps.deployments import routes
 from apps.deployments.langgraph_json.sections import HeaderRules
 from apps.deployments.routes import Route
-from apps.deployments.serving import STUDIO_USER
+from apps.deployments.serving_config import STUDIO_USER
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 from apps.rate_limits.checking import check_own, check_stranger
@@ -90,7 +90,7 @@ class Admission:
             return Scope(self._route, value=value, told=self._told(None)), body
         before = rules.value_of(resource, action, body, value)
         question = {"resource": resource, "action": action, "value": before}
-        has_rules = self._route.serving.rules_on(resource, action)
+        has_rules = self._route.serving.has_auth_rule(resource, action)
         said = self._ask(question) if has_rules else {"value": before}
         user = self.user()
         after = said.get("value") or {}

@@ -8,19 +8,19 @@ from apps.agent_server.openapi.document import document
 from apps.agent_server.web.custom_paths import is_shut
 from apps.core.json import dumps, loads
 from apps.deployments import routes
-from apps.deployments.serving import Serving
+from apps.deployments.serving_config import ServingConfig
 
 
 def document_of(slug: str) -> bytes:
     """The description of the agent of an address: what it shuts is left out, its own schemes in."""
     route = routes.find(slug)
     made = document(slug)
-    if route is None or (route.serving.is_plain and route.serving.auth is None):
+    if route is None or (route.serving.is_default_http and route.serving.auth is None):
         return made
     return dumps(_tailored(loads(made), route.serving))
 
 
-def _tailored(made: dict[str, Any], serving: Serving) -> dict[str, Any]:
+def _tailored(made: dict[str, Any], serving: ServingConfig) -> dict[str, Any]:
     made["paths"] = {
         path: operations
         for path, operations in made["paths"].items()

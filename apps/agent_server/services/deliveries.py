@@ -23,7 +23,7 @@ from apps.agent_server.webhooks.sending import SECONDS, Letter, Outcome
 from apps.core.json import Fragment, dumps, dumps_text, loads
 from apps.deployments.models import Deployment
 from apps.deployments.services import environment
-from apps.deployments.serving import Serving
+from apps.deployments.serving_config import ServingConfig
 
 LEASE_SECONDS = SECONDS + 45
 PAUSES = (1, 5, 30, 120, 600, 1800, 7200, 18_000)
@@ -99,11 +99,11 @@ def _sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
     if found is None or found.active_revision is None:
         return None
     revision = found.active_revision
-    serving = Serving.of(revision.config or {}, revision.facts)
+    serving = ServingConfig.from_revision(revision.config or {}, revision.facts)
     written = (revision.config or {}).get("env")
     variables = {str(k): str(v) for k, v in written.items()} if isinstance(written, dict) else {}
     if serving.webhooks.headers:
-        variables |= environment.of_revision(revision)
+        variables |= environment.revision_variables(revision)
     return _Sender(
         slug=found.slug,
         rules=Rules.of(serving.webhooks),

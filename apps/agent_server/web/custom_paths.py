@@ -12,7 +12,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from apps.deployments.langgraph_json.sections import Http
-from apps.deployments.serving import OwnRoute
+from apps.deployments.serving_config import CustomRoute
 
 _PARAMETER = re.compile(r"\{[^{}:]*(?::([a-z]+))?\}")
 _META = frozenset({"info", "docs", "openapi.json", "metrics"})
@@ -43,17 +43,17 @@ class Pattern(NamedTuple):
 
 
 @lru_cache(maxsize=256)
-def patterns(routes: tuple[OwnRoute, ...]) -> tuple[Pattern, ...]:
+def patterns(routes: tuple[CustomRoute, ...]) -> tuple[Pattern, ...]:
     """The routes, in their order. One that would take everything takes nothing here: see `rest`."""
     return tuple(pattern for route in routes if (pattern := _pattern(route)).segments)
 
 
-def takes_rest(routes: tuple[OwnRoute, ...] | None) -> bool:
+def takes_rest(routes: tuple[CustomRoute, ...] | None) -> bool:
     """Whether the application also gets what the server itself has no route for."""
     return routes is None or any(not _pattern(route).segments for route in routes)
 
 
-def match(routes: tuple[OwnRoute, ...] | None, path: str, kind: str, method: str) -> bool | None:
+def match(routes: tuple[CustomRoute, ...] | None, path: str, kind: str, method: str) -> bool | None:
     """Whether a route takes the request; None for a path of theirs with another method."""
     if not routes:
         return False
@@ -92,7 +92,7 @@ def _split(path: str) -> list[str]:
     return [segment for segment in path.strip("/").split("/") if segment]
 
 
-def _pattern(route: OwnRoute) -> Pattern:
+def _pattern(route: CustomRoute) -> Pattern:
     segments: list[str | Callable[[str], bool]] = []
     takes_rest = route.kind == "mount"
     for text in _split(route.path):

@@ -39,10 +39,10 @@ class AgentFront(AsgiRouter):
             await super().__call__(scope, receive, send)
             return
         slug, _, rest = path[len(_PREFIX) :].partition("/")
-        is_fresh, route = routes.known(slug)
+        is_fresh, route = routes.cached_route(slug)
         if not is_fresh:
             route = await _find(slug)
-        if route is None or route.serving.is_plain:
+        if route is None or route.serving.is_default_http:
             await super().__call__(scope, receive, send)
             return
         await self._serve(route, f"/{rest}", scope, receive, send)
@@ -76,8 +76,8 @@ class AgentFront(AsgiRouter):
             return False
         if _is_preflight(scope):
             return False
-        found = custom_paths.match(serving.own_routes, place.below, scope["type"], method)
-        if found is None or (not found and custom_paths.takes_rest(serving.own_routes)):
+        found = custom_paths.match(serving.custom_routes, place.below, scope["type"], method)
+        if found is None or (not found and custom_paths.takes_rest(serving.custom_routes)):
             return not self._is_built_in(scope)
         return bool(found)
 

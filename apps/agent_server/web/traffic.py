@@ -48,7 +48,9 @@ def sum_up() -> None:
     with _lock:
         counted = dict(_counts)
         _counts.clear()
-    known = {key: count for key, count in counted.items() if routes.known(key[0])[1] is not None}
+    known = {
+        key: count for key, count in counted.items() if routes.cached_route(key[0])[1] is not None
+    }
     if not known:
         return
     try:

@@ -1,4 +1,4 @@
-"""Pages of a log as the deployment clients read them."""
+"""Log pages in the format of the deployment clients."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LEVELS = {
 
 
 def log_page(lines: LogLineQuerySet, query: dict[str, Any]) -> dict[str, Any]:
-    """One page; `next_offset` can always be sent back, also after an empty page.
+    """Return one page; `next_offset` is valid as an offset even after an empty page.
 
-    Lines are numbered as they are kept, so that the order is stable within a millisecond and the
-    number of the last line is a cursor that never repeats one.
+    The offset is the id of the last line: ids order lines within a millisecond, so that no line
+    repeats.
     """
     ascending = query["order"] == "asc"
     offset = _offset(query.get("offset"))
@@ -36,7 +36,7 @@ def log_page(lines: LogLineQuerySet, query: dict[str, Any]) -> dict[str, Any]:
     if offset is not None:
         lines = lines.filter(pk__gt=offset) if ascending else lines.filter(pk__lt=offset)
     page = list(lines.order_by("pk" if ascending else "-pk")[: query["limit"]])
-    # A page of the oldest lines has none before it, and no line has a number below 1.
+    # Descending, an empty page is the end: no line has an id below 1.
     at_end = (offset or 0) if ascending else 0
     return {
         "logs": [_line(line) for line in page],
@@ -48,7 +48,7 @@ def _offset(text: str | None) -> int | None:
     if text in (None, ""):
         return None
     if not text.isdecimal() or len(text) > 18:
-        raise errors.Invalid("offset is not one that this server gave out.")
+        raise errors.Invalid("offset must be a next_offset of an earlier response.")
     return int(text)
 
 

@@ -1,4 +1,4 @@
-"""The wire's names for deployments and revisions, in and out."""
+"""Request and response formats of deployments and revisions."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ LOG_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 
 
 def deployment_json(deployment: Deployment) -> dict[str, Any]:
-    """A deployment that `queries.with_latest` found.
+    """Return the JSON of a deployment annotated by `queries.with_latest_revision`.
 
-    Values of variables never leave: `secrets` is null, which the clients take for "not told", where
-    an empty list would look like a change.
+    Values of variables are never returned. `secrets` is null, which clients treat as unknown; an
+    empty list would look like a change.
     """
     latest = deployment.__dict__
     return {
@@ -48,7 +48,7 @@ def deployment_json(deployment: Deployment) -> dict[str, Any]:
 
 
 def revision_json(revision: Revision) -> dict[str, Any]:
-    """A revision whose deployment is at hand."""
+    """Return the JSON of a revision; its deployment must be loaded."""
     return {
         "id": revision.pk,
         "status": revision.status,
@@ -67,14 +67,14 @@ def revision_json(revision: Revision) -> dict[str, Any]:
 
 
 def _source_config(deployment: Deployment) -> dict[str, Any]:
-    served = deployment.active_revision_id is not None
+    is_served = deployment.active_revision_id is not None
     return {
         "integration_id": None,
         "repo_url": deployment.repo_url,
         "repo_branch": deployment.branch or None,
         "deployment_type": deployment.deployment_type,
         "build_on_push": deployment.build_on_push,
-        "custom_url": agent_url(deployment.slug) if served else None,
+        "custom_url": agent_url(deployment.slug) if is_served else None,
         "resource_spec": deployment.resource_spec,
         "listener_id": None,
         "listener_config": None,
@@ -110,18 +110,18 @@ class RevisionConfigSerializer(serializers.Serializer[Any]):
 
 
 class ChangesSerializer(serializers.Serializer[Any]):
-    """What creating, patching and making a revision have in common."""
+    """The fields shared by creating and patching a deployment and creating a revision."""
 
     source_config = SourceConfigSerializer(required=False, allow_null=True)
     source_revision_config = RevisionConfigSerializer(required=False, allow_null=True)
     secrets = SecretSerializer(many=True, required=False, allow_null=True)
     secret_references = serializers.ListField(required=False, allow_null=True)
 
-    def fields_of_deployment(self) -> dict[str, Any]:
-        """The fields of the deployment that the body names; null is as good as absent."""
+    def deployment_fields(self) -> dict[str, Any]:
+        """Return the deployment fields in the body; null counts as absent."""
         source = self.validated_data.get("source_config") or {}
         revision = self.validated_data.get("source_revision_config") or {}
-        wanted = {
+        fields = {
             "repo_url": source.get("repo_url"),
             "deployment_type": source.get("deployment_type"),
             "build_on_push": source.get("build_on_push"),
@@ -129,17 +129,17 @@ class ChangesSerializer(serializers.Serializer[Any]):
             "branch": revision.get("repo_ref"),
             "config_path": revision.get("langgraph_config_path"),
         }
-        return {name: value for name, value in wanted.items() if value is not None}
+        return {name: value for name, value in fields.items() if value is not None}
 
     def variables(self) -> dict[str, str] | None:
-        """The variables that the body names; None when it names none."""
-        given = self.validated_data.get("secrets")
-        return {entry["name"]: entry["value"] for entry in given} if given else None
+        """Return the variables in the body, or None."""
+        secrets = self.validated_data.get("secrets")
+        return {entry["name"]: entry["value"] for entry in secrets} if secrets else None
 
 
 class CreateSerializer(ChangesSerializer):
     name = serializers.CharField(max_length=63, required=False)
-    source = serializers.CharField()  # type: ignore[assignment]  # DRF's own `source` is another
+    source = serializers.CharField()  # type: ignore[assignment]  # shadows an attribute of DRF
     agent = serializers.DictField(required=False, allow_null=True)
 
 

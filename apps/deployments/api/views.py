@@ -1,4 +1,4 @@
-"""The control plane, as public deployment clients speak it."""
+"""The control-plane API of the public deployment clients."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from apps.core import errors
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.deployments import services
-from apps.deployments.api import sources
 from apps.deployments.api.log_pages import log_page
 from apps.deployments.api.serializers import (
     ChangesSerializer,
@@ -27,11 +26,27 @@ from apps.deployments.api.serializers import (
     deployment_json,
     revision_json,
 )
-from apps.deployments.models import Deployment, LogKind, LogLine, Revision
-from apps.deployments.queries import with_latest
+from apps.deployments.errors import SourceNotSupported
+from apps.deployments.models import Deployment, LogKind, LogLine, Revision, Source
+from apps.deployments.queries import with_latest_revision
 from apps.deployments.querysets import DeploymentQuerySet
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
+
+_UNSUPPORTED_SOURCES = {
+    "internal_source": (
+        "Uploads of source archives are not supported yet. Deploy from a Git repository instead:"
+        " source github with source_config.repo_url."
+    ),
+    "internal_docker": (
+        "The platform builds agents from source and has no image registry: add --remote to"
+        " `langgraph deploy`, or deploy from a Git repository."
+    ),
+    "external_docker": (
+        "The platform builds agents from source and runs no images: deploy from a Git repository."
+    ),
+    "internal_template": "Templates are not supported: deploy from a Git repository.",
+}
 
 
 class ControlPlaneView(WorkspaceAPIView):
@@ -41,7 +56,7 @@ class ControlPlaneView(WorkspaceAPIView):
     }
 
     def deployments(self) -> DeploymentQuerySet:
-        return with_latest(Deployment.objects.for_workspace(self.workspace_id).present())
+        return with_latest_revision(Deployment.objects.for_workspace(self.workspace_id).present())
 
     def deployment(self, deployment_id: UUID) -> Deployment:
         return get_or_404(self.deployments(), pk=deployment_id)
@@ -52,7 +67,7 @@ class ControlPlaneView(WorkspaceAPIView):
         rows = rows.filter(deployment__in=present.filter(pk=deployment_id))
         return get_or_404(rows, pk=revision_id)
 
-    def person(self) -> User | None:
+    def current_user(self) -> User | None:
         user_id = self.request.auth.user_id
         return User.objects.filter(pk=user_id).first() if user_id else None
 
@@ -60,11 +75,11 @@ class ControlPlaneView(WorkspaceAPIView):
 class DeploymentsView(ControlPlaneView):
     @extend_schema(parameters=[DeploymentFilterSerializer], responses=OpenApiTypes.OBJECT)
     def get(self, request: ApiRequest) -> Response:
-        asked = request.query_params
-        if asked.get("agent_id") or asked.get("agent_environment"):
-            # Ignored, the client would update whatever deployment came back.
-            raise errors.BadRequest("Deployments have no agents and environments here.")
-        query = DeploymentFilterSerializer(data=asked)
+        params = request.query_params
+        if params.get("agent_id") or params.get("agent_environment"):
+            # If ignored, the client would update an arbitrary deployment of the response.
+            raise errors.BadRequest("agent_id and agent_environment are not supported.")
+        query = DeploymentFilterSerializer(data=params)
         query.is_valid(raise_exception=True)
         rows = _filtered(self.deployments(), query.validated_data).newest_first()
         return Response(_page(rows, query.validated_data, deployment_json))
@@ -73,19 +88,17 @@ class DeploymentsView(ControlPlaneView):
     def post(self, request: ApiRequest) -> Response:
         body = CreateSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        given = body.validated_data
-        sources.check(given["source"])
-        if given.get("agent") or not given.get("name"):
-            raise errors.BadRequest(
-                "A deployment needs a name; agents and environments are not known here."
-            )
-        _refuse_commands(given)
+        body_data = body.validated_data
+        _check_source(body_data["source"])
+        if body_data.get("agent") or not body_data.get("name"):
+            raise errors.BadRequest("name is required, and agent is not supported.")
+        _reject_unsupported_fields(body_data)
         deployment = services.create_deployment(
             workspace=Workspace.objects.get(pk=self.workspace_id),
-            name=given["name"],
+            name=body_data["name"],
             variables=body.variables(),
-            created_by=self.person(),
-            **{"repo_url": "", **body.fields_of_deployment()},
+            created_by=self.current_user(),
+            **{"repo_url": "", **body.deployment_fields()},
         )
         return Response(deployment_json(self.deployment(deployment.pk)), status=201)
 
@@ -112,20 +125,20 @@ class DeploymentView(ControlPlaneView):
         deployment = self.deployment(deployment_id)
         body = PatchSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        given = body.validated_data
-        sources.check(given.get("revision_source"))
-        _refuse_commands(given)
-        changes = body.fields_of_deployment()
+        body_data = body.validated_data
+        _check_source(body_data.get("revision_source"))
+        _reject_unsupported_fields(body_data)
+        changes = body.deployment_fields()
         kind = changes.pop("deployment_type", deployment.deployment_type)
         if kind != deployment.deployment_type:
-            raise errors.BadRequest("The type of a deployment never changes.")
-        if "display_name" in given:
-            changes["display_name"] = given["display_name"]
+            raise errors.BadRequest("deployment_type cannot be changed.")
+        if "display_name" in body_data:
+            changes["display_name"] = body_data["display_name"]
         services.update_deployment(
             deployment=deployment,
             changes=changes,
             variables=body.variables(),
-            changed_by=self.person(),
+            changed_by=self.current_user(),
         )
         return Response(deployment_json(self.deployment(deployment_id)))
 
@@ -133,7 +146,7 @@ class DeploymentView(ControlPlaneView):
     def delete(self, request: ApiRequest, deployment_id: UUID) -> Response:
         if request.query_params.get("delete_tracing_project", "false").lower() == "true":
             raise errors.BadRequest(
-                "The tracing project of a deployment is not deleted with it yet: leave out"
+                "Deleting the tracing project with its deployment is not supported yet: remove"
                 " delete_tracing_project."
             )
         services.delete_deployments(workspace_id=self.workspace_id, deployment_ids={deployment_id})
@@ -157,15 +170,15 @@ class RevisionsView(ControlPlaneView):
         deployment = self.deployment(deployment_id)
         body = ChangesSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        _refuse_commands(body.validated_data)
-        changes = body.fields_of_deployment()
+        _reject_unsupported_fields(body.validated_data)
+        changes = body.deployment_fields()
         changes.pop("deployment_type", None)
         revision = services.update_deployment(
             deployment=deployment,
             changes=changes,
             variables=body.variables(),
             new_revision=True,
-            changed_by=self.person(),
+            changed_by=self.current_user(),
         )
         assert revision is not None  # noqa: S101
         return Response(revision_json(revision), status=201)
@@ -185,7 +198,7 @@ class RedeployView(ControlPlaneView):
 
 
 class InterruptView(ControlPlaneView):
-    """Not in any public client: for scripts that stop a stuck build."""
+    """For scripts that stop a stuck build; no public client calls it."""
 
     @extend_schema(request=None, responses=OpenApiTypes.OBJECT)
     def post(self, request: ApiRequest, deployment_id: UUID, revision_id: UUID) -> Response:
@@ -195,7 +208,7 @@ class InterruptView(ControlPlaneView):
 
 class BuildLogView(ControlPlaneView):
     kind = LogKind.BUILD
-    # Reading by POST.
+    # The route reads by POST.
     required_permission = {"*": Permission.DEPLOYMENTS_READ}
 
     @extend_schema(request=LogQuerySerializer, responses=OpenApiTypes.OBJECT)
@@ -217,15 +230,15 @@ class ServerLogView(BuildLogView):
 
 
 class UploadView(ControlPlaneView):
-    """The place of uploaded archives and images, until they are offered."""
+    """Rejects uploads of archives and images, which are not supported yet."""
 
     source = "internal_source"
 
     @extend_schema(request=None, responses={400: OpenApiTypes.OBJECT})
     def post(self, request: ApiRequest, deployment_id: UUID) -> Response:
         self.deployment(deployment_id)
-        sources.check(self.source)
-        raise AssertionError("a source that is offered has a view of its own")
+        _check_source(self.source)
+        raise AssertionError("a supported source needs its own view")
 
 
 class PushTokenView(UploadView):
@@ -233,7 +246,7 @@ class PushTokenView(UploadView):
 
 
 class ListenersView(ControlPlaneView):
-    """Agents run on this platform itself, so there is never a listener."""
+    """Always empty: agents run on the platform itself, without listeners."""
 
     @extend_schema(parameters=[PageSerializer], responses=OpenApiTypes.OBJECT)
     def get(self, request: ApiRequest) -> Response:
@@ -241,7 +254,7 @@ class ListenersView(ControlPlaneView):
 
 
 class GitIntegrationsView(ControlPlaneView):
-    """Repositories are named by their address; no integration is ever installed."""
+    """Always empty: repositories are given by address, without integrations."""
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
     def get(self, request: ApiRequest) -> Response:
@@ -249,7 +262,7 @@ class GitIntegrationsView(ControlPlaneView):
 
 
 def _filtered(rows: DeploymentQuerySet, query: dict[str, Any]) -> DeploymentQuerySet:
-    # `name` and `name_contains` are sent together by a client that wants either.
+    # A client that sends both accepts a match of either.
     if query.get("name_contains"):
         rows = rows.filter(name__icontains=query["name_contains"])
     elif query.get("name"):
@@ -263,24 +276,31 @@ def _filtered(rows: DeploymentQuerySet, query: dict[str, Any]) -> DeploymentQuer
 
 
 def _page(rows: Any, query: dict[str, Any], as_json: Any) -> dict[str, Any]:
-    """`offset` is where the next page begins."""
+    """Return a page; `offset` is the start of the next one."""
     begin, end = query["offset"], query["offset"] + query["limit"]
-    found = [as_json(row) for row in rows[begin:end]]
-    return {"resources": found, "offset": begin + len(found)}
+    resources = [as_json(row) for row in rows[begin:end]]
+    return {"resources": resources, "offset": begin + len(resources)}
 
 
-def _refuse_commands(given: dict[str, Any]) -> None:
-    """What would change the build if it were honoured is refused, not ignored."""
-    source = given.get("source_config") or {}
-    revision = given.get("source_revision_config") or {}
+def _reject_unsupported_fields(body_data: dict[str, Any]) -> None:
+    """Reject fields that would change the build but are not supported."""
+    source = body_data.get("source_config") or {}
+    revision = body_data.get("source_revision_config") or {}
     for name in ("install_command", "build_command"):
         if source.get(name):
-            raise errors.BadRequest(f"{name} is for JavaScript projects, which are not built yet.")
+            raise errors.BadRequest(f"{name} is for JavaScript projects, which are not supported.")
     for name, kind in (
         ("image_uri", "external_docker"),
         ("source_tarball_path", "internal_source"),
     ):
         if revision.get(name):
-            sources.check(kind)
-    if given.get("secret_references"):
+            _check_source(kind)
+    if body_data.get("secret_references"):
         raise errors.BadRequest("secret_references are for Kubernetes; send secrets instead.")
+
+
+def _check_source(source: str | None) -> None:
+    """Reject a source other than Git, with advice for the user."""
+    if source is None or source == Source.GIT:
+        return
+    raise SourceNotSupported(_UNSUPPORTED_SOURCES.get(source, f"The source {source!r} is unknown."))

@@ -1,1 +1,1 @@
-"""Building revisions: clone, environment, import in the sandbox, health, switch."""
+"""Build a revision: clone, install, import in the sandbox, health check, activation."""

@@ -1,4 +1,4 @@
-"""From a waiting revision to one that serves."""
+"""Build and deploy one revision."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from django.db import transaction
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors, hosts, langgraph_json
-from apps.deployments.build_dirs import Unreadable, remove_revision
+from apps.deployments.build_dirs import FileNotReadable, remove_revision
 from apps.deployments.builds import build_facts, clone, source, venv
-from apps.deployments.builds.build_context import Work
-from apps.deployments.builds.errors import BuildFailed
-from apps.deployments.builds.host_client import Conversation
+from apps.deployments.builds.build_context import BuildContext, BuildFailed
+from apps.deployments.builds.host_client import HostClient
 from apps.deployments.models import Revision, RevisionGraph, Source
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
-from apps.deployments.serving import STUDIO_USER
+from apps.deployments.serving_config import STUDIO_USER
 from apps.deployments.statuses import RevisionStatus
 
 log = logging.getLogger(__name__)
 
 
 def build(revision_id: UUID) -> None:
-    """Take the revision up where it is and bring it to its end. Safe to repeat and to race.
+    """Claim the revision and build and deploy it. Safe to repeat and to run concurrently.
 
-    A failure of the repository is kept in the revision; what served before goes on serving.
+    A failure is stored in the revision; the active revision keeps serving.
     """
     revision = progress.claim(revision_id, owner=f"{socket.gethostname()}:{os.getpid()}")
     if revision is None:
@@ -40,125 +39,135 @@ def build(revision_id: UUID) -> None:
         revision_id=revision.pk,
     )
     with lines:
-        work = Work(revision, lines)
+        context = BuildContext(revision, lines)
         try:
             if revision.status == RevisionStatus.BUILDING:
-                _build(work)
-            _deploy(work)
+                _build(context)
+            _deploy(context)
         except BuildFailed as failure:
-            _fail(work, str(failure))
-        except (errors.LeaseLost, errors.StepRefused):
-            lines.write("The work on this revision was stopped.", level="WARNING")
+            _fail(context, str(failure))
+        except (errors.LeaseLost, errors.InvalidTransition):
+            lines.write("The build of this revision was stopped.", level="WARNING")
         except Exception:
             log.exception("build of revision %s failed", revision_id)
-            _fail(work, "Something went wrong inside the platform. Its operator finds it logged.")
-    progress.promote(revision.deployment_id)
+            _fail(
+                context,
+                "Internal error of the platform. The operator can find the details in its log.",
+            )
+    progress.promote_next(revision.deployment_id)
 
 
-def _build(work: Work) -> None:
-    revision = work.revision
-    work.place.make()
+def _build(context: BuildContext) -> None:
+    revision = context.revision
+    context.directory.create()
     if revision.source != Source.GIT:
-        raise BuildFailed("Only revisions from Git can be built.")
-    with work.step(f"Cloning {revision.repo_url} {revision.ref}".rstrip()):
-        commit = clone.clone(work, repo_url=revision.repo_url, ref=revision.ref)
-    project = _project(work)
-    facts = build_facts.of_variables(work, project)
-    _remember(work, commit=commit, config=project.raw)
-    venv.make(work, project)
-    with work.step("Importing the graphs"):
-        graphs, offered = _graphs(work, project)
-    build_facts.keep(work, {"variables": facts, **offered})
-    _keep_graphs(work, graphs)
-    work.advance(RevisionStatus.AWAITING_DEPLOY, artefact=revision.attempt)
-    work.place.remove_older()
+        raise BuildFailed("Only revisions with a Git source can be built.")
+    with context.step(f"Cloning {revision.repo_url} {revision.ref}".rstrip()):
+        commit = clone.clone(context, repo_url=revision.repo_url, ref=revision.ref)
+    project = _read_project(context)
+    facts = build_facts.read_server_variables(context, project)
+    _save_source(context, commit=commit, config=project.raw)
+    venv.create_venv(context, project)
+    with context.step("Importing the graphs"):
+        graphs, other_facts = _describe_graphs(context, project)
+    build_facts.save_facts(context, {"variables": facts, **other_facts})
+    _save_graphs(context, graphs)
+    context.advance(RevisionStatus.AWAITING_DEPLOY, built_attempt=revision.attempt)
+    context.directory.remove_older()
 
 
-def _project(work: Work) -> langgraph_json.Project:
-    path = work.revision.config_path
-    work.log.write(f"==> Reading {path}")
+def _read_project(context: BuildContext) -> langgraph_json.Project:
+    path = context.revision.config_path
+    context.log.write(f"==> Reading {path}")
     try:
-        project = langgraph_json.parse(work.place.read(path), path=path, kind=work.place.kind)
-    except (langgraph_json.ConfigError, Unreadable) as error:
+        project = langgraph_json.parse(
+            context.directory.read_text(path), path=path, file_type=context.directory.file_type
+        )
+    except (langgraph_json.ConfigError, FileNotReadable) as error:
         raise BuildFailed(str(error)) from None
-    for note in project.notes:
-        work.log.write(f"    {note}", level="WARNING")
+    for warning in project.warnings:
+        context.log.write(f"    {warning}", level="WARNING")
     return project
 
 
-def _remember(work: Work, *, commit: source.Commit, config: dict[str, object]) -> None:
-    """Keep what is being built, while the attempt is still ours."""
-    revisions = Revision.objects.for_workspace(work.revision.workspace_id)
-    kept = revisions.filter(pk=work.revision.pk, attempt=work.revision.attempt).update(
+def _save_source(
+    context: BuildContext, *, commit: source.Commit, config: dict[str, object]
+) -> None:
+    """Store commit and configuration, or raise `LeaseLost`."""
+    revisions = Revision.objects.for_workspace(context.revision.workspace_id)
+    updated = revisions.filter(pk=context.revision.pk, attempt=context.revision.attempt).update(
         commit_sha=commit.sha,
         commit_subject=commit.subject,
         config=loads(storable(dumps(config))),
     )
-    if not kept:
+    if not updated:
         raise errors.LeaseLost
 
 
-def _graphs(
-    work: Work, project: langgraph_json.Project
+def _describe_graphs(
+    context: BuildContext, project: langgraph_json.Project
 ) -> tuple[list[RevisionGraph], dict[str, Any]]:
-    """The graphs as their host describes them, and what else the project's code offers."""
+    """Return the graphs description by their host, and the other facts of the project."""
     graphs = []
-    with _host(work, work.revision.attempt) as host:
-        conversation = Conversation(work, host)
-        greeting = conversation.greeting()
-        work.log.write(f"    Python {greeting['python']}, LangGraph {greeting['langgraph']}")
-        # A function that wants a user gets one wherever there is authentication; here it is us.
-        asked = {"user": STUDIO_USER} if project.sections.auth else {}
+    with _launch_host(context, context.revision.attempt) as host:
+        client = HostClient(context, host)
+        hello = client.handshake()
+        context.log.write(f"    Python {hello['python']}, LangGraph {hello['langgraph']}")
+        # A graph factory that takes a user gets one if the project has authentication.
+        params = {"user": STUDIO_USER} if project.sections.auth else {}
         for graph_id in project.graphs:
-            described = conversation.ask(graph_id, "describe", asked)
-            described = loads(storable(dumps(described)))
-            nodes = [str(node.get("id")) for node in described["drawing"]["nodes"]]
-            work.log.write(f"    {graph_id}: {', '.join(nodes)}")
+            description = client.call(graph_id, "describe", params)
+            description = loads(storable(dumps(description)))
+            nodes = [str(node.get("id")) for node in description["drawing"]["nodes"]]
+            context.log.write(f"    {graph_id}: {', '.join(nodes)}")
             graphs.append(
                 RevisionGraph(
-                    workspace_id=work.revision.workspace_id,
-                    revision_id=work.revision.pk,
+                    workspace_id=context.revision.workspace_id,
+                    revision_id=context.revision.pk,
                     graph_id=graph_id,
                     description=project.descriptions.get(graph_id, ""),
-                    schemas=described["schemas"],
-                    drawing=described["drawing"],
+                    schemas=description["schemas"],
+                    drawing=description["drawing"],
                 )
             )
-        return graphs, build_facts.offered(work, project, greeting)
+        return graphs, build_facts.project_facts(context, project, hello)
 
 
 @transaction.atomic
-def _keep_graphs(work: Work, graphs: list[RevisionGraph]) -> None:
-    rows = RevisionGraph.objects.for_workspace(work.revision.workspace_id)
-    rows.filter(revision=work.revision).delete()
+def _save_graphs(context: BuildContext, graphs: list[RevisionGraph]) -> None:
+    rows = RevisionGraph.objects.for_workspace(context.revision.workspace_id)
+    rows.filter(revision=context.revision).delete()
     RevisionGraph.unscoped.bulk_create(graphs)
 
 
-def _deploy(work: Work) -> None:
-    """See a host start as it will, then let the revision serve."""
-    if work.revision.status == RevisionStatus.AWAITING_DEPLOY:
-        work.advance(RevisionStatus.DEPLOYING)
-    with work.step("Starting the agent"), _host(work, work.revision.artefact) as host:
-        Conversation(work, host).greeting()
-    work.log.flush()
-    progress.activate(work.revision)
-    work.log.write(f"Deployed: revision {work.revision.number} serves from now on.")
+def _deploy(context: BuildContext) -> None:
+    """Check that a host starts, then activate the revision."""
+    if context.revision.status == RevisionStatus.AWAITING_DEPLOY:
+        context.advance(RevisionStatus.DEPLOYING)
+    with (
+        context.step("Starting the agent"),
+        _launch_host(context, context.revision.built_attempt) as host,
+    ):
+        HostClient(context, host).handshake()
+    context.log.flush()
+    progress.activate(context.revision)
+    context.log.write(f"Deployed: revision {context.revision.number} is active.")
 
 
-def _host(work: Work, attempt: int | None) -> hosts.LaunchedHost:
+def _launch_host(context: BuildContext, attempt: int | None) -> hosts.LaunchedHost:
     try:
-        return hosts.launch(work.revision.pk, attempt=attempt)
-    except hosts.NotLaunched as error:
+        return hosts.launch(context.revision.pk, attempt=attempt)
+    except hosts.LaunchFailed as error:
         raise BuildFailed(str(error)) from None
 
 
-def _fail(work: Work, reason: str) -> None:
-    work.log.write(reason, level="ERROR")
-    work.log.flush()
+def _fail(context: BuildContext, reason: str) -> None:
+    context.log.write(reason, level="ERROR")
+    context.log.flush()
     try:
-        progress.fail(work.revision, reason=reason, attempt=work.revision.attempt)
-    except (errors.LeaseLost, errors.StepRefused):
+        progress.fail(context.revision, reason=reason, attempt=context.revision.attempt)
+    except (errors.LeaseLost, errors.InvalidTransition):
         return
-    if work.revision.artefact is None:
-        # A failed build leaves nothing but its log.
-        remove_revision(work.revision.pk)
+    if context.revision.built_attempt is None:
+        # Only the log of a failed build is kept.
+        remove_revision(context.revision.pk)

@@ -1,4 +1,4 @@
-"""One builder at work on one revision: its log, its lease and its time."""
+"""The shared context of one build: log, lease, deadline and folder."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from typing import Any
 
 from django.conf import settings
 
-from apps.deployments.build_dirs import Workplace
-from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.build_dirs import RevisionDir
 from apps.deployments.models import Revision
 from apps.deployments.services import progress
 from apps.deployments.services.logs import RevisionLog
@@ -20,11 +19,15 @@ TICK_SECONDS = 0.2
 _RENEW_SECONDS = 3.0
 
 
-class Work:
-    """What every step of a build shares.
+class BuildFailed(Exception):
+    """The build cannot continue; the message is for the author of the repository."""
 
-    A step that waits calls `tick` at least every `TICK_SECONDS`: it keeps the log and the lease
-    and raises `LeaseLost` when a person stopped the revision or another builder has it.
+
+class BuildContext:
+    """The state that all steps of a build share.
+
+    A step that waits calls `tick` at least every `TICK_SECONDS`. It flushes the log, renews the
+    lease and raises `LeaseLost` if a user stopped the revision or another builder has it.
     """
 
     def __init__(self, revision: Revision, log: RevisionLog) -> None:
@@ -32,23 +35,22 @@ class Work:
         self.log = log
         workspace = revision.workspace
         self.organization_number = workspace.organization.number
-        self.place = self.place_of(revision.attempt)
+        self.directory = self.directory_for(revision.attempt)
         self._renewed_at = time.monotonic()
         self._deadline = time.monotonic() + settings.BUILD_TIMEOUT_SECONDS
 
-    def place_of(self, attempt: int) -> Workplace:
-        return Workplace.of(self.revision.pk, attempt, self.organization_number)
+    def directory_for(self, attempt: int) -> RevisionDir:
+        return RevisionDir.for_attempt(self.revision.pk, attempt, self.organization_number)
 
     def tick(self) -> None:
         self.log.flush_if_due()
         now = time.monotonic()
         if now - self._renewed_at > _RENEW_SECONDS:
-            progress.renew(self.revision)
+            progress.renew_lease(self.revision)
             self._renewed_at = now
         if now > self._deadline:
             raise BuildFailed(
-                f"It took longer than the {settings.BUILD_TIMEOUT_SECONDS} seconds that a build may"
-                " take."
+                f"The build exceeded its time limit of {settings.BUILD_TIMEOUT_SECONDS} seconds."
             )
 
     def advance(self, to: RevisionStatus, **changes: Any) -> None:
@@ -58,8 +60,8 @@ class Work:
 
     @contextmanager
     def step(self, title: str) -> Iterator[None]:
-        """A part of the build with its heading and its time in the log."""
-        began = time.monotonic()
+        """Log the heading of a build step and its duration."""
+        started_at = time.monotonic()
         self.log.write(f"==> {title}")
         yield
-        self.log.write(f"    done in {time.monotonic() - began:.1f} s", level="DEBUG")
+        self.log.write(f"    done in {time.monotonic() - started_at:.1f} s", level="DEBUG")

@@ -1,4 +1,4 @@
-"""What a build finds out about how its revision wants to be served: the revision's facts."""
+"""Facts that a build determines about serving its revision: variables, rules, routes, versions."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from apps.core.json import dumps, loads, storable
 from apps.deployments import errors
-from apps.deployments.build_dirs import Unreadable
-from apps.deployments.builds.build_context import Work
-from apps.deployments.builds.errors import BuildFailed
-from apps.deployments.langgraph_json import ConfigError, Project, variables
+from apps.deployments.build_dirs import FileNotReadable
+from apps.deployments.builds.build_context import BuildContext, BuildFailed
+from apps.deployments.langgraph_json import ConfigError, Project, server_config
 from apps.deployments.models import Revision
 from apps.deployments.services import environment
 from apps.graph_host.project import variables_in
@@ -28,75 +27,78 @@ _ROUTES = TypeAdapter(
         Field(max_length=1000),
     ]
 )
-"""What a host may say of its routes: its word is a stranger's."""
+"""Routes as a host reports them: untrusted input."""
 
 
-def of_variables(work: Work, project: Project) -> dict[str, Any]:
-    """What the variables say about the server; `BuildFailed` names one that makes no sense."""
-    given = {**_of_file(work, project), **environment.of_revision(work.revision)}
+def read_server_variables(context: BuildContext, project: Project) -> dict[str, Any]:
+    """Return the server configuration in the variables; `BuildFailed` names an invalid one."""
+    environment_variables = {
+        **_env_file_variables(context, project),
+        **environment.revision_variables(context.revision),
+    }
     try:
-        facts = variables.read(given)
+        config = server_config.read_server_config(environment_variables)
     except ConfigError as error:
         raise BuildFailed(str(error)) from None
-    for note in variables.notes(given):
-        work.log.write(f"    {note}", level="WARNING")
-    told: dict[str, Any] = facts.model_dump(mode="json", by_alias=True, exclude_none=True)
-    return told
+    for warning in server_config.ignored_variable_warnings(environment_variables):
+        context.log.write(f"    {warning}", level="WARNING")
+    config_json: dict[str, Any] = config.model_dump(mode="json", by_alias=True, exclude_none=True)
+    return config_json
 
 
-def _of_file(work: Work, project: Project) -> dict[str, str]:
-    """The variables of `env`; the deployment's own win over them."""
+def _env_file_variables(context: BuildContext, project: Project) -> dict[str, str]:
+    """Return the variables of `env`; those of the deployment override them."""
     env = project.raw.get("env")
     if isinstance(env, dict):
         return {name: str(value) for name, value in env.items()}
     if not env:
         return {}
     try:
-        return variables_in(work.place.read(project.place(env)))
-    except Unreadable:
+        return variables_in(context.directory.read_text(project.resolve(env)))
+    except FileNotReadable:
         return {}
 
 
-def offered(work: Work, project: Project, greeting: dict[str, Any]) -> dict[str, Any]:
-    """Versions, and what the project's own authentication and HTTP application offer."""
+def project_facts(context: BuildContext, project: Project, hello: dict[str, Any]) -> dict[str, Any]:
+    """Return the versions, the auth rules and the routes of the custom HTTP application."""
     facts: dict[str, Any] = {
-        "versions": {name: str(greeting[name]) for name in ("python", "langgraph")}
+        "versions": {name: str(hello[name]) for name in ("python", "langgraph")}
     }
     if project.sections.auth is not None:
-        rules = [str(rule) for rule in greeting["auth"]["rules"]]
+        rules = [str(rule) for rule in hello["auth"]["rules"]]
         facts["auth"] = {"rules": rules}
-        work.log.write(f"    auth: rules on {', '.join(rules) or 'nothing'}")
+        context.log.write(f"    auth: rules on {', '.join(rules) or 'nothing'}")
     if project.sections.http.app is not None:
-        facts["http"] = _http(work, greeting["http"])
+        facts["http"] = _http_facts(context, hello["http"])
     return facts
 
 
-def _http(work: Work, told: dict[str, Any]) -> dict[str, Any]:
-    routes = told.get("routes")
-    if told.get("has_middleware"):
-        work.log.write(
-            "    The middleware of `http.app` is around its own routes; the routes of the Agent"
-            " Server are answered by the platform, without it.",
+def _http_facts(context: BuildContext, http: dict[str, Any]) -> dict[str, Any]:
+    routes = http.get("routes")
+    if http.get("has_middleware"):
+        context.log.write(
+            "    The middleware of `http.app` applies to its own routes only; the platform serves"
+            " the routes of the Agent Server without it.",
             level="WARNING",
         )
     if routes is None:
-        work.log.write(
-            "    `http.app` does not list its routes: it gets what the Agent Server has no route"
-            " for, and shadows nothing.",
+        context.log.write(
+            "    `http.app` does not list its routes: it receives requests that match no route of"
+            " the Agent Server, and cannot override one.",
             level="WARNING",
         )
         return {"routes": None}
     try:
         known = _ROUTES.validate_python(routes)
     except ValidationError as error:
-        raise BuildFailed(f"The routes of `http.app` make no sense: {error}") from None
-    work.log.write(f"    http: {', '.join(path for path, *_ in known) or 'no routes'}")
+        raise BuildFailed(f"The routes of `http.app` are invalid: {error}") from None
+    context.log.write(f"    http: {', '.join(path for path, *_ in known) or 'no routes'}")
     return {"routes": known}
 
 
-def keep(work: Work, facts: dict[str, Any]) -> None:
-    """Write the facts down, while the attempt is still ours."""
-    revisions = Revision.objects.for_workspace(work.revision.workspace_id)
-    mine = revisions.filter(pk=work.revision.pk, attempt=work.revision.attempt)
-    if not mine.update(facts=loads(storable(dumps(facts)))):
+def save_facts(context: BuildContext, facts: dict[str, Any]) -> None:
+    """Store the facts, or raise `LeaseLost`."""
+    revisions = Revision.objects.for_workspace(context.revision.workspace_id)
+    current = revisions.filter(pk=context.revision.pk, attempt=context.revision.attempt)
+    if not current.update(facts=loads(storable(dumps(facts)))):
         raise errors.LeaseLost

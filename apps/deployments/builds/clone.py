@@ -1,22 +1,22 @@
-"""Getting the source: one commit of a repository, fetched inside the sandbox."""
+"""Fetch one commit of a repository inside the sandbox."""
 
 from __future__ import annotations
 
 from apps.deployments import git
-from apps.deployments.builds import source, with_dulwich, with_git
-from apps.deployments.builds.build_context import Work
+from apps.deployments.builds import dulwich_fetch, git_fetch, source
+from apps.deployments.builds.build_context import BuildContext
 
 
-def clone(work: Work, *, repo_url: str, ref: str) -> source.Commit:
-    """Fetch the commit at `ref` into the workplace's source and say which it is."""
-    address = source.reachable(repo_url)
-    found = _fetch(work, address, ref)
-    commit = source.Commit(found.sha, found.subject[:500])
-    work.log.write(f"    {commit.sha[:12]} {commit.subject}")
+def clone(context: BuildContext, *, repo_url: str, ref: str) -> source.Commit:
+    """Fetch the commit at `ref` into the source folder and return it."""
+    address = source.check_address(repo_url)
+    fetched = _fetch(context, address, ref)
+    commit = source.Commit(fetched.sha, fetched.subject[:500])
+    context.log.write(f"    {commit.sha[:12]} {commit.subject}")
     return commit
 
 
-def _fetch(work: Work, address: git.Address, ref: str) -> source.Commit:
+def _fetch(context: BuildContext, address: git.GitAddress, ref: str) -> source.Commit:
     if git.is_installed():
-        return with_git.fetch(work, address, ref)
-    return with_dulwich.fetch(work, address, ref)
+        return git_fetch.fetch(context, address, ref)
+    return dulwich_fetch.fetch(context, address, ref)

@@ -1,9 +1,9 @@
-"""Run in the sandbox, with Dulwich and nothing of the platform's: fetch one commit, check it out.
+"""Fetch and check out one commit. Runs in the sandbox with Dulwich, without the platform's code.
 
     python dulwich_program.py URL REF
 
-Works in the current folder, which is empty. The last line printed is JSON: `sha` and `subject`, or,
-with status 1, `reason` and `detail`.
+The current folder must be empty. The last line of output is JSON: `sha` and `subject`, or, with
+exit status 1, `reason` and `detail`.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from dulwich.objects import Blob, Commit, ObjectID, Tag
 from dulwich.refs import HEADREF, Ref
 from dulwich.repo import Repo
 
-_SILENCE_SECONDS = 30
+_TIMEOUT_SECONDS = 30
 _SHA = re.compile(rb"[0-9a-f]{40}|[0-9a-f]{64}")
-# Where git looks for a short name, in its order.
-_PLACES = (b"", b"refs/", b"refs/tags/", b"refs/heads/", b"refs/remotes/")
-_SIGNS = (
+# The prefixes that git tries for a short name, in order.
+_REF_PREFIXES = (b"", b"refs/", b"refs/tags/", b"refs/heads/", b"refs/remotes/")
+_ERROR_PATTERNS = (
     (r"not our ref|unadvertised object|no such remote ref", "no_ref"),
     (r"unexpected http resp 40[13]", "private"),
     (r"[Rr]epository .*not found|access denied or repository not exported|no such repo", "nowhere"),
@@ -41,8 +41,8 @@ _SIGNS = (
 )
 
 
-class Refused(Exception):
-    """Nothing can be fetched, for one of the reasons that the platform has words for."""
+class FetchFailed(Exception):
+    """The fetch failed; `reason` is a key of the platform's failure messages."""
 
     def __init__(self, reason: str, detail: str = "") -> None:
         super().__init__(reason)
@@ -50,13 +50,13 @@ class Refused(Exception):
 
 
 def main(url: str, ref: str) -> dict[str, str]:
-    socket.setdefaulttimeout(_SILENCE_SECONDS)
+    socket.setdefaulttimeout(_TIMEOUT_SECONDS)
     client, path = get_transport_and_path_from_url(url, config=_config())
     with Repo.init(".", default_branch=b"main") as repository:
         commit = _fetch(repository, client, path, ref.encode())
-        _refuse_submodules(repository, commit)
+        _reject_submodules(repository, commit)
         repository.refs[HEADREF] = commit.id
-        # Neither filters nor line endings are applied: a file is what the commit has.
+        # No filters and no line-ending conversion: files are written as committed.
         build_index_from_tree(".", repository.index_path(), repository.object_store, commit.tree)
     message = commit.message.decode(errors="replace").strip()
     subject = " ".join(re.split(r"\n\s*\n", message, maxsplit=1)[0].split("\n"))
@@ -64,7 +64,7 @@ def main(url: str, ref: str) -> dict[str, str]:
 
 
 def _config() -> ConfigFile:
-    """Our own configuration instead of the machine's or a user's."""
+    """Return a configuration that ignores those of the machine and of users."""
     config = ConfigFile()
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         if name.upper() in os.environ:
@@ -78,72 +78,72 @@ def _fetch(repository: Repo, client: GitClient, path: str, ref: bytes) -> Commit
     wanted: list[ObjectID] = []
 
     def choose(refs: Mapping[Ref, ObjectID], depth: int | None = None) -> list[ObjectID]:
-        wanted[:] = [_chosen(refs, ref)]
+        wanted[:] = [_choose_ref(refs, ref)]
         return wanted
 
-    names = [place + ref for place in _PLACES] if ref else [HEADREF]
+    names = [prefix + ref for prefix in _REF_PREFIXES] if ref else [HEADREF]
     try:
         client.fetch(path, repository, determine_wants=choose, depth=1, ref_prefix=names)
     except KeyError as error:
-        if error.args == (ref,):  # a local repository without that commit
-            raise Refused("no_ref") from None
+        if error.args == (ref,):  # a local repository does not have the commit
+            raise FetchFailed("no_ref") from None
         raise
-    if not wanted:  # a server that has no refs is not even asked
-        raise Refused("no_ref" if ref else "empty")
+    if not wanted:  # an empty repository has no refs to choose from
+        raise FetchFailed("no_ref" if ref else "empty")
     found = repository[wanted[0]] if wanted[0] in repository.object_store else None
     while isinstance(found, Tag):
         found = repository[found.object[1]]
     if not isinstance(found, Commit):
-        raise Refused("no_ref")
+        raise FetchFailed("no_ref")
     return found
 
 
-def _chosen(refs: Mapping[Ref, ObjectID], ref: bytes) -> ObjectID:
+def _choose_ref(refs: Mapping[Ref, ObjectID], ref: bytes) -> ObjectID:
     if _SHA.fullmatch(ref):
         return ObjectID(ref)
-    for place in _PLACES:
-        if found := refs.get(Ref(place + (ref or HEADREF))):
+    for prefix in _REF_PREFIXES:
+        if found := refs.get(Ref(prefix + (ref or HEADREF))):
             return found
-    raise Refused("no_ref" if ref else "empty")
+    raise FetchFailed("no_ref" if ref else "empty")
 
 
-def _refuse_submodules(repository: Repo, commit: Commit) -> None:
+def _reject_submodules(repository: Repo, commit: Commit) -> None:
     store = repository.object_store
     try:
         _, sha = tree_lookup_path(store.__getitem__, commit.tree, b".gitmodules")
     except KeyError:
         return
     blob = store[sha]
-    assert isinstance(blob, Blob)  # noqa: S101 - anything else is no repository that git takes
+    assert isinstance(blob, Blob)  # noqa: S101 - git accepts nothing else
     modules = ConfigFile.from_file(io.BytesIO(blob.data))
     names = [name.decode(errors="replace") for _, _, name in parse_submodules(modules)]
     if names:
-        raise Refused("submodules", ", ".join(names[:10]))
+        raise FetchFailed("submodules", ", ".join(names[:10]))
 
 
-def _reason(error: Exception) -> Refused:
+def _classify(error: Exception) -> FetchFailed:
     match error:
-        case Refused():
+        case FetchFailed():
             return error
         case NotGitRepository():
-            return Refused("nowhere")
+            return FetchFailed("nowhere")
         case HTTPUnauthorized():
-            return Refused("private")
+            return FetchFailed("private")
         case MissingCommitError():
-            return Refused("no_ref")
+            return FetchFailed("no_ref")
         case PermissionError():
-            return Refused("unreadable")
+            return FetchFailed("unreadable")
         case TimeoutError() | ConnectionError() | socket.gaierror():
-            return Refused("unreachable")
-    said = str(error) or type(error).__name__
+            return FetchFailed("unreachable")
+    message_text = str(error) or type(error).__name__
     if isinstance(error, GitProtocolError):
-        for pattern, reason in _SIGNS:
-            if re.search(pattern, said):
-                return Refused(reason, said)
-    return Refused("other", f"{type(error).__name__}: {said}")
+        for pattern, reason in _ERROR_PATTERNS:
+            if re.search(pattern, message_text):
+                return FetchFailed(reason, message_text)
+    return FetchFailed("other", f"{type(error).__name__}: {message_text}")
 
 
-def _end(answer: Mapping[str, Any], status: int) -> NoReturn:
+def _exit(answer: Mapping[str, Any], status: int) -> NoReturn:
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.exit(status)
 
@@ -151,7 +151,7 @@ def _end(answer: Mapping[str, Any], status: int) -> NoReturn:
 if __name__ == "__main__":
     try:
         found = main(*sys.argv[1:])
-    except Exception as error:  # noqa: BLE001 - its reader gets the reason in words
-        refused = _reason(error)
-        _end({"reason": refused.reason, "detail": refused.detail}, 1)
-    _end(found, 0)
+    except Exception as error:  # noqa: BLE001 - reported as JSON
+        failure = _classify(error)
+        _exit({"reason": failure.reason, "detail": failure.detail}, 1)
+    _exit(found, 0)

@@ -1,4 +1,4 @@
-"""Running one command of a build in the sandbox, its output line by line in the log."""
+"""Run one command of a build in the sandbox and log its output."""
 
 from __future__ import annotations
 
@@ -14,24 +14,23 @@ from pathlib import Path
 from django.conf import settings
 
 from apps.deployments import sandbox
-from apps.deployments.builds.build_context import TICK_SECONDS, Work
-from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.builds.build_context import TICK_SECONDS, BuildContext, BuildFailed
 
 _TAIL_LINES = 60
-_LONGEST_LINE = 64 * 1024
+_MAX_LINE_BYTES = 64 * 1024
 _GRACE_SECONDS = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """How a command ended; `tail` holds the last lines that it said."""
+class CommandResult:
+    """The exit code of a command and the last lines of its output."""
 
     code: int
     tail: list[str]
 
 
-def policy(
-    work: Work,
+def build_policy(
+    context: BuildContext,
     *,
     cwd: Path,
     env: Mapping[str, str],
@@ -40,13 +39,13 @@ def policy(
     python: Path | None = None,
     disk_mb: int | None = None,
 ) -> sandbox.Policy:
-    """The policy of a build step: the network, the folders named here, and nothing else."""
+    """Return the policy of a build step: shared network and only the named folders."""
     return sandbox.Policy(
         cwd=cwd,
         env=dict(env),
         read_only=tuple(read_only),
         writable=tuple(writable),
-        uid=work.place.uid,
+        uid=context.directory.uid,
         python=python,
         hostname="build",
         network=sandbox.Network.SHARED,
@@ -60,81 +59,84 @@ def policy(
     )
 
 
-def run(
-    work: Work,
-    rules: sandbox.Policy,
+def run_command(
+    context: BuildContext,
+    policy: sandbox.Policy,
     argv: Sequence[str],
     *,
     show: Callable[[str], bool] = lambda _: True,
-) -> Outcome:
-    """Run to the end and return how it went. Lines that `show` refuses stay out of the log.
+) -> CommandResult:
+    """Run a command to its end. Lines for which `show` is false are not logged.
 
-    Raises `BuildFailed` when a limit ended it, and whatever `Work.tick` raises, after its end.
+    Raises `BuildFailed` if a limit stopped it, and the errors of `BuildContext.tick`.
     """
     tail: deque[str] = deque(maxlen=_TAIL_LINES)
 
-    def take(line: str) -> None:
+    def on_line(line: str) -> None:
         tail.append(line)
         if show(line):
-            work.log.write(line)
+            context.log.write(line)
 
-    reading, writing = os.pipe()
+    read_fd, write_fd = os.pipe()
     try:
         try:
             process = sandbox.spawn(
-                rules,
+                policy,
                 argv,
-                stdout=writing,
+                stdout=write_fd,
                 stderr=subprocess.STDOUT,
                 allow_unsandboxed=settings.ALLOW_UNSANDBOXED_AGENTS,
             )
         finally:
-            os.close(writing)
+            os.close(write_fd)
         with process:
-            _follow(work, process, reading, take)
-            code = _ended(work, process)
+            _read_output(context, process, read_fd, on_line)
+            code = _wait_for_exit(context, process)
             if (limit := process.stopped_because) is not None:
                 raise BuildFailed(f"The step was stopped because {limit}.")
     except sandbox.SandboxError as error:
-        raise BuildFailed(f"The sandbox for this step could not be made: {error}") from error
+        raise BuildFailed(f"The sandbox of this step could not be created: {error}") from error
     finally:
-        os.close(reading)
-    return Outcome(code, list(tail))
+        os.close(read_fd)
+    return CommandResult(code, list(tail))
 
 
-def _follow(
-    work: Work, process: sandbox.SandboxedProcess, fd: int, take: Callable[[str], None]
+def _read_output(
+    context: BuildContext,
+    process: sandbox.SandboxedProcess,
+    fd: int,
+    on_line: Callable[[str], None],
 ) -> None:
-    """Read lines until the process has ended and all that it said is read."""
+    """Read lines until the process has ended and its output is read."""
     poll = select.poll()
     poll.register(fd, select.POLLIN)
     rest = b""
     ended_at: float | None = None
     while True:
-        work.tick()
+        context.tick()
         if poll.poll(TICK_SECONDS * 1000):
             data = os.read(fd, 65_536)
             if not data:
                 break
             *lines, rest = (rest + data).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
             for line in lines:
-                take(line.decode(errors="replace"))
-            if len(rest) > _LONGEST_LINE:
-                take(rest.decode(errors="replace"))
+                on_line(line.decode(errors="replace"))
+            if len(rest) > _MAX_LINE_BYTES:
+                on_line(rest.decode(errors="replace"))
                 rest = b""
         elif process.poll() is not None:
-            # A child that outlived it may hold the pipe where there are no namespaces.
+            # Without namespaces, a surviving child may keep the pipe open.
             ended_at = ended_at or time.monotonic()
             if time.monotonic() - ended_at > _GRACE_SECONDS:
                 break
     if rest:
-        take(rest.decode(errors="replace"))
+        on_line(rest.decode(errors="replace"))
 
 
-def _ended(work: Work, process: sandbox.SandboxedProcess) -> int:
-    """The exit status. A command may close its output and go on."""
+def _wait_for_exit(context: BuildContext, process: sandbox.SandboxedProcess) -> int:
+    """Return the exit code. A command may close its output before it ends."""
     while True:
         try:
             return process.wait(TICK_SECONDS)
         except TimeoutError:
-            work.tick()
+            context.tick()

@@ -1,4 +1,4 @@
-"""Where a revision's source comes from, whichever program fetches it."""
+"""Checks, sandbox policy and failure messages shared by git and Dulwich fetches."""
 
 from __future__ import annotations
 
@@ -10,25 +10,24 @@ from pathlib import Path
 
 from apps.deployments import errors, git, sandbox
 from apps.deployments.builds import sandbox_run
-from apps.deployments.builds.build_context import Work
-from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.builds.build_context import BuildContext, BuildFailed
 
 _SOURCE_MB = 2048
-# Where Git reaches the world through, and whom it trusts there; no address of a package index.
-_PASSED_ON = re.compile(
+# Proxies and certificates for Git; no package index, whose address may have a password.
+_NETWORK_VARIABLES = re.compile(
     r"(?:https?|all|no)_proxy|SSL_CERT_(?:FILE|DIR)|GIT_SSL_CAINFO", re.IGNORECASE
 )
 
-# Why nothing came, in words for whoever deploys.
-REASONS = {
+FAILURE_MESSAGES = {
     "empty": "The repository {url} is empty: it has no commit.",
     "no_ref": "The repository {url} has no branch, tag or commit {ref}.",
     "private": (
-        "There is no public repository at {url}: it does not exist, or it wants a sign-in."
+        "There is no public repository at {url}: it does not exist, or it requires a sign-in."
     ),
     "nowhere": "There is no repository at {url}.",
     "ssh_key": (
-        "The repository {url} wants an SSH key, which builds have not; try its https:// address."
+        "The repository {url} requires an SSH key, which builds do not have; use its https://"
+        " address."
     ),
     "unreadable": (
         "The repository {url} cannot be read by the unprivileged user that builds run as."
@@ -43,44 +42,46 @@ class Commit:
     subject: str
 
 
-def reachable(url: str) -> git.Address:
-    """The address, if builds may go there; otherwise `BuildFailed`."""
+def check_address(url: str) -> git.GitAddress:
+    """Return the parsed address, or raise `BuildFailed` if builds may not fetch from it."""
     try:
-        address = git.parse(url)
+        address = git.parse_address(url)
         if address.host:
             git.check_reachable(address.host)
-    except (errors.UnusableAddress, git.NotReachable) as error:
+    except (errors.InvalidGitAddress, git.HostNotReachable) as error:
         raise BuildFailed(f"{url} cannot be cloned. {error}") from None
     try:
-        is_there = address.folder is None or address.folder.exists()
+        exists = address.folder is None or address.folder.exists()
     except PermissionError:
-        raise BuildFailed(REASONS["unreadable"].format(url=url)) from None
-    if not is_there:
-        raise BuildFailed(REASONS["nowhere"].format(url=url))
+        raise BuildFailed(FAILURE_MESSAGES["unreadable"].format(url=url)) from None
+    if not exists:
+        raise BuildFailed(FAILURE_MESSAGES["nowhere"].format(url=url))
     return address
 
 
-def rules(
-    work: Work,
-    address: git.Address,
+def fetch_policy(
+    context: BuildContext,
+    address: git.GitAddress,
     *,
     env: Mapping[str, str],
     read_only: Sequence[Path],
     python: Path | None = None,
 ) -> sandbox.Policy:
-    """The sandbox in which a program of ours fetches from the address into the source."""
+    """Return the policy of a sandbox that fetches from the address into the source folder."""
     installer = sandbox.installer_access()
-    network = {name: value for name, value in installer.env.items() if _PASSED_ON.fullmatch(name)}
-    named = {value for value in network.values() if value.startswith("/")}
+    network = {
+        name: value for name, value in installer.env.items() if _NETWORK_VARIABLES.fullmatch(name)
+    }
+    named_paths = {value for value in network.values() if value.startswith("/")}
     local = [address.folder] if address.folder is not None else []
-    return sandbox_run.policy(
-        work,
-        cwd=work.place.source,
-        writable=[work.place.source],
+    return sandbox_run.build_policy(
+        context,
+        cwd=context.directory.source,
+        writable=[context.directory.source],
         read_only=[
             *read_only,
             *local,
-            *(bind for bind in installer.read_only if str(bind.target) in named),
+            *(bind for bind in installer.read_only if str(bind.target) in named_paths),
         ],
         env={**network, "GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, **env},
         python=python,

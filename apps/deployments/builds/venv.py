@@ -1,4 +1,4 @@
-"""The environment of a revision: an interpreter, the repository's dependencies, LangGraph."""
+"""Create the virtual environment of a revision: interpreter, dependencies, LangGraph."""
 
 from __future__ import annotations
 
@@ -7,140 +7,150 @@ from pathlib import Path
 
 from django.conf import settings
 
-from apps.deployments import sandbox
+from apps.deployments import interpreters, sandbox
 from apps.deployments.build_dirs import package_cache
-from apps.deployments.builds import interpreters, sandbox_run
-from apps.deployments.builds.build_context import Work
-from apps.deployments.builds.errors import BuildFailed
+from apps.deployments.builds import sandbox_run
+from apps.deployments.builds.build_context import BuildContext, BuildFailed
 from apps.deployments.langgraph_json import Project
 from apps.deployments.sandbox import usage
 
-# What the graph host imports besides the standard library.
-OF_THE_HOST = ("langgraph", "msgpack")
-_PACKAGING = ("pyproject.toml", "setup.py", "setup.cfg")
+# The graph host imports these besides the standard library.
+GRAPH_HOST_REQUIREMENTS = ("langgraph", "msgpack")
+_PACKAGING_FILES = ("pyproject.toml", "setup.py", "setup.cfg")
 
 
-def make(work: Work, project: Project) -> None:
-    """Make the environment and install into it; `BuildFailed` with what the installer said."""
+def create_venv(context: BuildContext, project: Project) -> None:
+    """Create the environment and install into it; `BuildFailed` has the installer's error."""
     try:
-        interpreter = interpreters.find(project.python_version)
-    except interpreters.NoInterpreter as error:
+        interpreter = interpreters.find_interpreter(project.python_version)
+    except interpreters.InterpreterNotFound as error:
         raise BuildFailed(str(error)) from None
-    uv = str(interpreters.uv_program())
-    rules = _policy(work, project, interpreter)
-    if _cached_mb(work) > settings.BUILD_DISK_MB / 2:
-        # uv waits for other builds of the organization before it empties their cache.
-        sandbox_run.run(work, rules, [uv, "cache", "clean", "--quiet"])
-        rules = _policy(work, project, interpreter)
-    with work.step(
-        f"Making an environment with Python {project.python_version or 'of this platform'}"
+    uv = str(interpreters.uv_path())
+    policy = _venv_policy(context, project, interpreter)
+    if _cache_size_mb(context) > settings.BUILD_DISK_MB / 2:
+        # uv waits for other builds of the organization before it clears the cache.
+        sandbox_run.run_command(context, policy, [uv, "cache", "clean", "--quiet"])
+        policy = _venv_policy(context, project, interpreter)
+    with context.step(
+        f"Creating an environment with Python {project.python_version or 'of this platform'}"
     ):
         seed = ["--seed"] if project.package_tools or project.installer == "pip" else []
-        made = sandbox_run.run(
-            work,
-            rules,
+        result = sandbox_run.run_command(
+            context,
+            policy,
             [
                 *(uv, "venv", "--quiet", "--clear", "--no-project", *seed),
-                *("--python", str(interpreter), str(work.place.venv)),
+                *("--python", str(interpreter), str(context.directory.venv)),
             ],
         )
-        if made.code != 0:
-            raise BuildFailed(f"The environment cannot be made: {_why(made.tail)}")
-    with work.step("Installing dependencies"):
-        for argv in _installations(work, project, uv):
-            installed = sandbox_run.run(work, rules, argv)
-            if installed.code != 0:
-                raise BuildFailed(f"The dependencies cannot be installed: {_why(installed.tail)}")
-    with work.step("Compiling"):
-        # Hosts see both folders read-only, so what is not compiled now is compiled at each start.
-        compiler = [str(work.place.python), "-P", "-m", "compileall", "-q", "-j", "0"]
-        wanted = [str(work.place.source)]
+        if result.code != 0:
+            raise BuildFailed(f"The environment cannot be created: {_installer_error(result.tail)}")
+    with context.step("Installing dependencies"):
+        for argv in _install_commands(context, project, uv):
+            result = sandbox_run.run_command(context, policy, argv)
+            if result.code != 0:
+                raise BuildFailed(
+                    f"The dependencies cannot be installed: {_installer_error(result.tail)}"
+                )
+    with context.step("Compiling"):
+        # Hosts mount both folders read-only, so a start cannot store compiled modules.
+        compiler = [str(context.directory.python), "-P", "-m", "compileall", "-q", "-j", "0"]
+        targets = [str(context.directory.source)]
         if project.installer == "pip":
-            wanted.append(str(work.place.venv))
-        sandbox_run.run(
-            work, rules, [*compiler, "-x", r"/(\.git|node_modules)/", *wanted], show=_nothing
+            targets.append(str(context.directory.venv))
+        sandbox_run.run_command(
+            context,
+            policy,
+            [*compiler, "-x", r"/(\.git|node_modules)/", *targets],
+            show=_show_nothing,
         )
 
 
-def _nothing(_: str) -> bool:
+def _show_nothing(_: str) -> bool:
     return False
 
 
-def _cached_mb(work: Work) -> int:
-    return usage.disk([package_cache(work.organization_number)]) // sandbox.MIB
+def _cache_size_mb(context: BuildContext) -> int:
+    return usage.disk_usage([package_cache(context.organization_number)]) // sandbox.MIB
 
 
-def _policy(work: Work, project: Project, interpreter: Path) -> sandbox.Policy:
+def _venv_policy(context: BuildContext, project: Project, interpreter: Path) -> sandbox.Policy:
     installer = sandbox.installer_access()
-    uv = interpreters.uv_program()
-    place = work.place
+    uv = interpreters.uv_path()
+    directory = context.directory
     env = {
         **installer.env,
         "NO_COLOR": "1",
-        "PATH": f"{place.venv}/bin:/usr/local/bin:/usr/bin:/bin",
+        "PATH": f"{directory.venv}/bin:/usr/local/bin:/usr/bin:/bin",
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
         "PIP_PROGRESS_BAR": "off",
         "PYTHONUNBUFFERED": "1",
-        "UV_CACHE_DIR": str(package_cache(work.organization_number)),
+        "UV_CACHE_DIR": str(package_cache(context.organization_number)),
         "UV_COMPILE_BYTECODE": "1",
-        # The cache and the environment are different mounts inside, which no hard link crosses.
+        # Cache and environment are separate mounts, so hard links are impossible.
         "UV_LINK_MODE": "copy",
         "UV_NO_PROGRESS": "1",
         "UV_PYTHON_DOWNLOADS": "never",
-        "VIRTUAL_ENV": str(place.venv),
+        "VIRTUAL_ENV": str(directory.venv),
     }
     if project.pip_config_file:
-        env["PIP_CONFIG_FILE"] = str(place.source / project.place(project.pip_config_file))
-    return sandbox_run.policy(
-        work,
-        cwd=place.source / project.folder,
+        env["PIP_CONFIG_FILE"] = str(directory.source / project.resolve(project.pip_config_file))
+    return sandbox_run.build_policy(
+        context,
+        cwd=directory.source / project.folder,
         env=env,
         read_only=[uv, *installer.read_only],
-        writable=[place.source, place.venv, package_cache(work.organization_number)],
+        writable=[directory.source, directory.venv, package_cache(context.organization_number)],
         python=interpreter,
-        # What earlier builds cached is not this one's use.
-        disk_mb=settings.BUILD_DISK_MB + _cached_mb(work),
+        # The existing cache does not count towards this build.
+        disk_mb=settings.BUILD_DISK_MB + _cache_size_mb(context),
     )
 
 
-def _installations(work: Work, project: Project, uv: str) -> list[list[str]]:
-    """What to run: what a lock file says, if there is one, and all else in one resolution."""
-    found = []
+def _install_commands(context: BuildContext, project: Project, uv: str) -> list[list[str]]:
+    """Return the install commands: the lock file, if any, then the rest in one resolution."""
+    commands = []
     if project.source is not None:
-        root = str(work.place.source / project.source.root)
+        root = str(context.directory.source / project.source.root)
         package = ["--package", project.source.package] if project.source.package else []
-        found.append([uv, "sync", "--active", "--frozen", "--no-dev", "--project", root, *package])
-    words = [*_requirements(work, project), *OF_THE_HOST]
-    return [*found, [*_installer(work, project, uv), *words]]
+        commands.append(
+            [uv, "sync", "--active", "--frozen", "--no-dev", "--project", root, *package]
+        )
+    arguments = [*_requirement_arguments(context, project), *GRAPH_HOST_REQUIREMENTS]
+    return [*commands, [*_install_command(context, project, uv), *arguments]]
 
 
-def _installer(work: Work, project: Project, uv: str) -> list[str]:
+def _install_command(context: BuildContext, project: Project, uv: str) -> list[str]:
     if project.installer == "pip":
-        return [str(work.place.python), "-m", "pip", "install"]
-    return [uv, "pip", "install", "--python", str(work.place.python)]
+        return [str(context.directory.python), "-m", "pip", "install"]
+    return [uv, "pip", "install", "--python", str(context.directory.python)]
 
 
-def _requirements(work: Work, project: Project) -> list[str]:
-    """The words for the installer: local projects are installed in place, as their author works."""
-    words: list[str] = []
+def _requirement_arguments(context: BuildContext, project: Project) -> list[str]:
+    """Return the installer's arguments; local projects are installed in editable mode."""
+    arguments: list[str] = []
     for folder in project.folders:
-        place = project.place(folder)
-        full = str(work.place.source / place)
+        path = project.resolve(folder)
+        full = str(context.directory.source / path)
         if any(
-            work.place.kind(posixpath.join(place, name)) in ("file", "link") for name in _PACKAGING
+            context.directory.file_type(posixpath.join(path, name)) in ("file", "link")
+            for name in _PACKAGING_FILES
         ):
-            words += ["--editable", full]
-        elif work.place.kind(posixpath.join(place, "requirements.txt")) in ("file", "link"):
-            words += ["--requirement", f"{full}/requirements.txt"]
-        # A folder without either needs no installer: the graph host has it on its path.
-    return [*words, *project.packages]
+            arguments += ["--editable", full]
+        elif context.directory.file_type(posixpath.join(path, "requirements.txt")) in (
+            "file",
+            "link",
+        ):
+            arguments += ["--requirement", f"{full}/requirements.txt"]
+        # Other folders need no installation: the graph host has them on sys.path.
+    return [*arguments, *project.packages]
 
 
-def _why(tail: list[str]) -> str:
-    """The part of an installer's last lines that says what is wrong."""
+def _installer_error(tail: list[str]) -> str:
+    """Return the error message in the installer's last lines."""
     lines = [line for line in tail if line.strip()]
-    for place, line in enumerate(lines):
+    for index, line in enumerate(lines):
         if line.lstrip().startswith(("\N{MULTIPLICATION SIGN}", "error:", "ERROR:", "hint:")):
-            return "\n".join(lines[place:][:30])
-    return "\n".join(lines[-10:]) or "it gave no reason."
+            return "\n".join(lines[index:][:30])
+    return "\n".join(lines[-10:]) or "no error message."

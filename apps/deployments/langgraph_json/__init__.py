@@ -1,6 +1,6 @@
-"""`langgraph.json`, read and checked: what is not honoured is refused by name."""
+"""Parse and validate `langgraph.json`; unsupported keys are rejected by name."""
 
-from .errors import ConfigError
+from .keys import ConfigError
 from .project import DEFAULT_PATH, Project, UvSource, parse
 from .sections import Sections
 

@@ -1,13 +1,16 @@
-"""Every key of `langgraph.json`: honoured, without effect here, or refused by name.
+"""The keys of `langgraph.json`: supported, ignored with a warning, or rejected.
 
-docs/langgraph-json.md says the same for people; a test compares the two.
+docs/langgraph-json.md documents them; a test compares the two.
 """
 
 from __future__ import annotations
 
-from apps.deployments.langgraph_json.errors import ConfigError
 
-HONOURED = frozenset(
+class ConfigError(Exception):
+    """`langgraph.json` is invalid; the message is for its author."""
+
+
+SUPPORTED = frozenset(
     {
         "$schema",
         "auth",
@@ -25,45 +28,44 @@ HONOURED = frozenset(
         "webhooks",
     }
 )
-# Keys that describe the container of another builder; they change nothing about an environment
-# made here, and the build log says so.
-WITHOUT_EFFECT = {
-    "api_version": "this platform has one Agent Server, its own",
-    "http.logging_headers": "this platform keeps no access log of an agent's requests",
+# Keys for container builds; they have no effect here, and the build log warns about them.
+IGNORED = {
+    "api_version": "the platform has one version of the Agent Server",
+    "http.logging_headers": "the platform keeps no access log of an agent's requests",
     "http.middleware_order": (
-        "authentication comes first; middleware of `http.app` is around its own routes, which are"
-        " authenticated before they are reached"
+        "authentication always runs before the middleware of `http.app`, which applies to its own"
+        " routes only"
     ),
     "image_distro": "no container image is built",
-    "node_version": "graphs in Python need no Node",
+    "node_version": "Python graphs do not need Node.js",
 }
-REFUSED = {
-    "base_image": "agents run in a sandbox of this platform, not in an image of one's own",
+UNSUPPORTED = {
+    "base_image": "agents run in a sandbox of the platform, not in a container image",
     "dockerfile_lines": "no container image is built; put packages into `dependencies`",
-    "encryption": "what is stored is not encrypted by handlers of one's own",
+    "encryption": "custom encryption handlers are not supported",
     "ui": "generative UI components need a JavaScript build",
     "ui_config": "generative UI components need a JavaScript build",
 }
 
 
-def check(raw: dict[str, object], path: str) -> None:
-    """Refuse what is not known, and what cannot be honoured. An empty value is no value."""
+def check_keys(raw: dict[str, object], path: str) -> None:
+    """Reject unknown and unsupported keys. An empty value counts as absent."""
     for name in sorted(raw):
-        if name in REFUSED and raw[name] not in (None, {}, [], ""):
+        if name in UNSUPPORTED and raw[name] not in (None, {}, [], ""):
             raise ConfigError(
-                f"{path} has `{name}`, which is not supported ({REFUSED[name]}). The build stops"
-                " here so that the agent does not run without it."
+                f"{path} has `{name}`, which is not supported ({UNSUPPORTED[name]}). Remove the"
+                " key to build the agent without it."
             )
-        if name not in HONOURED and name not in WITHOUT_EFFECT and name not in REFUSED:
-            raise ConfigError(f"{path} has the key `{name}`, which is not known.")
+        if name not in SUPPORTED and name not in IGNORED and name not in UNSUPPORTED:
+            raise ConfigError(f"{path} has the unknown key `{name}`.")
 
 
-def notes(raw: dict[str, object]) -> list[str]:
-    """What the author should know of keys that change nothing."""
+def ignored_key_warnings(raw: dict[str, object]) -> list[str]:
+    """Return a warning for each ignored key that is present."""
     http = raw.get("http")
-    inside = {f"http.{name}": http.get(name) for name in http} if isinstance(http, dict) else {}
+    http_keys = {f"http.{name}": http.get(name) for name in http} if isinstance(http, dict) else {}
     return [
         f"`{name}` has no effect here: {why}."
-        for name, why in WITHOUT_EFFECT.items()
-        if {**raw, **inside}.get(name) is not None
+        for name, why in IGNORED.items()
+        if {**raw, **http_keys}.get(name) is not None
     ]

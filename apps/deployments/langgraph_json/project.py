@@ -1,7 +1,4 @@
-"""`langgraph.json`: what of it is supported, and what is wrong with one in its author's words.
-
-A key is honoured, or the build refuses it by name. None is passed over in silence.
-"""
+"""Parse `langgraph.json` into a `Project`, with error messages for its author."""
 
 from __future__ import annotations
 
@@ -15,11 +12,11 @@ from typing import Any
 from packaging.requirements import InvalidRequirement, Requirement
 
 from apps.deployments.langgraph_json import keys, sections
-from apps.deployments.langgraph_json.errors import ConfigError
+from apps.deployments.langgraph_json.keys import ConfigError
 from apps.deployments.langgraph_json.sections import Sections
 
 DEFAULT_PATH = "langgraph.json"
-OLDEST_PYTHON = (3, 11)
+MIN_PYTHON = (3, 11)
 
 _JAVASCRIPT = (".ts", ".mts", ".cts", ".js", ".mjs", ".cjs", ".tsx", ".jsx")
 _GRAPH_ID = re.compile(r"[^\x00-\x1f/]{1,255}")
@@ -30,7 +27,7 @@ _ADDRESS = re.compile(r"(?:git\+)?[a-z]+://\S+", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class UvSource:
-    """A workspace of uv's, installed as its lock file says."""
+    """A uv workspace, installed from its lock file."""
 
     root: str
     package: str | None
@@ -38,7 +35,7 @@ class UvSource:
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A `langgraph.json` that can be built. Paths are relative to the repository's root."""
+    """A valid `langgraph.json`. Paths are relative to the repository's root."""
 
     raw: dict[str, Any]
     path: str
@@ -56,32 +53,32 @@ class Project:
     source: UvSource | None
     sections: Sections
     """`http`, `auth`, `store`, `checkpointer` and `webhooks`, typed."""
-    notes: list[str] = field(default_factory=list)
-    """What the author should know although nothing is wrong."""
+    warnings: list[str] = field(default_factory=list)
+    """Warnings for the build log."""
 
     @property
     def folder(self) -> str:
-        """Where `langgraph.json` is, relative to the repository's root; empty for the root."""
+        """The folder of `langgraph.json`, relative to the repository's root; empty for the root."""
         return posixpath.dirname(self.path)
 
-    def place(self, path: str) -> str:
-        """A path written in the file, relative to the repository's root."""
-        return _below_root(self.folder, path)
+    def resolve(self, path: str) -> str:
+        """Convert a path in `langgraph.json` to one relative to the repository's root."""
+        return _repository_path(self.folder, path)
 
 
-def parse(text: str, *, path: str, kind: Callable[[str], str]) -> Project:
-    """Read and check the text of the file at `path`.
+def parse(text: str, *, path: str, file_type: Callable[[str], str]) -> Project:
+    """Parse and validate the text of the file at `path`.
 
-    `kind` answers what is at a place of the repository: `file`, `folder`, `link` or `nothing`.
+    `file_type` returns the type of a path in the repository: `file`, `folder`, `link` or `missing`.
     Raises `ConfigError`.
     """
-    raw = _object(text, path)
-    keys.check(raw, path)
+    raw = _parse_object(text, path)
+    keys.check_keys(raw, path)
     folder = posixpath.dirname(path)
-    graphs, descriptions = _graphs(raw, folder, kind)
-    folders, packages = _dependencies(raw, folder, kind)
-    pip_config = _text(raw, "pip_config_file")
-    if pip_config is not None and kind(_below_root(folder, pip_config)) == "nothing":
+    graphs, descriptions = _parse_graphs(raw, folder, file_type)
+    folders, packages = _parse_dependencies(raw, folder, file_type)
+    pip_config = _optional_text(raw, "pip_config_file")
+    if pip_config is not None and file_type(_repository_path(folder, pip_config)) == "missing":
         raise ConfigError(f"`pip_config_file` is {pip_config}, which is not in the repository.")
     return Project(
         raw=raw,
@@ -90,17 +87,17 @@ def parse(text: str, *, path: str, kind: Callable[[str], str]) -> Project:
         descriptions=descriptions,
         folders=folders,
         packages=packages,
-        python_version=_python_version(raw),
-        installer=_installer(raw, pip_config),
+        python_version=_parse_python_version(raw),
+        installer=_choose_installer(raw, pip_config),
         pip_config_file=pip_config,
-        package_tools=_package_tools(raw),
-        source=_source(raw, folder, kind),
-        sections=_sections(raw, folder, kind),
-        notes=[*keys.notes(raw), *_env_notes(raw, folder, kind)],
+        package_tools=_keeps_package_tools(raw),
+        source=_parse_source(raw, folder, file_type),
+        sections=_parse_sections(raw, folder, file_type),
+        warnings=[*keys.ignored_key_warnings(raw), *_env_warnings(raw, folder, file_type)],
     )
 
 
-def _object(text: str, path: str) -> dict[str, Any]:
+def _parse_object(text: str, path: str) -> dict[str, Any]:
     try:
         raw = json.loads(text)
     except ValueError as error:
@@ -110,8 +107,8 @@ def _object(text: str, path: str) -> dict[str, Any]:
     return raw
 
 
-def _graphs(
-    raw: dict[str, Any], folder: str, kind: Callable[[str], str]
+def _parse_graphs(
+    raw: dict[str, Any], folder: str, file_type: Callable[[str], str]
 ) -> tuple[dict[str, str], dict[str, str]]:
     entries = raw.get("graphs")
     if not isinstance(entries, dict) or not entries:
@@ -121,75 +118,77 @@ def _graphs(
     targets, descriptions = {}, {}
     for graph_id, entry in entries.items():
         if not _GRAPH_ID.fullmatch(graph_id):
-            raise ConfigError(f"`graphs`: {graph_id!r} cannot be the name of a graph.")
+            raise ConfigError(f"`graphs`: {graph_id!r} is not a valid graph name.")
         target = entry.get("path") if isinstance(entry, dict) else entry
         if not isinstance(target, str):
             raise ConfigError(
-                f"`graphs`: {graph_id} must be a text such as `./agent.py:graph`, or an object with"
-                " `path`."
+                f"`graphs`: {graph_id} must be a string such as `./agent.py:graph`, or an object"
+                " with `path`."
             )
-        _check_target(f"`graphs`: {graph_id}", target, folder, kind)
+        _check_target(f"`graphs`: {graph_id}", target, folder, file_type)
         targets[graph_id] = target
         if isinstance(entry, dict):
             if unknown := sorted(entry.keys() - {"path", "description"}):
-                raise ConfigError(f"`graphs`: {graph_id} has the key `{unknown[0]}`, not known.")
+                raise ConfigError(f"`graphs`: {graph_id} has the unknown key `{unknown[0]}`.")
             if isinstance(entry.get("description"), str):
                 descriptions[graph_id] = entry["description"]
     return targets, descriptions
 
 
-def _check_target(what: str, target: str, folder: str, kind: Callable[[str], str]) -> None:
-    place, colon, name = target.rpartition(":")
-    if not colon or not place or not name:
+def _check_target(label: str, target: str, folder: str, file_type: Callable[[str], str]) -> None:
+    location, colon, name = target.rpartition(":")
+    if not colon or not location or not name:
         raise ConfigError(
-            f"{what} is `{target}`; it must be `./file.py:name` or `package.module:name`."
+            f"{label} is `{target}`; it must be `./file.py:name` or `package.module:name`."
         )
-    if place.endswith(_JAVASCRIPT):
-        raise ConfigError(f"{what} is JavaScript ({place}); only Python is supported.")
+    if location.endswith(_JAVASCRIPT):
+        raise ConfigError(f"{label} is JavaScript ({location}); only Python is supported.")
     if not all(part.isidentifier() for part in name.split(".")):
-        raise ConfigError(f"{what}: `{name}` cannot be the name of a Python object.")
-    is_file = "/" in place or place.endswith(".py")
+        raise ConfigError(f"{label}: `{name}` is not a valid Python name.")
+    is_file = "/" in location or location.endswith(".py")
     if not is_file:
-        if not all(part.isidentifier() for part in place.split(".")):
-            raise ConfigError(f"{what}: `{place}` is neither a file nor a module.")
+        if not all(part.isidentifier() for part in location.split(".")):
+            raise ConfigError(f"{label}: `{location}` is neither a file nor a module.")
         return
-    if kind(_below_root(folder, place)) not in ("file", "link"):
-        raise ConfigError(f"{what}: there is no file {place} in the repository.")
+    if file_type(_repository_path(folder, location)) not in ("file", "link"):
+        raise ConfigError(f"{label}: there is no file {location} in the repository.")
 
 
-def _sections(raw: dict[str, Any], folder: str, kind: Callable[[str], str]) -> Sections:
-    found = sections.read(raw)
-    if found.auth is not None:
-        _check_target("`auth.path`", found.auth.path, folder, kind)
-    if found.http.app is not None:
-        _check_target("`http.app`", found.http.app, folder, kind)
-    index = found.store.index
+def _parse_sections(raw: dict[str, Any], folder: str, file_type: Callable[[str], str]) -> Sections:
+    parsed = sections.parse_sections(raw)
+    if parsed.auth is not None:
+        _check_target("`auth.path`", parsed.auth.path, folder, file_type)
+    if parsed.http.app is not None:
+        _check_target("`http.app`", parsed.http.app, folder, file_type)
+    index = parsed.store.index
     if index is not None and ("/" in index.embed.partition(":")[0] or ".py:" in index.embed):
-        _check_target("`store.index.embed`", index.embed, folder, kind)
-    return found
+        _check_target("`store.index.embed`", index.embed, folder, file_type)
+    return parsed
 
 
-def _source(raw: dict[str, Any], folder: str, kind: Callable[[str], str]) -> UvSource | None:
-    given = raw.get("source")
-    if not given:
+def _parse_source(
+    raw: dict[str, Any], folder: str, file_type: Callable[[str], str]
+) -> UvSource | None:
+    source = raw.get("source")
+    if not source:
         return None
-    if not isinstance(given, dict) or given.get("kind") != "uv":
-        raise ConfigError("`source` must be an object whose `kind` is uv.")
-    if unknown := sorted(given.keys() - {"kind", "root", "package"}):
-        raise ConfigError(f"`source` has the key `{unknown[0]}`, not known.")
-    root, package = given.get("root", "."), given.get("package")
+    if not isinstance(source, dict) or source.get("kind") != "uv":
+        raise ConfigError("`source` must be an object with `kind`: uv.")
+    if unknown := sorted(source.keys() - {"kind", "root", "package"}):
+        raise ConfigError(f"`source` has the unknown key `{unknown[0]}`.")
+    root, package = source.get("root", "."), source.get("package")
     if not isinstance(root, str) or not (package is None or isinstance(package, str)):
-        raise ConfigError("`source`: `root` and `package` must be texts.")
+        raise ConfigError("`source`: `root` and `package` must be strings.")
     if package is not None and not _PACKAGE.fullmatch(package):
-        raise ConfigError(f"`source`: {package!r} cannot be the name of a package.")
+        raise ConfigError(f"`source`: {package!r} is not a valid package name.")
     for name in ("pyproject.toml", "uv.lock"):
-        if kind(_below_root(folder, posixpath.join(root, name))) not in ("file", "link"):
+        if file_type(_repository_path(folder, posixpath.join(root, name))) not in ("file", "link"):
             raise ConfigError(f"`source`: there is no {name} in {root}.")
-    return UvSource(_below_root(folder, root), package)
+    return UvSource(_repository_path(folder, root), package)
 
 
-def _dependencies(
-    raw: dict[str, Any], folder: str, kind: Callable[[str], str]
+def _parse_dependencies(
+    raw: dict[str, Any], folder: str, file_type: Callable[[str], str]
 ) -> tuple[list[str], list[str]]:
     entries = raw.get("dependencies", [])
     if not entries and raw.get("source"):
@@ -197,26 +196,26 @@ def _dependencies(
     if not isinstance(entries, list) or not entries:
         raise ConfigError(
             '`dependencies` must be a list with at least one entry, for example ["."] for the'
-            " project beside langgraph.json."
+            " project in the folder of langgraph.json."
         )
     folders, packages = [], []
     for entry in entries:
         if not isinstance(entry, str) or not entry.strip():
-            raise ConfigError(f"`dependencies`: {entry!r} is not a text.")
+            raise ConfigError(f"`dependencies`: {entry!r} must be a non-empty string.")
         if entry.startswith("."):
-            if kind(_below_root(folder, entry)) not in ("folder", "link"):
+            if file_type(_repository_path(folder, entry)) not in ("folder", "link"):
                 raise ConfigError(f"`dependencies`: there is no folder {entry} in the repository.")
             folders.append(entry)
         else:
-            packages.append(_requirement(entry.strip()))
+            packages.append(_check_requirement(entry.strip()))
     return folders, packages
 
 
-def _requirement(text: str) -> str:
+def _check_requirement(text: str) -> str:
     if _ADDRESS.fullmatch(text):
         authority = text.split("://", 1)[1].split("/", 1)[0]
         if "@" in authority and not text.startswith("git+ssh://"):
-            raise ConfigError("`dependencies`: an address with a user name or token is not taken.")
+            raise ConfigError("`dependencies`: remove the user name or token from the address.")
         return text
     try:
         Requirement(text)
@@ -227,30 +226,30 @@ def _requirement(text: str) -> str:
     return text
 
 
-def _python_version(raw: dict[str, Any]) -> str | None:
+def _parse_python_version(raw: dict[str, Any]) -> str | None:
     version = raw.get("python_version")
     if version is None:
         return None
-    found = _VERSION.fullmatch(version) if isinstance(version, str) else None
-    if found is None:
-        raise ConfigError(f'`python_version` must be a text like "3.12", not {version!r}.')
-    if (int(found[1]), int(found[2])) < OLDEST_PYTHON:
-        raise ConfigError(f"`python_version` is {version}; the oldest that is supported is 3.11.")
+    match = _VERSION.fullmatch(version) if isinstance(version, str) else None
+    if match is None:
+        raise ConfigError(f'`python_version` must be a string like "3.12", not {version!r}.')
+    if (int(match[1]), int(match[2])) < MIN_PYTHON:
+        raise ConfigError(f"`python_version` is {version}; the minimum is 3.11.")
     return str(version)
 
 
-def _installer(raw: dict[str, Any], pip_config: str | None) -> str:
+def _choose_installer(raw: dict[str, Any], pip_config: str | None) -> str:
     installer = raw.get("pip_installer", "auto")
     if installer not in ("auto", "pip", "uv"):
         raise ConfigError("`pip_installer` must be auto, pip or uv.")
     if pip_config is None:
         return "pip" if installer == "pip" else "uv"
     if installer == "uv":
-        raise ConfigError("`pip_config_file` is read by pip only, and `pip_installer` is uv.")
+        raise ConfigError("`pip_config_file` requires `pip_installer` pip or auto.")
     return "pip"
 
 
-def _package_tools(raw: dict[str, Any]) -> bool:
+def _keeps_package_tools(raw: dict[str, Any]) -> bool:
     tools = raw.get("keep_pkg_tools", False)
     known = {"pip", "setuptools", "wheel"}
     if not isinstance(tools, bool) and not (isinstance(tools, list) and set(tools) <= known):
@@ -260,35 +259,34 @@ def _package_tools(raw: dict[str, Any]) -> bool:
     return bool(tools)
 
 
-def _text(raw: dict[str, Any], name: str) -> str | None:
+def _optional_text(raw: dict[str, Any], name: str) -> str | None:
     value = raw.get(name)
     if value is not None and not isinstance(value, str):
-        raise ConfigError(f"`{name}` must be a text.")
+        raise ConfigError(f"`{name}` must be a string.")
     return value or None
 
 
-def _env_notes(raw: dict[str, Any], folder: str, kind: Callable[[str], str]) -> list[str]:
+def _env_warnings(raw: dict[str, Any], folder: str, file_type: Callable[[str], str]) -> list[str]:
     env = raw.get("env")
     if env is None or env == "":
         return []
     if isinstance(env, dict):
         for name, value in env.items():
             if not isinstance(value, str | int | float | bool):
-                raise ConfigError(f"`env`: the value of {name} must be a text.")
+                raise ConfigError(
+                    f"`env`: the value of {name} must be a string, number or boolean."
+                )
         return []
     if not isinstance(env, str):
         raise ConfigError("`env` must be an object of variables or the path of a .env file.")
-    if kind(_below_root(folder, env)) == "nothing":
-        note = (
-            f"`env` names {env}, which is not in the repository: only the deployment has variables."
-        )
-        return [note]
+    if file_type(_repository_path(folder, env)) == "missing":
+        return [f"`env` is {env}, which is not in the repository and therefore ignored."]
     return []
 
 
-def _below_root(folder: str, path: str) -> str:
-    """The normal form of a path written beside `langgraph.json`; refuses what leaves the source."""
-    steps = posixpath.normpath(posixpath.join(folder, path))
-    if path.startswith("/") or steps == ".." or steps.startswith("../"):
+def _repository_path(folder: str, path: str) -> str:
+    """Return a path relative to the repository's root; reject a path outside the repository."""
+    normalized = posixpath.normpath(posixpath.join(folder, path))
+    if path.startswith("/") or normalized == ".." or normalized.startswith("../"):
         raise ConfigError(f"{path} is outside the repository.")
-    return "" if steps == "." else steps
+    return "" if normalized == "." else normalized

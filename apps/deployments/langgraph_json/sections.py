@@ -1,12 +1,13 @@
 """The typed sections of `langgraph.json`: `http`, `auth`, `store`, `checkpointer`, `webhooks`.
 
-Checked when a revision is built, where a wrong value is named in the build log, and read again
-where the revision serves. Nothing that is not listed here is taken.
+They are validated during the build, which reports an invalid value in its log, and parsed again
+to serve the revision. Unknown keys are rejected.
 """
 
 from __future__ import annotations
 
 import re
+from re import _constants, _parser  # type: ignore[attr-defined, unused-ignore]
 from typing import Annotated, Any, Literal, Self, TypeVar
 
 from pydantic import (
@@ -19,16 +20,55 @@ from pydantic import (
     model_validator,
 )
 
-from apps.deployments.langgraph_json.errors import ConfigError
-from apps.deployments.langgraph_json.patterns import check_pattern
+from apps.deployments.langgraph_json.keys import ConfigError
 
 Minutes = Annotated[float, Field(gt=0, le=5_256_000, allow_inf_nan=False)]
+MAX_OPEN_REPEATS = 2
+_REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
+_SINGLE = frozenset({_constants.LITERAL, _constants.NOT_LITERAL, _constants.ANY, _constants.IN})
+_PLAIN = _SINGLE | {_constants.AT}
 _PREFIX = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _TEMPLATE = re.compile(r"\$\{\{\s*(.*?)\s*\}\}")
 
 
+def check_pattern(text: str) -> str:
+    """Return the regular expression, or raise `ValueError` if it can be slow.
+
+    The web process matches it against untrusted input. A pattern can take time exponential in the
+    input, so only at most two open-ended repeats, each of one character or class, are allowed.
+    """
+    try:
+        parsed = _parser.parse(text)
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"is not a regular expression: {error}") from None
+    if len(text) > 500:
+        raise ValueError("is longer than 500 characters")
+    if _count_open_repeats(parsed) > MAX_OPEN_REPEATS:
+        raise ValueError(f"may have at most {MAX_OPEN_REPEATS} open-ended repeats (`*`, `+`)")
+    return text
+
+
+def _count_open_repeats(parsed: Any) -> int:
+    """Count the open-ended repeats; `ValueError` for an unsupported part."""
+    count = 0
+    for kind, value in parsed:
+        if kind in _REPEATS:
+            _, maximum, inner = value
+            if maximum > 1 and (len(inner) != 1 or inner[0][0] not in _SINGLE):
+                raise ValueError("may repeat only single characters and classes, not groups")
+            count += _count_open_repeats(inner) + (1 if maximum > 1 else 0)
+        elif kind is _constants.SUBPATTERN:
+            count += _count_open_repeats(value[-1])
+        elif kind is _constants.BRANCH:
+            count += sum(_count_open_repeats(branch) for branch in value[1])
+        elif kind not in _PLAIN:
+            raise ValueError("must not have lookarounds or backreferences")
+    return count
+
+
 class Section(BaseModel):
-    """An object of the file. An unknown key is an error, and so is a value of another type."""
+    """An object of the file. Unknown keys and values of another type are errors."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
@@ -48,7 +88,7 @@ def _prefix(value: str) -> str:
 
 
 class Cors(Section):
-    """Replaces every default: what is not said here is not allowed."""
+    """CORS configuration. Anything not listed is not allowed."""
 
     allow_origins: list[str] = []
     allow_methods: list[str] = ["GET"]
@@ -60,14 +100,14 @@ class Cors(Section):
 
 
 class HeaderRules(Section):
-    """Which headers of a request: patterns with `*`; what is excluded wins."""
+    """Header name patterns with `*`; `excludes` takes precedence."""
 
     includes: list[str] = Field([], validation_alias=AliasChoices("includes", "include"))
     excludes: list[str] = Field([], validation_alias=AliasChoices("excludes", "exclude"))
 
 
 class Http(Section):
-    """How the agent is served over HTTP."""
+    """HTTP configuration of the agent."""
 
     app: str | None = None
     disable_assistants: bool = False
@@ -92,7 +132,7 @@ class Http(Section):
 
 
 class AuthCache(Section):
-    """For how long the answer of `@auth.authenticate` counts for the same header values."""
+    """Cache of `@auth.authenticate` results, keyed by header values."""
 
     cache_keys: list[str] = Field(min_length=1, max_length=20)
     ttl_seconds: float = Field(60, gt=0, le=86_400, allow_inf_nan=False)
@@ -100,7 +140,7 @@ class AuthCache(Section):
 
 
 class Auth(Section):
-    """Authentication of the agent's own."""
+    """Custom authentication of the agent."""
 
     path: str
     disable_studio_auth: bool = False
@@ -133,7 +173,7 @@ class CheckpointerTtl(Section):
 
 
 class Serde(Section):
-    """What the serialiser of states may make of stored bytes."""
+    """Types that the checkpoint serializer may load."""
 
     allowed_json_modules: list[list[str]] | Literal[True] | None = None
     allowed_msgpack_modules: list[list[str]] | Literal[True] | None = None
@@ -146,9 +186,9 @@ class Checkpointer(Section):
 
     @model_validator(mode="before")
     @classmethod
-    def _state_is_kept_by_the_platform(cls, data: Any) -> Any:
+    def _reject_custom_path(cls, data: Any) -> Any:
         if isinstance(data, dict) and data.get("path"):
-            raise ValueError("`path` is not supported: state is always kept by the platform")
+            raise ValueError("`path` is not supported: the platform always stores the state")
         if isinstance(data, dict):
             return {name: value for name, value in data.items() if name != "path"}
         return data
@@ -168,20 +208,20 @@ class Webhooks(Section):
     headers: dict[str, str] = {}
 
     @model_validator(mode="after")
-    def _templates_name_allowed_variables(self) -> Self:
+    def _check_header_templates(self) -> Self:
         for header, value in self.headers.items():
             for inner in _TEMPLATE.findall(value):
                 name = inner.removeprefix("env.")
                 if name == inner or not name.startswith(self.env_prefix):
                     raise ValueError(
-                        f"the header {header} may use ${{{{ env.NAME }}}} for names that begin"
-                        f" with {self.env_prefix}"
+                        f"the header {header} may only use ${{{{ env.NAME }}}} with names that"
+                        f" start with {self.env_prefix}"
                     )
         return self
 
 
 class Sections(BaseModel):
-    """All sections of one file; those that are absent have their defaults."""
+    """All sections of a file; absent ones have their defaults."""
 
     model_config = ConfigDict(frozen=True, strict=True, extra="ignore")
 
@@ -195,19 +235,19 @@ class Sections(BaseModel):
 S = TypeVar("S", bound=BaseModel)
 
 
-def read(raw: dict[str, Any]) -> Sections:
-    """The sections of a `langgraph.json`; `ConfigError` names the first value that is wrong."""
-    given = {name: raw[name] for name in Sections.model_fields if raw.get(name) not in (None, {})}
+def parse_sections(raw: dict[str, Any]) -> Sections:
+    """Return the sections of a `langgraph.json`; `ConfigError` names the first invalid value."""
+    present = {name: raw[name] for name in Sections.model_fields if raw.get(name) not in (None, {})}
     try:
-        return Sections.model_validate(given)
+        return Sections.model_validate(present)
     except ValidationError as error:
-        raise ConfigError(_in_words(error)) from None
+        raise ConfigError(_describe_error(error)) from None
 
 
-def _in_words(error: ValidationError) -> str:
+def _describe_error(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(step) for step in first["loc"])
+    path = ".".join(str(step) for step in first["loc"])
     if first["type"] == "extra_forbidden":
-        return f"`{where}` is not known."
-    said = first["msg"].removeprefix("Value error, ")
-    return f"`{where}`: {said}."
+        return f"`{path}` is an unknown key."
+    message = first["msg"].removeprefix("Value error, ")
+    return f"`{path}`: {message}."

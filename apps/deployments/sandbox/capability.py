@@ -1,4 +1,4 @@
-"""What isolation this machine offers, found by trying it."""
+"""Detect the isolation that this machine supports, by trial."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Capability:
-    """The mode that sandboxes will use, and a sentence for the operator."""
+    """The isolation mode of sandboxes, with a description for the operator."""
 
     mode: Mode
-    sentence: str
+    description: str
     binary: Binary | None = None
 
     @property
@@ -39,16 +39,16 @@ class Capability:
 
 @functools.cache
 def probe() -> Capability:
-    """Try each means, best first, by running a program in it. Asked once per process."""
-    who = (
+    """Try each isolation mode, best first, by running a program in it. Cached per process."""
+    identity = (
         "a separate user for each organization"
         if os.geteuid() == 0
         else "the user who started the platform"
     )
     reasons = []
     for binary in bubblewrap.binaries():
-        sentence = f"Agent code runs in namespaces of its own (bubblewrap), as {who}."
-        candidate = Capability(Mode.BUBBLEWRAP, sentence, binary)
+        description = f"Agent code runs in its own namespaces (bubblewrap), as {identity}."
+        candidate = Capability(Mode.BUBBLEWRAP, description, binary)
         if (reason := _try(candidate)) is None:
             return candidate
         reasons.append(reason)
@@ -56,27 +56,27 @@ def probe() -> Capability:
         reasons.append("no bwrap program was found")
 
     if os.geteuid() == 0 and syscalls.landlock_version() and seccomp.program():
-        sentence = (
-            f"Agent code runs confined by Landlock, as {who}: it cannot reach others' files, but "
-            "sees which processes exist and shares their network."
+        description = (
+            f"Agent code runs confined by Landlock, as {identity}: it cannot access others' files, "
+            "but sees which processes exist and shares their network."
         )
-        candidate = Capability(Mode.LANDLOCK, f"{sentence} Namespaces: {reasons[0]}")
+        candidate = Capability(Mode.LANDLOCK, f"{description} Namespaces: {reasons[0]}")
         if (reason := _try(candidate)) is None:
             return candidate
         reasons.append(reason)
 
-    sentence = "Agent code cannot be isolated on this machine: " + "; ".join(reasons)
-    return Capability(Mode.NONE, sentence)
+    description = "Agent code cannot be isolated on this machine: " + "; ".join(reasons)
+    return Capability(Mode.NONE, description)
 
 
 def _try(candidate: Capability) -> str | None:
-    """None when a program runs in it, otherwise the reason in the words of who refused."""
+    """Return None if a program runs in this mode, otherwise the error message."""
     policy = Policy(cwd=Path("/"), uid=_TRIAL_UID)
-    reading, writing = os.pipe()
-    with os.fdopen(reading, "rb") as output:
+    read_fd, write_fd = os.pipe()
+    with os.fdopen(read_fd, "rb") as output:
         try:
             process = launcher.start(
-                policy, ["/bin/sh", "-c", ":"], means=candidate, stderr=writing
+                policy, ["/bin/sh", "-c", ":"], isolation=candidate, stderr=write_fd
             )
             code = process.wait(10)
         except (SandboxError, TimeoutError, OSError, subprocess.SubprocessError) as error:
@@ -84,8 +84,8 @@ def _try(candidate: Capability) -> str | None:
         else:
             fallback = f"the trial ended with status {code}"
         finally:
-            os.close(writing)
+            os.close(write_fd)
         if code == 0:
             return None
-        said = output.read(4000).decode(errors="replace").strip().splitlines()
-        return said[-1] if said else fallback
+        lines = output.read(4000).decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else fallback

@@ -1,9 +1,9 @@
-"""What can go wrong before sandboxed code runs.
+"""Errors raised before sandboxed code runs.
 
 SandboxError
-├── PolicyRefused       the policy itself is unsafe or impossible
-├── SandboxUnavailable  this machine offers no isolation, and running without was not allowed
-└── SandboxFailed       the sandbox could not be set up; nothing of the command ran
+├── InvalidPolicy       the policy is unsafe or impossible
+├── SandboxUnavailable  the machine has no isolation, and `allow_unsandboxed` is off
+└── SandboxSetupFailed  the sandbox could not be set up; the command did not start
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ class SandboxError(Exception):
     """Base of all errors of this package."""
 
 
-class PolicyRefused(SandboxError):
-    """A policy asks for something that would open the sandbox."""
+class InvalidPolicy(SandboxError):
+    """A policy would open the sandbox or cannot be applied."""
 
 
 class SandboxUnavailable(SandboxError):
-    """No isolation on this machine, and `allow_unsandboxed` was not given."""
+    """The machine has no isolation, and `allow_unsandboxed` is off."""
 
 
-class SandboxFailed(SandboxError):
-    """The kernel or bubblewrap refused to build the sandbox."""
+class SandboxSetupFailed(SandboxError):
+    """The kernel or bubblewrap could not set up the sandbox."""

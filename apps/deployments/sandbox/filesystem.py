@@ -1,20 +1,21 @@
-"""Which files of the machine are part of every sandbox, and which a policy adds."""
+"""The host files in every sandbox, those that a policy adds, and folders for sandboxed code."""
 
 from __future__ import annotations
 
 import enum
 import functools
+import os
 import subprocess
 import sys
 from pathlib import Path
 
-from .errors import PolicyRefused
+from .errors import InvalidPolicy
 from .policy import Bind, Policy
 
-# Programs and libraries; on merged systems all but the first are links into it.
+# Programs and libraries; on merged-usr systems all but the first are links into it.
 SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 
-# What name lookup, TLS, time zones and the dynamic linker read. Users and groups are made up.
+# Files of name resolution, TLS, time zones and the dynamic linker. passwd and group are generated.
 SYSTEM_FILES = tuple(
     f"/etc/{name}"
     for name in (
@@ -34,56 +35,71 @@ class Access(enum.Enum):
     HIDDEN = "--tmpfs"
 
 
-def shown(policy: Policy) -> list[tuple[Bind, Access]]:
-    """What a policy adds to the system or covers of it, parents before what lies in them."""
-    found = [(bind, Access.READ_ONLY) for bind in python_installation(policy.python)]
-    found += [(_checked(item), Access.READ_ONLY) for item in policy.read_only]
-    found += [(_checked(item), Access.WRITABLE) for item in policy.writable]
-    places = [Path(folder).resolve() for folder in SYSTEM_FOLDERS]
-    places += [bind.target for bind, _ in found]
+def list_binds(policy: Policy) -> list[tuple[Bind, Access]]:
+    """Return the binds of a policy, including hidden folders; parents come before children."""
+    binds = [(bind, Access.READ_ONLY) for bind in python_installation(policy.python)]
+    binds += [(_checked_bind(item), Access.READ_ONLY) for item in policy.read_only]
+    binds += [(_checked_bind(item), Access.WRITABLE) for item in policy.writable]
+    visible = [Path(folder).resolve() for folder in SYSTEM_FOLDERS]
+    visible += [bind.target for bind, _ in binds]
     covered = {path.resolve() for path in policy.hidden if path.is_dir()}
-    found += [
+    binds += [
         (Bind(path, path), Access.HIDDEN)
         for path in covered
-        if any(place in path.parents for place in places)
+        if any(folder in path.parents for folder in visible)
     ]
-    # A bind of the very folder that is hidden was meant: it comes after its cover.
-    return sorted(found, key=lambda pair: (len(pair[0].target.parts), pair[1].value != "--tmpfs"))
+    # A bind of a hidden folder itself is intended: it comes after the tmpfs that hides it.
+    return sorted(binds, key=lambda pair: (len(pair[0].target.parts), pair[1].value != "--tmpfs"))
 
 
-def writable(policy: Policy) -> list[Path]:
-    return [bind.source for bind, access in shown(policy) if access is Access.WRITABLE]
+def writable_paths(policy: Policy) -> list[Path]:
+    return [bind.source for bind, access in list_binds(policy) if access is Access.WRITABLE]
 
 
 @functools.cache
 def python_installation(interpreter: Path | None) -> tuple[Bind, ...]:
-    """The folder that the interpreter was installed to, under each name that leads to it."""
+    """Return binds of the interpreter's installation, under each path that leads to it."""
     if interpreter is None:
         return ()
     if interpreter == Path(sys.executable):
         prefix = Path(sys.base_prefix)
     else:
-        question = [str(interpreter), "-I", "-S", "-c", "import sys; print(sys.base_prefix)"]
-        answer = subprocess.run(question, check=True, capture_output=True, text=True)
-        prefix = Path(answer.stdout.strip())
+        command = [str(interpreter), "-I", "-S", "-c", "import sys; print(sys.base_prefix)"]
+        result = subprocess.run(command, check=True, capture_output=True, text=True)
+        prefix = Path(result.stdout.strip())
     real = prefix.resolve()
     if real == Path("/"):
-        raise PolicyRefused("a Python installed to / would show the whole file system")
+        raise InvalidPolicy("a Python installed to / would expose the whole file system")
     names = {prefix.absolute(), real, interpreter.resolve().parents[1]}
     outside = sorted(name for name in names if not name.is_relative_to("/usr"))
     return tuple(Bind(real, name) for name in outside)
 
 
-def _checked(item: Path | Bind) -> Bind:
+def _checked_bind(item: Path | Bind) -> Bind:
     bind = item if isinstance(item, Bind) else Bind(item, item)
     if not (bind.source.is_absolute() and bind.target.is_absolute()):
-        raise PolicyRefused(f"{bind.source}: paths of a policy are absolute")
+        raise InvalidPolicy(f"{bind.source}: policy paths must be absolute")
     try:
         real = bind.source.resolve(strict=True)
     except OSError as error:
-        raise PolicyRefused(f"{bind.source} cannot be shown in a sandbox: {error}") from error
+        raise InvalidPolicy(f"{bind.source} cannot be bound into a sandbox: {error}") from error
     if real != bind.source:
-        raise PolicyRefused(f"{bind.source} goes through a symbolic link; name {real} itself")
+        raise InvalidPolicy(f"{bind.source} contains a symbolic link; use {real}")
     if bind.source == Path("/") or bind.target == Path("/"):
-        raise PolicyRefused("a sandbox does not show the whole file system")
+        raise InvalidPolicy("a policy must not bind the whole file system")
     return bind
+
+
+def prepare_dir(path: Path, *, uid: int | None, mode: int = 0o700) -> Path:
+    """Create a folder and its parents, owned by `uid`, and return it. Safe to repeat.
+
+    Existing content changes its owner too; links are not followed.
+    """
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(mode)
+    if uid is not None and os.geteuid() == 0:
+        for _, folders, files, fd in os.fwalk(path, follow_symlinks=False):
+            for name in (*folders, *files):
+                os.chown(name, uid, uid, dir_fd=fd, follow_symlinks=False)
+        os.chown(path, uid, uid, follow_symlinks=False)
+    return path

@@ -1,4 +1,4 @@
-"""What of the operator's own configuration sandboxed code may know, named variable by variable."""
+"""Allowlists of the operator's configuration that sandboxed code may read."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _LOCAL_PATH = re.compile(r"(?:file://)?(/[^\s\"',;\]]+)")
 
 @dataclass(frozen=True, slots=True)
 class HostAccess:
-    """To be merged into a policy."""
+    """Environment and binds to merge into a policy."""
 
     env: dict[str, str] = field(default_factory=dict)
     read_only: tuple[Bind, ...] = ()
 
 
 def certificate_access(environment: Mapping[str, str] | None = None) -> HostAccess:
-    """The certificates that this machine trusts, for agents: no secret is among them."""
+    """Return the trusted CA certificates of this machine, for agents. They are not secret."""
     environment = os.environ if environment is None else environment
     env = {name: value for name, value in environment.items() if name in _CERTIFICATE_NAMES}
     paths = _named_paths(list(env.values()))
@@ -49,10 +49,10 @@ def certificate_access(environment: Mapping[str, str] | None = None) -> HostAcce
 
 
 def installer_access(environment: Mapping[str, str] | None = None) -> HostAccess:
-    """The variables, configuration files and local indexes with which pip and uv work here.
+    """Return the variables, configuration files and local indexes of pip and uv.
 
-    Folders and files that those name (a local index, a bundle of certificates) come along. For
-    build steps only: the address of an index or a proxy may carry a password.
+    Includes the files and folders that these reference, such as a local index or a CA bundle. For
+    build steps only: the address of an index or proxy may have a password.
     """
     environment = os.environ if environment is None else environment
     env = {name: value for name, value in environment.items() if name in _INSTALLER_NAMES}
@@ -82,7 +82,7 @@ def _named_paths(texts: list[str]) -> Iterator[Path]:
     for text in texts:
         for match in _LOCAL_PATH.findall(text):
             path = Path(match)
-            # Two steps at least, so that no slip in a file shows a whole top folder; what every
-            # sandbox has already is left out.
+            # At least two levels, so that a mistake in a file does not expose a top-level folder.
+            # /etc/ssl is in every sandbox already.
             if len(path.parts) > 2 and not path.is_relative_to("/etc/ssl") and path.exists():
                 yield path

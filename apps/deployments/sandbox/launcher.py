@@ -1,4 +1,4 @@
-"""Starting a sandbox."""
+"""Start a sandboxed process."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from . import bubblewrap, capability, filesystem, seccomp, watchdog
 from .bubblewrap import Binary
-from .errors import PolicyRefused, SandboxFailed, SandboxUnavailable
+from .errors import InvalidPolicy, SandboxSetupFailed, SandboxUnavailable
 from .filesystem import Access
 from .policy import Limits, Network, Policy
 from .process import SandboxedProcess
@@ -39,20 +39,26 @@ def spawn(
     pass_fds: Sequence[int] = (),
     allow_unsandboxed: bool = False,
 ) -> SandboxedProcess:
-    """Run a command in a new sandbox; returns once the sandbox stands and the command starts.
+    """Run a command in a new sandbox; return once the sandbox is set up and the command starts.
 
     Callable from any thread. `stdin`, `stdout` and `stderr` are as for `subprocess.Popen`, and
-    `pass_fds` keep their numbers inside. The tree ends with the command, with `kill()`, and when
-    this process dies in whatever way.
+    `pass_fds` keep their numbers inside. The process tree ends with the command, with `kill()`, or
+    when this process dies.
 
-    Raises `PolicyRefused` for an unsafe policy, `SandboxUnavailable` where the machine offers no
-    isolation (unless `allow_unsandboxed`), `SandboxFailed` when the kernel refuses to build it.
+    Raises `InvalidPolicy` for an unsafe policy, `SandboxUnavailable` if the machine has no
+    isolation (unless `allow_unsandboxed`), `SandboxSetupFailed` if the kernel rejects the setup.
     """
-    means = capability.probe()
-    if means.mode is capability.Mode.NONE and not allow_unsandboxed:
-        raise SandboxUnavailable(means.sentence)
+    isolation = capability.probe()
+    if isolation.mode is capability.Mode.NONE and not allow_unsandboxed:
+        raise SandboxUnavailable(isolation.description)
     return start(
-        policy, argv, means=means, stdin=stdin, stdout=stdout, stderr=stderr, pass_fds=pass_fds
+        policy,
+        argv,
+        isolation=isolation,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=pass_fds,
     )
 
 
@@ -60,17 +66,21 @@ def start(
     policy: Policy,
     argv: Sequence[str],
     *,
-    means: capability.Capability,
+    isolation: capability.Capability,
     stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = None,
     stderr: Stream = None,
     pass_fds: Sequence[int] = (),
 ) -> SandboxedProcess:
-    """`spawn` by the given means, without asking whether they suffice."""
+    """Start a sandbox with the given isolation, without checking that it suffices."""
     uid, gid = _user(policy)
     _check_text(argv, policy)
-    bound = means.mode is capability.Mode.BUBBLEWRAP
-    described = _bubblewrap_job(policy, means.binary) if bound else _plain_job(policy, means)
+    uses_bubblewrap = isolation.mode is capability.Mode.BUBBLEWRAP
+    described = (
+        _bubblewrap_job(policy, isolation.binary)
+        if uses_bubblewrap
+        else _supervised_job(policy, isolation)
+    )
 
     status, status_end = os.pipe()
     job = described | {
@@ -79,7 +89,7 @@ def start(
         "gid": gid,
         "nice": policy.limits.nice,
         "limits": _resource_limits(policy.limits),
-        "processes": _process_limit(policy.limits, own_namespace=bound),
+        "processes": _process_limit(policy.limits, own_namespace=uses_bubblewrap),
         "seccomp": seccomp.program(),
         "status_fd": status_end,
         "command": list(argv),
@@ -89,7 +99,7 @@ def start(
         os.write(job_fd, marshal.dumps(job))
         os.lseek(job_fd, 0, os.SEEK_SET)
         stub = _STUB.format(str(Path(__file__).parent), job_fd)
-        popen = _on_lasting_thread(
+        popen = _on_launcher_thread(
             lambda: subprocess.Popen(
                 [sys.executable, "-I", "-S", "-c", stub],
                 stdin=stdin,
@@ -98,7 +108,7 @@ def start(
                 cwd="/",
                 env={},
                 pass_fds=[*pass_fds, job_fd, status_end],
-                # A Ctrl-C in the operator's terminal is for the platform to pass on in order.
+                # The platform handles Ctrl-C of the operator's terminal and stops its sandboxes.
                 start_new_session=True,
             )
         )
@@ -112,8 +122,8 @@ def start(
     process = SandboxedProcess(
         popen,
         limits=policy.limits,
-        writable=filesystem.writable(policy),
-        ends_on=signal.SIGKILL if bound else signal.SIGTERM,
+        writable=filesystem.writable_paths(policy),
+        ends_on=signal.SIGKILL if uses_bubblewrap else signal.SIGTERM,
     )
     _await_setup(process, status)
     watchdog.watchdog.add(process)
@@ -124,24 +134,24 @@ def _user(policy: Policy) -> tuple[int | None, int | None]:
     if os.geteuid() != 0:
         return None, None
     if not policy.uid:
-        raise PolicyRefused("started as root, a sandbox needs an unprivileged uid")
+        raise InvalidPolicy("a platform running as root must give the policy an unprivileged uid")
     gid = policy.gid if policy.gid is not None else policy.uid
     if gid == 0:
-        raise PolicyRefused("started as root, a sandbox needs an unprivileged gid")
+        raise InvalidPolicy("a platform running as root must give the policy an unprivileged gid")
     return policy.uid, gid
 
 
 def _check_text(argv: Sequence[str], policy: Policy) -> None:
     texts = [*argv, policy.hostname, *policy.env, *policy.env.values()]
     if not argv or any("\0" in text for text in texts):
-        raise PolicyRefused("a command is not empty, and neither it nor its environment has a NUL")
+        raise InvalidPolicy("the command is empty, or it or its environment has a NUL")
     if any(not name or "=" in name for name in policy.env):
-        raise PolicyRefused("a name in the environment is not empty and has no '='")
+        raise InvalidPolicy("a variable name must not be empty or have '='")
 
 
 def _bubblewrap_job(policy: Policy, binary: Binary | None) -> dict[str, Any]:
     assert binary is not None  # noqa: S101 - this mode always has one
-    # Root opens what its organization's uid could not walk to.
+    # Root opens paths that the organization's uid cannot reach.
     plan = bubblewrap.plan(policy, binary, staged=os.geteuid() == 0)
     return {
         "stage": plan.stage,
@@ -151,50 +161,50 @@ def _bubblewrap_job(policy: Policy, binary: Binary | None) -> dict[str, Any]:
     }
 
 
-def _plain_job(policy: Policy, means: capability.Capability) -> dict[str, Any]:
-    """Without namespaces nothing can be shown elsewhere, cut off from the network or hidden."""
-    confine = means.mode is capability.Mode.LANDLOCK
+def _supervised_job(policy: Policy, isolation: capability.Capability) -> dict[str, Any]:
+    """Build a job without namespaces, which supports fewer policies."""
+    confine = isolation.mode is capability.Mode.LANDLOCK
     if confine and policy.network is Network.NONE:
-        raise PolicyRefused("only namespaces can take the network away")
-    shown = filesystem.shown(policy)
+        raise InvalidPolicy("Network.NONE requires namespaces")
+    shown = filesystem.list_binds(policy)
     if any(bind.source != bind.target.resolve() for bind, _ in shown):
-        raise PolicyRefused("only namespaces can show a file in another place")
+        raise InvalidPolicy("a bind at another path requires namespaces")
     if confine and any(access is Access.HIDDEN for _, access in shown):
-        raise PolicyRefused("only namespaces can hide the platform's folder inside /usr")
+        raise InvalidPolicy("hiding a folder requires namespaces")
     system = [*filesystem.SYSTEM_FOLDERS, *filesystem.SYSTEM_FILES, "/etc/passwd", "/etc/group"]
     return {
         "bubblewrap": None,
         "confine": confine,
         "cwd": str(policy.cwd),
-        "env": _without_places(bubblewrap.DEFAULT_ENV) | dict(policy.env),
+        "env": _without_home(bubblewrap.DEFAULT_ENV) | dict(policy.env),
         "read_only": [path for path in system if Path(path).exists()]
         + [str(bind.source) for bind, access in shown if access is Access.READ_ONLY],
         "writable": [device for device in filesystem.DEVICES if Path(device).exists()]
-        + [str(path) for path in filesystem.writable(policy)],
+        + [str(path) for path in filesystem.writable_paths(policy)],
     }
 
 
-def _without_places(env: dict[str, str]) -> dict[str, str]:
-    # The supervisor makes a private folder and names it.
+def _without_home(env: dict[str, str]) -> dict[str, str]:
+    # The supervisor sets both to a private folder.
     return {name: value for name, value in env.items() if name not in ("HOME", "TMPDIR")}
 
 
 def _resource_limits(limits: Limits) -> list[tuple[int, int]]:
-    found = [
+    limit_values = [
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_DATA, limits.memory_bytes),
         (resource.RLIMIT_NOFILE, limits.open_files),
         (resource.RLIMIT_FSIZE, limits.file_bytes),
     ]
     if limits.cpu_seconds is not None:
-        found.append((resource.RLIMIT_CPU, limits.cpu_seconds))
-    return found
+        limit_values.append((resource.RLIMIT_CPU, limits.cpu_seconds))
+    return limit_values
 
 
 def _process_limit(limits: Limits, *, own_namespace: bool) -> int | None:
-    """The kernel's limit, or None where it would count the operator's own processes too.
+    """Return the kernel's limit, or None if it would also count the operator's own processes.
 
-    Then only the watchdog limits them. Since 5.14 the kernel counts per user namespace.
+    In that case only the watchdog limits them. Since 5.14 the kernel counts per user namespace.
     """
     release = os.uname().release.split(".")
     counts_namespaces = (int(release[0]), int(release[1])) >= (5, 14)
@@ -214,45 +224,49 @@ def _await_setup(process: SandboxedProcess, status: int) -> None:
         with process:
             process.kill()
             code = process.wait()
-        raise SandboxFailed(f"the sandbox could not be built (status {code}); see its error output")
+        raise SandboxSetupFailed(
+            f"the sandbox could not be set up (status {code}); see its error output"
+        )
 
 
-# The kernel's "die with your parent" means the thread that called fork. So one thread, which
-# lives as long as its process, starts every sandbox.
-_orders: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+# PR_SET_PDEATHSIG refers to the thread that called fork. Therefore one thread, which lives as long
+# as the process, starts every sandbox.
+_requests: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
 _thread: threading.Thread | None = None
 _thread_lock = threading.Lock()
 
 
-def _on_lasting_thread(
+def _on_launcher_thread(
     make: Callable[[], subprocess.Popen[bytes]],
 ) -> subprocess.Popen[bytes]:
     global _thread  # noqa: PLW0603
     future: Future[subprocess.Popen[bytes]] = Future()
 
-    def order() -> None:
+    def request() -> None:
         try:
             future.set_result(make())
-        except BaseException as error:  # noqa: BLE001 - raised again where it was asked for
+        except BaseException as error:  # noqa: BLE001 - raised again in the caller
             future.set_exception(error)
 
     with _thread_lock:
         if _thread is None:
-            _thread = threading.Thread(target=_serve, args=(_orders,), name="sandbox-launcher")
+            _thread = threading.Thread(
+                target=_serve_requests, args=(_requests,), name="sandbox-launcher"
+            )
             _thread.daemon = True
             _thread.start()
-    _orders.put(order)
+    _requests.put(request)
     return future.result()
 
 
-def _serve(orders: queue.SimpleQueue[Callable[[], None]]) -> None:
+def _serve_requests(orders: queue.SimpleQueue[Callable[[], None]]) -> None:
     while True:
         orders.get()()
 
 
-def _renew() -> None:
-    global _orders, _thread, _thread_lock
-    _orders, _thread, _thread_lock = queue.SimpleQueue(), None, threading.Lock()
+def _reset_after_fork() -> None:
+    global _requests, _thread, _thread_lock
+    _requests, _thread, _thread_lock = queue.SimpleQueue(), None, threading.Lock()
 
 
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_reset_after_fork)

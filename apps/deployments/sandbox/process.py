@@ -1,4 +1,4 @@
-"""A sandboxed process, seen from the platform."""
+"""The handle of a sandboxed process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from types import TracebackType
 from typing import IO, Any, Self
 
 from . import usage
-from .policy import Limits, in_words
+from .policy import Limits, format_size
 
 
-class Exceeded(enum.Enum):
-    """Why the watchdog ended a sandbox, in words for the author of its code."""
+class ExceededLimit(enum.Enum):
+    """The limit that a killed sandbox exceeded, as a message for the author of its code."""
 
     MEMORY = "it used more memory than its limit of {memory}"
     PROCESSES = "it started more processes and threads than its limit of {processes}"
@@ -21,10 +21,9 @@ class Exceeded(enum.Enum):
 
 
 class SandboxedProcess:
-    """The handle of one sandbox: a whole tree of processes that ends together.
+    """The handle of one sandbox, whose process tree ends together.
 
-    Safe to use from several threads. `pid` is the outermost process, the one that stands for
-    the tree; agent code never has that number inside.
+    Thread-safe. `pid` is the outermost process of the tree, which is outside of the sandbox.
     """
 
     def __init__(
@@ -34,7 +33,7 @@ class SandboxedProcess:
         self._ends_on = ends_on
         self.limits = limits
         self.writable = writable
-        self.exceeded: Exceeded | None = None
+        self.exceeded: ExceededLimit | None = None
 
     @property
     def pid(self) -> int:
@@ -42,7 +41,7 @@ class SandboxedProcess:
 
     @property
     def returncode(self) -> int | None:
-        """The exit status of the command, 128 + n when signal n ended it; None while it runs."""
+        """The exit code of the command, 128 + n after signal n; None while it runs."""
         code = self._popen.returncode
         return 128 - code if code is not None and code < 0 else code
 
@@ -60,13 +59,13 @@ class SandboxedProcess:
 
     @property
     def stopped_because(self) -> str | None:
-        """The limit that ended it, as the end of a sentence, or None."""
+        """The exceeded limit as a clause for an error message, or None."""
         if self.exceeded is None:
             return None
         return self.exceeded.value.format(
-            memory=in_words(self.limits.memory_bytes),
+            memory=format_size(self.limits.memory_bytes),
             processes=self.limits.processes,
-            disk=in_words(self.limits.disk_bytes or 0),
+            disk=format_size(self.limits.disk_bytes or 0),
         )
 
     def poll(self) -> int | None:
@@ -74,7 +73,7 @@ class SandboxedProcess:
         return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit status. `TimeoutError` when it still runs after `timeout` seconds."""
+        """Return the exit code; `TimeoutError` if it still runs after `timeout` seconds."""
         try:
             self._popen.wait(timeout)
         except subprocess.TimeoutExpired as error:
@@ -83,15 +82,15 @@ class SandboxedProcess:
         assert code is not None  # noqa: S101 - wait returned
         return code
 
-    def kill(self, exceeded: Exceeded | None = None) -> None:
-        """End the whole tree at once. Repeating is safe, also after it ended."""
+    def kill(self, exceeded: ExceededLimit | None = None) -> None:
+        """Kill the process tree. Safe to repeat, also after it ended."""
         if self.exceeded is None and self._popen.poll() is None:
             self.exceeded = exceeded
         self._popen.send_signal(self._ends_on)
 
     def memory(self) -> int:
-        """Bytes of private and shared memory that the tree holds now, each page counted once."""
-        return usage.exact_memory(usage.tree(self.pid))
+        """Return the memory of the tree in bytes, each shared page counted once."""
+        return usage.exact_memory(usage.process_tree(self.pid))
 
     def __enter__(self) -> Self:
         return self

@@ -1,8 +1,8 @@
-"""The system-call filter: a small classic BPF program, assembled here for x86_64 and aarch64.
+"""The seccomp filter: a classic BPF program for x86_64 and aarch64.
 
-It refuses what agent code has no use for and kernels have been broken through: more namespaces,
-mounts, tracing, keyrings, BPF, io_uring, exotic sockets; and memory that no process's size shows
-(`memfd_create`, System V shared memory), since the watchdog could not count it.
+It denies system calls that agent code does not need and that kernel exploits use: namespaces,
+mounts, tracing, keyrings, BPF, io_uring, unusual sockets. It also denies memory that is not
+part of a process's size (`memfd_create`, System V shared memory): the watchdog cannot measure it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import functools
 import platform
 import struct
 
-# Numbers from the kernel's tables: name -> (x86_64, aarch64). None: not on that machine.
+# Kernel system-call numbers: name -> (x86_64, aarch64). None if the architecture has no such call.
 _FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
     "acct": (163, 89),
     "add_key": (248, 217),
@@ -62,9 +62,9 @@ _FORBIDDEN: dict[str, tuple[int | None, int | None]] = {
     "userfaultfd": (323, 282),
     "vhangup": (153, 58),
 }
-# Answered as if the kernel were older, so that libraries take their other way.
+# Fail with ENOSYS like on an older kernel, so that libraries use their fallback.
 _ABSENT: dict[str, tuple[int | None, int | None]] = {
-    "clone3": (435, 435),  # its flags lie behind a pointer, where no filter can look
+    "clone3": (435, 435),  # its flags are behind a pointer, which a filter cannot read
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
     "io_uring_setup": (425, 425),
@@ -94,7 +94,7 @@ _NUMBER, _ARCH, _ARGUMENT_0, _ARGUMENT_1 = 0, 4, 16, 24  # offsets in struct sec
 
 @functools.cache
 def program(machine: str | None = None) -> bytes | None:
-    """The filter for this kind of machine, or None where its numbers are not known."""
+    """Return the filter for the architecture, or None for an unknown one."""
     machine = machine or platform.machine()
     arch = _AUDIT_ARCH.get(machine)
     if arch is None:
@@ -143,5 +143,5 @@ def program(machine: str | None = None) -> bytes | None:
 
 
 def _when(number: int, body: list[tuple[int, int, int, int]]) -> list[tuple[int, int, int, int]]:
-    """`body`, run for one system call; falling off its end allows the call."""
+    """Return instructions that run `body` for one system call and allow the call after it."""
     return [(_EQUAL, 0, len(body) + 1, number), *body, (_RETURN, 0, 0, _ALLOW)]

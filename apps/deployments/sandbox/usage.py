@@ -1,6 +1,6 @@
-"""How much memory, how many processes and how much disk a tree uses now."""
+"""Measure memory, processes and disk usage of a process tree."""
 
-# ruff: noqa: PTH110, PTH123, PTH208 - pathlib would slow every look
+# ruff: noqa: PTH110, PTH123, PTH208 - pathlib would slow every check
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ import psutil
 _FIELDS = re.compile(rb"^(RssAnon|RssShmem|Threads):\s+(\d+)", re.MULTILINE)
 _EXACT_FIELDS = re.compile(rb"^(?:Pss_Anon|Pss_Shmem|SwapPss):\s+(\d+)", re.MULTILINE)
 
-# An empty file costs no block, but an inode, of which disks have only so many.
-_ENTRY = 4096
+# An empty file uses no block but an inode, of which disks have a limited number.
+_MIN_ENTRY_BYTES = 4096
 
 
 class Usage(NamedTuple):
@@ -26,8 +26,8 @@ class Usage(NamedTuple):
     """Threads of all processes."""
 
 
-def tree(root: int) -> list[int]:
-    """The process and all below it, by the kernel's own lists of children."""
+def process_tree(root: int) -> list[int]:
+    """Return the process and its descendants, from the kernel's lists of children."""
     found, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
@@ -52,7 +52,7 @@ def _tree_by_search(root: int) -> list[int]:
     return [root, *(process.pid for process in below)]
 
 
-def measure(pids: Iterable[int]) -> Usage:
+def measure_usage(pids: Iterable[int]) -> Usage:
     memory = tasks = 0
     for pid in pids:
         try:
@@ -61,14 +61,14 @@ def measure(pids: Iterable[int]) -> Usage:
         except (FileNotFoundError, ProcessLookupError):
             continue
         fields = {name: int(value) for name, value in _FIELDS.findall(status)}
-        # Pages of files are the kernel's to drop, so they are nobody's use.
+        # File pages do not count: the kernel can drop them.
         memory += 1024 * (fields.get(b"RssAnon", 0) + fields.get(b"RssShmem", 0))
         tasks += fields.get(b"Threads", 0)
     return Usage(memory, tasks)
 
 
 def running_threads(pids: Iterable[int]) -> list[int]:
-    """The threads that want a processor now."""
+    """Return the threads that are runnable now."""
     found = []
     for pid in pids:
         for thread in threads(pid):
@@ -90,7 +90,7 @@ def threads(pid: int) -> list[int]:
 
 
 def exact_memory(pids: Iterable[int]) -> int:
-    """Bytes, with a shared page divided among its holders. Costs much more than `measure`."""
+    """Return bytes, with shared pages divided among processes; slower than `measure_usage`."""
     total = 0
     for pid in pids:
         try:
@@ -99,23 +99,25 @@ def exact_memory(pids: Iterable[int]) -> int:
         except (FileNotFoundError, ProcessLookupError):
             continue
         except PermissionError:
-            total += measure([pid]).memory
+            total += measure_usage([pid]).memory
             continue
         total += 1024 * sum(map(int, _EXACT_FIELDS.findall(rollup)))
     return total
 
 
-def disk(folders: Iterable[Path]) -> int:
-    """Bytes that what is below these folders occupies, at least `_ENTRY` for each name.
+def disk_usage(folders: Iterable[Path]) -> int:
+    """Return the disk usage of the folders in bytes, at least `_MIN_ENTRY_BYTES` per entry.
 
-    What vanishes meanwhile counts nothing.
+    Entries that are removed meanwhile do not count.
     """
     total, waiting = 0, [str(folder) for folder in folders]
     while waiting:
         try:
             with os.scandir(waiting.pop()) as entries:
                 for entry in entries:
-                    total += max(entry.stat(follow_symlinks=False).st_blocks * 512, _ENTRY)
+                    total += max(
+                        entry.stat(follow_symlinks=False).st_blocks * 512, _MIN_ENTRY_BYTES
+                    )
                     if entry.is_dir(follow_symlinks=False):
                         waiting.append(entry.path)
         except OSError:
@@ -124,5 +126,5 @@ def disk(folders: Iterable[Path]) -> int:
 
 
 def free_space(folders: Iterable[Path]) -> int:
-    """The least free space among the file systems of these folders; cheap to ask."""
+    """Return the smallest free space of the folders' file systems; a cheap call."""
     return min(status.f_bavail * status.f_frsize for status in map(os.statvfs, folders))

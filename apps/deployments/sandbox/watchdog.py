@@ -1,8 +1,8 @@
-"""One thread per process that ends sandboxes which outgrow their limits.
+"""A thread per platform process that kills sandboxes which exceed their limits.
 
-The kernel limits each process; what a whole tree uses is summed here, since control groups are
-not ours to write on most machines. A look costs some hundred microseconds, and comes the sooner
-the nearer and the faster a tree grows towards its limit.
+The kernel limits each process; this thread sums the usage of a tree, because most machines do not
+let the platform write control groups. A check takes some hundred microseconds. The closer and the
+faster a tree grows towards its limit, the sooner is the next check.
 """
 
 from __future__ import annotations
@@ -13,98 +13,100 @@ import threading
 import time
 
 from . import usage
-from .process import Exceeded, SandboxedProcess
+from .process import ExceededLimit, SandboxedProcess
 
-_LONGEST, _SHORTEST = 0.5, 0.02
-_ASSUMED_GROWTH = 1024**3  # bytes a second that a tree may start to take at any moment
+_MAX_INTERVAL_SECONDS, _MIN_INTERVAL_SECONDS = 0.5, 0.02
+_ASSUMED_GROWTH = 1024**3  # bytes per second that a tree may start to allocate at any time
 _CROWDED_SHARE, _CROWDED_SECONDS = 0.9, 1.0
 _DISK_SECONDS = 10.0
-# So many threads for each processor, wanting to run in so many looks in a row, are an attack on
-# everybody else's turn, or look like one.
-_GREEDY_THREADS, _GREEDY_LOOKS = 4 * (os.cpu_count() or 1), 4
+# This many runnable threads in this many consecutive checks count as an attempt to starve other
+# processes.
+_GREEDY_THREADS, _GREEDY_CHECKS = 4 * (os.cpu_count() or 1), 4
 
 
-class Watch:
-    """What is remembered of one sandbox between two looks."""
+class SandboxWatch:
+    """State of one sandbox between two checks."""
 
     def __init__(self, process: SandboxedProcess) -> None:
         self.process = process
         self.due = time.monotonic()
-        self.looked_at = self.due
+        self.checked_at = self.due
         self.memory = 0
         self.crowded_since: float | None = None
-        self.greedy_looks = 0
-        self.disk_looked_at = self.due
+        self.greedy_checks = 0
+        self.disk_checked_at = self.due
         self.free_space: int | None = None
 
-    def look(self) -> bool:
-        """End the sandbox when it is over a limit, else plan the next look. False once ended."""
+    def check(self) -> bool:
+        """Kill the sandbox over a limit, or schedule the next check. False once it has ended."""
         if self.process.poll() is not None:
             return False
         now = time.monotonic()
-        exceeded = self._tree(now) or self._disk(now)
+        exceeded = self._check_tree(now) or self._check_disk(now)
         if exceeded is not None:
             self.process.kill(exceeded)
         return exceeded is None
 
-    def _tree(self, now: float) -> Exceeded | None:
+    def _check_tree(self, now: float) -> ExceededLimit | None:
         limits = self.process.limits
-        pids = usage.tree(self.process.pid)
-        memory, tasks = usage.measure(pids)
+        pids = usage.process_tree(self.process.pid)
+        memory, tasks = usage.measure_usage(pids)
         if memory > limits.memory_bytes:
             memory = usage.exact_memory(pids)
         if memory > limits.memory_bytes:
-            return Exceeded.MEMORY
+            return ExceededLimit.MEMORY
 
         if tasks < limits.processes * _CROWDED_SHARE:
             self.crowded_since = None
         elif self.crowded_since is None:
             self.crowded_since = now
         elif now - self.crowded_since > _CROWDED_SECONDS:
-            return Exceeded.PROCESSES
-        self._share_processors(pids, tasks)
+            return ExceededLimit.PROCESSES
+        self._deprioritize_greedy_tree(pids, tasks)
 
-        growth = 2 * (memory - self.memory) / max(now - self.looked_at, _SHORTEST)
-        room = (limits.memory_bytes - memory) / max(growth, _ASSUMED_GROWTH)
-        self.due = time.monotonic() + min(max(room, _SHORTEST), _LONGEST)
-        self.memory, self.looked_at = memory, now
+        growth = 2 * (memory - self.memory) / max(now - self.checked_at, _MIN_INTERVAL_SECONDS)
+        headroom = (limits.memory_bytes - memory) / max(growth, _ASSUMED_GROWTH)
+        self.due = time.monotonic() + min(
+            max(headroom, _MIN_INTERVAL_SECONDS), _MAX_INTERVAL_SECONDS
+        )
+        self.memory, self.checked_at = memory, now
         return None
 
-    def _share_processors(self, pids: list[int], tasks: int) -> None:
-        """Let a tree that keeps more threads busy than there is room for run last from now on."""
+    def _deprioritize_greedy_tree(self, pids: list[int], tasks: int) -> None:
+        """Schedule a tree with too many runnable threads as idle from now on."""
         greedy = tasks > _GREEDY_THREADS and len(usage.running_threads(pids)) > _GREEDY_THREADS
-        self.greedy_looks = self.greedy_looks + 1 if greedy else 0
-        if self.greedy_looks >= _GREEDY_LOOKS:
+        self.greedy_checks = self.greedy_checks + 1 if greedy else 0
+        if self.greedy_checks >= _GREEDY_CHECKS:
             for thread in (thread for pid in pids for thread in usage.threads(pid)):
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.sched_setscheduler(thread, os.SCHED_IDLE, os.sched_param(0))
 
-    def _disk(self, now: float) -> Exceeded | None:
+    def _check_disk(self, now: float) -> ExceededLimit | None:
         limit = self.process.limits.disk_bytes
         if limit is None or not self.process.writable:
             return None
-        # Walking the files costs; so only when space went away, or after a while.
+        # Walking the files is slow: do so only if free space shrank, or after `_DISK_SECONDS`.
         free = usage.free_space(self.process.writable)
         if self.free_space is None:
             self.free_space = free
-        gone = self.free_space - free
-        if gone < limit / 8 and now - self.disk_looked_at < _DISK_SECONDS:
+        used = self.free_space - free
+        if used < limit / 8 and now - self.disk_checked_at < _DISK_SECONDS:
             return None
-        self.free_space, self.disk_looked_at = free, now
-        return Exceeded.DISK if usage.disk(self.process.writable) > limit else None
+        self.free_space, self.disk_checked_at = free, now
+        return ExceededLimit.DISK if usage.disk_usage(self.process.writable) > limit else None
 
 
 class Watchdog:
-    """Looks at every sandbox of this process until it ends."""
+    """Checks every sandbox of this process until it ends."""
 
     def __init__(self) -> None:
         self._condition = threading.Condition()
-        self._watches: list[Watch] = []
+        self._watches: list[SandboxWatch] = []
         self._thread: threading.Thread | None = None
 
     def add(self, process: SandboxedProcess) -> None:
         with self._condition:
-            self._watches.append(Watch(process))
+            self._watches.append(SandboxWatch(process))
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="sandbox-watchdog")
                 self._thread.daemon = True
@@ -120,26 +122,26 @@ class Watchdog:
                     self._condition.wait(pause)
                 now = time.monotonic()
                 due = [watch for watch in self._watches if watch.due <= now]
-            ended = [watch for watch in due if not _look(watch)]
+            ended = [watch for watch in due if not _check(watch)]
             if ended:
                 with self._condition:
                     self._watches = [watch for watch in self._watches if watch not in ended]
 
 
-def _look(watch: Watch) -> bool:
+def _check(watch: SandboxWatch) -> bool:
     try:
-        return watch.look()
+        return watch.check()
     except OSError:
-        # A race with the end of a process, or no descriptor left: look again soon.
-        watch.due = time.monotonic() + _SHORTEST
+        # The process just ended, or no file descriptor is left: check again soon.
+        watch.due = time.monotonic() + _MIN_INTERVAL_SECONDS
         return True
 
 
-def _renew() -> None:
+def _reset_after_fork() -> None:
     # A forked child has neither the thread nor the sandboxes of its parent.
     global watchdog  # noqa: PLW0603
     watchdog = Watchdog()
 
 
 watchdog = Watchdog()
-os.register_at_fork(after_in_child=_renew)
+os.register_at_fork(after_in_child=_reset_after_fork)

@@ -1,9 +1,9 @@
-"""What can be done with deployments and revisions, one function a deed."""
+"""Operations on deployments and revisions."""
 
 from apps.deployments.services.lifecycle import (
     create_deployment,
     delete_deployments,
-    erase_deployment,
+    purge_deployment,
     update_deployment,
 )
 from apps.deployments.services.revisions import create_revision, interrupt_revision, redeploy
@@ -12,8 +12,8 @@ __all__ = [
     "create_deployment",
     "create_revision",
     "delete_deployments",
-    "erase_deployment",
     "interrupt_revision",
+    "purge_deployment",
     "redeploy",
     "update_deployment",
 ]

@@ -1,4 +1,4 @@
-"""What the audit log is told of deployments: names of variables, never a value."""
+"""Audit entries of deployments. They have names of variables, never values."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any
 
 from apps.audit.actions import Action
 from apps.audit.services import Target
-from apps.audit.services import record as record_deed
+from apps.audit.services import record as record_action
 from apps.deployments.models import Deployment, Revision
 
 
-def seen(deployment: Deployment, names: Iterable[str] = ()) -> dict[str, Any]:
-    """What of the deployment may be read in the log; with the names of variables, if given."""
-    shown = {
+def snapshot(deployment: Deployment, names: Iterable[str] = ()) -> dict[str, Any]:
+    """Return the fields of the deployment for the audit log, and the variable names, if given."""
+    fields = {
         "name": deployment.name,
         "slug": deployment.slug,
         "source": deployment.source,
@@ -23,7 +23,7 @@ def seen(deployment: Deployment, names: Iterable[str] = ()) -> dict[str, Any]:
         "deployment_type": deployment.deployment_type,
         "build_on_push": deployment.build_on_push,
     }
-    return shown | ({"names": sorted(names)} if names else {})
+    return fields | ({"names": sorted(names)} if names else {})
 
 
 def record(
@@ -32,7 +32,7 @@ def record(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    record_deed(
+    record_action(
         action,
         Target("deployment", deployment.pk, deployment.name),
         before=before,
@@ -42,8 +42,8 @@ def record(
 
 
 def record_revision(action: Action, deployment: Deployment, revision: Revision) -> None:
-    """A revision is called as in its page: the deployment's name and its number."""
-    record_deed(
+    """Record an action on a revision, labelled with the deployment's name and its number."""
+    record_action(
         action,
         Target("revision", revision.pk, f"{deployment.name} #{revision.number}"),
         after={

@@ -1,4 +1,4 @@
-"""The variables of a deployment: which names are taken, and how values are kept."""
+"""Environment variables of deployments: validation and encryption."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apps.core.json import dumps_text, loads
 from apps.deployments import errors
 from apps.deployments.models import Deployment, EnvironmentVariable, Revision
 
-# The platform sets these, or they configure a server that an agent here does not have.
+# The platform sets these, or they configure services that agents here do not use.
 RESERVED = frozenset(
     (
         *("LANGCHAIN_TRACING_V2", "LANGSMITH_TRACING_V2", "LANGCHAIN_ENDPOINT"),
@@ -28,31 +28,31 @@ RESERVED = frozenset(
         "DD_TRACE_REDIS_ENABLED",
     )
 )
-# Keys and addresses of the deploying client that its env file brings along: not the agent's.
-UNWANTED = frozenset({"LANGGRAPH_HOST_API_KEY", "LANGGRAPH_HOST_URL", "LANGSMITH_DEPLOYMENT_NAME"})
+# Settings of the deploying client that its env file includes; the agent does not need them.
+IGNORED = frozenset({"LANGGRAPH_HOST_API_KEY", "LANGGRAPH_HOST_URL", "LANGSMITH_DEPLOYMENT_NAME"})
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,254}")
-_MOST_BYTES = 256 * 1024
+_MAX_TOTAL_BYTES = 256 * 1024
 
 
-def checked(variables: Mapping[str, str]) -> dict[str, str]:
-    """The variables that an agent may have; refuses reserved names and what no process can hold."""
-    wanted = {name: value for name, value in variables.items() if name not in UNWANTED}
-    if taken := RESERVED & wanted.keys():
-        raise errors.ReservedVariables(taken)
-    for name, value in wanted.items():
+def validate_variables(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without ignored ones; reject reserved names and invalid values."""
+    accepted = {name: value for name, value in variables.items() if name not in IGNORED}
+    if reserved := RESERVED & accepted.keys():
+        raise errors.ReservedVariables(reserved)
+    for name, value in accepted.items():
         if not _NAME.fullmatch(name):
-            raise errors.UnusableVariables(f"{name!r} cannot be the name of a variable.")
+            raise errors.InvalidVariables(f"{name!r} is not a valid variable name.")
         if "\0" in value:
-            raise errors.UnusableVariables(f"The value of {name} has a NUL character.")
-    if sum(len(name) + len(value.encode()) for name, value in wanted.items()) > _MOST_BYTES:
-        raise errors.UnusableVariables("All variables together are larger than 256 KiB.")
-    return wanted
+            raise errors.InvalidVariables(f"The value of {name} must not have a NUL character.")
+    if sum(len(name) + len(value.encode()) for name, value in accepted.items()) > _MAX_TOTAL_BYTES:
+        raise errors.InvalidVariables("The variables must not exceed 256 KiB in total.")
+    return accepted
 
 
 @transaction.atomic
 def replace_variables(*, deployment: Deployment, variables: Mapping[str, str]) -> None:
-    """The deployment has exactly these variables from now on."""
+    """Replace all variables of the deployment."""
     rows = EnvironmentVariable.objects.for_workspace(deployment.workspace_id)
     rows.filter(deployment=deployment).delete()
     EnvironmentVariable.unscoped.bulk_create(
@@ -62,26 +62,26 @@ def replace_variables(*, deployment: Deployment, variables: Mapping[str, str]) -
             name=name,
             value=secrets.encrypt(value),
         )
-        for name, value in checked(variables).items()
+        for name, value in validate_variables(variables).items()
     )
 
 
-def names_of(deployment: Deployment) -> list[str]:
-    """The names of the deployment's variables, for those who may not see values."""
+def variable_names(deployment: Deployment) -> list[str]:
+    """Return the sorted names of the deployment's variables."""
     rows = EnvironmentVariable.objects.for_workspace(deployment.workspace_id)
     return sorted(rows.filter(deployment=deployment).values_list("name", flat=True))
 
 
-def sealed(deployment: Deployment) -> bytes:
-    """The deployment's variables as one encrypted whole, for a revision to keep."""
+def encrypt_variables(deployment: Deployment) -> bytes:
+    """Return the deployment's variables as one encrypted value, to store in a revision."""
     rows = EnvironmentVariable.objects.for_workspace(deployment.workspace_id)
     pairs = rows.filter(deployment=deployment).values_list("name", "value")
     return secrets.encrypt(dumps_text({name: secrets.decrypt(value) for name, value in pairs}))
 
 
-def of_revision(revision: Revision) -> dict[str, str]:
-    """The variables that the revision was made with, in the clear."""
+def revision_variables(revision: Revision) -> dict[str, str]:
+    """Return the decrypted variables of the revision."""
     if revision.environment is None:
         return {}
-    found: dict[str, str] = loads(secrets.decrypt(revision.environment))
-    return found
+    variables: dict[str, str] = loads(secrets.decrypt(revision.environment))
+    return variables

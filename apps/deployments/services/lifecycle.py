@@ -1,9 +1,10 @@
-"""Making deployments, changing them, and taking them away."""
+"""Create, update and delete deployments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+import secrets as random_secrets
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -14,9 +15,9 @@ from apps.api_keys import services as api_keys
 from apps.audit.actions import Action
 from apps.core import errors as core_errors
 from apps.core import secrets
-from apps.deployments import build_dirs, errors, git, tasks
+from apps.deployments import build_dirs, dispatch, errors, git
 from apps.deployments.models import Deployment, Revision, Source
-from apps.deployments.services import audit, environment, progress, revisions, slugs
+from apps.deployments.services import audit, environment, progress, revisions
 from apps.deployments.statuses import DeploymentStatus, RevisionStatus
 from apps.organizations.models import User, Workspace
 from apps.tracing import services as tracing
@@ -25,6 +26,9 @@ DEPLOYMENT_TYPES = frozenset(
     {"dev_free", "dev", "prod", "dev_zero", "dev_free_zero", "serverless", "dedicated"}
 )
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+
+MAX_SLUG_LENGTH = 56
+"""With the random suffix, a slug still fits a DNS label of 63 characters."""
 
 
 @transaction.atomic
@@ -39,14 +43,14 @@ def create_deployment(
     created_by: User | None = None,
     **options: Any,
 ) -> Deployment:
-    """A deployment from Git, with its address, ingest-only key, tracing project, first revision.
+    """Create a deployment with its slug, ingest-only key, tracing project and first revision.
 
-    All or nothing; refuses a name that the workspace has already.
+    All or nothing. Raises `NameTaken` for a name that the workspace already uses.
     """
     if not _NAME.fullmatch(name):
         raise core_errors.Invalid(
-            "A name has 1 to 63 letters, digits, dashes and underscores, and begins and ends with"
-            " a letter or digit."
+            "The name must have 1 to 63 letters, digits, dashes and underscores, and start and end"
+            " with a letter or digit."
         )
     key, secret = api_keys.issue_key(
         organization=workspace.organization,
@@ -60,9 +64,9 @@ def create_deployment(
             workspace=workspace,
             name=name,
             source=Source.GIT,
-            repo_url=git.checked_address(repo_url),
-            branch=git.checked_ref(branch),
-            config_path=checked_config_path(config_path),
+            repo_url=git.normalize_address(repo_url),
+            branch=git.normalize_ref(branch),
+            config_path=normalize_config_path(config_path),
             ingest_key=key,
             ingest_secret=secrets.encrypt(secret),
             created_by=created_by,
@@ -71,7 +75,7 @@ def create_deployment(
     )
     tracing.ensure_project(workspace_id=workspace.pk, name=name)
     audit.record(
-        Action.DEPLOYMENT_CREATED, deployment, after=audit.seen(deployment, variables or {})
+        Action.DEPLOYMENT_CREATED, deployment, after=audit.snapshot(deployment, variables or {})
     )
     environment.replace_variables(deployment=deployment, variables=variables or {})
     revisions.create_revision(deployment=deployment, created_by=created_by)
@@ -79,10 +83,10 @@ def create_deployment(
 
 
 def _with_free_slug(deployment: Deployment) -> Deployment:
-    for slug in slugs.candidates(deployment.name):
+    for slug in slug_candidates(deployment.name):
         deployment.slug = slug
         try:
-            # The constraints, not a look before the insert, decide what is free.
+            # The unique constraints decide, since a prior read could be outdated.
             with transaction.atomic():
                 deployment.save(force_insert=True)
         except IntegrityError as error:
@@ -90,7 +94,19 @@ def _with_free_slug(deployment: Deployment) -> Deployment:
                 raise errors.NameTaken(deployment.name) from None
         else:
             return deployment
-    raise AssertionError("there is always another slug")
+    raise AssertionError("slug_candidates never ends")
+
+
+def slug_candidates(name: str) -> Iterator[str]:
+    """Yield slugs for a name: the plain name first, then the name with random suffixes.
+
+    A suffix derived from the workspace or name would reveal that another tenant has the plain name.
+    """
+    plain = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")[:MAX_SLUG_LENGTH].rstrip("-")
+    base = plain or "agent"
+    yield base
+    while True:
+        yield f"{base}-{random_secrets.token_hex(3)}"
 
 
 @transaction.atomic
@@ -102,53 +118,54 @@ def update_deployment(
     new_revision: bool = False,
     changed_by: User | None = None,
 ) -> Revision | None:
-    """Change fields of the deployment and return the revision that this makes, if any.
+    """Change fields of the deployment and return the revision that this creates, if any.
 
-    A new branch, config path, resource spec or set of variables makes one, so that what serves is
-    always what was asked for; a new repository, a display name or a switch does not (unless
-    `new_revision`). `variables` replace all; None or nothing leaves them as they are.
+    A change of branch, config path, resource spec or variables creates a revision; other changes
+    do so only with `new_revision`. Non-empty `variables` replace all existing ones.
     """
     deployments = Deployment.objects.for_workspace(deployment.workspace_id).present()
     row = deployments.select_for_update(no_key=True).get(pk=deployment.pk)
-    before = audit.seen(row)
+    before = audit.snapshot(row)
     checks = {
-        "repo_url": git.checked_address,
-        "branch": git.checked_ref,
-        "config_path": checked_config_path,
+        "repo_url": git.normalize_address,
+        "branch": git.normalize_ref,
+        "config_path": normalize_config_path,
     }
     for name, value in changes.items():
         setattr(row, name, checks[name](value) if name in checks else value)
     row.save(update_fields=[*changes, "updated_at"])
     if changes:
-        audit.record(Action.DEPLOYMENT_UPDATED, row, before, audit.seen(row))
+        audit.record(Action.DEPLOYMENT_UPDATED, row, before, audit.snapshot(row))
     if variables:
-        names = environment.names_of(row)
+        names = environment.variable_names(row)
         environment.replace_variables(deployment=row, variables=variables)
         audit.record(
             Action.DEPLOYMENT_SECRETS_CHANGED, row, {"names": names}, {"names": sorted(variables)}
         )
-    if not (new_revision or variables or changes.keys() & _MAKE_A_REVISION):
+    if not (new_revision or variables or changes.keys() & _FIELDS_OF_A_BUILD):
         return None
     return revisions.create_revision(deployment=row, created_by=changed_by)
 
 
-_MAKE_A_REVISION = frozenset({"branch", "config_path", "resource_spec"})
+_FIELDS_OF_A_BUILD = frozenset({"branch", "config_path", "resource_spec"})
 
 
 @transaction.atomic
 def delete_deployments(*, workspace_id: UUID, deployment_ids: Collection[UUID]) -> None:
-    """Take deployments away: at once from lists and addresses, soon from disk and database.
+    """Delete deployments: hide and stop them now, purge their data in a task.
 
-    All or nothing; an id that is unknown here refuses the whole call.
+    All or nothing: an unknown id fails the call.
     """
     deployments = Deployment.objects.for_workspace(workspace_id).present()
     rows = list(
         deployments.filter(pk__in=deployment_ids).select_for_update(no_key=True).order_by("pk")
     )
     if missing := set(deployment_ids) - {row.pk for row in rows}:
-        raise core_errors.NotFound(errors=[{"deployment_id": str(one)} for one in sorted(missing)])
+        raise core_errors.NotFound(
+            errors=[{"deployment_id": str(missing_id)} for missing_id in sorted(missing)]
+        )
     for row in rows:
-        audit.record(Action.DEPLOYMENT_DELETED, row, before=audit.seen(row))
+        audit.record(Action.DEPLOYMENT_DELETED, row, before=audit.snapshot(row))
         row.status = DeploymentStatus.AWAITING_DELETE
         row.deleted_at = timezone.now()
         row.active_revision = None
@@ -159,19 +176,19 @@ def delete_deployments(*, workspace_id: UUID, deployment_ids: Collection[UUID]) 
             progress.advance(
                 revision.pk, to=RevisionStatus.INTERRUPTED, detail="The deployment was deleted."
             )
-        tasks.send(tasks.erase_deployment, row.pk)
+        dispatch.purge_deployment(row.pk)
 
 
-def delete_all(workspace: Workspace) -> None:
-    """The workspace is deleted: no agent of it answers any more."""
+def delete_workspace_deployments(workspace: Workspace) -> None:
+    """Delete all deployments of a deleted workspace."""
     present = Deployment.objects.for_workspace(workspace).present()
     ids = list(present.values_list("pk", flat=True))
     delete_deployments(workspace_id=workspace.pk, deployment_ids=ids)
 
 
-def erase_deployment(deployment_id: UUID) -> None:
-    """Remove what a deleted deployment left on disk and in the database. Safe to repeat."""
-    deployments = Deployment.objects.across_workspaces(reason="a message names it by its id")
+def purge_deployment(deployment_id: UUID) -> None:
+    """Remove the files and rows of a deleted deployment. Safe to repeat."""
+    deployments = Deployment.objects.across_workspaces(reason="the task has only the deployment id")
     row = deployments.filter(pk=deployment_id).exclude(deleted_at=None).first()
     if row is None:
         return
@@ -180,9 +197,9 @@ def erase_deployment(deployment_id: UUID) -> None:
     row.delete()
 
 
-def checked_config_path(path: str) -> str:
-    """A path inside the repository; refuses what leaves it."""
+def normalize_config_path(path: str) -> str:
+    """Return the normalized path; reject a path outside the repository."""
     parts = path.strip().removeprefix("./").split("/")
     if not all(part and part not in (".", "..") for part in parts) or "\0" in path:
-        raise core_errors.Invalid(f"{path!r} is not the path of a file in the repository.")
+        raise core_errors.Invalid(f"config_path {path!r} must be a path inside the repository.")
     return "/".join(parts)

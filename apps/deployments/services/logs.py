@@ -1,4 +1,4 @@
-"""The log of a revision: lines kept in batches, each batch announced to who watches."""
+"""The log of a revision: lines are stored in batches, and each batch notifies open pages."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from apps.deployments.models import LogKind, LogLine
 from apps.deployments.services import notifications
 
 FLUSH_SECONDS = 0.2
-LONGEST_LINE = 4000
-MOST_LINES = 20_000
+MAX_LINE_LENGTH = 4000
+MAX_LINES = 20_000
 _BATCH = 1000
-# Colours and titles of terminals, and the control characters that PostgreSQL or a page refuses.
-_UNSEEN = re.compile(
+# Terminal escape sequences, and control characters that PostgreSQL or a browser rejects.
+_CONTROL_SEQUENCES = re.compile(
     r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|[\x00-\x08\x0b-\x1f\x7f]"
 )
 
 
 class RevisionLog:
-    """Takes lines from any thread and keeps them about every 200 ms.
+    """Buffers log lines, thread-safe, and stores them about every `FLUSH_SECONDS`.
 
-    Who writes calls `flush_if_due` while waiting; leaving the block keeps the rest. After
-    `MOST_LINES` lines it says so once and keeps only what is worse than information.
+    The writer calls `flush_if_due` while it waits; leaving the `with` block flushes the rest. After
+    `MAX_LINES` lines one notice follows, and then only warnings and errors are stored.
     """
 
     def __init__(
@@ -58,11 +58,14 @@ class RevisionLog:
     def _add(self, now: datetime, level: str, line: str) -> None:
         with self._lock:
             self._count += 1
-            if self._count > MOST_LINES and level in ("DEBUG", "INFO"):
-                if self._count > MOST_LINES + 1:
+            if self._count > MAX_LINES and level in ("DEBUG", "INFO"):
+                if self._count > MAX_LINES + 1:
                     return
-                level, line = "WARNING", f"The log is cut here: it has {MOST_LINES} lines."
-            self._lines.append((now, level, clean(line)))
+                level, line = (
+                    "WARNING",
+                    f"The log is truncated after {MAX_LINES} lines.",
+                )
+            self._lines.append((now, level, clean_line(line)))
 
     @property
     def is_due(self) -> bool:
@@ -73,7 +76,7 @@ class RevisionLog:
             self.flush()
 
     def flush(self) -> None:
-        """Keep what was written so far and announce it."""
+        """Store the buffered lines and notify open pages."""
         with self._lock:
             lines, self._lines = self._lines, []
         self._flushed_at = time.monotonic()
@@ -94,7 +97,7 @@ class RevisionLog:
             ],
             batch_size=_BATCH,
         )
-        notifications.revision_changed(self.revision_id)
+        notifications.notify_revision_changed(self.revision_id)
 
     def __enter__(self) -> Self:
         return self
@@ -108,7 +111,7 @@ class RevisionLog:
         self.flush()
 
 
-def clean(line: str) -> str:
-    """A line of a terminal without colours and control characters, and not longer than is kept."""
-    line = _UNSEEN.sub("", line)
-    return line if len(line) <= LONGEST_LINE else f"{line[:LONGEST_LINE]}…"
+def clean_line(line: str) -> str:
+    """Return the line without control sequences, truncated to `MAX_LINE_LENGTH`."""
+    line = _CONTROL_SEQUENCES.sub("", line)
+    return line if len(line) <= MAX_LINE_LENGTH else f"{line[:MAX_LINE_LENGTH]}…"

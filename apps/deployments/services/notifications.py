@@ -1,4 +1,4 @@
-"""Live pages hear that a revision changed; they read what changed themselves."""
+"""Notify open pages that a revision changed; they read the change from the database."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from channels.layers import get_channel_layer
 from django.db import transaction
 
 
-def group(revision_id: UUID) -> str:
-    """The Channels group of a revision's readers."""
+def group_name(revision_id: UUID) -> str:
+    """Return the Channels group of a revision's open pages."""
     return f"revision.{revision_id}"
 
 
-def revision_changed(revision_id: UUID) -> None:
-    """Tell the readers once the change is committed; one that cannot be told will look again."""
+def notify_revision_changed(revision_id: UUID) -> None:
+    """Notify open pages after commit. A lost message is harmless: pages also poll."""
 
-    # A function with a name: Django's log of a robust hook that fails asks for it.
-    def tell() -> None:
-        _send(group(revision_id))
+    # Not a `partial`: Django logs the `__qualname__` of a robust hook that fails.
+    def notify() -> None:
+        _send(group_name(revision_id))
 
-    transaction.on_commit(tell, robust=True)
+    transaction.on_commit(notify, robust=True)
 
 
 def _send(name: str) -> None:

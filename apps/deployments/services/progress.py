@@ -1,4 +1,4 @@
-"""A revision's way through its states: each step guarded, recorded and announced."""
+"""Status transitions of revisions: validated, recorded and published, with leases for builders."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.deployments import errors, tasks
+from apps.deployments import dispatch, errors
 from apps.deployments.models import Deployment, Revision, StatusChange
 from apps.deployments.services import notifications
-from apps.deployments.statuses import FINAL, FOLLOWS, WAITING, DeploymentStatus, RevisionStatus
+from apps.deployments.statuses import FINAL, PENDING, TRANSITIONS, DeploymentStatus, RevisionStatus
 
-LEASE = timedelta(seconds=30)
-MOST_LOSSES = 3
+LEASE_DURATION = timedelta(seconds=30)
+MAX_CRASHES = 3
+_RESEND_AFTER = timedelta(seconds=20)
 
 _S = RevisionStatus
 
@@ -29,105 +30,109 @@ def advance(
     attempt: int | None = None,
     **changes: Any,
 ) -> Revision:
-    """Take one step, with changes of other fields, and return the revision as it is then.
+    """Change the status, and other fields with it, and return the updated revision.
 
-    Raises `StepRefused` for a step that `FOLLOWS` does not know and `LeaseLost` when `attempt` is
-    not the revision's newest: who holds an old attempt changes nothing.
+    Raises `InvalidTransition` for a change that `TRANSITIONS` does not allow and `LeaseLost` if
+    `attempt` is not the revision's current one.
     """
-    revision = _locked(revision_id)
+    revision = _lock(revision_id)
     if attempt is not None and revision.attempt != attempt:
         raise errors.LeaseLost
-    if to not in FOLLOWS[RevisionStatus(revision.status)]:
-        raise errors.StepRefused(revision.status, to)
+    if to not in TRANSITIONS[RevisionStatus(revision.status)]:
+        raise errors.InvalidTransition(revision.status, to)
     changes["status"] = to
     if to in FINAL:
         changes |= {"finished_at": timezone.now(), "lease_owner": "", "lease_expires_at": None}
-    return _changed(revision, detail, changes)
+    return _apply(revision, detail, changes)
 
 
 def fail(revision: Revision, *, reason: str, attempt: int | None = None) -> Revision:
-    """End the revision with a reason in its author's words; the one that serves goes on serving."""
-    building = revision.status in WAITING or revision.status == _S.BUILDING
-    to = _S.BUILD_FAILED if building else _S.DEPLOY_FAILED
+    """Mark the revision as failed; the active revision keeps serving."""
+    is_building = revision.status in PENDING or revision.status == _S.BUILDING
+    to = _S.BUILD_FAILED if is_building else _S.DEPLOY_FAILED
     return advance(revision.pk, to=to, detail=reason, attempt=attempt, failure=reason)
 
 
 @transaction.atomic
 def claim(revision_id: UUID, *, owner: str) -> Revision | None:
-    """Take the revision up for building or deploying; None when there is nothing to take up.
+    """Claim the revision for building or deploying; None if it cannot be claimed.
 
-    The revision comes back with a new attempt number and a lease, `BUILDING` or `DEPLOYING`.
+    The returned revision is `BUILDING` or `DEPLOYING` and has a new attempt number and a lease.
     """
-    revision = Revision.objects.across_workspaces(reason="a message names a revision by its id")
-    found = revision.select_for_update(no_key=True).filter(pk=revision_id).first()
-    if found is None or found.lease_expires_at is not None:
+    revisions = Revision.objects.across_workspaces(reason="the task has only the revision id")
+    revision = revisions.select_for_update(no_key=True).filter(pk=revision_id).first()
+    if revision is None or revision.lease_expires_at is not None:
         return None
-    step = {_S.AWAITING_BUILD: _S.BUILDING, _S.AWAITING_DEPLOY: _S.DEPLOYING}
-    to = step.get(RevisionStatus(found.status))
+    next_status = {_S.AWAITING_BUILD: _S.BUILDING, _S.AWAITING_DEPLOY: _S.DEPLOYING}
+    to = next_status.get(RevisionStatus(revision.status))
     if to is None:
         return None
     lease = {
-        "attempt": found.attempt + 1,
+        "attempt": revision.attempt + 1,
         "lease_owner": owner,
-        "lease_expires_at": timezone.now() + LEASE,
+        "lease_expires_at": timezone.now() + LEASE_DURATION,
     }
-    return _changed(found, "", {"status": to, **lease})
+    return _apply(revision, "", {"status": to, **lease})
 
 
-def renew(revision: Revision) -> None:
-    """Say that its builder lives. `LeaseLost` when somebody else has it or a person stopped it."""
+def renew_lease(revision: Revision) -> None:
+    """Extend the lease, or raise `LeaseLost` if another builder has it or a user stopped it."""
     rows = Revision.objects.for_workspace(revision.workspace_id)
-    held = rows.filter(pk=revision.pk, attempt=revision.attempt).exclude(lease_expires_at=None)
-    if not held.update(lease_expires_at=timezone.now() + LEASE):
+    leased = rows.filter(pk=revision.pk, attempt=revision.attempt).exclude(lease_expires_at=None)
+    if not leased.update(lease_expires_at=timezone.now() + LEASE_DURATION):
         raise errors.LeaseLost
 
 
 @transaction.atomic
 def recover(revision_id: UUID) -> None:
-    """Return a revision whose builder died to those that wait; at its third loss it fails."""
-    revision = _locked(revision_id)
+    """Requeue a revision whose lease expired; fail it after `MAX_CRASHES` lost builders."""
+    revision = _lock(revision_id)
     expires = revision.lease_expires_at
     if revision.is_final or expires is None or expires > timezone.now():
         return
-    count = revision.losses + 1
-    losses = {"losses": count, "lease_owner": "", "lease_expires_at": None}
-    if count >= MOST_LOSSES:
-        _changed(revision, "", losses)
-        fail(revision, reason=f"The process that built it ended {MOST_LOSSES} times on the way.")
+    count = revision.crash_count + 1
+    crash = {"crash_count": count, "lease_owner": "", "lease_expires_at": None}
+    if count >= MAX_CRASHES:
+        _apply(revision, "", crash)
+        fail(revision, reason=f"The builder process died {MAX_CRASHES} times during this revision.")
         return
-    back = _S.AWAITING_BUILD if revision.artefact is None else _S.AWAITING_DEPLOY
+    requeued_status = _S.AWAITING_BUILD if revision.built_attempt is None else _S.AWAITING_DEPLOY
     if revision.status == _S.AWAITING_DEPLOY:
-        _changed(revision, "", losses)
+        _apply(revision, "", crash)
     else:
-        _changed(revision, "Its builder ended; it begins again.", {"status": back, **losses})
-    tasks.send(tasks.build_revision, revision.pk)
+        _apply(
+            revision,
+            "The builder process died; the revision was requeued.",
+            {"status": requeued_status, **crash},
+        )
+    dispatch.build_revision(revision.pk)
 
 
 @transaction.atomic
-def promote(deployment_id: UUID) -> None:
-    """Give the next waiting revision to a builder, unless one of the deployment is in the works.
+def promote_next(deployment_id: UUID) -> None:
+    """Start the newest pending revision, unless another revision of the deployment is in progress.
 
-    The newest goes next; those that it overtook are skipped. Safe to repeat.
+    Older pending revisions are skipped. Safe to repeat.
     """
-    # Locked so that two promotions cannot both find the works empty.
-    deployments = Deployment.objects.across_workspaces(reason="a promotion knows only the id")
+    # The lock keeps two concurrent calls from both starting a revision.
+    deployments = Deployment.objects.across_workspaces(reason="the sweeper has only the id")
     deployment = deployments.select_for_update(no_key=True).filter(pk=deployment_id).first()
     if deployment is None:
         return
     revisions = Revision.objects.for_workspace(deployment.workspace_id)
-    waiting = list(revisions.filter(deployment=deployment).waiting().newest_first())
-    for overtaken in waiting[1:]:
-        advance(overtaken.pk, to=_S.SKIPPED, detail=f"Revision {waiting[0].number} overtook it.")
-    if not waiting or revisions.filter(deployment=deployment).working().exists():
+    pending = list(revisions.filter(deployment=deployment).pending().newest_first())
+    for superseded in pending[1:]:
+        advance(superseded.pk, to=_S.SKIPPED, detail=f"Superseded by revision {pending[0].number}.")
+    if not pending or revisions.filter(deployment=deployment).in_progress().exists():
         return
-    if waiting[0].status != _S.AWAITING_BUILD:
-        advance(waiting[0].pk, to=_S.AWAITING_BUILD)
-        tasks.send(tasks.build_revision, waiting[0].pk)
+    if pending[0].status != _S.AWAITING_BUILD:
+        advance(pending[0].pk, to=_S.AWAITING_BUILD)
+        dispatch.build_revision(pending[0].pk)
 
 
 @transaction.atomic
 def activate(revision: Revision) -> None:
-    """Switch the route: from this commit on the revision serves. `LeaseLost` when it may not."""
+    """Make the revision serve from this commit on. Raises `LeaseLost` if it may not."""
     deployments = Deployment.objects.for_workspace(revision.workspace_id)
     deployment = deployments.select_for_update(no_key=True).get(pk=revision.deployment_id)
     if deployment.deleted_at is not None:
@@ -138,12 +143,12 @@ def activate(revision: Revision) -> None:
     deployment.save(update_fields=["active_revision", "status", "updated_at"])
 
 
-def _locked(revision_id: UUID) -> Revision:
-    revisions = Revision.objects.across_workspaces(reason="who calls has found the revision")
+def _lock(revision_id: UUID) -> Revision:
+    revisions = Revision.objects.across_workspaces(reason="the caller has resolved the revision")
     return revisions.select_for_update(no_key=True).get(pk=revision_id)
 
 
-def _changed(revision: Revision, detail: str, changes: dict[str, Any]) -> Revision:
+def _apply(revision: Revision, detail: str, changes: dict[str, Any]) -> Revision:
     for name, value in changes.items():
         setattr(revision, name, value)
     revision.save(update_fields=[*changes, "updated_at"])
@@ -154,5 +159,21 @@ def _changed(revision: Revision, detail: str, changes: dict[str, Any]) -> Revisi
             status=revision.status,
             detail=detail,
         )
-        notifications.revision_changed(revision.pk)
+        notifications.notify_revision_changed(revision.pk)
     return revision
+
+
+def sweep() -> None:
+    """Recover abandoned revisions and enqueue tasks again whose message was lost."""
+    revisions = Revision.objects.across_workspaces(reason="the sweeper covers every workspace")
+    for pk in revisions.abandoned().values_list("pk", flat=True):
+        recover(pk)
+    before = timezone.now() - _RESEND_AFTER
+    for pk in revisions.unclaimed().filter(updated_at__lt=before).values_list("pk", flat=True):
+        dispatch.build_revision(pk)
+    pending = revisions.pending().filter(updated_at__lt=before)
+    for deployment_id in pending.values_list("deployment", flat=True).distinct():
+        promote_next(deployment_id)
+    deployments = Deployment.objects.across_workspaces(reason="the sweeper covers every workspace")
+    for pk in deployments.filter(deleted_at__lt=before).values_list("pk", flat=True):
+        dispatch.purge_deployment(pk)

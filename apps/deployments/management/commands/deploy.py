@@ -1,4 +1,4 @@
-"""`manage.py deploy`: deploy an agent from Git, or a new revision of it."""
+"""`manage.py deploy`: create a deployment from Git, or a new revision of an existing one."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from apps.organizations.models import Workspace
 
 
 class Command(BaseCommand):
-    help = "Deploy an agent from a Git repository, or a new revision of one that is deployed."
+    help = "Create a deployment from a Git repository, or a new revision of an existing one."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--organization", required=True, metavar="NAME")
-        parser.add_argument("--workspace", metavar="NAME", help="default: the first one")
-        parser.add_argument("--name", required=True, help="the deployment's name and address")
+        parser.add_argument("--workspace", metavar="NAME", help="default: the oldest workspace")
+        parser.add_argument("--name", required=True, help="the deployment's name and URL slug")
         parser.add_argument("--git", required=True, metavar="URL")
         parser.add_argument("--ref", metavar="BRANCH", help="a branch, tag or commit")
         parser.add_argument("--config", metavar="PATH", help=f"default: {DEFAULT_PATH}")
@@ -30,13 +30,15 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="KEY=VALUE",
-            help="a variable for the agent; those given replace all it had",
+            help="a variable of the agent; the given ones replace all existing ones",
         )
-        parser.add_argument("--wait", action="store_true", help="until it serves or failed")
+        parser.add_argument(
+            "--wait", action="store_true", help="wait until the revision has finished"
+        )
         parser.add_argument("--json", action="store_true", dest="as_json")
 
     def handle(self, *_: Any, **options: Any) -> None:
-        workspace = deploy_cli.workspace_named(options["organization"], options["workspace"])
+        workspace = deploy_cli.get_workspace(options["organization"], options["workspace"])
         try:
             deployment, revision = self.deploy(workspace, options)
         except AppError as error:
@@ -44,23 +46,23 @@ class Command(BaseCommand):
         self.report(deployment, revision, wait=options["wait"], as_json=options["as_json"])
 
     def deploy(self, workspace: Workspace, options: dict[str, Any]) -> tuple[Deployment, Revision]:
-        """Make the deployment, or a new revision of the one that has the name."""
-        asked = {
+        """Create the deployment, or a new revision if the name exists."""
+        fields = {
             "repo_url": options["git"],
             "branch": options["ref"],
             "config_path": options["config"],
         }
-        asked = {name: value for name, value in asked.items() if value is not None}
+        fields = {name: value for name, value in fields.items() if value is not None}
         variables = _variables(options["env"])
         deployments = Deployment.objects.for_workspace(workspace).present()
         deployment = deployments.filter(name=options["name"]).first()
         if deployment is None:
             deployment = services.create_deployment(
-                workspace=workspace, name=options["name"], variables=variables, **asked
+                workspace=workspace, name=options["name"], variables=variables, **fields
             )
             return deployment, deployment.revisions.newest_first()[0]
         revision = services.update_deployment(
-            deployment=deployment, changes=asked, variables=variables, new_revision=True
+            deployment=deployment, changes=fields, variables=variables, new_revision=True
         )
         assert revision is not None  # noqa: S101
         return deployment, revision
@@ -68,9 +70,11 @@ class Command(BaseCommand):
     def report(
         self, deployment: Deployment, revision: Revision, *, wait: bool, as_json: bool
     ) -> None:
-        """Print how it went; a failure becomes the command's own."""
+        """Print the result; raise `CommandError` if the revision failed."""
         if wait:
-            revision = deploy_cli.wait(revision, each_line=self._ignore if as_json else self._show)
+            revision = deploy_cli.wait_until_finished(
+                revision, on_line=self._ignore if as_json else self._show
+            )
         summary = deploy_cli.summary(deployment, revision.pk, revision.status)
         if as_json:
             self.stdout.write(json.dumps(summary))
@@ -89,10 +93,10 @@ class Command(BaseCommand):
 
 
 def _variables(pairs: list[str]) -> dict[str, str]:
-    found = {}
+    variables = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals:
-            raise CommandError(f"{pair!r} is not of the form KEY=VALUE.")
-        found[name] = value
-    return found
+            raise CommandError(f"--env {pair!r} must be KEY=VALUE.")
+        variables[name] = value
+    return variables

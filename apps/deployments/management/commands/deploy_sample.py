@@ -1,4 +1,4 @@
-"""`manage.py deploy_sample`: deploy the sample agent by the ordinary way, once per content."""
+"""`manage.py deploy_sample`: deploy the sample agent, if its content changed."""
 
 from __future__ import annotations
 
@@ -13,30 +13,37 @@ from apps.deployments.statuses import FAILED
 
 
 class Command(deploy.Command):
-    help = "Deploy the sample agent; nothing happens when its newest content is deployed already."
+    help = "Deploy the sample agent. No effect if its current content is already deployed."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--organization", required=True, metavar="NAME")
-        parser.add_argument("--workspace", metavar="NAME", help="default: the first one")
-        parser.add_argument("--wait", action="store_true", help="until it serves or failed")
+        parser.add_argument("--workspace", metavar="NAME", help="default: the oldest workspace")
+        parser.add_argument(
+            "--wait", action="store_true", help="wait until the revision has finished"
+        )
         parser.add_argument("--json", action="store_true", dest="as_json")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        url, commit = sample.repository()
-        workspace = deploy_cli.workspace_named(options["organization"], options["workspace"])
+        url, commit = sample.ensure_repository()
+        workspace = deploy_cli.get_workspace(options["organization"], options["workspace"])
         deployments = Deployment.objects.for_workspace(workspace).present()
         deployment = deployments.filter(name=sample.NAME).first()
         newest = deployment.revisions.newest_first().first() if deployment else None
-        # One still in the making has not told its commit yet.
-        wanted = (commit, "")
-        if deployment and newest and newest.status not in FAILED and newest.commit_sha in wanted:
+        # A revision in progress may have no commit yet.
+        current_commits = (commit, "")
+        if (
+            deployment
+            and newest
+            and newest.status not in FAILED
+            and newest.commit_sha in current_commits
+        ):
             self.report(deployment, newest, wait=options["wait"], as_json=options["as_json"])
             return
-        asked: dict[str, Any] = {
+        options_of_deploy: dict[str, Any] = {
             "name": sample.NAME,
             "git": url,
             "ref": "main",
             "config": None,
             "env": [],
         }
-        super().handle(*args, **{**options, **asked})
+        super().handle(*args, **{**options, **options_of_deploy})

@@ -1,6 +1,5 @@
-"""The program between the platform's process and the sandbox.
+"""The launcher program between the platform's process and the sandbox.
 
-It runs in a bare interpreter (`-I -S`), imports little because each import delays every start,
-and ends by becoming bubblewrap. Doing this work here, not in a `preexec_fn`, keeps `fork` out of
-the platform's threads.
+It runs in a bare interpreter (`-I -S`), imports little because each import delays every start, and
+finally executes bubblewrap. A separate program avoids `preexec_fn`, which is unsafe with threads.
 """

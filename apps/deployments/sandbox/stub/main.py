@@ -1,4 +1,4 @@
-"""Reads what to do from an inherited descriptor, limits itself, and becomes the sandbox."""
+"""Read the job from an inherited descriptor, apply limits, and execute the sandbox."""
 
 # ruff: noqa: PTH102, PTH112, PTH123 - pathlib would slow every start
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
         confine: bool
 
 
-# Bubblewrap puts its own root over this folder later; until then it holds what root must hand to
-# a uid that cannot walk to it (an interpreter or a wheel below somebody's private home).
+# Holds bind mounts of sources that the unprivileged uid cannot reach, such as an interpreter in a
+# private home folder, until bubblewrap mounts its own root over it.
 STAGE = "/tmp"  # noqa: S108 - mounted over in a private namespace
 
 
@@ -51,7 +51,7 @@ def main(job_fd: int) -> None:
         job: Job = marshal.load(source)  # noqa: S302 - written by our own parent
     os.set_inheritable(job["status_fd"], False)
     if job["bubblewrap"] is None:
-        from . import supervise  # noqa: PLC0415 - imports what the usual way does not need
+        from . import supervise  # noqa: PLC0415 - its imports are not needed with bubblewrap
 
         supervise.run(job)
     else:
@@ -86,7 +86,7 @@ def become_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:
         _open_gate(job, info, gate_end)
     arguments += ["--info-fd", str(info_end), "--block-fd", str(gate)]
     inherited += [info_end, gate]
-    # Not on the command line, which every user of the machine can read.
+    # Passed by descriptor, because every user of the machine can read the command line.
     inherited.append(_file(os.fsencode("\0".join(arguments)) + b"\0"))
     for fd in inherited:
         os.set_inheritable(fd, True)
@@ -95,17 +95,17 @@ def become_bubblewrap(job: Job, bubblewrap: str) -> NoReturn:
 
 
 def stage(sources: list[str]) -> None:
-    """Bind each source to `STAGE/<its place in the list>`, in a mount namespace of our own.
+    """Bind each source to `STAGE/<index>`, in a private mount namespace.
 
-    All are opened before anything is covered, since a source may lie below `STAGE` itself, and
-    after the namespace is ours, since the kernel binds nothing across namespaces. A
-    symbolic link as the last step is refused: the launcher has resolved every path.
+    All sources are opened after entering the namespace, because the kernel does not bind across
+    namespaces, and before mounting over `STAGE`, because a source may be below it. A symbolic link
+    as the last component fails: the launcher has resolved every path.
     """
     syscalls.own_mounts()
     opened = [(os.open(path, os.O_PATH | os.O_NOFOLLOW), os.path.isdir(path)) for path in sources]
     syscalls.mount_tmpfs(STAGE)
-    for place, (fd, is_folder) in enumerate(opened):
-        target = f"{STAGE}/{place}"
+    for index, (fd, is_folder) in enumerate(opened):
+        target = f"{STAGE}/{index}"
         if is_folder:
             os.mkdir(target, 0o755)
         else:
@@ -122,18 +122,18 @@ def change_user(job: Job) -> None:
 
 
 def follow_parent(job: Job, sign: int) -> None:
-    """Die when the platform's process dies, also when it did so a moment ago."""
+    """Die with the platform's process, also if it has already died."""
     syscalls.die_with_parent(sign)
     if os.getppid() != job["parent"]:
-        sys.exit("the process that asked for this sandbox is gone")
+        sys.exit("the parent process of this sandbox has ended")
 
 
 def limit(job: Job) -> None:
     os.umask(0o077)
-    # A platform that is nicer still keeps its sandboxes so: no priority can be taken back.
+    # A higher nice value of the platform is kept: an unprivileged process cannot lower it.
     nice = max(job["nice"], os.getpriority(os.PRIO_PROCESS, 0))
     os.setpriority(os.PRIO_PROCESS, 0, nice)
-    # The kernel's last resort, should memory run out all the same, is agent code first.
+    # The kernel's OOM killer selects agent code first.
     try:
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write("1000")
@@ -146,17 +146,17 @@ def limit(job: Job) -> None:
 
 
 def _open_gate(job: Job, info: int, gate: int) -> NoReturn:
-    """Limit the number of processes once the sandbox has its own user namespace, then open it.
+    """Set the process limit once the sandbox has its user namespace, then let it start.
 
     The kernel counts processes per user and user namespace. Set earlier, the limit would count
-    every process of this uid on the machine; set by code inside, the code could skip it.
+    every process of this uid on the machine.
     """
     status = job["status_fd"]
     try:
         text = b""
         while b"}" not in text:
             if not (part := os.read(info, 4096)):
-                os._exit(1)  # bubblewrap gave up and has said why
+                os._exit(1)  # bubblewrap failed and has printed the reason
             text += part
         pid = int(text.split(b'"child-pid":')[1].split(b",")[0].strip(b" \n}"))
         if job["processes"] is not None:

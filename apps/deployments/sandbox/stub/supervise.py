@@ -1,4 +1,4 @@
-"""Without namespaces: run the command under a supervisor that takes the whole tree with it."""
+"""Run the command without namespaces, under a supervisor that ends the whole process tree."""
 
 # ruff: noqa: PTH123, PTH208 - pathlib would slow every start
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def run(job: Job) -> NoReturn:
-    """Run the command as a child; end when it ends, or on SIGTERM, with all its descendants."""
+    """Run the command as a child; when it ends, or on SIGTERM, kill all descendants and exit."""
     home = tempfile.mkdtemp(prefix="sandbox-")
     if job["uid"] is not None and job["gid"] is not None:
         os.chown(home, job["uid"], job["gid"])
@@ -71,7 +71,7 @@ def _become_command(job: Job, home: str, supervisor: int) -> NoReturn:
 
 
 def _end_descendants() -> None:
-    """Kill until nobody is left: orphans come to us, so one pass may miss what the next sees."""
+    """Kill until no child is left: orphans become children of this process, so passes repeat."""
     while True:
         for pid in _children(os.getpid()):
             _kill(pid)
@@ -82,7 +82,7 @@ def _end_descendants() -> None:
 
 
 def _kill(pid: int) -> None:
-    # Stopped first, so that it cannot fork between the look at its children and its end.
+    # Stop first, so that it cannot fork between listing its children and SIGKILL.
     for sign in (signal.SIGSTOP, signal.SIGKILL):
         if sign == signal.SIGKILL:
             for child in _children(pid):
@@ -105,6 +105,6 @@ def _children(pid: int) -> list[int]:
 
 
 def _remove(folder: str) -> None:
-    import shutil  # noqa: PLC0415 - costs more than the rest of the start; only at the end
+    import shutil  # noqa: PLC0415 - a slow import, needed only at the end
 
     shutil.rmtree(folder, ignore_errors=True)

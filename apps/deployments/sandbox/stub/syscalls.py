@@ -1,4 +1,4 @@
-"""The few system calls that Python has no function for."""
+"""System calls without a function in Python's standard library."""
 
 # ruff: noqa: PTH112 - pathlib would slow every start
 
@@ -21,7 +21,7 @@ _MS_NOSUID_NODEV = 2 | 4
 _MS_BIND_RECURSIVE = 4096 | 16384
 _MS_PRIVATE_RECURSIVE = 262144 | 16384
 
-# The same numbers on every machine: these calls are younger than the unified table.
+# The same numbers on every architecture.
 _LANDLOCK_CREATE_RULESET, _LANDLOCK_ADD_RULE, _LANDLOCK_RESTRICT_SELF = 444, 445, 446
 
 _SCOPES = 1 | 2  # abstract unix sockets, signals
@@ -67,7 +67,7 @@ def filter_system_calls(program: bytes) -> None:
 
 
 def own_mounts() -> None:
-    """Leave the host's mount namespace for a private copy of it."""
+    """Enter a private copy of the mount namespace."""
     _checked(_libc.unshare(_CLONE_NEWNS))
     _checked(_libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_PRIVATE_RECURSIVE), None))
 
@@ -89,13 +89,13 @@ def landlock_version() -> int:
 
 
 def landlock_scope() -> None:
-    """Cut this process's tree off from the abstract sockets and signals of all others."""
+    """Deny this process tree the abstract sockets and signals of other processes."""
     if landlock_version() >= 6:
         _restrict(_ruleset(0, _SCOPES))
 
 
 def landlock_files(read_only: list[str], writable: list[str]) -> None:
-    """From here on, this process and its children reach only the named files and folders."""
+    """Restrict this process and its children to the given files and folders."""
     version = landlock_version()
     rights = _ALL_RIGHTS[max(known for known in _ALL_RIGHTS if known <= version)]
     ruleset = _ruleset(rights, _SCOPES if version >= 6 else 0)

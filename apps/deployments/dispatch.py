@@ -1,0 +1,26 @@
+"""Enqueue the tasks of deployments by name, after commit.
+
+A send that fails is not an error: the row stays and `progress.sweep` sends it again.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from uuid import UUID
+
+from celery import current_app
+from django.db import transaction
+
+
+def build_revision(revision_id: UUID) -> None:
+    """Have a builder claim the revision."""
+    _send("deployments.build_revision", revision_id)
+
+
+def purge_deployment(deployment_id: UUID) -> None:
+    """Have a worker remove the data of a deleted deployment."""
+    _send("deployments.purge_deployment", deployment_id)
+
+
+def _send(task: str, row_id: UUID) -> None:
+    transaction.on_commit(partial(current_app.send_task, task, [str(row_id)]), robust=True)
