@@ -99,7 +99,7 @@ def test_the_form_makes_a_deployment_and_shows_its_first_revision(page, base, wo
 @pytest.mark.parametrize(
     ("field", "value", "words"),
     [
-        ("name", "-x", "A name has 1 to 63 letters"),
+        ("name", "-x", "The name must have 1 to 63 letters"),
         ("name", "", "This field is required."),
         ("repo_url", "ftp://git.example/a", ""),
         ("config_path", "../langgraph.json", "is not the path of a file"),
@@ -271,8 +271,8 @@ def at(second):
 def test_the_way_of_a_revision_is_told_from_its_states(changes, way):
     found = build_stages([(status, at(second)) for status, second in changes], at(10))
 
-    def told(station: Stage) -> str:
-        took = "" if station.took is None else f" {station.took.total_seconds():.0f}"
-        return station.state + took
+    def told(stage: Stage) -> str:
+        took = "" if stage.duration is None else f" {stage.duration.total_seconds():.0f}"
+        return stage.state + took
 
-    assert [told(station) for station in found] == way
+    assert [told(stage) for stage in found] == way

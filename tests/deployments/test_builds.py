@@ -263,7 +263,7 @@ def test_a_build_that_takes_too_long_is_stopped(deployment, repository, settings
 
     revision = built(deployment)
 
-    assert revision.failure == "It took longer than the 4 seconds that a build may take."
+    assert revision.failure == "The build exceeded its time limit of 4 seconds."
 
 
 def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
@@ -283,4 +283,4 @@ def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
 
     revision.refresh_from_db()
     assert revision.status == "INTERRUPTED"
-    assert log_of(revision).endswith("The work on this revision was stopped.")
+    assert log_of(revision).endswith("The build of this revision was stopped.")

@@ -299,8 +299,8 @@ def test_a_repository_is_fetched_from_a_web_server(program, repository, cloned, 
             assert refusal(url, ref) == says
         assert refusal(f"{web}/nowhere") == f"There is no repository at {web}/nowhere."
         assert refusal(f"{web}/private") == (
-            f"There is no public repository at {web}/private: it does not exist, or it wants a"
-            " sign-in."
+            f"There is no public repository at {web}/private: it does not exist, or it requires"
+            " a sign-in."
         )
 
 
@@ -348,7 +348,7 @@ def test_a_submodule_that_is_local_is_refused(repository, tmp_path, refusal):
     repository.commit_all()
 
     assert refusal(repository.url) == (
-        "The submodule other has a local address, which is not taken."
+        "The submodule other has a local address, which is not allowed."
     )
 
 
@@ -357,15 +357,15 @@ def test_submodules_want_git(no_git, repository, refusal):
     repository.commit({".gitmodules": entry})
 
     assert refusal(repository.url) == (
-        f"The repository {repository.url} has submodules (tools), and this machine has no git,"
-        " which they need. Have the operator install git."
+        f"The repository {repository.url} has submodules (tools), which need git."
+        " Have the operator install git on this machine."
     )
 
 
 def test_ssh_addresses_want_git(no_git, refusal):
     for url in ("ssh://git@127.0.0.1/a.git", "git@127.0.0.1:a.git"):
         assert refusal(url).startswith(
-            f"{url} cannot be cloned: this machine has no git, which SSH addresses need."
+            f"{url} cannot be cloned: SSH addresses need git, which this machine does not"
         )
 
 
@@ -383,6 +383,6 @@ def test_the_sample_is_the_repository_that_git_would_make(program, data_folder, 
 
 
 def test_the_operator_hears_what_is_missing_without_git(program):
-    found = [message.id for message in checks.builds_have_their_tools(None)]
+    found = [message.id for message in checks.check_git_installed(None)]
 
     assert found == ([] if program == "git" else ["deployments.I001"])

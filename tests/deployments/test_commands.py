@@ -87,10 +87,10 @@ def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
     [
         (["--organization", "Nobody"], "There is no organization named 'Nobody'."),
         (["--workspace", "Other"], "Acme has no workspace named 'Other'."),
-        (["--env", "MOOD"], "'MOOD' is not of the form KEY=VALUE."),
+        (["--env", "MOOD"], "'MOOD' must be KEY=VALUE."),
         (["--env", "REDIS_URI=x"], "The platform sets these variables itself: REDIS_URI."),
         (["--git", "nonsense"], "'nonsense' is not a Git address"),
-        (["--name", "a b"], "A name has 1 to 63 letters"),
+        (["--name", "a b"], "The name must have 1 to 63 letters"),
     ],
 )
 def test_what_cannot_be_is_refused_in_words(workspace, words, says):

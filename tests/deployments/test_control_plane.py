@@ -127,13 +127,13 @@ def test_what_serves_has_its_address(call, settings):
     ("changes", "status", "says"),
     [
         ({"source": "internal_docker"}, 400, "add --remote"),
-        ({"source": "internal_source"}, 400, "Uploads of source archives are not offered yet"),
+        ({"source": "internal_source"}, 400, "Uploads of source archives are not supported yet"),
         ({"source": "external_docker"}, 400, "runs no images"),
-        ({"source": "cvs"}, 400, "'cvs' is not known"),
-        ({"name": "a b"}, 422, "A name has 1 to 63 letters"),
+        ({"source": "cvs"}, 400, "'cvs' is unknown"),
+        ({"name": "a b"}, 422, "The name must have 1 to 63 letters"),
         ({"name": None}, 422, "name: "),
         ({"agent": {"agent_id": "x"}}, 400, "needs a name"),
-        ({"source_config": {}}, 422, "A Git address is needed."),
+        ({"source_config": {}}, 422, "The Git address is required."),
         ({"source_config": {"repo_url": "nonsense"}}, 422, "is not a Git address"),
         ({"source_config": {"repo_url": URL, "deployment_type": "huge"}}, 422, "deployment_type"),
         ({"source_config": {"repo_url": URL, "build_command": "make"}}, 400, "build_command"),
@@ -364,7 +364,7 @@ def test_uploads_and_images_have_their_place(call):
     upload, push = call("post", f"{place}/upload-url"), call("post", f"{place}/push-token")
 
     assert (upload[0], push[0]) == (400, 400)
-    assert "not offered yet" in upload[1]["detail"]
+    assert "not supported yet" in upload[1]["detail"]
     assert "add --remote" in push[1]["detail"]
 
 

@@ -65,9 +65,9 @@ def test_nothing_of_the_platforms_environment_is_passed_on(deployment, monkeypat
 def test_what_was_never_built_is_not_launched(deployment):
     revision = RevisionFactory(deployment=deployment)
 
-    with pytest.raises(hosts.LaunchFailed, match="never built"):
+    with pytest.raises(hosts.LaunchFailed, match="no finished build"):
         hosts.launch(revision.pk)
-    with pytest.raises(hosts.LaunchFailed, match="gone"):
+    with pytest.raises(hosts.LaunchFailed, match="no longer exists"):
         hosts.launch(uuid7())
 
 
@@ -75,5 +75,5 @@ def test_what_is_on_another_machine_is_not_launched(deployment, settings, tmp_pa
     settings.DATA_DIR = tmp_path
     revision = RevisionFactory(deployment=deployment, built_attempt=1)
 
-    with pytest.raises(hosts.LaunchFailed, match="not on this machine any more"):
+    with pytest.raises(hosts.LaunchFailed, match="no longer on this machine"):
         hosts.launch(revision.pk)

@@ -10,12 +10,12 @@ FILES = {"agent.py": "file", "": "folder", "lib": "folder", "lib/graph.py": "fil
 LEAST = {"dependencies": ["."], "graphs": {"agent": "./agent.py:graph"}}
 
 
-def kind(path):
-    return FILES.get(path, "nothing")
+def file_type(path):
+    return FILES.get(path, "missing")
 
 
 def project(path="langgraph.json", **changes):
-    return parse(json.dumps({**LEAST, **changes}), path=path, kind=kind)
+    return parse(json.dumps({**LEAST, **changes}), path=path, file_type=file_type)
 
 
 def test_the_least_project():
@@ -23,7 +23,7 @@ def test_the_least_project():
 
     assert found.graphs == {"agent": "./agent.py:graph"}
     assert (found.folders, found.packages) == (["."], [])
-    assert (found.python_version, found.installer, found.notes) == (None, "uv", [])
+    assert (found.python_version, found.installer, found.warnings) == (None, "uv", [])
 
 
 def test_packages_and_folders_are_told_apart():
@@ -49,10 +49,10 @@ def test_a_pip_configuration_file_asks_for_pip():
     assert project(pip_config_file="agent.py").installer == "pip"
 
 
-def test_what_has_no_effect_is_said():
-    assert project(image_distro="wolfi", env=".env").notes == [
+def test_what_has_no_effect_is_table():
+    assert project(image_distro="wolfi", env=".env").warnings == [
         "`image_distro` has no effect here: no container image is built.",
-        "`env` names .env, which is not in the repository: only the deployment has variables.",
+        "`env` names .env, which is not in the repository and therefore ignored.",
     ]
 
 
@@ -60,7 +60,7 @@ def test_what_has_no_effect_is_said():
     ("changes", "says"),
     [
         ({"graphs": {}}, "`graphs` must name at least one graph"),
-        ({"graphs": {"a": 1}}, "`graphs`: a must be a text such as `./agent.py:graph`"),
+        ({"graphs": {"a": 1}}, "`graphs`: a must be a string such as `./agent.py:graph`"),
         ({"graphs": {"a": "./agent.py"}}, "it must be `./file.py:name` or `package.module:name`."),
         (
             {"graphs": {"a": "./no.py:g"}},
@@ -69,23 +69,26 @@ def test_what_has_no_effect_is_said():
         ({"graphs": {"a": "../x.py:g"}}, "../x.py is outside the repository."),
         ({"graphs": {"a": "/etc/x.py:g"}}, "/etc/x.py is outside the repository."),
         ({"graphs": {"a": "./a.ts:g"}}, "only Python is supported."),
-        ({"graphs": {"a": "./agent.py:g()"}}, "`g()` cannot be the name of a Python object."),
+        ({"graphs": {"a": "./agent.py:g()"}}, "`g()` is not a valid Python name."),
         ({"dependencies": []}, "`dependencies` must be a list with at least one entry"),
         ({"dependencies": ["./no"]}, "there is no folder ./no in the repository."),
         (
             {"dependencies": ["-r x"]},
             "'-r x' is neither a local folder (`./folder`) nor a package.",
         ),
-        ({"dependencies": ["git+https://t@git.example/x"]}, "user name or token is not taken"),
-        ({"python_version": "3.9"}, "the oldest that is supported is 3.11."),
-        ({"python_version": 3.12}, '`python_version` must be a text like "3.12", not 3.12.'),
+        ({"dependencies": ["git+https://t@git.example/x"]}, "remove the user name or token"),
+        ({"python_version": "3.9"}, "the minimum is 3.11."),
+        ({"python_version": 3.12}, '`python_version` must be a string like "3.12", not 3.12.'),
         ({"pip_installer": "poetry"}, "`pip_installer` must be auto, pip or uv."),
-        ({"pip_installer": "uv", "pip_config_file": "agent.py"}, "read by pip only"),
+        (
+            {"pip_installer": "uv", "pip_config_file": "agent.py"},
+            "requires `pip_installer` pip or auto",
+        ),
         ({"env": 3}, "`env` must be an object of variables or the path of a .env file."),
         ({"auth": {"path": "./a.py:a"}}, "`auth.path`: there is no file ./a.py"),
         ({"auth": {"path": "./agent.py"}}, "`auth.path` is `./agent.py`; it must be"),
         ({"auth": {"disable_studio_auth": True}}, "`auth.path`: Field required."),
-        ({"auth": {"path": "./agent.py:a", "pth": 1}}, "`auth.pth` is not known."),
+        ({"auth": {"path": "./agent.py:a", "pth": 1}}, "`auth.pth` is an unknown key."),
         (
             {"auth": {"path": "./agent.py:a", "cache": {"cache_keys": []}}},
             "`auth.cache.cache_keys`: List should have at least 1 item",
@@ -96,11 +99,14 @@ def test_what_has_no_effect_is_said():
         ({"http": {"middleware_order": "last"}}, "`http.middleware_order`: Input should be"),
         (
             {"http": {"cors": {"allow_origin_regex": "(a+)+"}}},
-            "`http.cors.allow_origin_regex`: may repeat single characters and classes only",
+            "`http.cors.allow_origin_regex`: may repeat only single characters and classes",
         ),
-        ({"http": {"cors": {"allow_origin_regex": "a*b*c*"}}}, "may have 2 open-ended repeats"),
+        (
+            {"http": {"cors": {"allow_origin_regex": "a*b*c*"}}},
+            "may have at most 2 open-ended repeats",
+        ),
         ({"http": {"cors": {"allow_origin_regex": "["}}}, "is not a regular expression"),
-        ({"http": {"cors": {"allow_origin_regex": "(?=a)"}}}, "may not look around"),
+        ({"http": {"cors": {"allow_origin_regex": "(?=a)"}}}, "must not have lookarounds"),
         ({"store": {"index": {"dims": 3}}}, "`store.index.embed`: Field required."),
         ({"store": {"index": {"dims": "3", "embed": "x:y"}}}, "`store.index.dims`: Input should"),
         ({"store": {"index": {"dims": 3, "embed": "./no.py:e"}}}, "there is no file ./no.py"),
@@ -109,15 +115,15 @@ def test_what_has_no_effect_is_said():
         ({"checkpointer": {"ttl": {"strategy": "keep"}}}, "`checkpointer.ttl.strategy`: Input"),
         (
             {"webhooks": {"headers": {"X": "${{ env.SECRET }}"}}},
-            "`webhooks`: the header X may use ${{ env.NAME }} for names that begin with",
+            "`webhooks`: the header X may only use ${{ env.NAME }} with names that start with",
         ),
         ({"encryption": {"path": "./a.py:a"}}, "has `encryption`, which is not supported"),
         ({"ui": {"card": "./card.tsx"}}, "has `ui`, which is not supported"),
         ({"dockerfile_lines": ["RUN x"]}, "has `dockerfile_lines`, which is not supported"),
         ({"base_image": "x"}, "has `base_image`, which is not supported"),
-        ({"source": {"kind": "git"}}, "`source` must be an object whose `kind` is uv."),
+        ({"source": {"kind": "git"}}, "`source` must be an object with `kind`: uv."),
         ({"source": {"kind": "uv", "root": "lib"}}, "`source`: there is no pyproject.toml in lib."),
-        ({"grahps": {}}, "has the key `grahps`, which is not known."),
+        ({"grahps": {}}, "has the unknown key `grahps`."),
     ],
 )
 def test_it_says_what_is_wrong(changes, says):
@@ -195,9 +201,9 @@ def test_variables_that_make_no_sense_are_named(given, says):
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", "null"])
-def test_what_is_no_object_is_refused(text):
+def test_text_that_is_not_a_json_object_is_rejected(text):
     with pytest.raises(ConfigError, match=r"langgraph\.json"):
-        parse(text, path="langgraph.json", kind=kind)
+        parse(text, path="langgraph.json", file_type=file_type)
 
 
 def documented():
@@ -208,8 +214,8 @@ def documented():
     )
 
 
-def test_the_page_about_it_says_what_becomes_of_each_key():
-    said = documented()
+def test_documentation_lists_each_key_with_its_support():
+    table = documented()
     sections_ = {"auth", "checkpointer", "http", "store"}
     expected = {
         **dict.fromkeys(keys.SUPPORTED - sections_, "honoured"),
@@ -217,7 +223,7 @@ def test_the_page_about_it_says_what_becomes_of_each_key():
         **dict.fromkeys(keys.UNSUPPORTED, "refused"),
     }
 
-    assert {key: said.get(key) for key in expected} == expected
+    assert {key: table.get(key) for key in expected} == expected
 
 
 @pytest.mark.parametrize(
@@ -229,7 +235,7 @@ def test_the_page_about_it_says_what_becomes_of_each_key():
         ("checkpointer", sections.Checkpointer),
     ],
 )
-def test_the_page_about_it_names_what_is_in_the_sections(section, model):
+def test_documentation_lists_each_field_of_the_sections(section, model):
     fields = {f"{section}.{name}" for name in model.model_fields}
     others = ("threads", "runs", "store", "mcp", "a2a", "meta", "ui")
     of_one_row = {f"http.disable_{name}" for name in others}

@@ -61,7 +61,7 @@ def test_a_flood_is_cut_but_for_its_errors(log, monkeypatch):
         "line 0",
         "line 1",
         "line 2",
-        "The log is cut here: it has 3 lines.",
+        "The log is truncated after 3 lines.",
         "the end",
     ]
 

@@ -132,7 +132,7 @@ def test_the_third_loss_ends_it(revision):
 
     revision.refresh_from_db()
     assert revision.status == "BUILD_FAILED"
-    assert revision.failure == "The process that built it ended 3 times on the way."
+    assert revision.failure == "The builder process died 3 times during this revision."
 
 
 def test_a_live_build_is_left_alone(revision):
@@ -199,7 +199,7 @@ def test_redeploying_twice_is_redeploying_once(deployment):
     services.redeploy(revision=revision)
     services.redeploy(revision=revision)
 
-    assert steps_of(revision) == [("AWAITING_DEPLOY", "Deployed again.")]
+    assert steps_of(revision) == [("AWAITING_DEPLOY", "Redeployed.")]
 
 
 def test_a_step_is_announced_once_it_is_committed(

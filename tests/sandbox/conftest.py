@@ -72,7 +72,7 @@ def finish(process: SandboxedProcess, timeout: float = 30) -> Outcome:
 @pytest.fixture(autouse=True, scope="session")
 def _isolation():
     if probe().mode.value != "bubblewrap":
-        pytest.skip(probe().sentence)
+        pytest.skip(probe().description)
 
 
 @pytest.fixture

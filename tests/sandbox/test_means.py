@@ -53,7 +53,7 @@ def reachable(world):
 def start(policy, script, means, *arguments):
     command = [str(SYSTEM_PYTHON.resolve()), "-I", "-S", "-c", script, *map(str, arguments)]
     return launcher.start(
-        policy, command, means=means, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        policy, command, isolation=means, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
 
 
@@ -66,7 +66,7 @@ def test_this_machine_has_namespaces_and_says_for_whom():
 
     assert probe().mode is Mode.BUBBLEWRAP
     assert probe().is_isolated
-    assert probe().sentence == f"Agent code runs in namespaces of its own (bubblewrap), as {who}."
+    assert probe().description == f"Agent code runs in its own namespaces (bubblewrap), as {who}."
 
 
 def test_where_nothing_isolates_agent_code_is_refused_unless_the_operator_allows_it(
@@ -87,7 +87,7 @@ def test_a_bubblewrap_that_fails_is_not_used(world, tmp_path):
     means = Capability(Mode.BUBBLEWRAP, "", Binary(broken, tmp_path))
 
     with pytest.raises(SandboxSetupFailed, match="status 1"):
-        launcher.start(world.policy(), ["/bin/true"], means=means, stderr=subprocess.DEVNULL)
+        launcher.start(world.policy(), ["/bin/true"], isolation=means, stderr=subprocess.DEVNULL)
 
 
 @needs_landlock_as_root
@@ -145,9 +145,9 @@ def test_without_namespaces_the_whole_tree_ends_as_well(world, reachable, means)
 def test_what_only_namespaces_can_do_is_refused_without_them(world, reachable):
     moved = replace(reachable, read_only=(Bind(world.own, Path("/opt/agent")),))
 
-    with pytest.raises(InvalidPolicy, match="in another place"):
+    with pytest.raises(InvalidPolicy, match="at another path"):
         start(moved, "pass", LANDLOCK)
-    with pytest.raises(InvalidPolicy, match="network"):
+    with pytest.raises(InvalidPolicy, match="Network.NONE"):
         start(replace(reachable, network=Network.NONE), "pass", LANDLOCK)
 
 

@@ -51,9 +51,9 @@ def test_a_policy_that_goes_through_a_link_is_refused(world):
     link = world.scratch / "venv"
     link.symlink_to(world.data)
 
-    with pytest.raises(InvalidPolicy, match="goes through a symbolic link"):
+    with pytest.raises(InvalidPolicy, match="contains a symbolic link"):
         spawn(world.policy(read_only=(link,)), ["/bin/true"])
-    with pytest.raises(InvalidPolicy, match="goes through a symbolic link"):
+    with pytest.raises(InvalidPolicy, match="contains a symbolic link"):
         spawn(world.policy(read_only=(Bind(link, Path("/opt/venv")),)), ["/bin/true"])
     with pytest.raises(InvalidPolicy, match="whole file system"):
         spawn(world.policy(read_only=(Path("/"),)), ["/bin/true"])
