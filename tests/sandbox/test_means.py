@@ -147,7 +147,7 @@ def test_what_only_namespaces_can_do_is_refused_without_them(world, reachable):
 
     with pytest.raises(InvalidPolicy, match="at another path"):
         start(moved, "pass", LANDLOCK)
-    with pytest.raises(InvalidPolicy, match="Network.NONE"):
+    with pytest.raises(InvalidPolicy, match=r"Network\.NONE"):
         start(replace(reachable, network=Network.NONE), "pass", LANDLOCK)
 
 
