@@ -148,7 +148,7 @@ def test_a_database_with_organizations_is_not_lost_without_a_word(tmp_path, fill
     file = tmp_path / "backup.tar"
     archive.write(file, quick=True)
 
-    with pytest.raises(CommandError, match=r"organizations, which would be lost|is running"):
+    with pytest.raises(CommandError, match=r"organizations, which would be replaced|is running"):
         call_command("restore", str(file))
 
 
