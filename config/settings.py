@@ -128,7 +128,7 @@ def _database(url: str, **more: str) -> dict[str, object]:
         # Requests run on a few lasting threads, each with its own connection;
         # apps.core.connections closes one whose server went away.
         "CONN_MAX_AGE": None,
-        # Statements are prepared where code asks for it, however often others are repeated.
+        # psycopg prepares only the statements that request it.
         "OPTIONS": {
             "application_name": "slipway",
             "prepare_threshold": 1_000_000_000,
@@ -141,7 +141,7 @@ def _database(url: str, **more: str) -> dict[str, object]:
 
 DATABASES = {"default": _database(ENV.postgres_url)}
 if ENV.billing_database_url:
-    # Billing is a nicety of another continent: nobody waits long for it.
+    # Billing is in another region and not essential: fail fast.
     DATABASES["billing"] = _database(ENV.billing_database_url, connect_timeout="3")
 IS_DATABASE_EMBEDDED = ENV.database_url is None
 DATABASE_ROUTERS = ["apps.billing.router.BillingRouter"]
@@ -180,7 +180,7 @@ CELERY_WORKER_PREFETCH_MULTIPLIER = 1
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BEAT_SCHEDULER = "django_celery_beat.schedulers:DatabaseScheduler"
 CELERY_TIMEZONE = "UTC"
-# Sweepers: work is a row, and these find the rows whose message was lost.
+# Sweepers find the rows whose message was lost.
 CELERY_BEAT_SCHEDULE = {
     "organizations.mail_invitations": {
         "task": "organizations.mail_invitations",
@@ -190,7 +190,7 @@ CELERY_BEAT_SCHEDULE = {
     "tracing.settle": {
         "task": "tracing.settle",
         "schedule": 1.0,
-        # While one is at work, what beat sends meanwhile is only a queue of the same.
+        # One task runs at a time; messages sent meanwhile are redundant.
         "options": {"expires": 2},
     },
     "tracing.make_rollups": {
@@ -242,14 +242,14 @@ PASSWORD_HASHERS = [
 LOGIN_URL = "sign-in"
 LOGIN_REDIRECT_URL = "home"
 
-# Sign-up, proofs of addresses, second factors, identity providers: apps/accounts.
+# Sign-up, address verification, second factors, identity providers: apps/accounts.
 SIGN_UP = ENV.sign_up
 ACCOUNT_ADAPTER = "apps.accounts.adapters.AccountAdapter"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
 ACCOUNT_SIGNUP_FORM_CLASS = "apps.accounts.forms.SignUpExtras"
-# Without mail nobody could prove an address.
+# Without a mail server no address can be verified.
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if ENV.email_url else "none"
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False
 ACCOUNT_EMAIL_SUBJECT_PREFIX = ""
@@ -261,7 +261,7 @@ MFA_ADAPTER = "apps.accounts.adapters.MFAAdapter"
 MFA_SUPPORTED_TYPES = ["totp", "recovery_codes"]
 MFA_TOTP_ISSUER = "Slipway"
 MFA_TOTP_TOLERANCE = 1
-# Where no mail is sent no address can be proved.
+# Without a mail server no address can be verified.
 MFA_ALLOW_UNVERIFIED_EMAIL = ENV.email_url is None
 SOCIALACCOUNT_ADAPTER = "apps.accounts.adapters.SocialAdapter"
 SOCIALACCOUNT_EMAIL_AUTHENTICATION = True
@@ -274,7 +274,7 @@ TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
 
-# SDKs send both forms of a path and some drop the body at a redirect.
+# SDKs send paths with and without a slash, and some drop the body on a redirect.
 APPEND_SLASH = False
 
 _MAIL = urlsplit(ENV.email_url.get_secret_value() if ENV.email_url else "")
@@ -283,7 +283,7 @@ EMAIL_PORT = _MAIL.port or (465 if _MAIL.scheme == "smtps" else 587)
 EMAIL_HOST_USER = unquote(_MAIL.username or "")
 EMAIL_HOST_PASSWORD = unquote(_MAIL.password or "")
 EMAIL_USE_SSL = _MAIL.scheme == "smtps"
-# Without a user there is nothing to protect, and servers of one machine speak no TLS.
+# Without a user name there is no password to protect; local mail servers have no TLS.
 EMAIL_USE_TLS = _MAIL.scheme == "smtp" and _MAIL.username is not None
 EMAIL_TIMEOUT = 20
 DEFAULT_FROM_EMAIL = ENV.email_from
@@ -298,7 +298,7 @@ STATICFILES_FINDERS = [
 
 
 def _objects() -> dict[str, object]:
-    """Where objects are kept: a folder, or a bucket."""
+    """Return the storage of objects: a folder or an S3 bucket."""
     if ENV.object_storage_bucket is None:
         folder = {"location": DATA_DIR / "objects"}
         return {"BACKEND": "apps.core.objects.files.FileObjectStorage", "OPTIONS": folder}
@@ -307,7 +307,7 @@ def _objects() -> dict[str, object]:
         "bucket_name": ENV.object_storage_bucket,
         "endpoint_url": ENV.object_storage_endpoint,
         "region_name": ENV.object_storage_region,
-        # Without a key the machine's own role counts.
+        # Without a key, the role of the machine applies.
         "access_key": key and key.get_secret_value(),
         "secret_key": secret and secret.get_secret_value(),
         "location": ENV.object_storage_prefix,
@@ -326,8 +326,8 @@ SECURE_CONTENT_TYPE_NOSNIFF = True
 SECURE_REFERRER_POLICY = "same-origin"
 X_FRAME_OPTIONS = "DENY"
 SESSION_COOKIE_NAME = "slipway_session"
-# Not `Strict`: whoever follows a link from a mail would seem signed out, and a sign-in by OIDC
-# comes back from elsewhere. What changes anything is a POST, which needs our own page's token.
+# Not `Strict`: links from mail and redirects of OIDC would arrive without the session. Changes are
+# POST requests, which require the CSRF token.
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_NAME = "slipway_csrf"
@@ -340,11 +340,11 @@ if BASE_URL.startswith("https://"):
     # The prefix has browsers hold the cookie to this host, this path and https.
     SESSION_COOKIE_NAME = "__Host-slipway_session"
     CSRF_COOKIE_NAME = "__Host-slipway_csrf"
-# Agents on this machine speak http to it, so the proxy in front is what redirects (W008). What
-# holds for the other hosts of the domain is not ours to say (W005, W021).
+# Local agents use http, so the proxy in front redirects (W008). HSTS for other hosts of the domain
+# is the operator's decision (W005, W021).
 SILENCED_SYSTEM_CHECKS = [
     *("security.W005", "security.W008", "security.W021"),
-    # Of views whose description is written by hand (ADR 0018).
+    # Views with a handwritten description (ADR 0018).
     *("drf_spectacular.W001", "drf_spectacular.W002"),
 ]
 
@@ -377,7 +377,7 @@ SPECTACULAR_SETTINGS = {
     "TITLE": "Slipway",
     "VERSION": "0.1.0",
     "SERVE_INCLUDE_SCHEMA": False,
-    # It warns of names that it chose itself, each time a process makes the document.
+    # It warns about names that it generates itself.
     "DISABLE_ERRORS_AND_WARNINGS": True,
 }
 
@@ -397,7 +397,7 @@ LOGGING = {
     },
 }
 
-# What the apps read; each is described in docs/settings.md.
+# Settings read by the apps; docs/settings.md describes them.
 METRICS_TOKEN = ENV.metrics_token_text
 METRICS_LOOPBACK = ENV.metrics_loopback
 SENTRY_DSN = ENV.sentry_dsn.get_secret_value() if ENV.sentry_dsn else ""
