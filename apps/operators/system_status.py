@@ -61,17 +61,17 @@ class Partition:
 
     @property
     def last(self) -> str:
-        """The day before which it ends."""
+        """First day after the partition; empty if it is unbounded."""
         return self._day("TO")
 
     def _day(self, word: str) -> str:
-        found = re.search(rf"{word} \('(\d{{4}}-\d\d-\d\d)", self.bounds)
-        return found[1] if found else ""
+        match = re.search(rf"{word} \('(\d{{4}}-\d\d-\d\d)", self.bounds)
+        return match[1] if match else ""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemStatus:
-    """What is waiting, what is at work, and what lives."""
+    """Components, queue lengths and row counts of the installation."""
 
     parts: dict[str, str]
     counts: dict[str, int]
