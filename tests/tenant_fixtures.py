@@ -14,8 +14,8 @@ from apps.ingest.models import DeferredOperation
 from apps.ingest.services import ingest_runs
 from apps.monitoring.models import Chart, Section
 from apps.organizations.models import Workspace
-from apps.trace_store import store
-from apps.trace_store.postprocess.processor import settle_everything
+from apps.trace_store import run_store
+from apps.trace_store.postgres.postprocess.processor import process_all
 from apps.tracing.models import (
     DoomedFile,
     KeptTrace,
@@ -92,12 +92,12 @@ def _trace(
         (f"post.{child['id']}", child),
     )
     ingest_runs.ingest(workspace.pk, decoders.decode_multipart(body, BOUNDARY.encode()))
-    settle_everything()
+    process_all()
     return root
 
 
 def _child_of(workspace: Workspace, root_id: str) -> UUID:
-    _, child = store.runs.trace(workspace.pk, UUID(root_id))
+    _, child = run_store.trace(workspace.pk, UUID(root_id))
     return child.id
 
 

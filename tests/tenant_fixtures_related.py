@@ -86,7 +86,8 @@ def plant_spans(workspace: Workspace, word: str) -> None:
             [workspace.pk, uuid4(), NOW, NOW, uuid4(), word],
         )
         cursor.execute(
-            "INSERT INTO tracing_otlporphan (workspace_id, trace_id, awaits, run_id, placed_at)"
+            "INSERT INTO tracing_otlporphan (workspace_id, trace_id, awaits, run_id,"
+            " partition_time)"
             " VALUES (%s, %s, %s, %s, %s)",
             [workspace.pk, uuid4(), uuid4(), uuid4(), NOW],
         )

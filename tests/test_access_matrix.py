@@ -254,7 +254,7 @@ def committed(transactional_db: None) -> Any:
     """Consumers have connections of their own, so what they are to find is committed."""
     yield Foreign.make()
     with connection.cursor() as cursor:
-        cursor.execute("TRUNCATE tracing_run, tracing_runpayload")
+        cursor.execute("TRUNCATE trace_store_run, trace_store_run_payload")
 
 
 @pytest.mark.xdist_group("machine")

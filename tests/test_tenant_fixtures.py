@@ -29,7 +29,7 @@ NOBODYS = {
     "django_celery_beat_periodictasks", "django_celery_beat_solarschedule",
 }  # fmt: skip
 # What workers make of the runs that are planted, when they come to it.
-MADE_LATER = {"tracing_rollup", "tracing_unsettled"}
+MADE_LATER = {"trace_store_rollup", "trace_store_pending_run"}
 _THREAD = "thread_id IN (SELECT id FROM agent_server_thread WHERE workspace_id = %s)"
 # Whose rows say by another row whose they are.
 THROUGH = {
@@ -55,8 +55,8 @@ WORDLESS = {
     "agent_server_webhooksecret", "api_keys_apikey_workspaces",
     "organizations_invitationworkspace", "organizations_membership", "organizations_tagging",
     "organizations_workspacemembership", "tracing_runcount", "tracing_kepttrace",
-    "tracing_otlporphan", "tracing_retention", "tracing_rollup", "tracing_rollupspan",
-    "tracing_runterms", "tracing_unsettled", "usage_metered", "usage_usageday",
+    "tracing_otlporphan", "tracing_retention", "trace_store_rollup", "trace_store_rollup_interval",
+    "trace_store_run_terms", "trace_store_pending_run", "usage_metered", "usage_usageday",
     "usage_usagelimit",
 }  # fmt: skip
 

@@ -11,7 +11,7 @@ from apps.console.sections import SECTIONS
 from apps.core.callers import Caller
 from apps.deployments.models import Deployment
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import runs
+from apps.trace_store import run_store
 from apps.tracing.models import Project
 
 EACH = 6
@@ -62,7 +62,7 @@ def _run(caller: Caller, text: str) -> list[Item]:
         return []
     if not caller.may(Permission.RUNS_READ):
         return []
-    run = runs.get(caller.workspace_id, run_id, payloads=())
+    run = run_store.get(caller.workspace_id, run_id, payloads=())
     if run is None:
         return []
     where = [caller.workspace_id, run.row.project_id, run_id]

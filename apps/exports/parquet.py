@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from apps.core.json import Fragment, dumps
 from apps.exports.models import Compression
-from apps.trace_store.store import Payload, RunDetail
+from apps.trace_store import Payload, RunDetail
 
 _TIME = pa.timestamp("us", tz="UTC")
 _MONEY = pa.decimal128(38, 18)

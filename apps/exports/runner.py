@@ -21,8 +21,7 @@ from apps.exports.models import BulkExport, ExportPart, Status
 from apps.exports.parquet import FEEDBACK, FIELDS, payloads_of, to_parquet
 from apps.exports.writers import Writer, writer_to
 from apps.feedback.services import score_stats
-from apps.trace_store import filters, store
-from apps.trace_store.store import RunDetail, RunQuery
+from apps.trace_store import RunDetail, RunQuery, filters, run_store
 
 logger = logging.getLogger(__name__)
 
@@ -127,7 +126,7 @@ def _next_runs(
     size = 0
     cursor = part.cursor or None
     while len(runs) < ROWS_A_FILE and size < BYTES_A_FILE:
-        page = store.runs.query(
+        page = run_store.query(
             export.workspace_id, query, limit=PAGE, cursor=cursor, payloads=payloads_of(fields)
         )
         runs += page.runs

@@ -13,10 +13,10 @@ from uuid import UUID
 import msgspec
 
 from apps.core import timestamps
-from apps.trace_store.dotted_order import Place
+from apps.trace_store import Payload
+from apps.trace_store.dotted_order import TreePosition
 from apps.trace_store.json_repair import repair
-from apps.trace_store.store.types import Payload
-from apps.trace_store.store.writing import Content
+from apps.trace_store.postgres.writing.write_runs import RunContent
 
 NO_PAYLOAD = msgspec.Raw(b"")
 PAYLOAD_FIELDS = frozenset(str(payload) for payload in Payload)
@@ -98,9 +98,9 @@ class RunOperation:
     """The position in the request, for error messages about a run without id."""
 
     run_id: UUID = field(init=False)
-    place: Place | None = field(init=False)
+    place: TreePosition | None = field(init=False)
     """The position in the trace; None until it follows from stored runs."""
-    content: Content = field(init=False)
+    content: RunContent = field(init=False)
 
     @property
     def label(self) -> str:

@@ -19,18 +19,18 @@ from apps.ingest.operations import (
 )
 from apps.ingest.previews import one_line, preview
 from apps.ingest.token_usage import usage_columns
-from apps.trace_store.dotted_order import Misplaced, Place, place_of
+from apps.trace_store import Payload, RunType
+from apps.trace_store.dotted_order import InvalidDottedOrder, TreePosition, parse_position
 from apps.trace_store.json_repair import repair
-from apps.trace_store.pricing.costs import NamedModel
-from apps.trace_store.store.types import Payload, RunType
-from apps.trace_store.store.writing import Content
+from apps.trace_store.postgres.writing.write_runs import RunContent
+from apps.trace_store.pricing.costs import ModelReference
 
 RUN_TYPES = frozenset(str(run_type) for run_type in RunType)
 THREAD_KEYS = ("session_id", "conversation_id", "thread_id")
 MODEL_KEYS = ("model", "model_name", "model_id", "model_path", "endpoint_name")
 _object_decoder = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
-AddCosts = Callable[[NamedModel, dict[str, Any], dict[str, Any]], None]
+AddCosts = Callable[[ModelReference, dict[str, Any], dict[str, Any]], None]
 """Adds costs to the columns, and costs by kind of token to the usage details."""
 
 
@@ -58,21 +58,21 @@ def parse_operation(operation: RunOperation, *, add_costs: AddCosts | None = Non
     operation.run_id, operation.place = run.id, _parse_place(run)
 
 
-def _parse_place(run: WireRun) -> Place | None:
+def _parse_place(run: WireRun) -> TreePosition | None:
     if run.dotted_order is None or run.id is None:
         return None
     try:
-        return place_of(
+        return parse_position(
             run.dotted_order,
             run_id=run.id,
             trace_id=run.trace_id,
             parent_run_id=run.parent_run_id,
         )
-    except Misplaced as error:
+    except InvalidDottedOrder as error:
         raise DottedOrderContradiction(str(error), "misplaced") from None
 
 
-def _build_content(run: WireRun, add_costs: AddCosts | None) -> Content:
+def _build_content(run: WireRun, add_costs: AddCosts | None) -> RunContent:
     payloads: dict[Payload, bytes] = {}
     inputs = _take_payload(payloads, Payload.INPUTS, run.inputs)
     outputs = _take_payload(payloads, Payload.OUTPUTS, run.outputs)
@@ -110,7 +110,7 @@ def _build_content(run: WireRun, add_costs: AddCosts | None) -> Content:
     if "usage_details" in columns:
         columns["usage_details"] = storable(dumps(columns["usage_details"]))
     columns = {name: value for name, value in columns.items() if value is not None}
-    return Content(columns, metadata_json, payloads)
+    return RunContent(columns, metadata_json, payloads)
 
 
 def _take_payload(payloads: dict[Payload, bytes], payload: Payload, raw: msgspec.Raw) -> Any:
@@ -172,11 +172,11 @@ def _thread_key(metadata: dict[str, Any]) -> str | None:
     return None
 
 
-def _named_model(metadata: dict[str, Any], invocation: dict[str, Any]) -> NamedModel:
+def _named_model(metadata: dict[str, Any], invocation: dict[str, Any]) -> ModelReference:
     names = {"ls_model_name": metadata.get("ls_model_name")}
     names |= {key: invocation.get(key) for key in MODEL_KEYS}
     provider = metadata.get("ls_provider")
-    return NamedModel(
+    return ModelReference(
         {key: name for key, name in names.items() if isinstance(name, str) and name},
         provider if isinstance(provider, str) else None,
     )

@@ -10,11 +10,11 @@ from django import forms
 from apps.monitoring.models import Chart, ChartType
 from apps.monitoring.series import FEEDBACK_METRICS, METRICS
 from apps.trace_store import filters
-from apps.trace_store.store.stats import Attribute
-from apps.tracing.errors import FilterError
+from apps.trace_store.aggregation import GroupAttribute
+from apps.trace_store.errors import FilterError
 from apps.tracing.models import Project
 
-_GROUPS = [("", "None"), *((one.value, one.value.replace("_", " ")) for one in Attribute)]
+_GROUPS = [("", "None"), *((one.value, one.value.replace("_", " ")) for one in GroupAttribute)]
 
 
 class SectionForm(forms.Form):

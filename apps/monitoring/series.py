@@ -9,11 +9,10 @@ from typing import Any
 from uuid import UUID
 
 from apps.core import errors
-from apps.trace_store import filters
+from apps.trace_store import RunQuery, filters
+from apps.trace_store.aggregation import GroupAttribute, GroupBy
 from apps.trace_store.filters import Expression
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.metrics import Figures, Measure
-from apps.trace_store.store.stats import Attribute, GroupBy
+from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.services.statistics import NUMBERS
 
 FEEDBACK_METRICS = ("feedback", "feedback_score_avg", "feedback_values")
@@ -32,7 +31,7 @@ class RunPart:
     """A figure of runs."""
 
     query: RunQuery
-    value: Callable[[Figures], Any]
+    value: Callable[[RunMetrics], Any]
     measures: tuple[Measure, ...] = ()
     quantiles: tuple[float, ...] = (0.5, 0.99)
     depth: int | None = None
@@ -193,7 +192,7 @@ def _defined(said: Mapping[str, Any], query: RunQuery, depth: int) -> Part:
         share = _share(params)
         value = _plain(lambda figures: figures.quantile(measure, share))
         return RunPart(query, value, (measure,), (share,))
-    take: dict[str, Callable[[Figures], Any]] = {
+    take: dict[str, Callable[[RunMetrics], Any]] = {
         "sum": lambda figures: figures.total(measure),
         "max": lambda figures: figures.most(measure),
         "min": lambda figures: figures.least(measure),
@@ -231,10 +230,10 @@ def _narrowed(query: RunQuery, text: str | None) -> RunQuery:
     return replace(query, where=filters.all_of([query.where, filters.parse(text)]))
 
 
-def _plain(value: Callable[[Figures], Any]) -> Callable[[Figures], Any]:
+def _plain(value: Callable[[RunMetrics], Any]) -> Callable[[RunMetrics], Any]:
     """Charts draw numbers, not exact money."""
 
-    def found(figures: Figures) -> Any:
+    def found(figures: RunMetrics) -> Any:
         got = value(figures)
         return float(got) if isinstance(got, Decimal | str) else got
 
@@ -253,11 +252,11 @@ def group_by_of(said: Mapping[str, Any] | None) -> GroupBy | None:
     if not said:
         return None
     attribute, path = said.get("attribute"), said.get("path")
-    if attribute not in set(Attribute):
-        raise errors.Invalid(f"group_by.attribute: one of {', '.join(Attribute)}.")
-    if attribute == Attribute.METADATA and not path:
+    if attribute not in set(GroupAttribute):
+        raise errors.Invalid(f"group_by.attribute: one of {', '.join(GroupAttribute)}.")
+    if attribute == GroupAttribute.METADATA and not path:
         raise errors.Invalid("group_by.path: names the key of the metadata.")
     most = said.get("max_groups")
     if isinstance(most, bool) or not isinstance(most, int | None) or not 1 <= (most or 5) <= 100:
         raise errors.Invalid("group_by.max_groups: a number from 1 to 100.")
-    return GroupBy(Attribute(str(attribute)), str(path or ""), most or 5)
+    return GroupBy(GroupAttribute(str(attribute)), str(path or ""), most or 5)

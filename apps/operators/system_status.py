@@ -20,7 +20,7 @@ _COUNTS = """
 SELECT
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'pending') AS pending,
     (SELECT count(*) FROM agent_server_agentrun WHERE status = 'running') AS running,
-    (SELECT count(*) FROM tracing_unsettled) AS unsettled,
+    (SELECT count(*) FROM trace_store_pending_run) AS unsettled,
     (SELECT count(*) FROM ingest_deferredoperation) AS held,
     (SELECT count(*) FROM tracing_tracedeletion WHERE finished_at IS NULL) AS deletions,
     (SELECT count(*) FROM deployments_revision

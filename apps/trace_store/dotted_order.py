@@ -10,125 +10,138 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 from uuid import UUID
 
-_TIME = 22  # YYYYMMDDTHHMMSSffffffZ
-_SEGMENT = _TIME + 36
-EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+_TIME_LENGTH = 22  # YYYYMMDDTHHMMSSffffffZ
+_SEGMENT_LENGTH = _TIME_LENGTH + 36
+EARLIEST_START = datetime(1900, 1, 1, tzinfo=UTC)
 """Before this no run begins; those who reckon with its time may go back from it by years."""
 _FIRST_YEAR, _LAST_YEAR = "1900", "8999"
 
 
-class Place(NamedTuple):
+class TreePosition(NamedTuple):
     """A run's place in its trace."""
 
     dotted_order: str
     trace_id: UUID
     parent_run_id: UUID | None
-    placed_at: datetime
+    partition_time: datetime
 
 
-class Misplaced(ValueError):
+class InvalidDottedOrder(ValueError):
     """The dotted order is no dotted order, or contradicts the ids beside it."""
 
 
-def segment(moment: datetime, run_id: UUID) -> str:
+def format_segment(moment: datetime, run_id: UUID) -> str:
     moment = moment.astimezone(UTC)
     # Not %Y, which leaves the zeros of early years away.
     return f"{moment.year:04d}{moment:%m%dT%H%M%S%fZ}{run_id}"
 
 
-def place_of(
+def parse_position(
     dotted_order: str,
     *,
     run_id: UUID,
     trace_id: UUID | None = None,
     parent_run_id: UUID | None = None,
-) -> Place:
+) -> TreePosition:
     """The place that a dotted order tells; `Misplaced` says how it contradicts the ids."""
     # Nearly all are right, so digits are compared first: to make an id of them costs more.
     length = len(dotted_order)
     try:
-        if (length + 1) % (_SEGMENT + 1) or not _is(dotted_order[-36:], run_id):
+        if (length + 1) % (_SEGMENT_LENGTH + 1) or not _same_id(dotted_order[-36:], run_id):
             raise ValueError
-        placed_at = _time(dotted_order[-_SEGMENT:])
-        if length == _SEGMENT:
+        partition_time = _parse_time(dotted_order[-_SEGMENT_LENGTH:])
+        if length == _SEGMENT_LENGTH:
             if parent_run_id is not None or trace_id not in {None, run_id}:
                 raise ValueError
-            return Place(dotted_order, run_id, None, placed_at)
-        first, above = dotted_order[_TIME:_SEGMENT], dotted_order[-_SEGMENT - 37 : -_SEGMENT - 1]
-        if trace_id is None or not _is(first, trace_id):
+            return TreePosition(dotted_order, run_id, None, partition_time)
+        first, above = (
+            dotted_order[_TIME_LENGTH:_SEGMENT_LENGTH],
+            dotted_order[-_SEGMENT_LENGTH - 37 : -_SEGMENT_LENGTH - 1],
+        )
+        if trace_id is None or not _same_id(first, trace_id):
             raise ValueError
         if parent_run_id is None:
             parent_run_id = UUID(above)
-        elif not _is(above, parent_run_id):
+        elif not _same_id(above, parent_run_id):
             raise ValueError
-        if dotted_order.count(".") != length // (_SEGMENT + 1):
+        if dotted_order.count(".") != length // (_SEGMENT_LENGTH + 1):
             raise ValueError
-        for at in range(0, length - _SEGMENT, _SEGMENT + 1):
-            _time(dotted_order[at : at + _TIME])
+        for at in range(0, length - _SEGMENT_LENGTH, _SEGMENT_LENGTH + 1):
+            _parse_time(dotted_order[at : at + _TIME_LENGTH])
     except ValueError:
-        return _carefully_placed(dotted_order, run_id, trace_id, parent_run_id)
-    return Place(dotted_order, trace_id, parent_run_id, placed_at)
+        return _parse_strictly(dotted_order, run_id, trace_id, parent_run_id)
+    return TreePosition(dotted_order, trace_id, parent_run_id, partition_time)
 
 
-def _is(text: str, found: UUID) -> bool:
+def _same_id(text: str, found: UUID) -> bool:
     return text.replace("-", "") == f"{found.int:032x}"
 
 
-def _carefully_placed(
+def _parse_strictly(
     dotted_order: str, run_id: UUID, trace_id: UUID | None, parent_run_id: UUID | None
-) -> Place:
+) -> TreePosition:
     segments = dotted_order.split(".")
     last = segments[-1]
     try:
-        placed_at = [_time(one) for one in segments][-1]
-        own_id, first_id = UUID(last[_TIME:]), UUID(segments[0][_TIME:])
-        above_id = UUID(segments[-2][_TIME:]) if len(segments) > 1 else None
+        partition_time = [_parse_time(one) for one in segments][-1]
+        own_id, first_id = UUID(last[_TIME_LENGTH:]), UUID(segments[0][_TIME_LENGTH:])
+        above_id = UUID(segments[-2][_TIME_LENGTH:]) if len(segments) > 1 else None
     except ValueError:
-        raise Misplaced(_told("dotted_order is malformed", dotted_order, run_id)) from None
-    if any(len(one) != _SEGMENT for one in segments):
-        raise Misplaced(_told("dotted_order is malformed", dotted_order, run_id))
+        raise InvalidDottedOrder(
+            _describe("dotted_order is malformed", dotted_order, run_id)
+        ) from None
+    if any(len(one) != _SEGMENT_LENGTH for one in segments):
+        raise InvalidDottedOrder(_describe("dotted_order is malformed", dotted_order, run_id))
     known = (dotted_order, run_id, trace_id, parent_run_id)
     if own_id != run_id:
-        raise Misplaced(_told("run_id does not match last part of dotted_order", *known))
-    if above_id is not None and trace_id == run_id:
-        raise Misplaced(_told("dotted_order must contain a single part for root runs", *known))
-    if trace_id is not None and trace_id != first_id:
-        raise Misplaced(_told("trace_id does not match first part of dotted_order", *known))
-    if parent_run_id is not None and above_id is None:
-        raise Misplaced(_told("dotted_order must contain two or more parts for child runs", *known))
-    if parent_run_id is not None and parent_run_id != above_id:
-        raise Misplaced(
-            _told("parent_run_id does not match last-but-one part of dotted_order", *known)
+        raise InvalidDottedOrder(
+            _describe("run_id does not match last part of dotted_order", *known)
         )
-    return Place(dotted_order, first_id, above_id, placed_at)
+    if above_id is not None and trace_id == run_id:
+        raise InvalidDottedOrder(
+            _describe("dotted_order must contain a single part for root runs", *known)
+        )
+    if trace_id is not None and trace_id != first_id:
+        raise InvalidDottedOrder(
+            _describe("trace_id does not match first part of dotted_order", *known)
+        )
+    if parent_run_id is not None and above_id is None:
+        raise InvalidDottedOrder(
+            _describe("dotted_order must contain two or more parts for child runs", *known)
+        )
+    if parent_run_id is not None and parent_run_id != above_id:
+        raise InvalidDottedOrder(
+            _describe("parent_run_id does not match last-but-one part of dotted_order", *known)
+        )
+    return TreePosition(dotted_order, first_id, above_id, partition_time)
 
 
-def place_root(run_id: UUID, start_time: datetime) -> Place:
+def root_position(run_id: UUID, start_time: datetime) -> TreePosition:
     """The place of a run that has nothing above it."""
-    return Place(segment(start_time, run_id), run_id, None, start_time)
+    return TreePosition(format_segment(start_time, run_id), run_id, None, start_time)
 
 
-def place_below(
+def child_position(
     parent_dotted_order: str, *, parent_run_id: UUID, run_id: UUID, start_time: datetime
-) -> Place:
+) -> TreePosition:
     """The place of a run whose parent is known."""
-    trace_id = UUID(parent_dotted_order[_TIME:_SEGMENT])
-    dotted_order = f"{parent_dotted_order}.{segment(start_time, run_id)}"
-    return Place(dotted_order, trace_id, parent_run_id, start_time)
+    trace_id = UUID(parent_dotted_order[_TIME_LENGTH:_SEGMENT_LENGTH])
+    dotted_order = f"{parent_dotted_order}.{format_segment(start_time, run_id)}"
+    return TreePosition(dotted_order, trace_id, parent_run_id, start_time)
 
 
-def times_of(dotted_order: str) -> list[datetime]:
+def segment_times(dotted_order: str) -> list[datetime]:
     """The times of the run and of those above it, the root's first."""
-    length = _SEGMENT + 1
-    return [_time(dotted_order[at:]) for at in range(0, len(dotted_order), length)]
+    length = _SEGMENT_LENGTH + 1
+    return [_parse_time(dotted_order[at:]) for at in range(0, len(dotted_order), length)]
 
 
-def root_placed_at(dotted_order: str) -> datetime:
+def root_time(dotted_order: str) -> datetime:
     """The time in the first segment of a dotted order: where the root of the trace is placed."""
-    return _time(dotted_order)
+    return _parse_time(dotted_order)
 
 
-def _time(text: str) -> datetime:
+def _parse_time(text: str) -> datetime:
     digits = text[:8] + text[9:21]
     if text[8:9] != "T" or text[21:22] != "Z" or not (digits.isascii() and digits.isdecimal()):
         raise ValueError
@@ -137,7 +150,7 @@ def _time(text: str) -> datetime:
     return datetime.fromisoformat(f"{text[:15]}.{text[15:21]}+00:00")
 
 
-def _told(
+def _describe(
     what: str,
     dotted_order: str,
     run_id: UUID,

@@ -5,10 +5,6 @@ from __future__ import annotations
 from apps.core import errors
 
 
-class InvalidCursor(errors.BadRequest):
-    code, detail = "invalid_cursor", "The cursor is not one that this server gave out."
-
-
 class ProjectNameTaken(errors.Conflict):
     code, detail = "project_name_taken", "A project of that name already exists."
 
@@ -19,19 +15,6 @@ class RunNotFound(errors.NotFound):
 
 class DownloadExpired(errors.Forbidden):
     code, detail = "download_expired", "This link is not valid any more."
-
-
-class FilterError(errors.BadRequest):
-    """A filter that cannot be understood; `errors` names the line and column."""
-
-    code, detail = "filter_invalid", "The filter cannot be understood."
-
-
-class QueryTooSlow(errors.BadRequest):
-    """A filter that would take minutes; what time there was went by without a single match."""
-
-    code = "query_too_slow"
-    detail = "This filter takes too long over so much time: narrow the time range or the filter."
 
 
 class ThreadNotFound(errors.NotFound):
@@ -58,12 +41,3 @@ class ShareTokenTaken(errors.Conflict):
 
 class SharingForbidden(errors.Forbidden):
     code, detail = "sharing_forbidden", "Public sharing is turned off in this organization."
-
-
-class BuiltInPrice(errors.Forbidden):
-    code = "price_built_in"
-    detail = "This price is built in: an entry of your own goes before it."
-
-
-class TooManyPrices(errors.Invalid):
-    code, detail = "too_many_prices", "The workspace has as many prices as it may have."

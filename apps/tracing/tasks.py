@@ -10,9 +10,9 @@ from celery import shared_task
 @shared_task(name="tracing.make_partitions", time_limit=60)
 def make_partitions() -> None:
     """Make the days of runs that are to come."""
-    from apps.trace_store.store import partitions  # noqa: PLC0415  (services import this module)
+    from apps.trace_store.postgres import partitions  # noqa: PLC0415  (services import this module)
 
-    partitions.make_ahead()
+    partitions.create_partitions()
 
 
 @shared_task(name="tracing.compact_run_counts", time_limit=300)
@@ -34,9 +34,9 @@ def remove_deleted_projects() -> None:
 @shared_task(name="tracing.settle", time_limit=120)
 def settle() -> None:
     """Do what follows from the runs that came."""
-    from apps.trace_store.postprocess import processor  # noqa: PLC0415  (services import this module)
+    from apps.trace_store.postgres.postprocess import processor  # noqa: PLC0415  (services import this module)
 
-    processor.run_for(seconds=10)
+    processor.process_for(seconds=10)
 
 
 @shared_task(name="tracing.delete_traces", time_limit=3600)
@@ -66,6 +66,6 @@ def expire() -> None:
 @shared_task(name="tracing.make_rollups", time_limit=300, expires=30)
 def make_rollups() -> None:
     """Make statistics of quarters, hours and days again in which runs have changed."""
-    from apps.trace_store.store import rollup_build  # noqa: PLC0415  (services import this module)
+    from apps.trace_store.postgres.rollups import build  # noqa: PLC0415  (services import this module)
 
-    rollup_build.make_dirty()
+    build.rebuild_dirty_intervals()

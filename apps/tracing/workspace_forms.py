@@ -52,7 +52,7 @@ class PriceForm(forms.Form):
     def clean_match_pattern(self) -> str:
         pattern: str = self.cleaned_data["match_pattern"]
         try:
-            entries.compiled(pattern)
+            entries.compile_pattern(pattern)
         except ValueError as error:
             raise forms.ValidationError(str(error)) from None
         return pattern

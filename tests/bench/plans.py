@@ -11,7 +11,7 @@ from typing import Any
 import psycopg
 from django.db import connection
 
-_OURS = ("tracing_run", "tracing_unsettled", "tracing_rollup", "feedback_feedback")
+_OURS = ("trace_store_run", "trace_store_pending_run", "trace_store_rollup", "feedback_feedback")
 """How the names of the tables begin."""
 _ASKS = ("SELECT", "WITH")
 

@@ -170,7 +170,7 @@ def write_plans(workspace_id: str, asked: dict[str, Question], target: Path) -> 
 
     from django.db import connection
 
-    from apps.trace_store import store
+    from apps.trace_store import run_store
     from apps.tracing.api.asking import run_query
     from apps.tracing.api.serializers import RunsQuerySerializer
     from apps.tracing.services.statistics import run_stats
@@ -186,7 +186,7 @@ def write_plans(workspace_id: str, asked: dict[str, Question], target: Path) -> 
             query = run_query(UUID(workspace_id), body.validated_data)
             with recorded() as seen:
                 if question.path == "/runs/query":
-                    store.runs.query(UUID(workspace_id), query, limit=PAGE)
+                    run_store.query(UUID(workspace_id), query, limit=PAGE)
                 else:
                     run_stats(UUID(workspace_id), query)
             file.write(f"\n==== {name}: {question.about}\n\n{seen.plans()}\n")
@@ -205,8 +205,8 @@ def largest_trace(workspace_id: str) -> str | None:
 
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT trace_id FROM tracing_run WHERE workspace_id = %s"
-            " AND placed_at > now() - interval '2 days'"
+            "SELECT trace_id FROM trace_store_run WHERE workspace_id = %s"
+            " AND partition_time > now() - interval '2 days'"
             " GROUP BY trace_id HAVING count(*) > 1000 ORDER BY count(*) DESC LIMIT 1",
             [workspace_id],
         )

@@ -189,7 +189,7 @@ AROUND = {
     "traces by SQL through billing's door": (
         (
             "from django.db import connections; connections['billing'].cursor().execute("
-            "'SELECT * FROM tracing_run')"
+            "'SELECT * FROM trace_store_run')"
         ),
         "permission denied for table",
     ),

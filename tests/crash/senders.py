@@ -12,7 +12,7 @@ import httpx
 import zstandard
 
 from apps.core.ids import uuid7
-from apps.trace_store.dotted_order import segment
+from apps.trace_store.dotted_order import format_segment
 
 TRACES_A_BATCH = 10
 _BOUNDARY = "5a1f"
@@ -83,7 +83,7 @@ def _trace(project: str) -> list[dict[str, Any]]:
 
 def _run(project: str, parent: dict[str, Any] | None) -> dict[str, Any]:
     run_id, start = str(uuid7()), datetime.now(UTC)
-    own = segment(start, UUID(run_id))
+    own = format_segment(start, UUID(run_id))
     return {
         "id": run_id,
         "trace_id": parent["trace_id"] if parent else run_id,

@@ -13,8 +13,8 @@ from apps.core.ids import uuid7
 from apps.ingest import decoders
 from apps.ingest.services import ingest_runs
 from apps.organizations.models import Workspace
-from apps.trace_store import store
-from apps.trace_store.dotted_order import segment
+from apps.trace_store import RunDetail, run_store
+from apps.trace_store.dotted_order import format_segment
 from apps.tracing.models import Project
 from tests.factories.organizations import WorkspaceFactory
 
@@ -38,7 +38,7 @@ def wire_run(parent: dict[str, Any] | None = None, **fields: Any) -> dict[str, A
     """A finished run as clients post it; one second of work a moment ago."""
     start = fields.pop("start", None) or datetime.now(UTC) - timedelta(seconds=10)
     run_id = str(fields.pop("id", None) or uuid7())
-    own = segment(start, UUID(run_id))
+    own = format_segment(start, UUID(run_id))
     return {
         "id": run_id,
         "trace_id": parent["trace_id"] if parent else run_id,
@@ -79,8 +79,8 @@ def stored_run(workspace: Workspace | None = None, **fields: Any) -> UUID:
     return UUID(run["id"])
 
 
-def read(workspace: Workspace, run_id: str | UUID) -> store.RunDetail:
-    found = store.runs.get(workspace.pk, UUID(str(run_id)))
+def read(workspace: Workspace, run_id: str | UUID) -> RunDetail:
+    found = run_store.get(workspace.pk, UUID(str(run_id)))
     assert found is not None
     return found
 
@@ -88,7 +88,7 @@ def read(workspace: Workspace, run_id: str | UUID) -> store.RunDetail:
 def rows() -> int:
     """How many runs are stored, of all workspaces."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM tracing_run")
+        cursor.execute("SELECT count(*) FROM trace_store_run")
         found: int = cursor.fetchone()[0]
         return found
 

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from apps.core.ids import uuid7
 from apps.feedback.models import Feedback, FeedbackConfig
 from apps.feedback.services import attach_to_runs
-from apps.trace_store.postprocess.processor import settle_everything
+from apps.trace_store.postgres.postprocess.processor import process_all
 from apps.tracing.models import KeptTrace
 from apps.tracing.services import ensure_addressed_project
 from tests.factories.tracing import (
@@ -131,7 +131,7 @@ def test_a_run_of_another_workspace_looks_like_one_that_has_not_come(api, worksp
             {n: v for n, v in body.items() if n not in {"id", "run_id"} and "_at" not in n}
         )
 
-    settle_everything()
+    process_all()
     attach_to_runs.attach_pending()
 
     assert answers[0] == answers[1]
@@ -147,7 +147,7 @@ def test_feedback_before_its_run_is_attached_by_post_processing(api, workspace):
     attach_to_runs.attach_pending()  # the lookup has already run once
 
     ingest(workspace, run)
-    settle_everything()
+    process_all()
 
     feedback = Feedback.objects.for_workspace(workspace).get(pk=given["id"])
     row = read(workspace, run["id"]).row
@@ -163,7 +163,7 @@ def test_feedback_before_its_run_is_attached_by_post_processing(api, workspace):
 def test_feedback_in_the_stream_of_runs_is_attached_soon_after(api, workspace):
     run = wire_run()
     ingest(workspace, run)
-    settle_everything()
+    process_all()
     part = {"key": "good", "run_id": run["id"], "trace_id": run["id"], "score": 1}
 
     assert api.multipart(form((f"feedback.{uuid7()}", part))).status_code == 202

@@ -8,7 +8,7 @@ import pytest
 
 from apps.feedback.models import Feedback, FeedbackFormula
 from apps.feedback.services import attach_to_runs, formulas, score_stats
-from apps.trace_store.postprocess.processor import settle_everything
+from apps.trace_store.postgres.postprocess.processor import process_all
 from apps.tracing.models import Project
 from tests.factories.tracing import ProjectFactory, ingest, stored_run, wire_run
 
@@ -119,7 +119,7 @@ def test_formula_is_computed_when_the_run_of_its_parts_arrives(api, workspace, f
     assert totals(workspace) == []
 
     ingest(workspace, run)
-    settle_everything()
+    process_all()
 
     assert totals(workspace) == [1.0]
 

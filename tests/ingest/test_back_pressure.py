@@ -12,7 +12,7 @@ from django.db import connection
 
 from apps.core import body_memory
 from apps.ingest import request_body
-from apps.trace_store.store import writing
+from apps.trace_store.postgres.writing import write_runs
 from tests.factories.tracing import MULTIPART, form, rows, wire_run
 
 
@@ -20,13 +20,13 @@ from tests.factories.tracing import MULTIPART, form, rows, wire_run
 def somebody_holds_the_table(transactional_db):
     """Another connection has locked the runs, as a change of the table does."""
     with psycopg.connect(**connection.get_connection_params()) as other:
-        other.execute("LOCK TABLE tracing_run IN ACCESS EXCLUSIVE MODE")
+        other.execute("LOCK TABLE trace_store_run IN ACCESS EXCLUSIVE MODE")
         yield other
 
 
 @pytest.mark.django_db(transaction=True)
 def test_a_table_that_is_locked_asks_to_come_again(api, monkeypatch, somebody_holds_the_table):
-    monkeypatch.setattr(writing, "_PATIENT", "SET LOCAL lock_timeout = '200ms'")
+    monkeypatch.setattr(write_runs, "_PATIENT", "SET LOCAL lock_timeout = '200ms'")
     run = wire_run()
 
     refused = api.post("/runs/batch", {"post": [run]})

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from apps.core.ids import uuid7
-from apps.trace_store.store import Payload
+from apps.trace_store import Payload
 from tests.factories.tracing import begun, ended, read, rows, wire_run
 
 

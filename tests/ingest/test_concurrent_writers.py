@@ -12,8 +12,7 @@ import pytest
 from django.db import connections
 
 from apps.ingest.services import ingest_log
-from apps.trace_store import store
-from apps.trace_store.store import Status
+from apps.trace_store import Status, run_store
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
 from tests.factories.organizations import WorkspaceFactory
@@ -65,7 +64,7 @@ def test_the_same_runs_from_all_sides_end_as_one_each(api, workspace):
     assert rows() == 30
     stored = [read(workspace, run["id"]).row for run in runs]
     assert {(row.status, row.name) for row in stored} == {(Status.SUCCESS, "step")}
-    stats = store.runs.project_stats(workspace.pk, [stored[0].project_id])
+    stats = run_store.project_stats(workspace.pk, [stored[0].project_id])
     assert stats[stored[0].project_id].run_count == 30
 
 

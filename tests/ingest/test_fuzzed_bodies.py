@@ -15,7 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from apps.core.ids import uuid7
-from apps.trace_store import store
+from apps.trace_store import Payload, run_store
 from tests.factories.tracing import BOUNDARY, MULTIPART, wire_run
 from tests.tracing.fuzzing import BAD_RUNS, DAMAGES, JSON, WHOLE, damaged, often, packed
 
@@ -153,7 +153,7 @@ def send(api, body, encoding="", content_type=MULTIPART):
 
 
 def stored(workspace, run):
-    detail = store.runs.get(workspace.pk, UUID(run["id"]))
+    detail = run_store.get(workspace.pk, UUID(run["id"]))
     assert detail is not None, run["id"]
     return detail
 
@@ -168,12 +168,12 @@ def test_the_good_runs_of_a_form_are_stored_and_the_bad_ones_named(api, workspac
     assert response.status_code == 202, response.content
     for run in body.good:
         stored_run = stored(workspace, run)
-        assert stored_run.value(store.Payload.INPUTS) == run["inputs"]
-        assert stored_run.value(store.Payload.OUTPUTS) == run["outputs"]
+        assert stored_run.value(Payload.INPUTS) == run["inputs"]
+        assert stored_run.value(Payload.OUTPUTS) == run["outputs"]
     named = " ".join(one["id"] for one in response.json().get("errors", []))
     assert {run_id for run_id in body.bad if run_id not in named} == set()
     assert [run["id"] for run in body.good if run["id"] in named] == []
-    assert [one for one in body.bad if store.runs.get(workspace.pk, UUID(one))] == []
+    assert [one for one in body.bad if run_store.get(workspace.pk, UUID(one))] == []
 
 
 @often(150)

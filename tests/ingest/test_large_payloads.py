@@ -10,7 +10,7 @@ import pytest
 
 from apps.core import objects
 from apps.core.errors import Unavailable
-from apps.trace_store.store import Payload
+from apps.trace_store import Payload
 from apps.tracing.models import Project
 from apps.tracing.services import deletion, expiry, maintenance
 from tests.factories.tracing import begun, ended, form, ingest, read, rows, wire_run

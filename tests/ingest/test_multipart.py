@@ -12,8 +12,7 @@ import zstandard
 
 from apps.core.ids import uuid7
 from apps.feedback.models import Feedback
-from apps.trace_store import store
-from apps.trace_store.store import Payload, Status
+from apps.trace_store import Payload, Status, run_store
 from apps.tracing.models import Project
 from tests.factories.tracing import (
     MULTIPART,
@@ -49,7 +48,7 @@ def test_a_stranger_does_not_see_the_run(api, workspace, stranger):
     assert api.multipart(form((f"post.{run['id']}", run))).status_code == 202
 
     assert read(workspace, run["id"]).row.name == "step"
-    assert store.runs.existing(stranger.pk, [read(workspace, run["id"]).row.id]) == set()
+    assert run_store.existing(stranger.pk, [read(workspace, run["id"]).row.id]) == set()
 
 
 def test_fields_of_their_own_are_put_together_in_any_order(api, workspace):
@@ -220,7 +219,7 @@ def test_a_repeated_body_changes_nothing(api, workspace):
 
     assert read(workspace, run["id"]) == before
     assert rows() == 1
-    stats = store.runs.project_stats(workspace.pk, [before.row.project_id])
+    stats = run_store.project_stats(workspace.pk, [before.row.project_id])
     assert stats[before.row.project_id].run_count == 1
 
 

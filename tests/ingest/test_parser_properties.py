@@ -16,10 +16,10 @@ from apps.ingest.errors import BadBody
 from apps.ingest.multipart import parse_boundary, parse_part, split_parts
 from apps.ingest.previews import MAX_PREVIEW_LENGTH, preview
 from apps.ingest.token_usage import usage_columns
-from apps.trace_store.dotted_order import Misplaced, place_of, segment
+from apps.trace_store import cursors
+from apps.trace_store.dotted_order import InvalidDottedOrder, format_segment, parse_position
+from apps.trace_store.errors import InvalidCursor
 from apps.trace_store.json_repair import repair
-from apps.trace_store.store import cursors
-from apps.tracing.errors import InvalidCursor
 from tests.factories.tracing import BOUNDARY, form, wire_run
 
 JSON = st.recursive(
@@ -124,16 +124,16 @@ def test_accepted_run_can_be_read(api, changes):
 @LIMITED
 @given(st.text(max_size=200))
 def test_any_dotted_order_is_parsed_or_rejected(text):
-    with suppress(Misplaced):
-        place_of(text, run_id=uuid7())
+    with suppress(InvalidDottedOrder):
+        parse_position(text, run_id=uuid7())
 
 
 @LIMITED
 @given(MOMENTS, st.uuids())
 def test_a_segment_is_read_back(moment, run_id):
-    place = place_of(segment(moment, run_id), run_id=run_id)
+    place = parse_position(format_segment(moment, run_id), run_id=run_id)
 
-    assert place.placed_at.replace(tzinfo=None) == moment
+    assert place.partition_time.replace(tzinfo=None) == moment
     assert place.trace_id == run_id
 
 
@@ -147,8 +147,8 @@ def test_invalid_time_of_an_ancestor_is_rejected(above):
 
     for first, second in ((above, good), (good, above)):
         text = f"{first}{trace_id}.{second}{parent_id}.{good}{run_id}"
-        with pytest.raises(Misplaced):
-            place_of(text, run_id=run_id, trace_id=trace_id, parent_run_id=parent_id)
+        with pytest.raises(InvalidDottedOrder):
+            parse_position(text, run_id=run_id, trace_id=trace_id, parent_run_id=parent_id)
 
 
 @LIMITED
@@ -156,14 +156,14 @@ def test_invalid_time_of_an_ancestor_is_rejected(above):
 def test_a_cursor_is_read_back(moment, run_id):
     moment = moment.replace(tzinfo=UTC)
 
-    assert cursors.decode(cursors.encode(moment, run_id)) == (moment, run_id)
+    assert cursors.decode_cursor(cursors.encode_cursor(moment, run_id)) == (moment, run_id)
 
 
 @LIMITED
 @given(st.text(max_size=60))
 def test_foreign_cursor_is_rejected(text):
     with suppress(InvalidCursor):
-        cursors.decode(text)
+        cursors.decode_cursor(text)
 
 
 @LIMITED

@@ -10,7 +10,7 @@ import pytest
 from apps.core.ids import uuid7
 from apps.ingest.models import DeferredOperation
 from apps.ingest.services import maintenance
-from apps.trace_store.store import Payload, Status
+from apps.trace_store import Payload, Status
 from apps.tracing.models import Project
 from tests.factories.tracing import ingest, read, rows, stored_run, wire_run
 

@@ -50,7 +50,7 @@ def filled(transactional_db):
     objects.remove(paths)
     # Runs have no models, so what empties the tables of models leaves them.
     with connections["default"].cursor() as cursor:
-        cursor.execute("TRUNCATE tracing_run, tracing_runpayload")
+        cursor.execute("TRUNCATE trace_store_run, trace_store_run_payload")
 
 
 def test_a_backup_brings_everything_back_into_an_empty_database(tmp_path, filled, empty_database):
@@ -64,7 +64,7 @@ def test_a_backup_brings_everything_back_into_an_empty_database(tmp_path, filled
     assert measured(empty_database) == before
     assert (report.rows, report.tables) == (written.rows, written.tables)
     assert before["audit_entry"][0] >= 1
-    assert sum(rows for table, (rows, _) in before.items() if "tracing_run" in table) >= 1
+    assert sum(rows for table, (rows, _) in before.items() if "trace_store_run" in table) >= 1
     assert {path: storage.get(path) for path in filled} == filled
     assert file.stat().st_mode & 0o077 == 0
 

@@ -10,8 +10,8 @@ from django.db import connection
 
 from apps.core.ids import uuid7
 from apps.feedback.models import Feedback
-from apps.trace_store.postprocess import processor
-from apps.trace_store.store import removal
+from apps.trace_store.postgres.postprocess import processor
+from apps.trace_store.postgres.writing import delete_runs
 from apps.tracing.models import DoomedFile, Share, TraceDeletion
 from apps.tracing.services import deletion, ensure_project, upgrade_traces
 from tests.factories.tracing import form, ingest, read, rows, stored_run, wire_run
@@ -96,9 +96,9 @@ def test_strangers_and_readers_delete_nothing(client, api_of, workspace, strange
 def test_nothing_of_a_trace_is_left_anywhere(api, workspace, project, by):
     kept = stored_run(workspace, extra={"metadata": {"user": 8}})
     root, child = tree(workspace, project, api)
-    processor.settle_everything()
+    processor.process_all()
     words = ("quetzalcoatlus", root["id"], child["id"])
-    assert {"tracing_run", "tracing_runpayload", "feedback_feedback", "tracing_share"} <= (
+    assert {"trace_store_run", "trace_store_run_payload", "feedback_feedback", "tracing_share"} <= (
         traces_left(*words)
     )
     assert len(stored_files()) == 1
@@ -109,7 +109,7 @@ def test_nothing_of_a_trace_is_left_anywhere(api, workspace, project, by):
     assert response.status_code == 202
     assert (response.json()["status"], response.json()["removed_runs"]) == ("done", 2)
     TraceDeletion.unscoped.all().delete()  # it remembers the ids
-    processor.settle_everything()
+    processor.process_all()
     assert traces_left("quetzalcoatlus") == set()
     assert traces_left(*words) <= {"audit_entry"}  # it says which traces who deleted
     assert stored_files() == []
@@ -129,8 +129,8 @@ def test_traces_of_another_project_with_the_same_ids_stay(api, workspace, projec
 
 
 def test_a_large_deletion_goes_on_after_the_answer(api, workspace, project, monkeypatch):
-    monkeypatch.setattr(removal, "BATCH", 2)
-    monkeypatch.setattr(removal.remove_of_traces, "__kwdefaults__", {"limit": 2})
+    monkeypatch.setattr(delete_runs, "BATCH", 2)
+    monkeypatch.setattr(delete_runs.delete_trace_runs, "__kwdefaults__", {"limit": 2})
     queued = []
     monkeypatch.setattr(deletion.tasks.delete_traces, "delay", queued.append)
     root = wire_run()
@@ -152,7 +152,7 @@ def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
     monkeypatch.setattr(deletion.tasks.delete_traces, "delay", lambda _: None)
     root, child = tree(workspace, project, api)
     kept = str(stored_run(workspace, extra={"metadata": {"user": 8}}))
-    processor.settle_everything()
+    processor.process_all()
 
     answer = api.post(
         "/runs/delete", {"session_id": str(project.pk), "metadata": {"user": 7}}
@@ -175,7 +175,7 @@ def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
 def test_a_trace_larger_than_a_batch_goes_whole_though_its_word_goes_first(
     api, workspace, project, monkeypatch
 ):
-    monkeypatch.setattr(removal.remove_of_traces, "__kwdefaults__", {"limit": 2})
+    monkeypatch.setattr(delete_runs.delete_trace_runs, "__kwdefaults__", {"limit": 2})
     root = wire_run(extra={"metadata": {"user": 7}})
     ingest(workspace, root, *(wire_run(parent=root) for _ in range(9)))
     wanted = TraceDeletion(workspace=workspace, project=project, metadata={"user": 7})
@@ -202,7 +202,7 @@ def test_what_was_interrupted_is_taken_up_from_its_row(api, workspace, project):
 
 def test_files_whose_removal_was_interrupted_are_removed_later(api, workspace, project):
     root, _ = tree(workspace, project, api)
-    removed = removal.remove_of_traces(workspace.pk, project.pk, [UUID(root["id"])])
+    removed = delete_runs.delete_trace_runs(workspace.pk, project.pk, [UUID(root["id"])])
     deletion.forget(workspace.pk, removed)
     assert len(stored_files()) == 1
 

@@ -14,8 +14,8 @@ from uuid import UUID
 import pytest
 import zstandard
 
-from apps.trace_store import store
-from apps.trace_store.postprocess.processor import settle_everything
+from apps.trace_store import Payload, run_store
+from apps.trace_store.postgres.postprocess.processor import process_all
 from tests.factories.organizations import WorkspaceMembershipFactory
 from tests.factories.tracing import form, read, wire_run
 
@@ -57,11 +57,11 @@ def test_a_large_trace_comes_in_pieces_and_is_read_as_one_tree(api, client, work
         parts = [part for run in runs[begin : begin + AT_ONCE] for part in parts_of(run)]
         body = zstandard.compress(form(*parts))
         assert api.multipart(body, **{"Content-Encoding": "zstd"}).status_code == 202
-    settle_everything()
+    process_all()
     root = runs[0]["id"]
 
     parents = {run["id"]: run["parent_run_id"] for run in runs}
-    rows = store.runs.trace(workspace.pk, UUID(root))
+    rows = run_store.trace(workspace.pk, UUID(root))
     found = {
         str(row.id): None if row.parent_run_id is None else str(row.parent_run_id) for row in rows
     }
@@ -138,7 +138,7 @@ def test_a_large_value_in_any_field_is_stored(api, workspace, size, field):
 
     assert api.multipart(form((f"post.{run['id']}", run))).status_code == 202
 
-    assert read(workspace, run["id"]).value(store.Payload(field)) == value
+    assert read(workspace, run["id"]).value(Payload(field)) == value
     assert api.get(f"/runs/{run['id']}").status_code == 200
 
 
@@ -170,7 +170,7 @@ def test_a_large_body_of_many_runs_is_stored_whole(api, workspace, size, wire):
 
     assert response.status_code == 202
     for run in (runs[0], runs[-1]):
-        assert read(workspace, run["id"]).value(store.Payload.INPUTS) == run["inputs"]
+        assert read(workspace, run["id"]).value(Payload.INPUTS) == run["inputs"]
     project_id = str(read(workspace, runs[0]["id"]).row.project_id)
     stats = api.post("/runs/stats", {"session": [project_id]})
     assert stats.json()["run_count"] == len(runs)
@@ -205,7 +205,7 @@ def test_a_large_metadata_value_is_stored_or_refused_with_a_reason(api):
     ]
 
     response = api.post("/runs/batch", json.dumps({"post": [*large, good]}))
-    settle_everything()
+    process_all()
 
     assert response.status_code == 202, response.content[:500]
     named = {one["id"] for one in response.json().get("errors", [])}

@@ -29,9 +29,9 @@ import sys, threading, django
 django.setup()
 from uuid import UUID
 from apps.tracing.services import deletion, maintenance
-from apps.trace_store.store import removal
-for remove in (removal.remove_of_traces, removal.remove_of_project):
-    remove.__kwdefaults__["limit"] = removal.BATCH = int(sys.argv[2])
+from apps.trace_store.postgres.writing import delete_runs
+for delete in (delete_runs.delete_trace_runs, delete_runs.delete_project_runs):
+    delete.__kwdefaults__["limit"] = delete_runs.BATCH_SIZE = int(sys.argv[2])
 done, forget = [], deletion.forget
 def counted(workspace_id, removed):
     found = forget(workspace_id, removed)
@@ -98,8 +98,8 @@ def nothing_is_half_there(api, project, ids):
     assert {api.get(f"/runs/{run_id}").status_code for run_id in ids} == {404}
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT count(*), count(p.id), count(f.id) FROM tracing_run r"
-            " LEFT JOIN tracing_runpayload p ON p.id = r.id"
+            "SELECT count(*), count(p.id), count(f.id) FROM trace_store_run r"
+            " LEFT JOIN trace_store_run_payload p ON p.id = r.id"
             " LEFT JOIN feedback_feedback f ON f.run_id = r.id"
         )
         assert cursor.fetchone() == (RUNS - BATCH, RUNS - BATCH, RUNS - BATCH)

@@ -8,8 +8,9 @@ from uuid import uuid4
 import psutil
 import pytest
 
-from apps.trace_store.postprocess import Touched, queue
-from apps.trace_store.postprocess.throttle import Pace
+from apps.trace_store import ChangedRun
+from apps.trace_store.postgres.postprocess import queue
+from apps.trace_store.postgres.postprocess.throttle import Throttle
 
 pytestmark = pytest.mark.django_db
 
@@ -23,13 +24,13 @@ def _full_machine(monkeypatch):
 def come(workspace, *, requests: int, runs: int) -> None:
     now = datetime.now(UTC)
     for _ in range(requests):
-        queue.append(
-            workspace.pk, [Touched(uuid4(), workspace.pk, now, uuid4()) for _ in range(runs)]
+        queue.enqueue(
+            workspace.pk, [ChangedRun(uuid4(), workspace.pk, now, uuid4()) for _ in range(runs)]
         )
 
 
 def test_a_burst_is_left_alone_and_taken_in_small_batches(workspace):
-    pace = Pace(400)
+    pace = Throttle(400)
     come(workspace, requests=1, runs=100)
     pace.rest(100, 60)
 
@@ -40,7 +41,7 @@ def test_a_burst_is_left_alone_and_taken_in_small_batches(workspace):
 
 
 def test_what_can_be_settled_is_settled_at_once(workspace):
-    pace = Pace(400)
+    pace = Throttle(400)
     come(workspace, requests=1, runs=100)
     pace.rest(100, 0.0001)
 
@@ -51,7 +52,7 @@ def test_what_can_be_settled_is_settled_at_once(workspace):
 
 
 def test_the_end_of_a_burst_is_noticed(workspace):
-    pace = Pace(400)
+    pace = Throttle(400)
     come(workspace, requests=1, runs=100)
     pace.rest(100, 60)
     come(workspace, requests=5, runs=100)

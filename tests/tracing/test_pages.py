@@ -11,9 +11,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from apps.feedback.models import Feedback
-from apps.trace_store.store import RunQuery, runs
-from apps.trace_store.store.metrics import Measure
-from apps.trace_store.store.stats import Question
+from apps.trace_store import RunQuery, run_store
+from apps.trace_store.aggregation import MetricsQuery
+from apps.trace_store.metrics import Measure
 from apps.tracing.models import ModelPrice, Project, SavedView, Share
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory
@@ -502,7 +502,7 @@ def test_what_was_never_told_is_no_zero(page, workspace):
     project_id = read(workspace, run_id).row.project_id
 
     query = RunQuery(project_ids=[project_id])
-    told = runs.figures(workspace.pk, Question(query=query)).whole
+    told = run_store.aggregate(workspace.pk, MetricsQuery(query=query)).whole
 
     assert told.quantile(Measure.FIRST_TOKEN, 0.5) is None
     assert told.quantile(Measure.LATENCY, 0.5) == 1

@@ -9,7 +9,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.feedback.models import Feedback
-from apps.trace_store.postprocess import processor
+from apps.trace_store.postgres.postprocess import processor
 from apps.tracing.pages import trajectories
 from tests.console.conftest import person, signed_in
 from tests.factories.organizations import WorkspaceFactory
@@ -90,7 +90,7 @@ def test_more_steps_than_are_shown_are_said(page, workspace, turn, monkeypatch):
 
 def test_details_are_the_figures_of_all_turns(page, workspace, turn):
     ingest(workspace, step(None, 60, 64, name="again", error="Boom", **OF_THREAD))
-    processor.settle_everything()
+    processor.process_all()
     root = read(workspace, turn["id"]).row
     Feedback.unscoped.create(
         workspace=workspace, project_id=root.project_id, run_id=root.id, trace_id=root.id,

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from django.db import connection
 
-from apps.trace_store.store import partitions
+from apps.trace_store.postgres import partitions
 from tests.factories.tracing import read, rows, stored_run
 
 
@@ -25,14 +25,14 @@ def bounds():
             """
             SELECT pg_get_expr(c.relpartbound, c.oid)
             FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
-            WHERE i.inhparent = 'tracing_run'::regclass
+            WHERE i.inhparent = 'trace_store_run'::regclass
             """
         )
         return sorted(text.replace(" 00:00:00+00", "") for (text,) in cursor.fetchall())
 
 
 def test_days_have_no_gaps(db):
-    last = partitions.make_ahead()
+    last = partitions.create_partitions()
 
     found = bounds()
     edges = [text.split("'")[1::2] for text in found if "MINVALUE" not in text]
@@ -42,23 +42,23 @@ def test_days_have_no_gaps(db):
 
 
 def test_making_days_again_changes_nothing(db):
-    partitions.make_ahead()
+    partitions.create_partitions()
     before = bounds()
 
-    partitions.make_ahead()
+    partitions.create_partitions()
 
     assert bounds() == before
 
 
 def test_a_long_pause_becomes_one_partition(db):
-    last = partitions.make_ahead()
+    last = partitions.create_partitions()
     before = len(bounds())
     later = datetime.combine(last, datetime.min.time(), UTC) + timedelta(days=400)
 
-    partitions.make_ahead(later)
+    partitions.create_partitions(later)
 
-    assert len(bounds()) == before + 1 + (partitions.BEHIND + partitions.AHEAD).days
-    assert any(f"TO ('{(later - partitions.BEHIND).date()}')" in text for text in bounds())
+    assert len(bounds()) == before + 1 + (partitions.CREATE_BEHIND + partitions.CREATE_AHEAD).days
+    assert any(f"TO ('{(later - partitions.CREATE_BEHIND).date()}')" in text for text in bounds())
 
 
 def test_the_first_run_after_a_pause_makes_its_day(workspace, time_machine):
@@ -77,10 +77,10 @@ def test_a_day_that_is_emptied_leaves_a_place_for_old_runs(workspace):
     kept = stored_run(workspace, start=now - timedelta(days=5))
     before = len(bounds())
 
-    for day in partitions.days():
+    for day in partitions.list_partitions():
         if day.ends_at <= now - timedelta(days=10):
-            partitions.empty(day)
-    gone = partitions.merge_empty(now - timedelta(days=10))
+            partitions.truncate_partition(day)
+    gone = partitions.merge_empty_partitions(now - timedelta(days=10))
 
     assert gone >= 10
     assert len(bounds()) == before - gone
@@ -88,16 +88,16 @@ def test_a_day_that_is_emptied_leaves_a_place_for_old_runs(workspace):
     assert read(workspace, kept).row.name == "step"
     again = stored_run(workspace, start=old)
     assert read(workspace, again).row.start_time == old
-    assert partitions.merge_empty(now - timedelta(days=10)) == 0
+    assert partitions.merge_empty_partitions(now - timedelta(days=10)) == 0
 
 
 def test_empty_days_between_days_with_runs_become_one(workspace):
     now = datetime.now(UTC)
     kept = [stored_run(workspace, start=now - timedelta(days=days)) for days in (40, 12)]
 
-    partitions.merge_empty(now - timedelta(days=10))
+    partitions.merge_empty_partitions(now - timedelta(days=10))
 
-    edges = [(day.begins_at, day.ends_at) for day in partitions.days()]
+    edges = [(day.begins_at, day.ends_at) for day in partitions.list_partitions()]
     assert edges[0][0] is None
     assert [begin for begin, _ in edges[1:]] == [end for _, end in edges[:-1]]
     wide = [(begin, end) for begin, end in edges[1:] if end - begin > timedelta(days=1)]

@@ -16,9 +16,9 @@ from hypothesis import strategies as st
 from apps.ingest import decoders
 from apps.ingest.services import ingest_runs
 from apps.organizations.models import Workspace
-from apps.trace_store.postprocess import Touched
+from apps.trace_store import ChangedRun
+from apps.trace_store.postgres.postprocess import missing_costs as price_settling
 from apps.trace_store.pricing import costs, entries, price_map
-from apps.trace_store.pricing import settling as price_settling
 from apps.tracing.models import ModelPrice
 from tests.factories.tracing import begun, ended, ingest, read, wire_run
 from tests.tracing.conftest import Api
@@ -65,7 +65,7 @@ def own(workspace: Workspace) -> Callable[..., ModelPrice]:
         costs_of = {name: Decimal(given.pop(name)) for name in ("prompt_cost", "completion_cost")}
         price = ModelPrice(workspace=workspace, **given, **costs_of)
         price.save()
-        price_map.forget(workspace.pk)
+        price_map.invalidate(workspace.pk)
         return price
 
     return make
@@ -105,7 +105,7 @@ def test_an_entry_is_made_changed_and_deleted(
         "tenant_id": str(workspace.pk),
     }
     assert listed[0] == made
-    assert len(listed) == 1 + len(entries.built_in())
+    assert len(listed) == 1 + len(entries.built_in_entries())
     assert {one["tenant_id"] for one in listed[1:]} == {None}
 
     with django_capture_on_commit_callbacks(execute=True):
@@ -121,8 +121,10 @@ def test_an_entry_is_made_changed_and_deleted(
 def test_a_page_of_the_map(api: Api) -> None:
     answer = api.get(PATH, limit=2, offset=1)
 
-    assert [one["id"] for one in answer.json()] == [str(one.id) for one in entries.built_in()[1:3]]
-    assert answer["X-Pagination-Total"] == str(len(entries.built_in()))
+    assert [one["id"] for one in answer.json()] == [
+        str(one.id) for one in entries.built_in_entries()[1:3]
+    ]
+    assert answer["X-Pagination-Total"] == str(len(entries.built_in_entries()))
 
 
 def test_anothers_entry_and_a_built_in_one(api: Api, stranger: Workspace) -> None:
@@ -130,7 +132,7 @@ def test_anothers_entry_and_a_built_in_one(api: Api, stranger: Workspace) -> Non
         workspace=stranger, name="f", match_pattern="f", prompt_cost=1, completion_cost=1
     )
     foreign.save()
-    built_in = entries.built_in()[0].id
+    built_in = entries.built_in_entries()[0].id
 
     assert api.delete(f"{PATH}/{foreign.pk}").status_code == 404
     assert api.delete(f"{PATH}/{built_in}").json()["code"] == "price_built_in"
@@ -158,7 +160,7 @@ def test_what_is_no_price(api: Api, fields: dict[str, Any]) -> None:
 
 
 def test_a_pattern_cannot_be_made_slow() -> None:
-    assert entries.compiled("(a+)+$").search("a" * 500 + "!") is None
+    assert entries.compile_pattern("(a+)+$").search("a" * 500 + "!") is None
 
 
 def test_costs_are_exact(workspace: Workspace, own: Callable[..., ModelPrice]) -> None:
@@ -290,9 +292,9 @@ def test_tokens_and_model_that_come_in_different_requests(
     body_of_update = {"patch": [ended(run)]}
     ingest_runs.ingest(workspace.pk, decoders.decode_batch(json.dumps(body_of_update).encode()))
     row = read(workspace, run["id"]).row
-    touched = Touched(row.id, row.project_id, row.placed_at, row.trace_id)
-    price_settling.settle(workspace.pk, [touched])
-    price_settling.settle(workspace.pk, [touched])
+    touched = ChangedRun(row.id, row.project_id, row.partition_time, row.trace_id)
+    price_settling.add_missing_costs(workspace.pk, [touched])
+    price_settling.add_missing_costs(workspace.pk, [touched])
 
     settled = read(workspace, run["id"]).row
     assert row.usage.total_cost is None
@@ -305,12 +307,12 @@ def test_anothers_change_is_seen_within_seconds(
 ) -> None:
     entry = own()
     names = {"model": "my-model"}
-    assert price_map.entry_for(workspace.pk, names, None, None) is not None
+    assert price_map.find_entry(workspace.pk, names, None, None) is not None
 
     entry.delete()
-    kept = price_map.entry_for(workspace.pk, names, None, None)
+    kept = price_map.find_entry(workspace.pk, names, None, None)
     monkeypatch.setattr(price_map, "STALE_AFTER", 0)
-    found = price_map.entry_for(workspace.pk, names, None, None)
+    found = price_map.find_entry(workspace.pk, names, None, None)
 
     assert kept is not None
     assert found is None
@@ -334,7 +336,7 @@ def test_anothers_change_is_seen_within_seconds(
 def test_models_that_are_known(
     workspace: Workspace, model: str, provider: str | None, name: str | None
 ) -> None:
-    found = price_map.entry_for(workspace.pk, {"ls_model_name": model}, provider, None)
+    found = price_map.find_entry(workspace.pk, {"ls_model_name": model}, provider, None)
 
     assert (found and found.name) == name
 
@@ -348,7 +350,7 @@ def test_a_side_costs_what_its_parts_cost(tokens: int, kinds: dict[str, int]) ->
     prices = {"cache_read": Decimal("0.1"), "audio": Decimal("0.3")}
     apart = sum(kinds.get(kind, 0) for kind in prices)
 
-    cost, by_kind = costs._side(tokens, kinds, Decimal("0.2"), prices)
+    cost, by_kind = costs._side_cost(tokens, kinds, Decimal("0.2"), prices)
 
     rest = tokens - apart if apart <= tokens else tokens
     expected = sum((kinds.get(kind, 0) * price for kind, price in prices.items()), Decimal(0))

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.trace_store import store
+from apps.trace_store import RunQuery, run_store
 from apps.trace_store.filters import parse
 from apps.trace_store.filters.reference import matches
-from apps.trace_store.store import RunQuery, rollup_build
-from apps.trace_store.store.filtering.subjects import subjects_of
-from apps.trace_store.store.pruning import hint_of
+from apps.trace_store.postgres.filtering.subjects import load_subjects
+from apps.trace_store.postgres.reading.pruning import pruning_hint
+from apps.trace_store.postgres.rollups import build
 from apps.tracing.models import Project
 from tests.bench.plans import recorded
 from tests.factories.tracing import ingest
@@ -97,15 +97,15 @@ def queries():
 def all_pages(workspace, query):
     found, cursor = [], None
     while True:
-        page = store.runs.query(workspace.pk, query, limit=9, cursor=cursor)
+        page = run_store.query(workspace.pk, query, limit=9, cursor=cursor)
         found += [one.row.id for one in page.runs]
         if (cursor := page.next_cursor) is None:
             return found
 
 
 def check(workspace, cases):
-    rows = [one.row for one in store.runs.query(workspace.pk, RunQuery(), limit=1000).runs]
-    subjects = subjects_of(workspace.pk, rows)
+    rows = [one.row for one in run_store.query(workspace.pk, RunQuery(), limit=1000).runs]
+    subjects = load_subjects(workspace.pk, rows)
     projects = list(Project.objects.for_workspace(workspace).values_list("pk", flat=True))
 
     @settings(max_examples=cases, deadline=None, suppress_health_check=list(HealthCheck))
@@ -151,7 +151,7 @@ def test_pages_are_the_same_whatever_rollups_know_thousands_of_times(workspace, 
     populate(workspace, seed + 50, traces=15)
     settle()
     populate(workspace, seed + 100, traces=15)
-    rollup_build.make_dirty(quiet=timedelta(0))
+    build.rebuild_dirty_intervals(quiet=timedelta(0))
 
     check(workspace, 200)
 
@@ -164,7 +164,7 @@ def test_a_rare_number_is_found_without_a_look_at_the_runs_of_other_times(worksp
     query = RunQuery(project_ids=[project_of(workspace)], where=parse("gt(latency, 300)"))
 
     with recorded() as seen:
-        page = store.runs.query(workspace.pk, query, limit=50)
+        page = run_store.query(workspace.pk, query, limit=50)
 
     assert [one.row.id for one in page.runs] == [UUID(slow["id"])]
     walked = [one for one in seen.statements if "AS q(project_id" in one.text]
@@ -185,4 +185,4 @@ def test_a_rare_number_is_found_without_a_look_at_the_runs_of_other_times(worksp
     ],
 )
 def test_nothing_is_left_out_where_rollups_do_not_tell(fields):
-    assert hint_of(replace(RunQuery(project_ids=[UUID(int=1)]), **fields)) is None
+    assert pruning_hint(replace(RunQuery(project_ids=[UUID(int=1)]), **fields)) is None

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.trace_store import filters, store
-from apps.trace_store.postprocess import processor
-from apps.trace_store.store import Payload, RunQuery, order, querying, scan
+from apps.trace_store import Payload, RunQuery, filters, run_store
+from apps.trace_store.errors import QueryTooSlow
+from apps.trace_store.postgres.postprocess import processor
+from apps.trace_store.postgres.reading import pages, scan
 from apps.tracing.api import paging
-from apps.tracing.errors import QueryTooSlow
 from apps.tracing.services import ensure_project
 from tests.factories.tracing import ingest, wire_run
 
@@ -51,7 +51,7 @@ def walk(workspace, query, limit, between=lambda: None):
     """All pages, one after the other."""
     found, cursor = [], None
     while True:
-        page = store.runs.query(workspace.pk, query, limit=limit, cursor=cursor)
+        page = run_store.query(workspace.pk, query, limit=limit, cursor=cursor)
         found += ids(page)
         cursor = page.next_cursor
         if cursor is None:
@@ -73,16 +73,16 @@ QUESTIONS = {
 @pytest.mark.parametrize("settled", ["nothing", "half", "everything"])
 @pytest.mark.parametrize("probed", [0, 2000], ids=["by the index", "by a look at the newest"])
 def test_pages_are_the_same_however_much_is_settled(workspace, monkeypatch, settled, probed):
-    monkeypatch.setattr(order, "PROBED", probed)
+    monkeypatch.setattr(scan, "PROBED", probed)
     runs = population()
     if settled == "half":
         ingest(workspace, *runs[::2])
-        processor.settle_everything()
+        processor.process_all()
         ingest(workspace, *runs[1::2])
     else:
         ingest(workspace, *runs)
     if settled == "everything":
-        processor.settle_everything()
+        processor.process_all()
     project = ensure_project(workspace.pk, "default")
 
     for text, is_meant in QUESTIONS.items():
@@ -129,7 +129,7 @@ def test_a_cursor_leads_on_and_back_to_the_same_pages(standing, limit, text, bac
 def standing(workspace):
     runs = population()
     ingest(workspace, *runs[:40])
-    processor.settle_everything()
+    processor.process_all()
     ingest(workspace, *runs[40:])
     return workspace, ensure_project(workspace.pk, "default"), runs
 
@@ -149,7 +149,7 @@ def test_runs_that_come_meanwhile_move_none_of_the_others(workspace, text):
         for start in (NOW + timedelta(minutes=len(late)), NOW - timedelta(days=40)):
             late.append(wire_run(start=start, outputs={"answer": "the late tree"}))
             ingest(workspace, late[-1])
-        processor.settle_everything()
+        processor.process_all()
 
     found = walk(workspace, query, 20, between=more)
 
@@ -165,7 +165,7 @@ def test_several_projects_are_one_list(workspace):
     ]
     elsewhere = [wire_run(session_name="elsewhere")]
     ingest(workspace, *here, *there, *elsewhere)
-    processor.settle_everything()
+    processor.process_all()
     projects = [ensure_project(workspace.pk, name).pk for name in ("default", "there")]
 
     for where in (None, filters.parse('search("because")')):
@@ -176,7 +176,7 @@ def test_several_projects_are_one_list(workspace):
 def test_no_project_at_all_is_no_run(workspace):
     ingest(workspace, wire_run())
 
-    assert store.runs.query(workspace.pk, RunQuery(project_ids=[]), limit=10).runs == []
+    assert run_store.query(workspace.pk, RunQuery(project_ids=[]), limit=10).runs == []
 
 
 def test_filters_on_the_root_and_on_any_run_of_the_trace(workspace):
@@ -202,14 +202,14 @@ def test_filters_on_the_root_and_on_any_run_of_the_trace(workspace):
             where_any=filters.parse('and(eq(name, "leaf"), search(outputs, "birch"))'),
         )
         assert both == {traces[1][0]["id"]}
-        processor.settle_everything()
+        processor.process_all()
 
 
 def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(workspace, monkeypatch):
     runs = population()
     ingest(workspace, *runs)
     project = ensure_project(workspace.pk, "default")
-    monkeypatch.setattr(querying, "PATIENCE", 0)
+    monkeypatch.setattr(pages, "PATIENCE", 0)
     monkeypatch.setattr(scan, "_SMALLEST", 10)
     some = RunQuery(project_ids=[project.pk], where=filters.parse('not(search("amber"))'))
     none = RunQuery(project_ids=[project.pk], where=filters.parse('not(search("e"))'))
@@ -217,22 +217,22 @@ def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(work
         project_ids=[project.pk], where=filters.parse('eq(output_value, "nowhere")')
     )
 
-    first = store.runs.query(workspace.pk, some, limit=9)
+    first = run_store.query(workspace.pk, some, limit=9)
     assert 0 < len(first.runs) < 10
     assert first.next_cursor is not None
     assert len(walk(workspace, none, 9)) == len(runs)
     with pytest.raises(QueryTooSlow):
-        store.runs.query(workspace.pk, none_here, limit=9)
+        run_store.query(workspace.pk, none_here, limit=9)
 
 
 def test_a_page_brings_payloads_only_when_asked(workspace):
     run = wire_run()
     ingest(workspace, run)
-    processor.settle_everything()
+    processor.process_all()
     query = RunQuery(run_ids=[UUID(run["id"])], where=filters.parse('search("because")'))
 
-    plain = store.runs.query(workspace.pk, query, limit=1).runs[0]
-    full = store.runs.query(workspace.pk, query, limit=1, payloads=[Payload.OUTPUTS]).runs[0]
+    plain = run_store.query(workspace.pk, query, limit=1).runs[0]
+    full = run_store.query(workspace.pk, query, limit=1, payloads=[Payload.OUTPUTS]).runs[0]
 
     assert plain.payloads == {}
     assert full.value(Payload.OUTPUTS) == {"answer": "because"}

@@ -8,8 +8,7 @@ from django.db import connection
 
 from apps.feedback.models import Feedback
 from apps.ingest.seeding.population import PopulationGenerator
-from apps.trace_store import store
-from apps.trace_store.store import RunQuery
+from apps.trace_store import RunQuery, run_store
 from apps.tracing.api.asking import run_query
 from apps.tracing.api.serializers import RunsQuerySerializer
 from apps.tracing.models import RunCount
@@ -35,15 +34,15 @@ def test_a_seeded_workspace_is_settled_and_asked_by_indexes(workspace):
     seed = PopulationGenerator(workspace.pk, RUNS, days=2, seed=3, until=until, largest=2_500)
     made = seed.generate()
 
-    stored = count("SELECT count(*) FROM tracing_run")
+    stored = count("SELECT count(*) FROM trace_store_run")
     counted = RunCount.objects.for_workspace(workspace)
     assert made == stored == sum(counted.values_list("runs", flat=True))
-    assert count("SELECT count(*) FROM tracing_runpayload") == stored
-    assert count("SELECT count(*) FROM tracing_runterms") == stored
-    assert count("SELECT count(*) FROM tracing_unsettled") == 0
+    assert count("SELECT count(*) FROM trace_store_run_payload") == stored
+    assert count("SELECT count(*) FROM trace_store_run_terms") == stored
+    assert count("SELECT count(*) FROM trace_store_pending_run") == 0
     assert Feedback.objects.for_workspace(workspace).count() > 0
     project = ensure_project(workspace.pk, "seed")
-    largest = store.runs.query(
+    largest = run_store.query(
         workspace.pk, RunQuery(project_ids=[project.pk], is_root=True), limit=1
     )
     asked = questions(str(project.pk), str(largest.runs[0].row.id))
@@ -55,6 +54,6 @@ def test_a_seeded_workspace_is_settled_and_asked_by_indexes(workspace):
         body.is_valid(raise_exception=True)
         query = run_query(workspace.pk, body.validated_data)
         with recorded() as seen:
-            store.runs.query(workspace.pk, query, limit=50)
+            run_store.query(workspace.pk, query, limit=50)
         large = {table: rows for table, rows in seen.scanned().items() if rows > _FEW}
         assert large == {}, name

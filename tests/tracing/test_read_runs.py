@@ -12,8 +12,8 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from apps.core.ids import uuid7
-from apps.trace_store import store
-from apps.trace_store.store import raw
+from apps.trace_store import run_store
+from apps.trace_store.postgres import database
 from apps.tracing.services import (
     create_project,
     ensure_project,
@@ -460,7 +460,7 @@ def test_a_list_costs_the_same_number_of_queries_at_any_length(
             return super().execute(*args, **kwargs)
 
     api.post("/runs/query", {"session": [str(project.pk)]})  # the key's first use is written down
-    monkeypatch.setattr(raw.psycopg, "Cursor", Counted)
+    monkeypatch.setattr(database.psycopg, "Cursor", Counted)
     costs = []
     for _ in range(2):
         root = wire_run()
@@ -482,4 +482,4 @@ def test_a_list_costs_the_same_number_of_queries_at_any_length(
 def test_existing_tells_own_runs_from_foreign_ones(workspace, stranger):
     own, theirs = stored_run(workspace), stored_run(stranger)
 
-    assert store.runs.existing(workspace.pk, [own, theirs, UUID(int=0)]) == {own}
+    assert run_store.existing(workspace.pk, [own, theirs, UUID(int=0)]) == {own}

@@ -10,7 +10,7 @@ from django.db import connection
 
 from apps.api_keys.services import issue_key
 from apps.feedback.models import Feedback
-from apps.trace_store.store import partitions
+from apps.trace_store.postgres import partitions
 from apps.tracing.models import KeptTrace, TraceTier
 from apps.tracing.services import ensure_project, expiry, retention, update_project, upgrade_traces
 from tests.factories.tracing import ProjectFactory, ingest, rows, stored_run, wire_run
@@ -41,7 +41,7 @@ def aged(run_id, days):
     """As if the run had been received so long ago."""
     with connection.cursor() as cursor:
         cursor.execute(
-            "UPDATE tracing_run SET received_at = now() - %s * interval '1 day'"
+            "UPDATE trace_store_run SET received_at = now() - %s * interval '1 day'"
             " WHERE trace_id = %s",
             [days, str(run_id)],
         )
@@ -49,7 +49,7 @@ def aged(run_id, days):
 
 def left():
     with connection.cursor() as cursor:
-        cursor.execute("SELECT id FROM tracing_run")
+        cursor.execute("SELECT id FROM trace_store_run")
         return {run_id for (run_id,) in cursor.fetchall()}
 
 
@@ -150,12 +150,12 @@ def test_days_without_anything_to_keep_go_as_a_whole(workspace, stranger, projec
     for project_of in (workspace, stranger):
         Feedback.unscoped.create(workspace=project_of, run_id=gone[0], trace_id=gone[0], key="k")
     kept = stored_run(workspace, start=days[0])
-    before = len(partitions.days())
+    before = len(partitions.list_partitions())
 
     expiry.expire()
 
     assert left() == {kept}
-    assert len(partitions.days()) <= before
+    assert len(partitions.list_partitions()) <= before
     assert Feedback.unscoped.count() == 1  # the stranger's has no run of that id
     assert stored_run(workspace, start=datetime.now(UTC) - timedelta(days=420)) in left()
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from apps.feedback.models import Feedback
-from apps.trace_store.filters import on_threads
+from apps.trace_store.filters import fields
 from apps.tracing.services import ensure_project
 from tests.factories.tracing import ingest, wire_run
 from tests.tracing.stats.populations import settle
@@ -234,5 +234,5 @@ def test_the_fields_of_threads_stand_in_the_specification():
 
     told = {tuple(re.findall(r"`([a-z0-9_]+)`", names)): kind for names, kind in rows}
 
-    of_threads = [field for field in on_threads.FIELDS if field.items is None]
+    of_threads = [field for field in fields.THREAD_FIELDS if field.items is None]
     assert told == {(one.name, *one.aliases): str(one.kind) for one in of_threads}

@@ -14,11 +14,10 @@ from django.db import connection, transaction
 
 from apps.ingest import decoders
 from apps.ingest.services import ingest_runs
-from apps.trace_store import filters, store
-from apps.trace_store.filters.terms import Term, term
-from apps.trace_store.postprocess import Touched, processor, queue
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.terms import of_workspace
+from apps.trace_store import ChangedRun, RunQuery, filters, run_store
+from apps.trace_store.filters.terms import TermKind, hash_term
+from apps.trace_store.postgres.postprocess import processor, queue
+from apps.trace_store.postgres.postprocess.term_index import salt_terms
 from apps.tracing.services import ensure_project
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import begun, ended, ingest, read, stored_run, wire_run
@@ -27,7 +26,8 @@ from tests.factories.tracing import begun, ended, ingest, read, stored_run, wire
 def unsettled(workspace):
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT run_ids, failure FROM tracing_unsettled WHERE workspace_id = %s ORDER BY id",
+            "SELECT run_ids, failure FROM trace_store_pending_run WHERE workspace_id = %s ORDER"
+            " BY id",
             [workspace.pk],
         )
         return cursor.fetchall()
@@ -36,7 +36,7 @@ def unsettled(workspace):
 def terms_of(workspace, run_id):
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT terms FROM tracing_runterms WHERE workspace_id = %s AND id = %s",
+            "SELECT terms FROM trace_store_run_terms WHERE workspace_id = %s AND id = %s",
             [workspace.pk, run_id],
         )
         return [set(row[0]) for row in cursor.fetchall()]
@@ -46,7 +46,7 @@ def sums_of(run_id):
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT sum_prompt_tokens, sum_completion_tokens, sum_total_tokens, sum_total_cost"
-            " FROM tracing_run WHERE id = %s",
+            " FROM trace_store_run WHERE id = %s",
             [run_id],
         )
         return cursor.fetchone()
@@ -76,8 +76,8 @@ def steps(monkeypatch):
 def test_settling_takes_everything_off_the_list_and_is_safe_to_repeat(workspace):
     run_id = stored_run(workspace)
 
-    assert processor.settle_everything() == 1
-    assert processor.settle_everything() == 0
+    assert processor.process_all() == 1
+    assert processor.process_all() == 0
 
     assert unsettled(workspace) == []
     assert len(terms_of(workspace, run_id)) == 1
@@ -90,7 +90,7 @@ def test_a_run_that_several_requests_touched_is_settled_once(workspace, steps):
     ingest(workspace, begun(run))
     patch(workspace, ended(run))
 
-    processor.settle_everything()
+    processor.process_all()
 
     assert [str(one.run_id) for one in seen] == [run["id"]]
 
@@ -101,7 +101,7 @@ def test_each_workspace_is_settled_apart(workspace, stranger, steps):
     for owner in (workspace, stranger, workspace):
         stored_run(owner)
 
-    processor.settle_everything()
+    processor.process_all()
 
     assert sorted(seen) == sorted([(workspace.pk, 2), (stranger.pk, 1)])
 
@@ -120,7 +120,7 @@ def test_a_run_that_cannot_be_settled_is_parked_alone_with_the_reason(workspace,
     ingest(workspace, *runs)
 
     with caplog.at_level(logging.CRITICAL):
-        processor.settle_everything()
+        processor.process_all()
 
     assert unsettled(workspace) == [([poison], "ValueError: indigestible")]
     assert set(settled) == {UUID(run["id"]) for run in runs} - {poison}
@@ -134,13 +134,13 @@ def test_a_parked_run_is_tried_again_later(workspace, steps, caplog):
 
     steps(fail)
     with caplog.at_level(logging.CRITICAL):
-        processor.settle_everything()
+        processor.process_all()
     steps(lambda _, __: None)
 
-    assert processor.settle_everything() == 0
+    assert processor.process_all() == 0
     with connection.cursor() as cursor:
-        cursor.execute("UPDATE tracing_unsettled SET retry_at = now()")
-    assert processor.settle_everything() == 1
+        cursor.execute("UPDATE trace_store_pending_run SET retry_at = now()")
+    assert processor.process_all() == 1
     assert unsettled(workspace) == []
     assert read(workspace, run_id).row.id == run_id
 
@@ -156,7 +156,7 @@ def test_what_a_step_did_is_undone_with_the_step_that_failed(workspace, steps, c
 
     steps(write, fail)
     with caplog.at_level(logging.CRITICAL):
-        processor.settle_everything()
+        processor.process_all()
 
     query = "SELECT count(*) FROM tracing_project WHERE name = 'made by a step'"
     with connection.cursor() as cursor:
@@ -185,7 +185,7 @@ def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_anothe
     holder = threading.Thread(target=hold)
     holder.start()
     assert held.wait(20)
-    settled = processor.settle_everything()
+    settled = processor.process_all()
     free.set()
     holder.join(20)
 
@@ -196,15 +196,15 @@ def test_a_second_settler_leaves_a_workspace_alone_that_has_one_and_takes_anothe
 def test_terms_are_of_the_workspace_alone_and_follow_the_run(workspace):
     run = wire_run(outputs={"answer": "first"})
     ingest(workspace, run)
-    processor.settle_everything()
+    processor.process_all()
     (before,) = terms_of(workspace, run["id"])
 
     patch(workspace, ended(run | {"outputs": {"answer": "second"}}))
-    processor.settle_everything()
+    processor.process_all()
     (after,) = terms_of(workspace, run["id"])
 
-    first, second = of_workspace(
-        workspace.pk, [term(Term.WORD, "first"), term(Term.WORD, "second")]
+    first, second = salt_terms(
+        workspace.pk, [hash_term(TermKind.WORD, "first"), hash_term(TermKind.WORD, "second")]
     )
     assert first in before
     assert second not in before
@@ -219,7 +219,7 @@ def test_sums_are_written_to_what_is_above_and_shown_from_there(workspace):
     ingest(workspace, root, inner, *calls)
     live = {one["id"]: read(workspace, one["id"]).row.usage for one in (root, inner)}
 
-    processor.settle_everything()
+    processor.process_all()
 
     assert sums_of(root["id"]) == (110, 2, 112, Decimal("1.0"))
     assert sums_of(inner["id"]) == (10, 1, 11, Decimal("0.5"))
@@ -230,13 +230,13 @@ def test_sums_are_written_to_what_is_above_and_shown_from_there(workspace):
 def test_what_comes_later_counts_at_once_and_is_settled_again(workspace):
     root = wire_run()
     ingest(workspace, root, call_of_model(root, 10))
-    processor.settle_everything()
+    processor.process_all()
 
     ingest(workspace, call_of_model(root, 5))
 
     assert read(workspace, root["id"]).row.total_tokens == 17
     assert sums_of(root["id"])[2] == 11
-    processor.settle_everything()
+    processor.process_all()
     assert sums_of(root["id"])[2] == 17
     assert read(workspace, root["id"]).row.total_tokens == 17
 
@@ -245,13 +245,15 @@ def test_sums_that_nothing_says_any_more_go(workspace):
     root = wire_run()
     call = call_of_model(root, 10)
     ingest(workspace, root, call)
-    processor.settle_everything()
+    processor.process_all()
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM tracing_run WHERE id = %s", [call["id"]])
+        cursor.execute("DELETE FROM trace_store_run WHERE id = %s", [call["id"]])
     detail = read(workspace, root["id"]).row
 
-    queue.append(workspace.pk, [Touched(detail.id, detail.project_id, detail.placed_at, detail.id)])
-    processor.settle_everything()
+    queue.enqueue(
+        workspace.pk, [ChangedRun(detail.id, detail.project_id, detail.partition_time, detail.id)]
+    )
+    processor.process_all()
 
     assert sums_of(root["id"]) == (None, None, None, None)
 
@@ -263,9 +265,9 @@ def test_a_filter_finds_the_same_before_and_after_settling(workspace):
     project = ensure_project(workspace.pk, "default")
     query = RunQuery(project_ids=[project.pk], where=filters.parse('search("needle")'))
 
-    before = store.runs.query(workspace.pk, query, limit=10)
-    processor.settle_everything()
-    after = store.runs.query(workspace.pk, query, limit=10)
+    before = run_store.query(workspace.pk, query, limit=10)
+    processor.process_all()
+    after = run_store.query(workspace.pk, query, limit=10)
 
     assert [str(one.row.id) for one in before.runs] == [wanted["id"]]
     assert before == after
@@ -280,7 +282,7 @@ def test_old_work_sent_under_new_ids_has_its_sums(workspace):
     call = call_of_model(root, 10) | {"session_name": "default"}
     ingest(workspace, root, call)
 
-    processor.settle_everything()
+    processor.process_all()
 
     assert sums_of(root["id"]) == (10, 1, 11, Decimal("0.5"))
 
@@ -288,12 +290,12 @@ def test_old_work_sent_under_new_ids_has_its_sums(workspace):
 def test_a_trace_has_its_sums_though_its_root_began_long_before(workspace):
     root = wire_run(start=_old(60))
     ingest(workspace, root)
-    processor.settle_everything()
+    processor.process_all()
     ingest(workspace, call_of_model(root, 10))
-    processor.settle_everything()
+    processor.process_all()
     ingest(workspace, call_of_model(root, 20))
 
-    processor.settle_everything()
+    processor.process_all()
 
     assert sums_of(root["id"]) == (30, 2, 32, Decimal("1.0"))
 
@@ -303,6 +305,6 @@ def test_a_batch_of_old_and_new_traces_under_ids_of_all_kinds_has_all_sums(works
     roots = [wire_run(start=_old(400), id=random_id), wire_run(start=_old(9)), wire_run()]
     ingest(workspace, *roots, *(call_of_model(root, n) for n, root in enumerate(roots, 1)))
 
-    processor.settle_everything()
+    processor.process_all()
 
     assert [sums_of(root["id"])[2] for root in roots] == [2, 3, 4]

@@ -13,7 +13,7 @@ from tests.factories.tracing import begun, ended, read, wire_run
 def unsettled(workspace):
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT run_ids, project_ids, trace_ids, placed_at FROM tracing_unsettled"
+            "SELECT run_ids, project_ids, trace_ids, partition_time FROM trace_store_pending_run"
             " WHERE workspace_id = %s ORDER BY id",
             [workspace.pk],
         )
@@ -22,7 +22,7 @@ def unsettled(workspace):
 
 def touched(workspace, run_id):
     row = read(workspace, run_id).row
-    return row.id, row.project_id, row.trace_id, row.placed_at
+    return row.id, row.project_id, row.trace_id, row.partition_time
 
 
 def test_a_request_names_each_run_it_touched_once(api, workspace):

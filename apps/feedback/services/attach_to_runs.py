@@ -19,8 +19,9 @@ from django.utils import timezone
 from apps.feedback import hooks
 from apps.feedback.models import Feedback
 from apps.feedback.services import formulas
-from apps.trace_store.store.locating import probable_days
-from apps.trace_store.store.raw import raw_cursor, sql
+from apps.trace_store import ChangedRun
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.reading.locations import estimate_start_range
 
 _LOOK_UP_AFTER = timedelta(seconds=3)
 _BATCH_SIZE = 500
@@ -39,16 +40,16 @@ class _Attached:
 _ATTACH = """
     UPDATE feedback_feedback f SET
         project_id = r.project_id, trace_id = r.trace_id, is_root = r.parent_run_id IS NULL,
-        start_time = COALESCE(r.start_time, r.placed_at),
+        start_time = COALESCE(r.start_time, r.partition_time),
         thread_key = CASE WHEN f.is_on_thread THEN f.thread_key ELSE r.thread_key END,
         is_pending = false
-    FROM tracing_run r
+    FROM trace_store_run r
     WHERE f.workspace_id = %s AND f.run_id = ANY(%s)
       AND r.workspace_id = f.workspace_id AND r.id = f.run_id
       AND (f.project_id IS NULL OR f.project_id = r.project_id)
       AND (f.is_pending OR f.project_id IS NULL
            OR (f.trace_id, f.is_root, f.start_time, f.thread_key) IS DISTINCT FROM
-              (r.trace_id, r.parent_run_id IS NULL, COALESCE(r.start_time, r.placed_at),
+              (r.trace_id, r.parent_run_id IS NULL, COALESCE(r.start_time, r.partition_time),
                CASE WHEN f.is_on_thread THEN f.thread_key ELSE r.thread_key END))
 """
 _RETURNING = " RETURNING f.id, f.project_id, f.run_id, f.trace_id, f.key, f.keeps_trace"
@@ -60,15 +61,22 @@ def attach(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
     Also extends the retention of the traces and computes formulas, in the caller's transaction.
     Runs that do not exist change nothing.
     """
-    days = probable_days(run_ids)
+    days = estimate_start_range(run_ids)
     attached: list[_Attached] = []
     if days is not None:
-        bounds = " AND r.placed_at BETWEEN %s AND %s"
+        bounds = " AND r.partition_time BETWEEN %s AND %s"
         attached = _update(_ATTACH + bounds, [workspace_id, list(run_ids), *days])
     missing = list(set(run_ids) - {one.run_id for one in attached})
     if missing:
         attached += _update(_ATTACH, [workspace_id, missing])
     _apply_effects(workspace_id, attached)
+
+
+def attach_to_changed_runs(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    """Attach feedback that arrived before its run: a post-processing step of the run store."""
+    attach_by_key(
+        workspace_id, [(run.run_id, run.project_id, run.partition_time) for run in changed_runs]
+    )
 
 
 def attach_by_key(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> None:
@@ -80,11 +88,11 @@ def attach_by_key(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]
     if not keys:
         return
     bounds = (
-        " AND (r.id, r.project_id, r.placed_at) IN"
+        " AND (r.id, r.project_id, r.partition_time) IN"
         " (SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]))"
-        " AND r.placed_at BETWEEN %s AND %s"
+        " AND r.partition_time BETWEEN %s AND %s"
     )
-    times = [placed_at for _, _, placed_at in keys]
+    times = [partition_time for _, _, partition_time in keys]
     columns = [list(column) for column in zip(*keys, strict=True)]
     values = [workspace_id, list(with_feedback), *columns, min(times), max(times)]
     _apply_effects(workspace_id, _update(_ATTACH + bounds, values))

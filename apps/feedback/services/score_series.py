@@ -11,10 +11,9 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import loads
-from apps.trace_store import store
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.raw import raw_cursor, sql
-from apps.trace_store.store.selecting import selection
+from apps.trace_store import RunQuery, run_store
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.statistics.run_selection import resolve_query
 
 BucketStats = dict[str, Any]
 """`n`, `sum`, `avg`, `min`, `max` of the scores; `values`: how often each label; `count` of all."""
@@ -38,10 +37,10 @@ def by_bucket(
         values.append(key)
     if any(one is not None for one in (query.where, query.where_root, query.where_any)):
         bounds = replace(query, started_from=edges[0], started_until=edges[-1])
-        chosen = selection(store.runs, workspace_id, bounds)
+        chosen = resolve_query(run_store, workspace_id, bounds)
         conditions = " AND ".join(text for text, _ in chosen.conditions)
         where.append(
-            "EXISTS (SELECT FROM tracing_run r WHERE r.workspace_id = f.workspace_id"
+            "EXISTS (SELECT FROM trace_store_run r WHERE r.workspace_id = f.workspace_id"
             f" AND r.id = f.run_id AND {conditions})"
         )
         values += [value for _, params in chosen.conditions for value in params]

@@ -13,10 +13,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.core.json import loads
-from apps.trace_store import store
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.raw import raw_cursor, sql
-from apps.trace_store.store.rollup_dimensions import bounded
+from apps.trace_store import RunQuery, run_store
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.rollups.dimensions import extract_time_bounds
 
 FeedbackStats = dict[str, dict[str, Any]]
 """By key: `n` (numeric scores; where there are none, values), `avg`, `stdev` (of a sample), `min`,
@@ -205,7 +204,7 @@ def _render(row: _Row) -> dict[str, Any]:
 
 def for_query(workspace_id: UUID, query: RunQuery) -> FeedbackStats:
     """The feedback on the runs of the query; with a filter, on its newest 1000 runs."""
-    query = bounded(query)
+    query = extract_time_bounds(query)
     if _has_only_time_bounds(query) and query.project_ids is not None:
         by_project = by_project_runs(
             workspace_id,
@@ -215,7 +214,7 @@ def for_query(workspace_id: UUID, query: RunQuery) -> FeedbackStats:
             roots_only=query.is_root is True,
         )
         return merge_stats(by_project.values())
-    page = store.runs.query(workspace_id, query, limit=MAX_QUERIED_RUNS)
+    page = run_store.query(workspace_id, query, limit=MAX_QUERIED_RUNS)
     return merge_stats(by_run(workspace_id, [run.row.id for run in page.runs]).values())
 
 

@@ -29,7 +29,7 @@ CREATE TABLE tracing_otlporphan (
     -- The run of the parent that has not come.
     awaits uuid NOT NULL,
     run_id uuid NOT NULL,
-    placed_at timestamptz NOT NULL,
+    partition_time timestamptz NOT NULL,
     PRIMARY KEY (workspace_id, trace_id, awaits, run_id)
 );
 """

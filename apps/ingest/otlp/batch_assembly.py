@@ -23,7 +23,7 @@ from apps.ingest.otlp.spans import (
     trace_run_id,
 )
 from apps.ingest.otlp.trace_assembly import SpanNode, place_spans
-from apps.trace_store.store import partitions
+from apps.trace_store.postgres import partitions
 from apps.tracing.models import DEFAULT_PROJECT
 
 _LOGFIRE_SPAN_TYPE = "logfire.span_type"
@@ -33,7 +33,7 @@ def build_request(decoded: DecodedSpans, *, project: str | None) -> IngestReques
     """Map the spans to operations; `project` is the default for spans that name none."""
     request = IngestRequest(protocol="otlp")
     assembler = BatchAssembler()
-    latest_start = partitions.latest_placement()
+    latest_start = partitions.latest_start_time()
     for span in decoded.spans:
         label = f"span {span.span_id.hex()}"
         try:

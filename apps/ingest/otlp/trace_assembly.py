@@ -17,10 +17,17 @@ from uuid import UUID
 from apps.ingest.decoders import ProjectOf
 from apps.ingest.operations import RunOperation
 from apps.ingest.otlp.spans import span_run_id, trace_run_id
-from apps.trace_store.dotted_order import Place, segment
-from apps.trace_store.postprocess import Touched, queue
-from apps.trace_store.store import partitions, trees
-from apps.trace_store.store.trees import SEGMENT, Move, Tree, Waiting
+from apps.trace_store import ChangedRun
+from apps.trace_store.dotted_order import TreePosition, format_segment
+from apps.trace_store.postgres import partitions
+from apps.trace_store.postgres.postprocess import queue
+from apps.trace_store.postgres.writing import span_trees
+from apps.trace_store.postgres.writing.span_trees import (
+    SEGMENT_LENGTH,
+    SpanTree,
+    SubtreeMove,
+    WaitingSpan,
+)
 
 MAX_DEPTH = 1000
 """Deeper runs are placed below the root, because dotted orders grow with each level."""
@@ -69,7 +76,7 @@ def place_spans(workspace_id: UUID, nodes: Sequence[SpanNode], project_of: Proje
     grouped: dict[UUID, list[SpanNode]] = defaultdict(list)
     for node in nodes:
         grouped[node.trace].append(node)
-    known = trees.open_trees(workspace_id, [_summarize(group) for group in grouped.values()])
+    known = span_trees.open_trees(workspace_id, [_summarize(group) for group in grouped.values()])
     assemblers = [
         _TraceAssembler(workspace_id, known[trace], group) for trace, group in grouped.items()
     ]
@@ -77,17 +84,17 @@ def place_spans(workspace_id: UUID, nodes: Sequence[SpanNode], project_of: Proje
     if sdk_traces:
         _match_sdk_runs(workspace_id, sdk_traces, project_of)
     _load_relatives(workspace_id, [one for one in assemblers if not one.tree.is_fresh])
-    waiting: list[Waiting] = []
+    waiting: list[WaitingSpan] = []
     for assembler in assemblers:
         waiting += assembler.assemble(project_of)
-    trees.keep(workspace_id, [one.tree for one in assemblers if one.is_changed])
-    trees.wait(workspace_id, waiting)
+    span_trees.save_trees(workspace_id, [one.tree for one in assemblers if one.is_changed])
+    span_trees.add_waiting(workspace_id, waiting)
 
 
-def _summarize(nodes: Sequence[SpanNode]) -> Tree:
+def _summarize(nodes: Sequence[SpanNode]) -> SpanTree:
     root = _earliest_root(nodes)
     ends = [node.end for node in nodes if node.end is not None]
-    tree = Tree(
+    tree = SpanTree(
         trace_id=nodes[0].trace,
         first_at=min(node.start for node in nodes),
         last_at=max(node.start for node in nodes),
@@ -104,16 +111,16 @@ def _earliest_root(nodes: Iterable[SpanNode]) -> SpanNode | None:
     return min(roots, key=lambda node: (node.start, node.span_id)) if roots else None
 
 
-def _set_root(tree: Tree, root: SpanNode) -> None:
+def _set_root(tree: SpanTree, root: SpanNode) -> None:
     tree.root_span = root.span_id
     tree.root_run_id = root.root_run_id
-    tree.root_segment = segment(root.start, root.root_run_id)
+    tree.root_segment = format_segment(root.start, root.root_run_id)
 
 
 class _TraceAssembler:
     """Places the spans that one request has of one trace."""
 
-    def __init__(self, workspace_id: UUID, tree: Tree, nodes: list[SpanNode]) -> None:
+    def __init__(self, workspace_id: UUID, tree: SpanTree, nodes: list[SpanNode]) -> None:
         self.workspace_id = workspace_id
         self.tree = tree
         self.nodes = nodes
@@ -122,7 +129,7 @@ class _TraceAssembler:
         """Dotted orders of stored runs."""
         self.sdk_runs: dict[UUID, tuple[UUID, datetime]] = {}
         """Run ids and partition times of spans whose runs an SDK also sent as runs."""
-        self.released: dict[UUID, Waiting] = {}
+        self.released: dict[UUID, WaitingSpan] = {}
         self.is_changed = False
         self._dotted_orders: dict[UUID, str] = {}
         self._old_root_id = tree.root_run_id
@@ -138,18 +145,18 @@ class _TraceAssembler:
         return {one for one in parents if one is not None and one not in self.by_key}
 
     def match_run(
-        self, node: SpanNode, run_id: UUID, dotted_order: str, placed_at: datetime
+        self, node: SpanNode, run_id: UUID, dotted_order: str, partition_time: datetime
     ) -> None:
         """Use the existing run for the span, and its root for the trace."""
-        self.sdk_runs[node.key] = run_id, placed_at
+        self.sdk_runs[node.key] = run_id, partition_time
         self.stored[node.key] = dotted_order
-        root_segment = dotted_order[:SEGMENT]
+        root_segment = dotted_order[:SEGMENT_LENGTH]
         if self.tree.stand_in_at is None and self.tree.root_segment != root_segment:
             self.tree.root_segment = root_segment
             self.tree.root_run_id = UUID(root_segment[22:])
             self.is_changed = True
 
-    def assemble(self, project_of: ProjectOf) -> list[Waiting]:
+    def assemble(self, project_of: ProjectOf) -> list[WaitingSpan]:
         """Place all spans and move runs whose parents arrived; return runs that await a parent."""
         self._resolve_root(project_of)
         if self.tree.root_span is not None:
@@ -178,11 +185,11 @@ class _TraceAssembler:
             first = min(self.nodes, key=lambda node: (node.start, node.span_id))
             tree.stand_in_at = first.start
             tree.stand_in_project_id = self._project(project_of)
-            tree.root_segment = segment(first.start, tree.root_run_id)
+            tree.root_segment = format_segment(first.start, tree.root_run_id)
             self.is_changed = True
             if tree.stand_in_project_id is not None:
-                partitions.ensure_covered(first.start)
-                trees.put_stand_in(self.workspace_id, tree, _placeholder_columns(first))
+                partitions.ensure_partitions(first.start)
+                span_trees.insert_placeholder(self.workspace_id, tree, _placeholder_columns(first))
                 self._touch(tree.root_run_id, tree.stand_in_project_id, first.start)
 
     def _project(self, project_of: ProjectOf) -> UUID | None:
@@ -190,51 +197,59 @@ class _TraceAssembler:
         project_ids = (project_of(node.operation) for node in ordered)
         return next((one for one in project_ids if one is not None), None)
 
-    def _delete_placeholder(self, placed_at: datetime, project_id: UUID | None) -> None:
-        trees.drop_stand_in(self.workspace_id, self._old_root_id, project_id, placed_at)
+    def _delete_placeholder(self, partition_time: datetime, project_id: UUID | None) -> None:
+        span_trees.delete_placeholder(
+            self.workspace_id, self._old_root_id, project_id, partition_time
+        )
         if project_id is not None:
-            self._touch(self._old_root_id, project_id, placed_at)
+            self._touch(self._old_root_id, project_id, partition_time)
 
-    def _touch(self, run_id: UUID, project_id: UUID, placed_at: datetime) -> None:
-        queue.append(self.workspace_id, [Touched(run_id, project_id, placed_at, run_id)])
+    def _touch(self, run_id: UUID, project_id: UUID, partition_time: datetime) -> None:
+        queue.enqueue(self.workspace_id, [ChangedRun(run_id, project_id, partition_time, run_id)])
 
-    def _place(self, node: SpanNode) -> Waiting | None:
+    def _place(self, node: SpanNode) -> WaitingSpan | None:
         """Set the place of the operation; return the entry of a run that awaits its parent."""
         tree, operation = self.tree, node.operation
         if (sdk_run := self.sdk_runs.get(node.key)) is not None:
-            run_id, placed_at = sdk_run
+            run_id, partition_time = sdk_run
             dotted_order = self.stored[node.key]
         elif node.span_id == tree.root_span:
             run_id, dotted_order = tree.root_run_id, self._root_segment
-            placed_at = node.start
+            partition_time = node.start
         else:
-            run_id, placed_at = node.key, node.start
+            run_id, partition_time = node.key, node.start
             dotted_order = self._dotted_order(node.key)
         depth = dotted_order.count(".")
-        parent_id = None if depth == 0 else UUID(dotted_order[-2 * SEGMENT + 21 : -SEGMENT - 1])
+        parent_id = (
+            None
+            if depth == 0
+            else UUID(dotted_order[-2 * SEGMENT_LENGTH + 21 : -SEGMENT_LENGTH - 1])
+        )
         operation.run_id = run_id
-        operation.place = Place(dotted_order, UUID(dotted_order[22:SEGMENT]), parent_id, placed_at)
+        operation.place = TreePosition(
+            dotted_order, UUID(dotted_order[22:SEGMENT_LENGTH]), parent_id, partition_time
+        )
         parent = None if node.is_root else node.parent_key
         if depth != 1 or parent is None or run_id != node.key or parent in self._dotted_orders:
             return None
-        return Waiting(tree.trace_id, parent, run_id, placed_at)
+        return WaitingSpan(tree.trace_id, parent, run_id, partition_time)
 
     def _position(self, key: UUID) -> _Position | None:
         """The known position of a run; None for an unknown run."""
         node = self.by_key.get(key)
         if node is not None and key not in self.sdk_runs:
             ancestor = None if node.is_root else node.parent_key
-            return _Position(ancestor, segment(node.start, key))
+            return _Position(ancestor, format_segment(node.start, key))
         waiting = self.released.get(key)
         if waiting is not None:
-            return _Position(waiting.awaits, segment(waiting.placed_at, key))
+            return _Position(waiting.awaits, format_segment(waiting.partition_time, key))
         stored = self.stored.get(key)
         if stored is None:
             return None
-        second = stored[SEGMENT + 1 : 2 * SEGMENT + 1]
+        second = stored[SEGMENT_LENGTH + 1 : 2 * SEGMENT_LENGTH + 1]
         if second and (orphan := UUID(second[22:])) in self.released:
-            return _Position(orphan, stored[2 * SEGMENT + 2 :])
-        return _Position(None, stored[SEGMENT + 1 :])
+            return _Position(orphan, stored[2 * SEGMENT_LENGTH + 2 :])
+        return _Position(None, stored[SEGMENT_LENGTH + 1 :])
 
     def _dotted_order(self, key: UUID) -> str:
         """Walk up to the first ancestor with a known dotted order, and build the path back down."""
@@ -265,13 +280,13 @@ class _TraceAssembler:
             return
         moves = []
         for key, waiting in self.released.items():
-            before = f"{old}.{segment(waiting.placed_at, key)}"
+            before = f"{old}.{format_segment(waiting.partition_time, key)}"
             after = self._dotted_order(key)
-            parent_id = UUID(after[-2 * SEGMENT + 21 : -SEGMENT - 1])
-            moves.append(Move(self.tree.trace_id, before, after, key, parent_id))
+            parent_id = UUID(after[-2 * SEGMENT_LENGTH + 21 : -SEGMENT_LENGTH - 1])
+            moves.append(SubtreeMove(self.tree.trace_id, before, after, key, parent_id))
         if old != self._root_segment:
-            moves.append(Move(self.tree.trace_id, old, self._root_segment, None, None))
-        trees.move(self.workspace_id, self.tree, self._old_root_id, moves)
+            moves.append(SubtreeMove(self.tree.trace_id, old, self._root_segment, None, None))
+        span_trees.move_subtrees(self.workspace_id, self.tree, self._old_root_id, moves)
 
 
 def _load_relatives(workspace_id: UUID, assemblers: Sequence[_TraceAssembler]) -> None:
@@ -280,14 +295,14 @@ def _load_relatives(workspace_id: UUID, assemblers: Sequence[_TraceAssembler]) -
         return
     awaited = [key for assembler in assemblers for key in assembler.by_key]
     by_trace = {assembler.tree.trace_id: assembler for assembler in assemblers}
-    for one in trees.no_longer_waiting(workspace_id, by_trace.keys(), awaited):
+    for one in span_trees.take_waiting(workspace_id, by_trace.keys(), awaited):
         by_trace[one.trace_id].released[one.run_id] = one
     parents = {key for assembler in assemblers for key in assembler.missing_parents()}
     if not parents:
         return
     first = min(assembler.tree.first_at for assembler in assemblers)
     last = max(assembler.tree.last_at for assembler in assemblers)
-    dotted_orders = trees.places(workspace_id, parents, first, last)
+    dotted_orders = span_trees.dotted_orders(workspace_id, parents, first, last)
     for assembler in assemblers:
         keys = assembler.missing_parents() & dotted_orders.keys()
         assembler.stored |= {key: dotted_orders[key] for key in keys}
@@ -312,11 +327,13 @@ def _match_sdk_runs(
         if (project_id := project_of(node.operation)) is not None
     ]
     taken: set[UUID] = set()
-    for key, run_id, dotted_order, placed_at in trees.runs_of_moments(workspace_id, criteria):
+    for key, run_id, dotted_order, partition_time in span_trees.find_runs_by_start(
+        workspace_id, criteria
+    ):
         assembler, node = spans[key]
         if run_id not in taken and key not in assembler.sdk_runs:
             taken.add(run_id)
-            assembler.match_run(node, run_id, dotted_order, placed_at)
+            assembler.match_run(node, run_id, dotted_order, partition_time)
 
 
 def _placeholder_columns(node: SpanNode) -> dict[str, Any]:

@@ -15,21 +15,21 @@ from django.db import connection
 from apps.core.json import Fragment, dumps
 from apps.ingest.seeding.steps import Step
 from apps.ingest.seeding.traces import SeededRun, TraceContext
-from apps.trace_store.filters.subjects import Subject
-from apps.trace_store.filters.terms import ANYTHING, terms_of
-from apps.trace_store.store.raw import raw_cursor, sql
-from apps.trace_store.store.sums import KINDS as AMOUNTS
-from apps.trace_store.store.terms import copy_terms, of_workspace, packed
-from apps.trace_store.store.types import Payload, RunRow, Usage
+from apps.trace_store import Payload, RunRow, Usage
+from apps.trace_store.filters.subjects import FilterSubject
+from apps.trace_store.filters.terms import ANYTHING, extract_terms
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.postprocess.term_index import copy_terms, encode_terms, salt_terms
+from apps.trace_store.postgres.postprocess.trace_totals import TOTAL_TYPES as AMOUNTS
 
 _RUN_COLUMNS = {
     "workspace_id": "uuid",
     "id": "uuid",
     "project_id": "uuid",
-    "placed_at": "timestamptz",
+    "partition_time": "timestamptz",
     "trace_id": "uuid",
     "parent_run_id": "uuid",
-    "is_begun": "bool",
+    "is_created": "bool",
     "start_time": "timestamptz",
     "end_time": "timestamptz",
     "received_at": "timestamptz",
@@ -52,8 +52,8 @@ _PAYLOAD_COLUMNS = {
     "workspace_id": "uuid",
     "id": "uuid",
     "project_id": "uuid",
-    "placed_at": "timestamptz",
-    "is_begun": "bool",
+    "partition_time": "timestamptz",
+    "is_created": "bool",
     **dict.fromkeys(_PAYLOADS, "bytea"),
 }
 _NO_SUMS = (None,) * len(AMOUNTS)
@@ -74,8 +74,10 @@ class Loader:
 
     def load(self, runs: Sequence[PlacedRun]) -> None:
         """Append the runs in the caller's transaction."""
-        self._copy("tracing_run", _RUN_COLUMNS, (self._run(*one) for one in runs))
-        self._copy("tracing_runpayload", _PAYLOAD_COLUMNS, (self._payload(*one) for one in runs))
+        self._copy("trace_store_run", _RUN_COLUMNS, (self._run(*one) for one in runs))
+        self._copy(
+            "trace_store_run_payload", _PAYLOAD_COLUMNS, (self._payload(*one) for one in runs)
+        )
         copy_terms(
             (self.workspace_id, project_id, run.start_time, run.id, self._terms(run))
             for project_id, run in runs
@@ -134,7 +136,7 @@ class Loader:
             terms = [ANYTHING]
         else:
             terms = cached[1] + _terms_of_context(run.context, step.model, step.provider)
-        return packed(of_workspace(self.workspace_id, terms))
+        return encode_terms(salt_terms(self.workspace_id, terms))
 
 
 def _sums(run: SeededRun) -> Sequence[Any]:
@@ -168,7 +170,7 @@ def _metadata(context: TraceContext, model: str | None, provider: str | None) ->
 def _terms_of_context(context: TraceContext, model: str | None, provider: str | None) -> list[int]:
     metadata = _metadata(context, model, provider)
     row = _row(context.tags, metadata, thread=context.thread, model=model)
-    return terms_of(Subject(run=row))
+    return extract_terms(FilterSubject(run=row))
 
 
 def _terms_of_step(step: Step) -> list[int]:
@@ -181,13 +183,13 @@ def _terms_of_step(step: Step) -> list[int]:
         )
         if value is not None
     }
-    subject = Subject(
+    subject = FilterSubject(
         run=_row((), b"{}", name=step.name),
         inputs=payloads.get(Payload.INPUTS),
         outputs=payloads.get(Payload.OUTPUTS),
         error=payloads.get(Payload.ERROR),
     )
-    return terms_of(subject)
+    return extract_terms(subject)
 
 
 def _row(
@@ -207,7 +209,7 @@ def _row(
         trace_id=no_id,
         parent_run_id=None,
         dotted_order="",
-        placed_at=no_time,
+        partition_time=no_time,
         name=name,
         run_type="chain",
         start_time=no_time,
@@ -229,7 +231,7 @@ def _row(
 
 # -- bulk load ---------------------------------------------------------------
 
-_TERMS_INDEX = "tracing_runterms_terms"
+_TERMS_INDEX = "trace_store_run_terms_terms"
 _BULK_SETTINGS = {
     "maintenance_work_mem": "1GB",
     "gin_pending_list_limit": "64MB",
@@ -265,7 +267,7 @@ def bulk_load() -> Iterator[None]:
 
 def _has_runs() -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT EXISTS (SELECT FROM tracing_runterms)")
+        cursor.execute("SELECT EXISTS (SELECT FROM trace_store_run_terms)")
         has_runs: bool = cursor.fetchone()[0]
         return has_runs
 
@@ -283,5 +285,5 @@ def _deferred_index() -> Iterator[None]:
 def _build_index() -> None:
     with connection.cursor() as cursor:
         cursor.execute(
-            f"CREATE INDEX IF NOT EXISTS {_TERMS_INDEX} ON tracing_runterms USING gin (terms)"
+            f"CREATE INDEX IF NOT EXISTS {_TERMS_INDEX} ON trace_store_run_terms USING gin (terms)"
         )

@@ -18,8 +18,9 @@ from apps.feedback.models import Feedback
 from apps.ingest.seeding.loader import Loader, PlacedRun, bulk_load
 from apps.ingest.seeding.steps import StepLibrary
 from apps.ingest.seeding.traces import LARGEST_TRACE_RUNS, SeededRun, TraceBuilder
-from apps.trace_store.postprocess import Touched, processor, queue
-from apps.trace_store.store import partitions
+from apps.trace_store import ChangedRun
+from apps.trace_store.postgres import partitions
+from apps.trace_store.postgres.postprocess import processor, queue
 from apps.tracing.models import RunCount
 from apps.tracing.services import ensure_project
 
@@ -61,11 +62,11 @@ class PopulationGenerator:
             for name, share in PROJECTS
             for _ in range(share)
         ]
-        partitions.ensure_covered(self.until)
+        partitions.ensure_partitions(self.until)
         with bulk_load():
             self._generate_traces(projects)
         self._analyze()
-        processor.settle_everything()
+        processor.process_all()
         return self.run_count
 
     def _generate_traces(self, projects: Sequence[UUID]) -> None:
@@ -103,7 +104,7 @@ class PopulationGenerator:
         self._count(batch)
         self._add_feedback(batch)
         # Post-processing of one run per rollup interval is enough.
-        queue.append(self.workspace_id, self._one_run_per_interval(batch))
+        queue.enqueue(self.workspace_id, self._one_run_per_interval(batch))
         self.progress(self.run_count)
 
     def _attachments(self, batch: Sequence[PlacedRun]) -> Iterator[tuple[UUID, bytes]]:
@@ -162,13 +163,13 @@ class PopulationGenerator:
         )
 
     @staticmethod
-    def _one_run_per_interval(batch: Sequence[PlacedRun]) -> Iterator[Touched]:
-        seen: dict[tuple[UUID, datetime], Touched] = {}
+    def _one_run_per_interval(batch: Sequence[PlacedRun]) -> Iterator[ChangedRun]:
+        seen: dict[tuple[UUID, datetime], ChangedRun] = {}
         for project_id, run in batch:
             at = run.start_time
             interval = at.replace(minute=at.minute // 15 * 15, second=0, microsecond=0)
             if (project_id, interval) not in seen:
-                seen[project_id, interval] = Touched(run.id, project_id, at, run.trace_id)
+                seen[project_id, interval] = ChangedRun(run.id, project_id, at, run.trace_id)
         yield from seen.values()
 
     @staticmethod

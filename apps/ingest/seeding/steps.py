@@ -12,7 +12,7 @@ from typing import Any
 
 from apps.core.json import dumps
 from apps.ingest.previews import one_line, preview
-from apps.trace_store.store.packing import pack_all
+from apps.trace_store.postgres.payload_storage import compress_payloads
 
 AGENTS = ("support-agent", "research-agent", "sql-agent", "travel-planner", "code-reviewer")
 CHAINS = ("plan", "route", "gather", "draft", "review", "summarize")
@@ -201,7 +201,7 @@ class StepLibrary:
     ) -> Step:
         payloads = {"inputs": inputs, "outputs": outputs, "extra": _RUNTIME, "error": error}
         payloads = {name: value for name, value in payloads.items() if value is not None}
-        packed = pack_all([dumps(value) for value in payloads.values()])
+        packed = compress_payloads([dumps(value) for value in payloads.values()])
         return Step(
             name=name,
             run_type=run_type,

@@ -9,7 +9,7 @@ from random import Random
 from uuid import UUID
 
 from apps.ingest.seeding.steps import RARE_WORDS, Step, StepLibrary
-from apps.trace_store.dotted_order import segment
+from apps.trace_store.dotted_order import format_segment
 
 WIDE_TRACE_CHILDREN = 60
 DEEP_TRACE_LEVELS = 40
@@ -133,7 +133,7 @@ class TraceBuilder:
         self, step: Step, parent: SeededRun | None, at: datetime, context: TraceContext
     ) -> SeededRun:
         run_id = self._id(at)
-        own = segment(at, run_id)
+        own = format_segment(at, run_id)
         run = SeededRun(
             id=run_id,
             trace_id=parent.trace_id if parent else run_id,

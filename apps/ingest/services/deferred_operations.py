@@ -10,7 +10,7 @@ import msgspec
 from apps.ingest.models import DeferredOperation
 from apps.ingest.operations import RunOperation, WireRun
 from apps.ingest.run_content import parse_operation
-from apps.trace_store.store.types import Attachment
+from apps.trace_store import Attachment
 
 
 class _Body(msgspec.Struct, kw_only=True):

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from apps.core.json import loads
 from apps.ingest.models import DeferredOperation
-from apps.trace_store.store.raw import raw_cursor
+from apps.trace_store.postgres.database import raw_cursor
 
 _APPEND = """
 WITH counted AS (
@@ -20,12 +20,12 @@ WITH counted AS (
     SELECT %b, %b, date_trunc('hour', %b::timestamptz, 'UTC'), added.*
     FROM unnest(%b::uuid[], %b::int8[], %b::int8[], %b::int8[], %b::timestamptz[]) AS added
 )
-INSERT INTO tracing_unsettled (workspace_id, run_ids, project_ids, trace_ids, placed_at)
+INSERT INTO trace_store_pending_run (workspace_id, run_ids, project_ids, trace_ids, partition_time)
 VALUES (%b, %b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])
 RETURNING EXISTS (
     SELECT FROM ingest_deferredoperation d
-    WHERE d.workspace_id = tracing_unsettled.workspace_id
-      AND d.awaited_run_id = ANY(tracing_unsettled.run_ids)
+    WHERE d.workspace_id = trace_store_pending_run.workspace_id
+      AND d.awaited_run_id = ANY(trace_store_pending_run.run_ids)
 )
 """
 _COUNT_REJECTIONS = """
@@ -74,7 +74,7 @@ class WrittenRun(NamedTuple):
     run_id: UUID
     project_id: UUID
     trace_id: UUID
-    placed_at: datetime
+    partition_time: datetime
 
 
 @dataclass(slots=True)
@@ -86,8 +86,8 @@ class ProjectCount:
     traces: int = 0
     merged: int = 0
 
-    def add(self, placed_at: datetime, *, is_new: bool, is_root: bool) -> None:
-        self.last_start_time = max(self.last_start_time, placed_at)
+    def add(self, partition_time: datetime, *, is_new: bool, is_root: bool) -> None:
+        self.last_start_time = max(self.last_start_time, partition_time)
         if is_new:
             self.runs += 1
             self.traces += is_root

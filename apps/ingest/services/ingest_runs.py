@@ -33,13 +33,18 @@ from apps.ingest.run_content import parse_operation
 from apps.ingest.services import deferred_operations, ingest_log
 from apps.ingest.services.ingest_log import ProjectCount, WrittenRun
 from apps.ingest.services.project_resolution import ProjectResolver
-from apps.trace_store.dotted_order import EARLIEST, Place, place_below, place_root
+from apps.trace_store import Attachment
+from apps.trace_store.dotted_order import (
+    EARLIEST_START,
+    TreePosition,
+    child_position,
+    root_position,
+)
+from apps.trace_store.postgres import partitions
+from apps.trace_store.postgres.payload_storage import offload
+from apps.trace_store.postgres.reading.locations import RunLocation, locate_runs
+from apps.trace_store.postgres.writing.write_runs import RunKey, RunWrite, is_conflict, write_runs
 from apps.trace_store.pricing.costs import add_costs
-from apps.trace_store.store import partitions
-from apps.trace_store.store.large_payloads import set_apart
-from apps.trace_store.store.locating import Located, locate
-from apps.trace_store.store.types import Attachment
-from apps.trace_store.store.writing import Key, RunWrite, was_in_vain, write
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
 from apps.tracing.services.retention import upgrade_traces
@@ -139,7 +144,7 @@ def _store_attachment(workspace_id: UUID, run_id: UUID, file: AttachmentFile) ->
 def _offload_large_payloads(workspace_id: UUID, operation: RunOperation) -> None:
     content = operation.content
     if any(len(value) > settings.LARGE_PAYLOAD_BYTES for value in content.payloads.values()):
-        content.payloads = set_apart(workspace_id, operation.run_id, content.payloads)
+        content.payloads = offload(workspace_id, operation.run_id, content.payloads)
 
 
 def _store(
@@ -159,7 +164,7 @@ def _store(
                 batch.write()
                 return batch.rejected + _store_feedback(workspace_id, request)
         except (IntegrityError, OperationalError) as error:
-            if not (optimistic and was_in_vain(error)):
+            if not (optimistic and is_conflict(error)):
                 raise
     raise AssertionError
 
@@ -210,8 +215,8 @@ class _Batch:
     projects: ProjectResolver
     optimistic: bool = False
     rejected: list[RejectedItem] = field(default_factory=list)
-    writes: dict[Key, RunWrite] = field(default_factory=dict)
-    written: set[Key] = field(default_factory=set)
+    writes: dict[RunKey, RunWrite] = field(default_factory=dict)
+    written: set[RunKey] = field(default_factory=set)
     long_lived_traces: set[UUID] = field(default_factory=set)
     received_at: datetime = field(default_factory=lambda: datetime.now(UTC))
 
@@ -219,7 +224,7 @@ class _Batch:
         """Place the operations and group them by run; defer those that have no place yet."""
         # Creates first: an update in the same request takes the project and place of its run.
         ordered = sorted(operations, key=lambda operation: operation.is_update)
-        placed: dict[UUID, Located] = {}
+        placed: dict[UUID, RunLocation] = {}
         unplaced: list[RunOperation] = []
         for operation in ordered:
             if operation.place is None or not operation.run.names_project:
@@ -230,18 +235,18 @@ class _Batch:
                 self._reject(operation, "No such project.", "no_project")
                 continue
             self._group(operation, operation.place, project_id)
-            placed[operation.run_id] = Located(project_id, operation.place)
+            placed[operation.run_id] = RunLocation(project_id, operation.place)
         if unplaced:
             self._place_by_stored_runs(unplaced, placed)
 
     def _place_by_stored_runs(
-        self, unplaced: list[RunOperation], placed: dict[UUID, Located]
+        self, unplaced: list[RunOperation], placed: dict[UUID, RunLocation]
     ) -> None:
         """Place the operations relative to runs of the store and of this request."""
         run_ids = {one.run_id for one in unplaced} | {
             one.run.parent_run_id for one in unplaced if one.run.parent_run_id is not None
         }
-        known = locate(self.workspace_id, run_ids - placed.keys()) | placed
+        known = locate_runs(self.workspace_id, run_ids - placed.keys()) | placed
         while unplaced:
             remaining = []
             for operation in unplaced:
@@ -257,47 +262,49 @@ class _Batch:
         for operation in unplaced:
             deferred_operations.defer(self.workspace_id, operation)
 
-    def _locate(self, operation: RunOperation, known: dict[UUID, Located]) -> Located | None:
+    def _locate(
+        self, operation: RunOperation, known: dict[UUID, RunLocation]
+    ) -> RunLocation | None:
         """The project and place of the operation; None if it awaits another run."""
         run = operation.run
         project_id = self.projects.project_of(operation)
         stored = known.get(operation.run_id)
         if stored is not None:
             named = project_id if run.names_project else None
-            return Located(named or stored.project_id, operation.place or stored.place)
+            return RunLocation(named or stored.project_id, operation.place or stored.place)
         if operation.is_update or project_id is None:
             return None
         if operation.place is not None:
-            return Located(project_id, operation.place)
+            return RunLocation(project_id, operation.place)
         start_time = parse_timestamp(run.start_time, "start_time") or self.received_at
         if run.parent_run_id is None:
-            return Located(project_id, place_root(operation.run_id, start_time))
+            return RunLocation(project_id, root_position(operation.run_id, start_time))
         parent = known.get(run.parent_run_id)
         if parent is None:
             return None
-        place = place_below(
+        place = child_position(
             parent.place.dotted_order,
             parent_run_id=run.parent_run_id,
             run_id=operation.run_id,
             start_time=start_time,
         )
-        return Located(project_id if run.names_project else parent.project_id, place)
+        return RunLocation(project_id if run.names_project else parent.project_id, place)
 
-    def _group(self, operation: RunOperation, place: Place, project_id: UUID) -> None:
+    def _group(self, operation: RunOperation, place: TreePosition, project_id: UUID) -> None:
         """Merge the operation into the write of its run; reject implausible start times."""
-        if place.placed_at > partitions.latest_placement(self.received_at):
-            detail = f"The run starts in the future, at {place.placed_at:%Y-%m-%d %H:%M} UTC."
+        if place.partition_time > partitions.latest_start_time(self.received_at):
+            detail = f"The run starts in the future, at {place.partition_time:%Y-%m-%d %H:%M} UTC."
             self._reject(operation, detail, "in_the_future", project_id)
             return
-        if place.placed_at < EARLIEST:
-            detail = f"The run starts before {EARLIEST:%Y}."
+        if place.partition_time < EARLIEST_START:
+            detail = f"The run starts before {EARLIEST_START:%Y}."
             self._reject(operation, detail, "in_the_past", project_id)
             return
-        fixed = {
+        identity = {
             "workspace_id": self.workspace_id,
             "id": operation.run_id,
             "project_id": project_id,
-            "placed_at": place.placed_at,
+            "partition_time": place.partition_time,
             "trace_id": place.trace_id,
             "parent_run_id": place.parent_run_id,
             "dotted_order": place.dotted_order,
@@ -305,16 +312,16 @@ class _Batch:
         }
         if operation.run.trace_tier == TraceTier.LONG:
             self.long_lived_traces.add(place.trace_id)
-        key = (operation.run_id, project_id, place.placed_at)
-        run_write = self.writes.setdefault(key, RunWrite(fixed))
+        key = (operation.run_id, project_id, place.partition_time)
+        run_write = self.writes.setdefault(key, RunWrite(identity))
         content = operation.content
         if operation.is_update:
-            earlier = run_write.updated
-            run_write.updated = content if earlier is None else content.over(earlier)
+            earlier = run_write.update
+            run_write.update = content if earlier is None else content.over(earlier)
         else:
             # The first of two creates has precedence; the second fills its gaps.
-            first = run_write.begun
-            run_write.begun = content if first is None else first.over(content)
+            first = run_write.create
+            run_write.create = content if first is None else first.over(content)
 
     def _reject(
         self, operation: RunOperation, detail: str, reason: str, project_id: UUID | None = None
@@ -326,7 +333,7 @@ class _Batch:
         """Write the grouped runs, then the deferred operations that await them, repeatedly."""
         while self.writes:
             writes, self.writes = self.writes, {}
-            new_keys = write(list(writes.values()), hoping=self.optimistic) - self.written
+            new_keys = write_runs(list(writes.values()), optimistic=self.optimistic) - self.written
             self.written |= writes.keys()
             traces, self.long_lived_traces = self.long_lived_traces, set()
             upgrade_traces(self.workspace_id, traces)
@@ -344,14 +351,16 @@ class _Batch:
             _offload_large_payloads(self.workspace_id, operation)
         self.add(operations)
 
-    def _append_to_log(self, writes: dict[Key, RunWrite], new_keys: set[Key]) -> bool:
+    def _append_to_log(self, writes: dict[RunKey, RunWrite], new_keys: set[RunKey]) -> bool:
         """Count the runs in their transaction; True if an operation awaits one of them."""
         counts: dict[UUID, ProjectCount] = {}
         runs = []
         for key, run_write in writes.items():
-            run_id, project_id, placed_at = key
-            is_root = run_write.fixed["parent_run_id"] is None
-            count = counts.setdefault(project_id, ProjectCount(placed_at))
-            count.add(placed_at, is_new=key in new_keys, is_root=is_root)
-            runs.append(WrittenRun(run_id, project_id, run_write.fixed["trace_id"], placed_at))
+            run_id, project_id, partition_time = key
+            is_root = run_write.identity["parent_run_id"] is None
+            count = counts.setdefault(project_id, ProjectCount(partition_time))
+            count.add(partition_time, is_new=key in new_keys, is_root=is_root)
+            runs.append(
+                WrittenRun(run_id, project_id, run_write.identity["trace_id"], partition_time)
+            )
         return ingest_log.append(self.workspace_id, self.received_at, counts, runs)

@@ -10,8 +10,9 @@ from django.utils import timezone
 
 from apps.ingest.models import DeferredOperation
 from apps.ingest.services import ingest_runs
-from apps.trace_store.postprocess import Touched, queue
-from apps.trace_store.store import runs, trees
+from apps.trace_store import ChangedRun, run_store
+from apps.trace_store.postgres.postprocess import queue
+from apps.trace_store.postgres.writing import span_trees
 
 QUIET_AFTER = timedelta(minutes=2)
 """Exporters send every few seconds: a trace that is quiet for longer has probably ended."""
@@ -36,7 +37,7 @@ def retry_deferred_operations() -> None:
     for workspace_id, awaited_run_id in due.values_list("workspace_id", "awaited_run_id"):
         awaited.setdefault(workspace_id, set()).add(awaited_run_id)
     for workspace_id, run_ids in awaited.items():
-        if existing := runs.existing(workspace_id, run_ids):
+        if existing := run_store.existing(workspace_id, run_ids):
             ingest_runs.apply_deferred(workspace_id, existing)
     for orphan in deferred.filter(created_at__lt=now - _PROMOTE_AFTER)[:_BATCH_SIZE]:
         ingest_runs.promote_orphan(orphan)
@@ -51,11 +52,13 @@ def close_quiet_traces() -> int:
     closed = 0
     while True:
         with transaction.atomic():
-            rows = trees.close_quiet(QUIET_AFTER)
-            for workspace_id, run_id, project_id, trace_id, placed_at in rows:
-                queue.append(workspace_id, [Touched(run_id, project_id, placed_at, trace_id)])
+            rows = span_trees.close_quiet_traces(QUIET_AFTER)
+            for workspace_id, run_id, project_id, trace_id, partition_time in rows:
+                queue.enqueue(
+                    workspace_id, [ChangedRun(run_id, project_id, partition_time, trace_id)]
+                )
         closed += len(rows)
         if not rows:
             break
-    trees.forget_old()
+    span_trees.delete_old_trees()
     return closed

@@ -16,10 +16,10 @@ from apps.monitoring import buckets
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
 from apps.monitoring.series import FeedbackPart, Part, RatioPart, RunPart, Scope, Series, series_of
-from apps.trace_store import store
-from apps.trace_store.store.metrics import Figures, Measure
-from apps.trace_store.store.rollup_dimensions import scoped
-from apps.trace_store.store.stats import Answer, GroupBy, Question
+from apps.trace_store import run_store
+from apps.trace_store.aggregation import GroupBy, MetricsQuery, MetricsResult
+from apps.trace_store.metrics import Measure, RunMetrics
+from apps.trace_store.postgres.rollups.dimensions import extract_root_condition
 from apps.tracing.models import Project
 
 MOST_SERIES = 50
@@ -67,7 +67,7 @@ class Computer:
 
     workspace_id: UUID
     frame: Frame
-    _answers: dict[Any, Answer] = field(default_factory=dict)
+    _answers: dict[Any, MetricsResult] = field(default_factory=dict)
     _needed: dict[Any, set[Measure]] = field(default_factory=dict)
     """What all charts that ask the same runs want to know of them."""
 
@@ -149,14 +149,14 @@ class Computer:
         part: RunPart,
         group_by: GroupBy | None,
         edges: list[datetime],
-    ) -> Answer:
+    ) -> MetricsResult:
         wanted = self._needed[_key(part)]
         key = (*_key(part), group_by, tuple(edges), frozenset(wanted))
         if key not in self._answers:
-            self._answers[key] = store.runs.figures(
+            self._answers[key] = run_store.aggregate(
                 self.workspace_id,
-                Question(
-                    query=scoped(part.query),
+                MetricsQuery(
+                    query=extract_root_condition(part.query),
                     edges=edges,
                     group_by=group_by,
                     depth=part.depth,
@@ -167,7 +167,9 @@ class Computer:
         return self._answers[key]
 
     def _feedback(self, part: FeedbackPart, edges: list[datetime]) -> dict[Key, Any]:
-        found = score_series.by_bucket(self.workspace_id, scoped(part.query), edges, part.key)
+        found = score_series.by_bucket(
+            self.workspace_id, extract_root_condition(part.query), edges, part.key
+        )
         return {
             (at, None if part.key else key): part.value(one) for (at, key), one in found.items()
         }
@@ -195,4 +197,4 @@ def _measures(all_series: Sequence[Series]) -> dict[Any, set[Measure]]:
 
 def _is_count(part: Part) -> bool:
     """Whether nothing is told as 0: of counts and sums."""
-    return isinstance(part, RunPart) and part.value(Figures()) == 0
+    return isinstance(part, RunPart) and part.value(RunMetrics()) == 0

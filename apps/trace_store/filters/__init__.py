@@ -4,8 +4,8 @@
 time; `store.filtering` asks PostgreSQL the same; `terms` is what an index of runs holds.
 """
 
+from apps.trace_store.filters.builders import all_of, quote
 from apps.trace_store.filters.nodes import Expression
 from apps.trace_store.filters.parsing import parse
-from apps.trace_store.filters.writing import all_of, quoted
 
-__all__ = ["Expression", "all_of", "parse", "quoted"]
+__all__ = ["Expression", "all_of", "parse", "quote"]

@@ -10,12 +10,12 @@ from typing import Any, TypeAlias
 from uuid import UUID
 
 from apps.trace_store.filters.nodes import JsonObject
-from apps.trace_store.filters.syntax import UNSTORABLE, Call, Listing, Name, Number, String
-from apps.trace_store.filters.words import words
+from apps.trace_store.filters.syntax import UNSTORABLE, Call, ListLiteral, Name, Number, String
+from apps.trace_store.filters.text_matching import split_words
 
 Literal: TypeAlias = Name | Number | String
 
-_MOST_DIGITS = 60
+_MAX_DIGITS = 60
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d{1,3})?", re.ASCII)
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(us|ms|s|min|m|h|d)", re.ASCII)
 _UNITS = {
@@ -27,10 +27,10 @@ _UNITS = {
     "h": Decimal(3600),
     "d": Decimal(86400),
 }
-_DEEPEST_OBJECT = 50
+_MAX_OBJECT_DEPTH = 50
 
 
-def is_null(argument: Literal | Call | Listing) -> bool:
+def is_null(argument: Literal | Call | ListLiteral) -> bool:
     return isinstance(argument, Name) and argument.text.lower() == "null"
 
 
@@ -38,45 +38,45 @@ def is_boolean(literal: Literal) -> bool:
     return literal.text.lower() in {"true", "false"}
 
 
-def text(literal: Literal) -> str:
+def parse_text(literal: Literal) -> str:
     """A number as it was written, a boolean as JSON writes it."""
     return literal.text.lower() if isinstance(literal, Name) else literal.text
 
 
-def pattern(literal: Literal) -> str:
-    written = text(literal)
+def parse_pattern(literal: Literal) -> str:
+    written = parse_text(literal)
     backslashes = len(written) - len(written.rstrip("\\"))
     if backslashes % 2:
         raise literal.place.error("a pattern does not end with a backslash, which takes the next")
     return written
 
 
-def searched(literal: Literal) -> str:
+def parse_search_text(literal: Literal) -> str:
     """The text; it has a word to be searched for."""
-    written = text(literal)
-    if next(words(written), None) is None:
+    written = parse_text(literal)
+    if next(split_words(written), None) is None:
         raise literal.place.error("a search takes a text with at least one letter or digit")
     return written
 
 
-def number(literal: Literal) -> Decimal:
+def parse_number(literal: Literal) -> Decimal:
     """True and false count as 1 and 0."""
     if is_boolean(literal):
         return Decimal(literal.text.lower() == "true")
     if not _NUMBER.fullmatch(literal.text):
         raise literal.place.error(f"`{literal.text:.60}` is no number")
     value = Decimal(literal.text)
-    if len(value.as_tuple().digits) > _MOST_DIGITS or (
-        value and abs(value.adjusted()) > _MOST_DIGITS
+    if len(value.as_tuple().digits) > _MAX_DIGITS or (
+        value and abs(value.adjusted()) > _MAX_DIGITS
     ):
-        raise literal.place.error(f"a number may have {_MOST_DIGITS} digits")
+        raise literal.place.error(f"a number may have {_MAX_DIGITS} digits")
     return value
 
 
-def seconds(literal: Literal) -> Decimal:
+def parse_seconds(literal: Literal) -> Decimal:
     """`2.5`, `"750ms"`, `"1h30m"`."""
     if isinstance(literal, String):
-        written = "".join(literal.text[:_MOST_DIGITS].split())
+        written = "".join(literal.text[:_MAX_DIGITS].split())
         parts = list(_DURATION.finditer(written))
         if parts and "".join(part[0] for part in parts) == written:
             return sum((Decimal(part[1]) * _UNITS[part[2]] for part in parts), Decimal(0))
@@ -84,10 +84,10 @@ def seconds(literal: Literal) -> Decimal:
         raise literal.place.error(
             f'`{literal.text:.60}` is no duration, such as 2.5 (seconds), "750ms" or "1h30m"'
         )
-    return number(literal)
+    return parse_number(literal)
 
 
-def time(literal: Literal) -> datetime:
+def parse_time(literal: Literal) -> datetime:
     """In UTC; a time that names no zone is meant so."""
     try:
         if not isinstance(literal, String):
@@ -100,14 +100,14 @@ def time(literal: Literal) -> datetime:
         ) from None
 
 
-def uuid(literal: Literal) -> UUID:
+def parse_uuid(literal: Literal) -> UUID:
     try:
         return UUID(literal.text)
     except ValueError:
         raise literal.place.error(f"`{literal.text:.60}` is no id (a UUID)") from None
 
 
-def boolean(literal: Literal) -> bool:
+def parse_boolean(literal: Literal) -> bool:
     if literal.text.lower() in {"true", "1"}:
         return True
     if literal.text.lower() in {"false", "0"}:
@@ -115,19 +115,19 @@ def boolean(literal: Literal) -> bool:
     raise literal.place.error(f"`{literal.text:.60}` is neither true nor false")
 
 
-def json_object(literal: Literal) -> JsonObject:
+def parse_json_object(literal: Literal) -> JsonObject:
     """The text of a JSON object; numbers are those that PostgreSQL holds."""
     example = 'such as \'{"key": "value"}\''
     try:
-        value = json.loads(literal.text, parse_constant=_refuse, parse_float=_decimal)
-        if not isinstance(value, dict) or _depth(value) > _DEEPEST_OBJECT:
+        value = json.loads(literal.text, parse_constant=_reject_constant, parse_float=_decimal)
+        if not isinstance(value, dict) or _depth(value) > _MAX_OBJECT_DEPTH:
             raise ValueError
     except (ValueError, RecursionError):
         raise literal.place.error(f"this is no JSON object, {example}") from None
-    return JsonObject(UNSTORABLE.sub("\ufffd", _dumped(value)))
+    return JsonObject(UNSTORABLE.sub("\ufffd", _dump(value)))
 
 
-def _refuse(constant: str) -> Any:
+def _reject_constant(constant: str) -> Any:
     raise ValueError(constant)
 
 
@@ -145,12 +145,12 @@ def _depth(value: Any) -> int:
     return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
 
 
-def _dumped(value: Any) -> str:
+def _dump(value: Any) -> str:
     match value:
         case dict():
-            return "{" + ", ".join(f"{_dumped(k)}: {_dumped(v)}" for k, v in value.items()) + "}"
+            return "{" + ", ".join(f"{_dump(k)}: {_dump(v)}" for k, v in value.items()) + "}"
         case list():
-            return "[" + ", ".join(map(_dumped, value)) + "]"
+            return "[" + ", ".join(map(_dump, value)) + "]"
         case Decimal():
             return str(value)
     return json.dumps(value, ensure_ascii=False)

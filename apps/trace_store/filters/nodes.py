@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import TypeAlias
 from uuid import UUID
 
-from apps.trace_store.filters.fields import Field, Items
+from apps.trace_store.filters.fields import Field, ItemKind
 
 
 class Comparison(StrEnum):
@@ -55,10 +55,10 @@ class Condition:
 
 
 @dataclass(frozen=True, slots=True)
-class Some:
+class AnyItem:
     """One item (a pair of metadata, a row of feedback) meets `conditions` and none of `but_not`."""
 
-    items: Items
+    items: ItemKind
     conditions: tuple[Condition, ...]
     """At least one."""
     but_not: tuple[Condition, ...] = ()
@@ -81,4 +81,4 @@ class Or:
     parts: tuple[Expression, ...]
 
 
-Expression: TypeAlias = And | Or | Not | Some | Condition
+Expression: TypeAlias = And | Or | Not | AnyItem | Condition

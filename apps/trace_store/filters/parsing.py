@@ -7,20 +7,28 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 
 from apps.trace_store.filters import fields, literals
-from apps.trace_store.filters.fields import Field, Items, Kind
+from apps.trace_store.filters.fields import Field, FieldType, ItemKind
 from apps.trace_store.filters.nodes import (
     And,
+    AnyItem,
     Comparison,
     Condition,
     Expression,
     Not,
     Or,
-    Some,
     Value,
 )
-from apps.trace_store.filters.syntax import Argument, Call, Listing, Name, Number, String, read
+from apps.trace_store.filters.syntax import (
+    Argument,
+    Call,
+    ListLiteral,
+    Name,
+    Number,
+    String,
+    parse_calls,
+)
 
-MOST_CONDITIONS = 200
+MAX_CONDITIONS = 200
 """In one filter: each costs the database time to plan."""
 
 _NEGATIVE = {"neq", "nlike", "not_like", "is_null"}
@@ -43,7 +51,7 @@ _COMPARISONS = {
     "search": Comparison.SEARCH,
 }
 _COMBINATORS = ("and", "or", "not")
-_OTHER_WORDS = {
+_SUGGESTIONS = {
     "equals": "eq",
     "ne": "neq",
     "ge": "gte",
@@ -61,7 +69,12 @@ def parse(text: str, known: Mapping[str, Field] = fields.BY_NAME) -> Expression:
 
     `known` are the fields by their names and aliases.
     """
-    return _Parser(known).expression(read(text))
+    return _Parser(known).expression(parse_calls(text))
+
+
+def parse_thread_filter(text: str) -> Expression:
+    """Parse a filter on the fields of whole threads. Raises `FilterError` like `parse`."""
+    return parse(text, fields.THREAD_FIELDS_BY_NAME)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +94,7 @@ class _Parser:
         if call.name in {"and", "or"} and not call.arguments:
             raise call.place.error(f"`{call.name}` takes one condition or more")
         if call.name == "and":
-            return _joined([self._part(one) for one in call.arguments])
+            return _combine([self._part(one) for one in call.arguments])
         if call.name == "or":
             parts = tuple(self._whole(one) for one in call.arguments)
             return parts[0] if len(parts) == 1 else Or(parts)
@@ -89,10 +102,10 @@ class _Parser:
             if len(call.arguments) != 1:
                 raise call.place.error("`not` takes one condition")
             return Not(self._whole(call.arguments[0]))
-        return _joined([self._leaf(call)])
+        return _combine([self._leaf(call)])
 
     def _whole(self, argument: Argument) -> Expression:
-        return _joined([self._part(argument)])
+        return _combine([self._part(argument)])
 
     def _part(self, argument: Argument) -> Expression | _Leaf:
         if not isinstance(argument, Call):
@@ -103,13 +116,13 @@ class _Parser:
         comparison = _COMPARISONS.get(call.name)
         if comparison is None:
             known = (*_COMPARISONS, *_COMBINATORS)
-            raise call.place.error(f"there is no `{call.name}`{_meant(call.name, known)}")
+            raise call.place.error(f"there is no `{call.name}`{_suggestion(call.name, known)}")
         self.conditions += 1
-        if self.conditions > MOST_CONDITIONS:
-            raise call.place.error(f"a filter may have {MOST_CONDITIONS} conditions")
+        if self.conditions > MAX_CONDITIONS:
+            raise call.place.error(f"a filter may have {MAX_CONDITIONS} conditions")
         if comparison is Comparison.SEARCH and len(call.arguments) == 1:
-            text = literals.searched(_literal(call.arguments[0]))
-            return _Leaf(Condition(fields.EVERYTHING, comparison, text), is_negative=False)
+            text = literals.parse_search_text(_literal(call.arguments[0]))
+            return _Leaf(Condition(fields.ALL_CONTENT, comparison, text), is_negative=False)
         if not call.arguments:
             raise call.place.error(f"`{call.name}` says no field")
         found = self._field(call.arguments[0])
@@ -121,15 +134,15 @@ class _Parser:
             raise argument.place.error("the name of a field is due here")
         found = self.known.get(argument.text)
         if found is None:
-            meant = _meant(argument.text, list(self.known))
+            meant = _suggestion(argument.text, list(self.known))
             raise argument.place.error(f"there is no field `{argument.text:.60}`{meant}")
         return found
 
 
-def _joined(parts: Sequence[Expression | _Leaf]) -> Expression:
+def _combine(parts: Sequence[Expression | _Leaf]) -> Expression:
     """All of the parts, with the conditions on one kind of items brought together."""
     together: list[Expression] = []
-    grouped: dict[Items, list[_Leaf]] = {}
+    grouped: dict[ItemKind, list[_Leaf]] = {}
     for part in parts:
         if not isinstance(part, _Leaf):
             together.append(part)
@@ -141,16 +154,16 @@ def _joined(parts: Sequence[Expression | _Leaf]) -> Expression:
         met = tuple(one.condition for one in leaves if not one.is_negative)
         not_met = tuple(one.condition for one in leaves if one.is_negative)
         if met:
-            together.append(Some(items, met, not_met))
+            together.append(AnyItem(items, met, not_met))
         else:
             # Nothing says that there must be such an item: so no item may be as denied.
-            together += [Not(Some(items, (one,))) for one in not_met]
+            together += [Not(AnyItem(items, (one,))) for one in not_met]
     return together[0] if len(together) == 1 else And(tuple(together))
 
 
-def _meant(written: str, known: Sequence[str]) -> str:
+def _suggestion(written: str, known: Sequence[str]) -> str:
     word = written[:60].lower()
-    close = [_OTHER_WORDS[word]] if word in _OTHER_WORDS else get_close_matches(word, known, n=1)
+    close = [_SUGGESTIONS[word]] if word in _SUGGESTIONS else get_close_matches(word, known, n=1)
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
@@ -177,19 +190,19 @@ def _condition(
         raise call.place.error(f"`{call.name}` takes a field and {what}")
     argument = arguments[0]
     if comparison is Comparison.AMONG:
-        written = argument.values if isinstance(argument, Listing) else (argument,)
+        written = argument.values if isinstance(argument, ListLiteral) else (argument,)
         values = tuple(_value(found, comparison, one) for one in written)
         return _Leaf(Condition(found, comparison, values), is_negative)
     if comparison is Comparison.EQUAL and literals.is_null(argument):
         # To be null is not to be present, and the other way round.
         return _Leaf(Condition(found, Comparison.PRESENT), not is_negative)
-    if found.kind is Kind.TEXTS and comparison is Comparison.CONTAINS:
+    if found.kind is FieldType.TEXTS and comparison is Comparison.CONTAINS:
         comparison = Comparison.EQUAL
     return _Leaf(Condition(found, comparison, _value(found, comparison, argument)), is_negative)
 
 
 def _literal(argument: Argument) -> Name | Number | String:
-    if isinstance(argument, Call | Listing):
+    if isinstance(argument, Call | ListLiteral):
         what = "condition" if isinstance(argument, Call) else "list"
         raise argument.place.error(f"a value is due here, not a {what}")
     return argument
@@ -205,27 +218,27 @@ def _value(found: Field, comparison: Comparison, argument: Argument) -> Value:
         )
     match comparison:
         case Comparison.SEARCH:
-            return literals.searched(literal)
+            return literals.parse_search_text(literal)
         case Comparison.CONTAINS:
-            return literals.json_object(literal)
+            return literals.parse_json_object(literal)
         case Comparison.EXISTS:
-            return literals.text(literal)
+            return literals.parse_text(literal)
         case Comparison.LIKE | Comparison.ILIKE:
-            return literals.pattern(literal)
+            return literals.parse_pattern(literal)
     is_ordered = comparison not in {Comparison.EQUAL, Comparison.AMONG}
     if found.is_json and is_ordered and isinstance(literal, Number):
-        return literals.number(literal)
+        return literals.parse_number(literal)
     if found.is_word:
-        return literals.text(literal).lower()
+        return literals.parse_text(literal).lower()
     return _READERS[found.kind](literal)
 
 
-_READERS: dict[Kind, Callable[[literals.Literal], Value]] = {
-    Kind.UUID: literals.uuid,
-    Kind.TEXT: literals.text,
-    Kind.TEXTS: literals.text,
-    Kind.NUMBER: literals.number,
-    Kind.SECONDS: literals.seconds,
-    Kind.TIME: literals.time,
-    Kind.BOOLEAN: literals.boolean,
+_READERS: dict[FieldType, Callable[[literals.Literal], Value]] = {
+    FieldType.UUID: literals.parse_uuid,
+    FieldType.TEXT: literals.parse_text,
+    FieldType.TEXTS: literals.parse_text,
+    FieldType.NUMBER: literals.parse_number,
+    FieldType.SECONDS: literals.parse_seconds,
+    FieldType.TIME: literals.parse_time,
+    FieldType.BOOLEAN: literals.parse_boolean,
 }

@@ -11,24 +11,23 @@ from decimal import Decimal
 from functools import lru_cache
 from typing import Any
 
-from apps.trace_store.filters.fields import Items
+from apps.trace_store.filters.fields import ItemKind
 from apps.trace_store.filters.nodes import (
     And,
+    AnyItem,
     Comparison,
     Condition,
     Expression,
     JsonObject,
     Not,
     Or,
-    Some,
 )
-from apps.trace_store.filters.patterns import folded, is_like
-from apps.trace_store.filters.subjects import Feedback, Pair, Subject, texts
-from apps.trace_store.filters.terms import content_of
-from apps.trace_store.filters.words import words
+from apps.trace_store.filters.subjects import FeedbackItem, FilterSubject, Pair, extract_texts
+from apps.trace_store.filters.terms import searched_content
+from apps.trace_store.filters.text_matching import fold_case, matches_like, split_words
 
 
-def matches(expression: Expression, subject: Subject) -> bool:
+def matches(expression: Expression, subject: FilterSubject) -> bool:
     """Whether the filter is true of the run."""
     match expression:
         case And(parts):
@@ -37,38 +36,38 @@ def matches(expression: Expression, subject: Subject) -> bool:
             return any(matches(part, subject) for part in parts)
         case Not(part):
             return not matches(part, subject)
-        case Some(items, conditions, but_not):
+        case AnyItem(items, conditions, but_not):
             return any(
-                all(_item_meets(item, one) for one in conditions)
-                and not any(_item_meets(item, one) for one in but_not)
+                all(_item_matches(item, one) for one in conditions)
+                and not any(_item_matches(item, one) for one in but_not)
                 for item in _ITEMS[items](subject)
             )
         case Condition():
-            return _run_meets(subject, expression)
+            return _run_matches(subject, expression)
 
 
-def _run_meets(subject: Subject, condition: Condition) -> bool:
+def _run_matches(subject: FilterSubject, condition: Condition) -> bool:
     name = condition.field.name
     if condition.comparison is Comparison.SEARCH:
         return _has_words(_CONTENT[name](subject), str(condition.value))
     value = _VALUES[name](subject)
     if isinstance(value, dict):
-        return _object_meets(value, condition)
+        return _object_matches(value, condition)
     if isinstance(value, list):
-        return any(meets(one, condition.comparison, condition.value) for one in value)
-    return meets(value, condition.comparison, condition.value)
+        return any(compare_values(one, condition.comparison, condition.value) for one in value)
+    return compare_values(value, condition.comparison, condition.value)
 
 
-def _item_meets(item: Pair | Feedback, condition: Condition) -> bool:
+def _item_matches(item: Pair | FeedbackItem, condition: Condition) -> bool:
     value = _PARTS[condition.field.name](item)
     if isinstance(condition.value, Decimal) and condition.field.is_json:
         # A text has no order among numbers, even if it looks like one.
         is_number = item.is_number if isinstance(item, Pair) else item.value_is_number
         value = Decimal(value) if is_number else None
-    return meets(value, condition.comparison, condition.value)
+    return compare_values(value, condition.comparison, condition.value)
 
 
-def meets(value: Any, comparison: Comparison, wanted: Any) -> bool:
+def compare_values(value: Any, comparison: Comparison, wanted: Any) -> bool:
     """The comparison of two values of one type; a value that is not there meets none."""
     if value is None:
         return False
@@ -92,13 +91,13 @@ def meets(value: Any, comparison: Comparison, wanted: Any) -> bool:
         case Comparison.AT_MOST:
             return bool(value <= wanted)
         case Comparison.LIKE:
-            return is_like(value, wanted)
+            return matches_like(value, wanted)
         case Comparison.ILIKE:
-            return is_like(folded(value), folded(wanted))
+            return matches_like(fold_case(value), fold_case(wanted))
     raise ValueError(comparison)
 
 
-def _object_meets(members: dict[str, Any], condition: Condition) -> bool:
+def _object_matches(members: dict[str, Any], condition: Condition) -> bool:
     match condition.comparison, condition.value:
         case Comparison.PRESENT, _:
             return bool(members)
@@ -120,9 +119,9 @@ def _contains(whole: Any, part: Any) -> bool:
 
 
 def _has_words(content: Sequence[str] | Any, text: str) -> bool:
-    missing = set(words(text))
+    missing = set(split_words(text))
     for one in content:
-        missing.difference_update(words(one))
+        missing.difference_update(split_words(one))
         if not missing:
             return True
     return False
@@ -133,7 +132,7 @@ def _parsed(text: str | bytes) -> Any:
     return json.loads(text, parse_float=Decimal)
 
 
-def _seconds(subject: Subject, until: Any) -> Decimal | None:
+def _seconds(subject: FilterSubject, until: Any) -> Decimal | None:
     if until is None:
         return None
     lasted = until - subject.run.start_time
@@ -144,7 +143,7 @@ def _number(value: Any) -> Any:
     return None if value is None else Decimal(value)
 
 
-_VALUES: dict[str, Callable[[Subject], Any]] = {
+_VALUES: dict[str, Callable[[FilterSubject], Any]] = {
     "id": lambda one: one.run.id,
     "trace_id": lambda one: one.run.trace_id,
     "parent_run_id": lambda one: one.run.parent_run_id,
@@ -178,20 +177,20 @@ _VALUES: dict[str, Callable[[Subject], Any]] = {
 }
 """A list is a field of several values. Inputs and outputs are only asked whether they are."""
 
-_CONTENT: dict[str, Callable[[Subject], Any]] = {
-    "": content_of,
+_CONTENT: dict[str, Callable[[FilterSubject], Any]] = {
+    "": searched_content,
     "name": lambda one: [one.run.name],
     "error": lambda one: [one.error_text or ""],
-    "metadata": lambda one: texts(one.run.metadata_json),
-    "inputs": lambda one: texts(one.inputs),
-    "outputs": lambda one: texts(one.outputs),
+    "metadata": lambda one: extract_texts(one.run.metadata_json),
+    "inputs": lambda one: extract_texts(one.inputs),
+    "outputs": lambda one: extract_texts(one.outputs),
 }
 
-_ITEMS: dict[Items, Callable[[Subject], Sequence[Pair] | Sequence[Feedback]]] = {
-    Items.METADATA: lambda one: one.metadata_pairs,
-    Items.INPUTS: lambda one: one.input_pairs,
-    Items.OUTPUTS: lambda one: one.output_pairs,
-    Items.FEEDBACK: lambda one: one.feedback,
+_ITEMS: dict[ItemKind, Callable[[FilterSubject], Sequence[Pair] | Sequence[FeedbackItem]]] = {
+    ItemKind.METADATA: lambda one: one.metadata_pairs,
+    ItemKind.INPUTS: lambda one: one.input_pairs,
+    ItemKind.OUTPUTS: lambda one: one.output_pairs,
+    ItemKind.FEEDBACK: lambda one: one.feedback,
 }
 
 _PARTS: dict[str, Callable[[Any], Any]] = {

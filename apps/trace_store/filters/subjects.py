@@ -13,7 +13,7 @@ import msgspec
 import orjson
 
 from apps.trace_store.filters.syntax import UNSTORABLE
-from apps.trace_store.store.types import RunRow
+from apps.trace_store.types import RunRow
 
 
 class Pair(NamedTuple):
@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Feedback:
+class FeedbackItem:
     key: str
     score: float | None = None
     value: str | None = None
@@ -38,14 +38,14 @@ class Feedback:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Subject:
+class FilterSubject:
     """A run with its content; payloads are the JSON that was sent, `run` has its sums."""
 
     run: RunRow
     inputs: bytes | None = None
     outputs: bytes | None = None
     error: bytes | None = None
-    feedback: Sequence[Feedback] = ()
+    feedback: Sequence[FeedbackItem] = ()
     reference_dataset_id: UUID | None = None
 
     @cached_property
@@ -56,30 +56,30 @@ class Subject:
         """
         if self.error is None:
             return self.run.error_preview
-        value = _decoded(self.error)
+        value = _decode(self.error)
         return _clean(value if isinstance(value, str) else self.error.decode("utf-8", "replace"))
 
     @cached_property
     def metadata_pairs(self) -> Sequence[Pair]:
         """The metadata's own keys; a value that is an object or a list counts as its JSON."""
         members: dict[str, msgspec.Raw] = _members.decode(self.run.metadata_json)
-        return [Pair(key, *_text_of(bytes(raw))) for key, raw in members.items()]
+        return [Pair(key, *_pair_value(bytes(raw))) for key, raw in members.items()]
 
     @cached_property
     def input_pairs(self) -> Sequence[Pair]:
-        return list(pairs(self.inputs))
+        return list(extract_pairs(self.inputs))
 
     @cached_property
     def output_pairs(self) -> Sequence[Pair]:
-        return list(pairs(self.outputs))
+        return list(extract_pairs(self.outputs))
 
 
-def pairs(payload: bytes | None) -> Iterator[Pair]:
+def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
     """Each member of the payload's objects by its path; a list's elements share the list's path."""
     if payload is None:
         return
     # A stack, not recursion: payloads nest deeper than Python would call.
-    waiting: list[tuple[str, bool, Any]] = [("", False, _decoded(payload))]
+    waiting: list[tuple[str, bool, Any]] = [("", False, _decode(payload))]
     while waiting:
         path, is_member, value = waiting.pop()
         if isinstance(value, dict):
@@ -92,12 +92,12 @@ def pairs(payload: bytes | None) -> Iterator[Pair]:
                 yield Pair(path, None)
             waiting += [(path, False, one) for one in reversed(value)]
         else:
-            yield Pair(path, *_scalar(value))
+            yield Pair(path, *_scalar_text(value))
 
 
-def texts(payload: bytes | None) -> Iterator[str]:
+def extract_texts(payload: bytes | None) -> Iterator[str]:
     """The texts and numbers in the payload, wherever they stand; keys are none of them."""
-    waiting = [] if payload is None else [_decoded(payload)]
+    waiting = [] if payload is None else [_decode(payload)]
     while waiting:
         value = waiting.pop()
         if isinstance(value, dict):
@@ -118,7 +118,7 @@ _members = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _whole = msgspec.json.Decoder(float_hook=_Numeral)
 
 
-def _decoded(payload: bytes) -> Any:
+def _decode(payload: bytes) -> Any:
     try:
         return _whole.decode(payload)
     except RecursionError:
@@ -127,13 +127,13 @@ def _decoded(payload: bytes) -> Any:
         return orjson.loads(payload)
 
 
-def _text_of(raw: bytes) -> tuple[str | None, bool]:
+def _pair_value(raw: bytes) -> tuple[str | None, bool]:
     if raw[:1] in b"{[":
         return raw.decode(), False
-    return _scalar(_decoded(raw), raw)
+    return _scalar_text(_decode(raw), raw)
 
 
-def _scalar(value: Any, raw: bytes | None = None) -> tuple[str | None, bool]:
+def _scalar_text(value: Any, raw: bytes | None = None) -> tuple[str | None, bool]:
     """The value's text, and whether it is a number."""
     if isinstance(value, bool):
         return ("true" if value else "false"), False

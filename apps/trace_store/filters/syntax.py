@@ -10,17 +10,17 @@ from typing import TypeAlias, cast
 
 import lark
 
-from apps.tracing.errors import FilterError
+from apps.trace_store.errors import FilterError
 
-LONGEST = 100_000
+MAX_LENGTH = 100_000
 """Characters of a filter."""
-DEEPEST = 50
+MAX_DEPTH = 50
 """Calls within calls."""
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
-_SPOKEN = {
+_TOKEN_NAMES = {
     "LPAR": "`(`",
     "RPAR": "`)`",
     "LSQB": "`[`",
@@ -34,7 +34,7 @@ _SPOKEN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class SourcePosition:
     """Where something stands, both counted from 1."""
 
     line: int
@@ -52,43 +52,45 @@ class Name:
     """A field, or true, false or null."""
 
     text: str
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
 class Number:
     text: str
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
 class String:
     text: str
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
-class Listing:
+class ListLiteral:
     values: tuple[Literal, ...]
-    place: Place
+    place: SourcePosition
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
     name: str
     arguments: tuple[Argument, ...]
-    place: Place
+    place: SourcePosition
     depth: int
 
 
 Literal: TypeAlias = Name | Number | String
-Argument: TypeAlias = Call | Listing | Literal
+Argument: TypeAlias = Call | ListLiteral | Literal
 
 
-def read(text: str) -> Call:
+def parse_calls(text: str) -> Call:
     """The one call that the text is; `FilterError` tells where it is none."""
-    if len(text) > LONGEST:
-        raise Place(1, 1).error(f"a filter may have {LONGEST:,} characters; this has {len(text):,}")
+    if len(text) > MAX_LENGTH:
+        raise SourcePosition(1, 1).error(
+            f"a filter may have {MAX_LENGTH:,} characters; this has {len(text):,}"
+        )
     # As stored texts are: PostgreSQL holds neither, and each is one character for one.
     text = UNSTORABLE.sub("\ufffd", text)
     try:
@@ -96,63 +98,65 @@ def read(text: str) -> Call:
         call: Call = _parser().parse(text)  # type: ignore[assignment]
     except lark.UnexpectedToken as error:
         met = "the filter ends" if error.token.type == "$END" else f"`{error.token:.40}` is here"
-        raise _place(text, error).error(f"{met}, where {_spoken(error.accepts)} is due") from None
+        raise _error_position(text, error).error(
+            f"{met}, where {_describe_tokens(error.accepts)} is due"
+        ) from None
     except lark.UnexpectedCharacters as error:
         met = text[error.pos_in_stream or 0]
         if met in "\"'":
-            raise _place(text, error).error(f"this {met} has no end") from None
-        raise _place(text, error).error(
-            f"`{met}` is here, where {_spoken(error.allowed)} is due"
+            raise _error_position(text, error).error(f"this {met} has no end") from None
+        raise _error_position(text, error).error(
+            f"`{met}` is here, where {_describe_tokens(error.allowed)} is due"
         ) from None
     return call
 
 
-def _place(text: str, error: lark.UnexpectedInput) -> Place:
+def _error_position(text: str, error: lark.UnexpectedInput) -> SourcePosition:
     if isinstance(error, lark.UnexpectedToken) and error.token.type == "$END":
         end = text.rstrip()
-        return Place(end.count("\n") + 1, len(end) - end.rfind("\n"))
-    return Place(error.line, error.column)
+        return SourcePosition(end.count("\n") + 1, len(end) - end.rfind("\n"))
+    return SourcePosition(error.line, error.column)
 
 
-def _spoken(expected: set[str]) -> str:
+def _describe_tokens(expected: set[str]) -> str:
     # The order of the table, which is one that reads well.
-    words = [spoken for name, spoken in _SPOKEN.items() if name in expected]
+    words = [spoken for name, spoken in _TOKEN_NAMES.items() if name in expected]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-class _Reading(lark.Transformer[lark.Token, Call]):
+class _CallBuilder(lark.Transformer[lark.Token, Call]):
     """Makes the dataclasses while the parser goes, so that no tree is ever walked down."""
 
     def NAME(self, token: lark.Token) -> Name:  # noqa: N802  (named for the terminal)
-        return Name(str(token), _at(token))
+        return Name(str(token), _token_position(token))
 
     def NUMBER(self, token: lark.Token) -> Number:  # noqa: N802
-        return Number(str(token), _at(token))
+        return Number(str(token), _token_position(token))
 
     def STRING(self, token: lark.Token) -> String:  # noqa: N802
-        return String(_unquoted(token), _at(token))
+        return String(_unquote(token), _token_position(token))
 
-    def listing(self, values: list[Literal]) -> Listing:
-        first = values[0].place if values else Place(1, 1)
-        return Listing(tuple(values), first)
+    def listing(self, values: list[Literal]) -> ListLiteral:
+        first = values[0].place if values else SourcePosition(1, 1)
+        return ListLiteral(tuple(values), first)
 
     def call(self, children: list[Argument]) -> Call:
         name, arguments = cast("Name", children[0]), children[1:]
         inner = [one.depth for one in arguments if isinstance(one, Call)]
         depth = 1 + max(inner, default=0)
-        if depth > DEEPEST:
-            raise name.place.error(f"calls may stand {DEEPEST} deep in each other")
+        if depth > MAX_DEPTH:
+            raise name.place.error(f"calls may stand {MAX_DEPTH} deep in each other")
         return Call(name.text, tuple(arguments), name.place, depth)
 
     def start(self, children: list[Call]) -> Call:
         return children[0]
 
 
-def _at(token: lark.Token) -> Place:
-    return Place(token.line or 1, token.column or 1)
+def _token_position(token: lark.Token) -> SourcePosition:
+    return SourcePosition(token.line or 1, token.column or 1)
 
 
-def _unquoted(token: lark.Token) -> str:
+def _unquote(token: lark.Token) -> str:
     r"""The text that a literal stands for: JSON's escapes, and `\'`."""
 
     def character(match: re.Match[str]) -> str:
@@ -165,9 +169,9 @@ def _unquoted(token: lark.Token) -> str:
             return chr(int(escape[1:], 16))
         before = token[: match.start()]
         lines = before.count("\n")
-        at = _at(token)
+        at = _token_position(token)
         column = match.start() - before.rfind("\n") if lines else at.column + match.start()
-        raise Place(at.line + lines, column).error(
+        raise SourcePosition(at.line + lines, column).error(
             f"`\\{escape}` is no escape; a backslash itself is written `\\\\`"
         )
 
@@ -183,4 +187,4 @@ def _unquoted(token: lark.Token) -> str:
 @cache
 def _parser() -> lark.Lark:
     grammar = Path(__file__).with_name("grammar.lark").read_text()
-    return lark.Lark(grammar, parser="lalr", transformer=_Reading(), maybe_placeholders=False)
+    return lark.Lark(grammar, parser="lalr", transformer=_CallBuilder(), maybe_placeholders=False)

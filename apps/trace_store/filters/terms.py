@@ -12,14 +12,14 @@ from enum import IntEnum
 from itertools import chain
 from zlib import crc32
 
-from apps.trace_store.filters.subjects import Subject, pairs, texts
-from apps.trace_store.filters.words import words
+from apps.trace_store.filters.subjects import FilterSubject, extract_pairs, extract_texts
+from apps.trace_store.filters.text_matching import split_words
 
-MOST_TERMS = 5_000
+MAX_TERMS = 5_000
 """A run with more is indexed as one that may match anything."""
 
 
-class Term(IntEnum):
+class TermKind(IntEnum):
     """What a term stands for. The numbers are in the index: never change their meaning."""
 
     ANYTHING = 0
@@ -36,62 +36,62 @@ class Term(IntEnum):
     OUTPUT_PAIR = 11
 
 
-_BEGINNINGS = {kind: crc32(f"{kind.value}\x00".encode()) for kind in Term}
+_PREFIXES = {kind: crc32(f"{kind.value}\x00".encode()) for kind in TermKind}
 
 
-def term(kind: Term, text: str = "", value: str = "") -> int:
+def hash_term(kind: TermKind, text: str = "", value: str = "") -> int:
     what = f"{text}\x00{value}".encode("utf-8", "replace")
-    return crc32(what, _BEGINNINGS[kind]) - 2**31
+    return crc32(what, _PREFIXES[kind]) - 2**31
 
 
-ANYTHING = term(Term.ANYTHING)
+ANYTHING = hash_term(TermKind.ANYTHING)
 
 
-def terms_of(subject: Subject) -> list[int]:
+def extract_terms(subject: FilterSubject) -> list[int]:
     """The run's terms, in order and each once. Its feedback and its sums are not looked at."""
     found: set[int] = set()
     for one in _terms(subject):
         found.add(one)
-        if len(found) > MOST_TERMS:
+        if len(found) > MAX_TERMS:
             return [ANYTHING]
     # Each word once: a text repeats most of its words.
-    found |= {term(Term.WORD, word) for word in _words(subject)}
-    return sorted(found) if len(found) <= MOST_TERMS else [ANYTHING]
+    found |= {hash_term(TermKind.WORD, word) for word in _words(subject)}
+    return sorted(found) if len(found) <= MAX_TERMS else [ANYTHING]
 
 
-def content_of(subject: Subject) -> Iterator[str]:
+def searched_content(subject: FilterSubject) -> Iterator[str]:
     """The texts that `search` looks through."""
     run = subject.run
     return chain(
         (run.name, subject.error_text or "", *run.tags),
-        texts(run.metadata_json),
-        texts(subject.inputs),
-        texts(subject.outputs),
+        extract_texts(run.metadata_json),
+        extract_texts(subject.inputs),
+        extract_texts(subject.outputs),
     )
 
 
-def _words(subject: Subject) -> set[str]:
+def _words(subject: FilterSubject) -> set[str]:
     found: set[str] = set()
-    for text in content_of(subject):
-        found.update(words(text))
+    for text in searched_content(subject):
+        found.update(split_words(text))
     return found
 
 
-def _terms(subject: Subject) -> Iterator[int]:
+def _terms(subject: FilterSubject) -> Iterator[int]:
     run = subject.run
-    yield term(Term.NAME, run.name)
+    yield hash_term(TermKind.NAME, run.name)
     if run.model is not None:
-        yield term(Term.MODEL, run.model)
+        yield hash_term(TermKind.MODEL, run.model)
     if run.thread_key is not None:
-        yield term(Term.THREAD, run.thread_key)
+        yield hash_term(TermKind.THREAD, run.thread_key)
     for tag in run.tags:
-        yield term(Term.TAG, tag)
+        yield hash_term(TermKind.TAG, tag)
     for members, of_key, of_pair in (
-        (subject.metadata_pairs, Term.METADATA_KEY, Term.METADATA_PAIR),
-        (pairs(subject.inputs), Term.INPUT_KEY, Term.INPUT_PAIR),
-        (pairs(subject.outputs), Term.OUTPUT_KEY, Term.OUTPUT_PAIR),
+        (subject.metadata_pairs, TermKind.METADATA_KEY, TermKind.METADATA_PAIR),
+        (extract_pairs(subject.inputs), TermKind.INPUT_KEY, TermKind.INPUT_PAIR),
+        (extract_pairs(subject.outputs), TermKind.OUTPUT_KEY, TermKind.OUTPUT_PAIR),
     ):
         for pair in members:
-            yield term(of_key, pair.key)
+            yield hash_term(of_key, pair.key)
             if pair.value is not None:
-                yield term(of_pair, pair.key, pair.value)
+                yield hash_term(of_pair, pair.key, pair.value)

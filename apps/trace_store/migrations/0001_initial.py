@@ -3,16 +3,16 @@
 from django.db import migrations
 
 RUNS = """
-CREATE TABLE tracing_run (
+CREATE TABLE trace_store_run (
     workspace_id uuid NOT NULL,
     id uuid NOT NULL,
     project_id uuid NOT NULL,
     -- The time in the run's own segment of its dotted order.
-    placed_at timestamptz NOT NULL,
+    partition_time timestamptz NOT NULL,
     trace_id uuid NOT NULL,
     parent_run_id uuid,
     -- Whether the run's beginning has come, not only an update of it.
-    is_begun boolean NOT NULL,
+    is_created boolean NOT NULL,
     reference_example_id uuid,
     start_time timestamptz,
     end_time timestamptz,
@@ -46,36 +46,36 @@ CREATE TABLE tracing_run (
     -- The price map entry that the run's cost was computed by.
     price_model_id uuid,
     -- The workspace first, so that the table can be distributed by it.
-    PRIMARY KEY (workspace_id, id, project_id, placed_at)
-) PARTITION BY RANGE (placed_at);
+    PRIMARY KEY (workspace_id, id, project_id, partition_time)
+) PARTITION BY RANGE (partition_time);
 
-CREATE INDEX tracing_run_newest ON tracing_run (project_id, placed_at, id);
-CREATE INDEX tracing_run_newest_roots ON tracing_run (project_id, placed_at, id)
+CREATE INDEX trace_store_run_newest ON trace_store_run (project_id, partition_time, id);
+CREATE INDEX trace_store_run_newest_roots ON trace_store_run (project_id, partition_time, id)
     WHERE parent_run_id IS NULL;
-CREATE INDEX tracing_run_newest_errors ON tracing_run (project_id, placed_at, id)
+CREATE INDEX trace_store_run_newest_errors ON trace_store_run (project_id, partition_time, id)
     WHERE error_preview IS NOT NULL;
-CREATE INDEX tracing_run_trace ON tracing_run (workspace_id, trace_id);
+CREATE INDEX trace_store_run_trace ON trace_store_run (workspace_id, trace_id);
 -- Runs of experiments, few among all: asked for by their example alone.
-CREATE INDEX tracing_run_example ON tracing_run (workspace_id, reference_example_id)
+CREATE INDEX trace_store_run_example ON trace_store_run (workspace_id, reference_example_id)
     WHERE reference_example_id IS NOT NULL;
 
-CREATE TABLE tracing_runpayload (
+CREATE TABLE trace_store_run_payload (
     workspace_id uuid NOT NULL,
     id uuid NOT NULL,
     project_id uuid NOT NULL,
-    placed_at timestamptz NOT NULL,
-    is_begun boolean NOT NULL,
+    partition_time timestamptz NOT NULL,
+    is_created boolean NOT NULL,
     inputs bytea,
     outputs bytea,
     extra bytea,
     events bytea,
     error bytea,
     serialized bytea,
-    PRIMARY KEY (workspace_id, id, project_id, placed_at)
-) PARTITION BY RANGE (placed_at);
+    PRIMARY KEY (workspace_id, id, project_id, partition_time)
+) PARTITION BY RANGE (partition_time);
 
 -- The values come compressed: the server need not try again.
-ALTER TABLE tracing_runpayload
+ALTER TABLE trace_store_run_payload
     ALTER inputs SET STORAGE EXTERNAL,
     ALTER outputs SET STORAGE EXTERNAL,
     ALTER extra SET STORAGE EXTERNAL,
@@ -87,7 +87,7 @@ ALTER TABLE tracing_runpayload
 PENDING_RUNS = """
 -- One row a request, appended in its transaction; the settler takes rows away when it has done
 -- what follows from them.
-CREATE TABLE tracing_unsettled (
+CREATE TABLE trace_store_pending_run (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     workspace_id uuid NOT NULL,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -95,14 +95,14 @@ CREATE TABLE tracing_unsettled (
     run_ids uuid[] NOT NULL,
     project_ids uuid[] NOT NULL,
     trace_ids uuid[] NOT NULL,
-    placed_at timestamptz[] NOT NULL,
+    partition_time timestamptz[] NOT NULL,
     -- Why the settler gave up on it, and until when.
     failure text,
     retry_at timestamptz
 );
-CREATE INDEX tracing_unsettled_workspace ON tracing_unsettled (workspace_id, id);
+CREATE INDEX trace_store_pending_run_workspace ON trace_store_pending_run (workspace_id, id);
 -- Rows come and go by the thousand: vacuum by their number, not by a share of the table.
-ALTER TABLE tracing_unsettled SET (
+ALTER TABLE trace_store_pending_run SET (
     autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 2000,
     autovacuum_analyze_scale_factor = 0, autovacuum_analyze_threshold = 5000
 );
@@ -110,32 +110,32 @@ ALTER TABLE tracing_unsettled SET (
 
 TERMS = """
 -- What a run can be found by, as hashes: one row a settled run, in the same days as the runs.
-CREATE TABLE tracing_runterms (
+CREATE TABLE trace_store_run_terms (
     workspace_id uuid NOT NULL,
     project_id uuid NOT NULL,
-    placed_at timestamptz NOT NULL,
+    partition_time timestamptz NOT NULL,
     id uuid NOT NULL,
     terms int4[] NOT NULL,
     -- Also the order of lists: frequent terms are found by walking it, rare ones by the index below.
-    PRIMARY KEY (workspace_id, project_id, placed_at, id)
-) PARTITION BY RANGE (placed_at);
-CREATE INDEX tracing_runterms_terms ON tracing_runterms USING gin (terms);
+    PRIMARY KEY (workspace_id, project_id, partition_time, id)
+) PARTITION BY RANGE (partition_time);
+CREATE INDEX trace_store_run_terms_terms ON trace_store_run_terms USING gin (terms);
 -- Hashes do not compress.
-ALTER TABLE tracing_runterms ALTER terms SET STORAGE EXTERNAL;
+ALTER TABLE trace_store_run_terms ALTER terms SET STORAGE EXTERNAL;
 """
 
 DROP = """
-DROP TABLE tracing_runterms;
-DROP TABLE tracing_unsettled;
-DROP TABLE tracing_runpayload;
-DROP TABLE tracing_run;
+DROP TABLE trace_store_run_terms;
+DROP TABLE trace_store_pending_run;
+DROP TABLE trace_store_run_payload;
+DROP TABLE trace_store_run;
 """
 
 
 def create_first_partitions(apps, schema_editor):
-    from apps.trace_store.store import partitions
+    from apps.trace_store.postgres import partitions
 
-    partitions.make_ahead()
+    partitions.create_partitions()
 
 
 class Migration(migrations.Migration):

@@ -10,12 +10,12 @@ from typing import Any
 from uuid import UUID
 
 from apps.trace_store.pricing import price_map
-from apps.trace_store.pricing.entries import Entry
+from apps.trace_store.pricing.entries import PriceEntry
 
 _DIGITS = 60
 """Enough for any count of tokens at any price, to the last digit."""
 _CACHE_WRITES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
-_ALSO = {
+_FALLBACK_KINDS = {
     "cache_write": "cache_creation",
     "cached": "cache_read",
     "ephemeral_5m_input_tokens": "cache_creation",
@@ -27,7 +27,7 @@ _ALSO = {
 
 
 @dataclass(frozen=True, slots=True)
-class NamedModel:
+class ModelReference:
     """How a run names its model, by the places in which the name stands, and its provider."""
 
     names: Mapping[str, str]
@@ -35,21 +35,21 @@ class NamedModel:
 
 
 def add_costs(
-    workspace_id: UUID, model: NamedModel, columns: dict[str, Any], details: dict[str, Any]
+    workspace_id: UUID, model: ModelReference, columns: dict[str, Any], details: dict[str, Any]
 ) -> None:
     """Put costs into the columns of a run by the workspace's price map.
 
     A cost that the client told stands, and so does one that no entry knows: nothing is added.
     """
-    if not has_open_cost(columns):
+    if not needs_cost(columns):
         return
     start: datetime | None = columns.get("start_time")
-    entry = price_map.entry_for(workspace_id, model.names, model.provider, start)
+    entry = price_map.find_entry(workspace_id, model.names, model.provider, start)
     if entry is not None:
-        columns |= costs(entry, columns, details)
+        columns |= compute_costs(entry, columns, details)
 
 
-def has_open_cost(columns: Mapping[str, Any]) -> bool:
+def needs_cost(columns: Mapping[str, Any]) -> bool:
     """Whether tokens are known and nobody said what they cost."""
     told = ("prompt_cost", "completion_cost", "total_cost")
     counted = ("prompt_tokens", "completion_tokens")
@@ -58,7 +58,9 @@ def has_open_cost(columns: Mapping[str, Any]) -> bool:
     )
 
 
-def costs(entry: Entry, columns: Mapping[str, Any], details: dict[str, Any]) -> dict[str, Any]:
+def compute_costs(
+    entry: PriceEntry, columns: Mapping[str, Any], details: dict[str, Any]
+) -> dict[str, Any]:
     """The columns of costs; what kinds of tokens cost goes into `details`."""
     with localcontext(prec=_DIGITS):
         found: dict[str, Any] = {"price_model_id": entry.id}
@@ -72,7 +74,7 @@ def costs(entry: Entry, columns: Mapping[str, Any], details: dict[str, Any]) -> 
             if tokens is None:
                 continue
             kinds = details.get(f"{side}_token_details") or {}
-            cost, by_kind = _side(tokens, kinds, price, prices)
+            cost, by_kind = _side_cost(tokens, kinds, price, prices)
             found[f"{side}_cost"] = cost
             total += cost
             if by_kind:
@@ -82,16 +84,16 @@ def costs(entry: Entry, columns: Mapping[str, Any], details: dict[str, Any]) -> 
         return found
 
 
-def _side(
+def _side_cost(
     tokens: int, kinds: Mapping[str, Any], price: Decimal, prices: Mapping[str, Decimal]
 ) -> tuple[Decimal, dict[str, Decimal]]:
     """What the tokens cost together, and what those kinds cost that have prices of their own."""
     by_kind: dict[str, Decimal] = {}
     rest = tokens
-    for kind, count in _apart(kinds).items():
+    for kind, count in _disjoint_counts(kinds).items():
         own = prices.get(kind)
         if own is None:
-            own = prices.get(_ALSO.get(kind, ""))
+            own = prices.get(_FALLBACK_KINDS.get(kind, ""))
         if own is None:
             continue
         by_kind[kind] = count * own
@@ -101,7 +103,7 @@ def _side(
     return sum(by_kind.values(), Decimal(0)) + plain * price, by_kind
 
 
-def _apart(kinds: Mapping[str, Any]) -> dict[str, int]:
+def _disjoint_counts(kinds: Mapping[str, Any]) -> dict[str, int]:
     """Counts of which none contains another."""
     counts = {
         kind: int(count)

@@ -17,9 +17,9 @@ import re2  # type: ignore[import-untyped]
 from apps.tracing.models import ModelPrice
 
 MATCH_PATHS = ("model", "model_name", "model_id", "model_path", "endpoint_name")
-_BUILT_IN = UUID("6ec2d5a4-5b2f-8c1d-9f8e-3a2b7c4d5e6f")
-_MEMORY = 1 << 20
-_SAME_PROVIDERS: Mapping[str, str] = {
+_BUILT_IN_NAMESPACE = UUID("6ec2d5a4-5b2f-8c1d-9f8e-3a2b7c4d5e6f")
+_MAX_PATTERN_MEMORY = 1 << 20
+_PROVIDER_ALIASES: Mapping[str, str] = {
     "aws": "amazon_bedrock",
     "aws.bedrock": "amazon_bedrock",
     "bedrock": "amazon_bedrock",
@@ -35,7 +35,7 @@ _SAME_PROVIDERS: Mapping[str, str] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PriceEntry:
     """What the tokens of some models cost, from some time on."""
 
     id: UUID
@@ -54,22 +54,22 @@ class Entry:
     def fits(self, names: Mapping[str, str]) -> bool:
         """Whether one of the names under the entry's paths matches; `names` may hold any paths."""
         return any(
-            self.pattern.search(name[:_LONGEST_NAME])
+            self.pattern.search(name[:_MAX_NAME_LENGTH])
             for path in self.match_path
             if (name := names.get(path)) is not None
         )
 
 
-_LONGEST_NAME = 500
+_MAX_NAME_LENGTH = 500
 
 
-def compiled(pattern: str) -> Any:
+def compile_pattern(pattern: str) -> Any:
     """The pattern, which no text makes slow; `ValueError` says why it is none.
 
     RE2 reads a text once, whatever the pattern: tenants write these, and every ingest reads them.
     """
     options = re2.Options()
-    options.max_mem = _MEMORY
+    options.max_mem = _MAX_PATTERN_MEMORY
     options.log_errors = False
     try:
         return re2.compile(pattern, options)
@@ -78,15 +78,15 @@ def compiled(pattern: str) -> Any:
         raise ValueError(reason.decode() if isinstance(reason, bytes) else str(reason)) from None
 
 
-def provider_key(provider: str | None) -> str | None:
+def normalize_provider(provider: str | None) -> str | None:
     """A provider's name, the same for all its spellings."""
     if not provider:
         return None
     name = provider.strip().lower().replace("-", "_").replace(" ", "_")
-    return _SAME_PROVIDERS.get(name, name)
+    return _PROVIDER_ALIASES.get(name, name)
 
 
-class _Written(msgspec.Struct):
+class _EntryDocument(msgspec.Struct):
     name: str
     match_pattern: str
     prompt_cost: str
@@ -97,27 +97,27 @@ class _Written(msgspec.Struct):
     completion_cost_details: dict[str, str] = {}
 
 
-class _Document(msgspec.Struct):
+class _PriceDocument(msgspec.Struct):
     as_of: str
     source: str
-    entries: list[_Written]
+    entries: list[_EntryDocument]
 
 
 @cache
-def built_in() -> tuple[Entry, ...]:
+def built_in_entries() -> tuple[PriceEntry, ...]:
     """The entries that come with the product, the most particular first."""
     text = resources.files(__package__).joinpath("defaults.json").read_bytes()
-    document = msgspec.json.decode(text, type=_Document)
+    document = msgspec.json.decode(text, type=_PriceDocument)
     return tuple(_entry(one) for one in document.entries)
 
 
-def _entry(written: _Written) -> Entry:
+def _entry(written: _EntryDocument) -> PriceEntry:
     start = written.start_time
     identity = "|".join((written.provider or "", written.name, start or "", written.match_pattern))
-    return Entry(
-        id=uuid5(_BUILT_IN, identity),
+    return PriceEntry(
+        id=uuid5(_BUILT_IN_NAMESPACE, identity),
         name=written.name,
-        pattern=compiled(written.match_pattern),
+        pattern=compile_pattern(written.match_pattern),
         match_path=MATCH_PATHS,
         provider=written.provider,
         start_time=datetime.fromisoformat(start).replace(tzinfo=UTC) if start else None,
@@ -129,18 +129,18 @@ def _entry(written: _Written) -> Entry:
     )
 
 
-def own(price: ModelPrice) -> Entry | None:
+def entry_from_model(price: ModelPrice) -> PriceEntry | None:
     """A workspace's entry; None when its pattern is none any more."""
     try:
-        pattern = compiled(price.match_pattern)
+        pattern = compile_pattern(price.match_pattern)
     except ValueError:
         return None
-    return Entry(
+    return PriceEntry(
         id=price.pk,
         name=price.name,
         pattern=pattern,
         match_path=tuple(price.match_path) or MATCH_PATHS,
-        provider=provider_key(price.provider),
+        provider=normalize_provider(price.provider),
         start_time=price.start_time,
         prompt_cost=price.prompt_cost,
         completion_cost=price.completion_cost,

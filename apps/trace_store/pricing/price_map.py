@@ -10,35 +10,35 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from apps.trace_store.pricing import entries
-from apps.trace_store.pricing.entries import Entry
+from apps.trace_store.pricing.entries import PriceEntry
 from apps.tracing.models import ModelPrice
 
-STALE_AFTER = 2.0
+CACHE_SECONDS = 2.0
 """Seconds after which another process's change is seen."""
-_MOST_MODELS = 5000
-_MOST_WORKSPACES = 2000
-_EVER = datetime.min.replace(tzinfo=UTC)
+_MAX_MODELS = 5000
+_MAX_WORKSPACES = 2000
+_ALWAYS = datetime.min.replace(tzinfo=UTC)
 
 _Names = tuple[tuple[str, str], ...]
 
 
 @dataclass(slots=True)
-class _Known:
+class _CachedPrices:
     """A workspace's own entries and what was found by them."""
 
-    own: Sequence[Entry]
+    own: Sequence[PriceEntry]
     version: tuple[int, datetime | None]
     seen_at: float
-    found: dict[tuple[str | None, _Names], Sequence[Entry]] = field(default_factory=dict)
+    found: dict[tuple[str | None, _Names], Sequence[PriceEntry]] = field(default_factory=dict)
 
 
 _lock = threading.Lock()
-_workspaces: dict[UUID, _Known] = {}
+_workspaces: dict[UUID, _CachedPrices] = {}
 
 
-def entry_for(
+def find_entry(
     workspace_id: UUID, names: Mapping[str, str], provider: str | None, start: datetime | None
-) -> Entry | None:
+) -> PriceEntry | None:
     """The entry for a model by those names, at that time.
 
     The workspace's own go before built-in ones; among them those of the same provider before those
@@ -46,43 +46,43 @@ def entry_for(
     """
     if not names:
         return None
-    known = _known(workspace_id)
-    key = entries.provider_key(provider), tuple(sorted(names.items()))
+    known = _load(workspace_id)
+    key = entries.normalize_provider(provider), tuple(sorted(names.items()))
     candidates = known.found.get(key)
     if candidates is None:
-        if len(known.found) >= _MOST_MODELS:
+        if len(known.found) >= _MAX_MODELS:
             known.found.clear()
         candidates = known.found[key] = _candidates(known.own, names, key[0])
     at = start or datetime.now(UTC)
-    return next((one for one in candidates if (one.start_time or _EVER) <= at), None)
+    return next((one for one in candidates if (one.start_time or _ALWAYS) <= at), None)
 
 
-def forget(workspace_id: UUID) -> None:
+def invalidate(workspace_id: UUID) -> None:
     """See this process's own change at once."""
     with _lock:
         _workspaces.pop(workspace_id, None)
 
 
 def _candidates(
-    own: Sequence[Entry], names: Mapping[str, str], provider: str | None
-) -> Sequence[Entry]:
+    own: Sequence[PriceEntry], names: Mapping[str, str], provider: str | None
+) -> Sequence[PriceEntry]:
     """All that fit, in the order in which they are tried."""
     # `ls_model_name` is the name of the model wherever else it may stand.
     wide = names
     if (told := names.get("ls_model_name")) is not None:
         wide = {**dict.fromkeys(entries.MATCH_PATHS, told), **names}
-    found: list[Entry] = []
-    for group in (own, entries.built_in()):
+    found: list[PriceEntry] = []
+    for group in (own, entries.built_in_entries()):
         fitting = [
-            (_distance(one, provider), -_seconds(one), place, one)
+            (_provider_rank(one, provider), -_seconds(one), place, one)
             for place, one in enumerate(group)
-            if _distance(one, provider) is not None and one.fits(wide)
+            if _provider_rank(one, provider) is not None and one.fits(wide)
         ]
         found += [one for *_, one in sorted(fitting, key=lambda each: each[:3])]
     return found
 
 
-def _distance(entry: Entry, provider: str | None) -> int | None:
+def _provider_rank(entry: PriceEntry, provider: str | None) -> int | None:
     """How well the providers fit: the same, any, unknown; None when they differ."""
     if entry.provider is None:
         return 1
@@ -91,24 +91,24 @@ def _distance(entry: Entry, provider: str | None) -> int | None:
     return 0 if entry.provider == provider else None
 
 
-def _known(workspace_id: UUID) -> _Known:
+def _load(workspace_id: UUID) -> _CachedPrices:
     known = _workspaces.get(workspace_id)
     now = time.monotonic()
-    if known is not None and now - known.seen_at < STALE_AFTER:
+    if known is not None and now - known.seen_at < CACHE_SECONDS:
         return known
     rows = ModelPrice.objects.for_workspace(workspace_id)
     version = rows.version()
     if known is not None and known.version == version:
         known.seen_at = now
         return known
-    own = [one for row in rows.newest_first() if (one := entries.own(row)) is not None]
-    known = _Known(own, version, now)
+    own = [one for row in rows.newest_first() if (one := entries.entry_from_model(row)) is not None]
+    known = _CachedPrices(own, version, now)
     with _lock:
-        if len(_workspaces) >= _MOST_WORKSPACES:
+        if len(_workspaces) >= _MAX_WORKSPACES:
             _workspaces.clear()
         _workspaces[workspace_id] = known
     return known
 
 
-def _seconds(entry: Entry) -> float:
+def _seconds(entry: PriceEntry) -> float:
     return entry.start_time.timestamp() if entry.start_time else float("-inf")

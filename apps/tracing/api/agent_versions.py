@@ -12,7 +12,7 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import metadata
+from apps.trace_store.postgres.reading import metadata_values
 from apps.tracing.models import Project
 
 KEY = "LANGSMITH_AGENT_VERSION"
@@ -27,7 +27,7 @@ class AgentVersionsView(WorkspaceAPIView):
         """Each version with the time of its first trace, the newest first."""
         projects = Project.objects.for_workspace(self.workspace_id).present()
         project = get_or_404(projects, pk=project_id)
-        found = metadata.first_seen(self.workspace_id, project.pk, KEY)
+        found = metadata_values.values_with_first_start(self.workspace_id, project.pk, KEY)
         return Response([{"commit_sha": value, "first_seen_at": time} for value, time in found])
 
 

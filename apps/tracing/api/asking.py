@@ -8,9 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from apps.core import errors as core_errors
-from apps.trace_store import filters
+from apps.trace_store import RunQuery, filters
 from apps.trace_store.filters import Expression
-from apps.trace_store.store import RunQuery
 from apps.tracing.models import Project
 
 ONE_OF = ("session", "id", "trace", "parent_run", "reference_example", "reference_dataset_id")
@@ -67,7 +66,7 @@ def expression(*texts: str | None) -> Expression | None:
 def searched(asked: dict[str, Any]) -> str | None:
     """Words in plain language are looked for; that they were is told as `parsed_query`."""
     words = asked.get("query")
-    return f"search({filters.quoted(words)})" if words else None
+    return f"search({filters.quote(words)})" if words else None
 
 
 def moment(given: datetime | None) -> datetime | None:

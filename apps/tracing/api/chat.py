@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from apps.trace_store.store import Payload, RunDetail
+from apps.trace_store import Payload, RunDetail
 from apps.tracing import messages
 from apps.tracing.messages import Message, Part
 

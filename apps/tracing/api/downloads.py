@@ -13,7 +13,7 @@ from django.views.decorators.http import require_safe
 
 from apps.core import objects
 from apps.core.middleware import error_response
-from apps.trace_store.store import Attachment
+from apps.trace_store import Attachment
 from apps.tracing import errors
 
 _SALT = "tracing.attachment"

@@ -12,11 +12,10 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.feedback.services import score_stats
 from apps.organizations.permissions import Permission
-from apps.trace_store import store
-from apps.trace_store.filters import quoted
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.grouping import ThreadRow
-from apps.trace_store.store.metrics import Measure
+from apps.trace_store import RunQuery, run_store
+from apps.trace_store.aggregation import ThreadRow
+from apps.trace_store.filters import quote
+from apps.trace_store.metrics import Measure
 from apps.tracing.api.asking import expression, moment
 from apps.tracing.services import statistics
 
@@ -44,7 +43,7 @@ class GroupsView(WorkspaceAPIView):
     def post(self, request: ApiRequest) -> Response:
         """A page of conversations, the one with the newest turn first, and how many there are."""
         asked = _asked(request)
-        page = store.runs.threads(
+        page = run_store.threads(
             self.workspace_id,
             _query(asked),
             offset=asked["offset"],
@@ -66,7 +65,7 @@ class GroupStatsView(WorkspaceAPIView):
     def post(self, request: ApiRequest) -> Response:
         """What all turns of these conversations come to, and how many conversations there are."""
         query = _query(_asked(request))
-        page = store.runs.threads(self.workspace_id, query, offset=0, limit=1)
+        page = run_store.threads(self.workspace_id, query, offset=0, limit=1)
         stats = statistics.turn_stats(self.workspace_id, query)
         return Response(stats | {"group_count": page.total})
 
@@ -92,7 +91,7 @@ def _query(asked: dict[str, Any]) -> RunQuery:
 
 def _group(row: ThreadRow) -> dict[str, Any]:
     figures = row.figures
-    key = quoted(row.thread_key)
+    key = quote(row.thread_key)
     return {
         "group_key": row.thread_key,
         "filter": f"and(in(metadata_key, {THREAD_KEYS}), eq(metadata_value, {key}))",

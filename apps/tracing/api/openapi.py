@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.core.api import OpenAPIView
-from apps.trace_store.store import Payload, RunType
+from apps.trace_store import Payload, RunType
 from apps.tracing.api.runs import RunView
 from apps.tracing.api.serializers import SELECTABLE
 

@@ -14,7 +14,7 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
 from apps.trace_store.pricing import entries
-from apps.trace_store.pricing.entries import MATCH_PATHS, Entry
+from apps.trace_store.pricing.entries import MATCH_PATHS, PriceEntry
 from apps.tracing.models import ModelPrice
 from apps.tracing.services import prices
 
@@ -41,7 +41,7 @@ class PatternField(serializers.CharField):
     def to_internal_value(self, data: Any) -> str:
         text: str = super().to_internal_value(data)
         try:
-            entries.compiled(text)
+            entries.compile_pattern(text)
         except ValueError as error:
             raise serializers.ValidationError(str(error)) from None
         return text
@@ -128,7 +128,7 @@ def _fields(request: ApiRequest) -> dict[str, Any]:
     return fields
 
 
-def price_json(entry: ModelPrice | Entry) -> dict[str, Any]:
+def price_json(entry: ModelPrice | PriceEntry) -> dict[str, Any]:
     return {
         "id": entry.id,
         "name": entry.name,

@@ -11,9 +11,8 @@ from django.db.models import Q
 from apps.feedback.services import score_stats
 from apps.organizations.models import ResourceType
 from apps.organizations.services.tags import carrying
-from apps.trace_store import filters, store
-from apps.trace_store.filters import on_metadata
-from apps.trace_store.store import RunQuery
+from apps.trace_store import RunQuery, filters, run_store
+from apps.trace_store.filters import orm
 from apps.tracing.api.asking import expression, moment
 from apps.tracing.models import Project
 from apps.tracing.querysets import ProjectQuerySet
@@ -59,7 +58,7 @@ def matching(workspace_id: UUID, asked: dict[str, Any]) -> ProjectQuerySet:
         projects = projects.filter(extra__metadata__contains=asked["metadata"])
     if asked.get("filter"):
         wanted = filters.parse(asked["filter"])
-        condition = on_metadata.as_q(wanted, metadata="extra__metadata", columns=_FILTERED)
+        condition = orm.filter_to_q(wanted, metadata="extra__metadata", columns=_FILTERED)
         projects = projects.filter(condition)
     return projects
 
@@ -99,7 +98,7 @@ def _values(
 ) -> Callable[[UUID], Any]:
     sort = asked["sort_by"]
     if sort in COUNTED:
-        counts = store.runs.project_stats(workspace_id, ids)
+        counts = run_store.project_stats(workspace_id, ids)
         name = "run_count" if sort == "runs_count" else sort
         return lambda one: getattr(counts[one], name)
     if sort == FEEDBACK:

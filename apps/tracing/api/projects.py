@@ -15,8 +15,8 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.core.timestamps import as_utc
 from apps.organizations.permissions import Permission
-from apps.trace_store import store
-from apps.trace_store.store import ProjectStats, metadata
+from apps.trace_store import ProjectStats, run_store
+from apps.trace_store.postgres.reading import metadata_values
 from apps.tracing import errors, services
 from apps.tracing.api import project_listing
 from apps.tracing.api.asking import moment, uuid_of
@@ -130,7 +130,7 @@ class ProjectMetadataView(WorkspaceAPIView):
         projects = Project.objects.for_workspace(self.workspace_id).present()
         project = get_or_404(projects, pk=project_id)
         asked = query_params(ProjectMetadataSerializer, request)
-        found = metadata.most_frequent(
+        found = metadata_values.frequent_values(
             self.workspace_id,
             project.pk,
             keys=asked.get("metadata_keys"),
@@ -184,7 +184,7 @@ def projects_json(
 ) -> list[dict[str, Any]]:
     """The projects with what is cheap to know, and with their figures when that is asked for."""
     ids = [project.pk for project in projects]
-    counts = store.runs.project_stats(workspace_id, ids)
+    counts = run_store.project_stats(workspace_id, ids)
     numbers = experiments.numbers(workspace_id, projects)
     wants = asked is not None and asked.get("include_stats")
     figures = project_listing.stats_of(workspace_id, ids, asked or {}) if wants else {}

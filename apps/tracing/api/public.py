@@ -18,8 +18,7 @@ from apps.core.api import OpenAPIView
 from apps.core.errors import AppError
 from apps.core.middleware import error_response
 from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback, query_params
-from apps.trace_store import store
-from apps.trace_store.store import ALL_PAYLOADS, NO_PAYLOADS
+from apps.trace_store import ALL_PAYLOADS, NO_PAYLOADS, run_store
 from apps.tracing import errors
 from apps.tracing.api import public_schemas
 from apps.tracing.api.downloads import file_response
@@ -70,7 +69,7 @@ class SharedRunsView(OpenAPIView):
         body = SharedQuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
         asked: dict[str, Any] = body.validated_data
-        page = store.runs.query(
+        page = run_store.query(
             shared.share.workspace_id,
             shared.query(run_ids=asked.get("id") or None),
             limit=min(asked.get("limit") or LARGEST_PAGE, LARGEST_PAGE),
@@ -113,7 +112,7 @@ class SharedRunsV2View(OpenAPIView):
         body = SharedQueryV2Serializer(data=request.data)
         body.is_valid(raise_exception=True)
         selected = body.validated_data.get("selects") or []
-        page = store.runs.query(
+        page = run_store.query(
             shared.share.workspace_id,
             shared.query(),
             limit=MOST_RUNS_V2,

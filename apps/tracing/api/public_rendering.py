@@ -15,7 +15,7 @@ from django.urls import reverse
 from apps.feedback.api.rendering import feedback_json
 from apps.feedback.models import Feedback
 from apps.feedback.services import score_stats
-from apps.trace_store.store import Payload, RunDetail
+from apps.trace_store import Payload, RunDetail
 from apps.tracing.api.related_fields import Beside
 from apps.tracing.api.rendering import run_json
 from apps.tracing.api.v2_rendering import FIELDS

@@ -9,8 +9,9 @@ from uuid import UUID
 
 from apps.feedback.services import score_stats
 from apps.organizations.models import Workspace
-from apps.trace_store.store import RunRow, spans
-from apps.trace_store.store.spans import Span
+from apps.trace_store import RunRow
+from apps.trace_store.postgres.reading import trace_times
+from apps.trace_store.postgres.reading.trace_times import TraceTimes
 from apps.tracing.models import Project, Share, TraceTier
 from apps.tracing.services import retention
 from apps.tracing.services.retention import Lives
@@ -26,7 +27,7 @@ class Beside:
     shares: Mapping[tuple[UUID, UUID], Share] = field(default_factory=dict)
     tiers: Mapping[UUID, tuple[str, bool]] = field(default_factory=dict)
     datasets: Mapping[UUID, UUID] = field(default_factory=dict)
-    times: Mapping[UUID, Span] = field(default_factory=dict)
+    times: Mapping[UUID, TraceTimes] = field(default_factory=dict)
     lives: Lives | None = None
     long_days: Mapping[UUID, int] = field(default_factory=dict)
     """Of projects that say themselves how long their long-lived traces live."""
@@ -68,7 +69,7 @@ def gather(workspace_id: UUID, rows: Collection[RunRow], selected: Collection[st
             if dataset_id is not None
         },
         times=(
-            spans.of_traces(workspace_id, {row.trace_id for row in rows})
+            trace_times.trace_times(workspace_id, {row.trace_id for row in rows})
             if TIMES & set(selected)
             else {}
         ),

@@ -8,7 +8,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import UUID
 
-from apps.trace_store.store import Payload, ProjectStats, RunDetail, RunRow
+from apps.trace_store import Payload, ProjectStats, RunDetail, RunRow
 from apps.tracing.api import related_fields
 from apps.tracing.api.chat import messages_json
 from apps.tracing.api.downloads import signed_url

@@ -13,8 +13,7 @@ from rest_framework.response import Response
 from apps.core import errors as core_errors
 from apps.core.api import ApiRequest, WorkspaceAPIView, from_drf
 from apps.organizations.permissions import Permission
-from apps.trace_store import filters, store
-from apps.trace_store.store import Payload, RunQuery
+from apps.trace_store import Payload, RunQuery, filters, run_store
 from apps.tracing import errors
 from apps.tracing.api import paging
 from apps.tracing.api.asking import run_query, searched, uuid_of
@@ -49,7 +48,7 @@ class RunView(WorkspaceAPIView):
             select.remove(Payload.SERIALIZED)
         if "include_messages" in flags:
             select.append(MESSAGES)
-        run = store.runs.get(
+        run = run_store.get(
             self.workspace_id,
             run_id,
             project_id=uuid_of(params.get("session_id"), "session_id"),
@@ -121,12 +120,12 @@ class ThreadRunsView(WorkspaceAPIView):
         query = RunQuery(
             project_ids=None if project_id is None else [project_id],
             is_root=True,
-            where=filters.parse(f"eq(thread_id, {filters.quoted(thread_key)})"),
+            where=filters.parse(f"eq(thread_id, {filters.quote(thread_key)})"),
             oldest_first=True,
         )
         select = asked.get("select") or []
         begin, end = asked["offset"], asked["offset"] + asked["limit"]
-        found = store.runs.query(self.workspace_id, query, limit=end, payloads=payloads_for(select))
+        found = run_store.query(self.workspace_id, query, limit=end, payloads=payloads_for(select))
         if not found.runs:
             raise errors.ThreadNotFound
         return Response(

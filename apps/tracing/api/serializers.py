@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 
 from apps.organizations.services.tags import MOST_ASKED
-from apps.trace_store.store import RunType
+from apps.trace_store import RunType
 from apps.tracing.api.project_listing import SORTS
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH

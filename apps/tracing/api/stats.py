@@ -11,8 +11,8 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.stats import Attribute, GroupBy
+from apps.trace_store import RunQuery
+from apps.trace_store.aggregation import GroupAttribute, GroupBy
 from apps.tracing.api.asking import ONE_OF, run_query
 from apps.tracing.api.serializers import RunFilterSerializer
 from apps.tracing.models import Project
@@ -31,7 +31,7 @@ class GroupBySerializer(serializers.Serializer[Any]):
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if attrs["attribute"] == Attribute.METADATA and not attrs.get("path"):
+        if attrs["attribute"] == GroupAttribute.METADATA and not attrs.get("path"):
             raise serializers.ValidationError({"path": "names the key of the metadata."})
         return attrs
 
@@ -39,7 +39,7 @@ class GroupBySerializer(serializers.Serializer[Any]):
 def group_by_of(asked: dict[str, Any] | None) -> GroupBy | None:
     if not asked:
         return None
-    attribute = Attribute(asked["attribute"])
+    attribute = GroupAttribute(asked["attribute"])
     return GroupBy(attribute, asked.get("path") or "", asked.get("max_groups") or 5)
 
 

@@ -17,7 +17,7 @@ from apps.core.drf import JSONRenderer
 from apps.core.json import dumps
 from apps.core.tenancy import get_or_404
 from apps.trace_store.filters import Expression
-from apps.trace_store.filters.feedback_times import Modified, is_on_feedback
+from apps.trace_store.filters.builders import FeedbackTimeRange, has_feedback_condition
 from apps.tracing import errors
 from apps.tracing.api.asking import expression, moment
 from apps.tracing.models import Project
@@ -113,13 +113,13 @@ class FeedbackTimesSerializer(SearchSerializer):
 def filters_of(asked: dict[str, Any], *names: str) -> list[Expression | None]:
     """These filters, their conditions on feedback limited to the times that are asked for."""
     found = [expression(asked.get(name)) for name in names]
-    times = Modified(
+    times = FeedbackTimeRange(
         since=moment(asked.get("min_feedback_modified_at")),
         before=moment(asked.get("max_feedback_modified_at")),
     )
     if not times.conditions:
         return found
-    if not any(map(is_on_feedback, found)):
+    if not any(map(has_feedback_condition, found)):
         raise core_errors.BadRequest(
             "min_feedback_modified_at and max_feedback_modified_at need a condition on feedback in"
             f" {' or '.join(names)}."

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.conf import settings
 
-from apps.trace_store.store import Payload, RunDetail, RunRow
+from apps.trace_store import Payload, RunDetail, RunRow
 from apps.tracing.api import related_fields
 from apps.tracing.api.downloads import signed_url
 from apps.tracing.api.related_fields import Beside

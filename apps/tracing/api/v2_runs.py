@@ -14,8 +14,8 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
-from apps.trace_store import store
-from apps.trace_store.store import RunDetail, RunQuery, RunType, spans
+from apps.trace_store import RunDetail, RunQuery, RunType, run_store
+from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
 from apps.tracing.api.asking import projects_of, uuid_of
 from apps.tracing.api.rendering import path_of_run
@@ -79,7 +79,7 @@ class RunsQueryV2View(PageAPIView):
         body.is_valid(raise_exception=True)
         asked: dict[str, Any] = body.validated_data
         selected = asked.get("selects") or []
-        page = store.runs.query(
+        page = run_store.query(
             self.workspace_id,
             _query(self.workspace_id, asked),
             limit=asked["page_size"] or 100,
@@ -106,13 +106,13 @@ class RunV2View(SecondAPIView):
     def get(self, request: ApiRequest, run_id: UUID) -> Response:
         project_id = uuid_of(request.query_params.get("project_id"), "project_id")
         # The row first: whose run it is decides before what is asked of it.
-        run = store.runs.get(self.workspace_id, run_id, project_id=project_id, payloads=())
+        run = run_store.get(self.workspace_id, run_id, project_id=project_id, payloads=())
         if run is None:
             raise errors.RunNotFound
         selected = query_params(RetrieveSerializer, request).get("selects") or []
         wanted = payloads_of(selected)
         if wanted:
-            run = store.runs.get(
+            run = run_store.get(
                 self.workspace_id, run_id, project_id=run.row.project_id, payloads=wanted
             )
             if run is None:  # it was deleted meanwhile
@@ -167,7 +167,7 @@ def _query(workspace_id: UUID, asked: dict[str, Any]) -> RunQuery:
 
 def _with_first_tokens(workspace_id: UUID, runs: Any) -> list[RunDetail]:
     """The runs with the first token of all that is below them."""
-    first = spans.first_tokens(workspace_id, [run.row for run in runs])
+    first = trace_times.first_token_times(workspace_id, [run.row for run in runs])
     return [
         replace(run, row=replace(run.row, first_token_time=first.get(run.row.id))) for run in runs
     ]

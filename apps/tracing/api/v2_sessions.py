@@ -14,7 +14,8 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
 from apps.organizations.services.tags import MOST_ASKED
-from apps.tracing import errors, services
+from apps.trace_store.errors import InvalidCursor
+from apps.tracing import services
 from apps.tracing.api import project_listing
 from apps.tracing.api.projects import changes_of, made_project, projects_json
 from apps.tracing.api.serializers import (
@@ -198,9 +199,9 @@ def _decode(cursor: str | None) -> int:
     try:
         offset = int(signing.b64_decode(cursor.encode()))
     except ValueError:
-        raise errors.InvalidCursor from None
+        raise InvalidCursor from None
     if not 0 <= offset <= 1_000_000:
-        raise errors.InvalidCursor
+        raise InvalidCursor
     return offset
 
 

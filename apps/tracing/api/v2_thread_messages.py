@@ -15,8 +15,8 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest
 from apps.core.drf import JSONRenderer
 from apps.organizations.permissions import Permission
-from apps.trace_store import filters, store
-from apps.trace_store.store import Payload, RunDetail, RunQuery, spans
+from apps.trace_store import Payload, RunDetail, RunQuery, filters, run_store
+from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import conversations, errors, messages
 from apps.tracing.api import paging
 from apps.tracing.api.serializers import query_params
@@ -57,13 +57,13 @@ class ThreadMessagesView(SecondAPIView):
             project_ids=[project.pk],
             is_root=True,
             oldest_first=True,
-            where=filters.parse(f"eq(thread_id, {filters.quoted(thread_key)})"),
+            where=filters.parse(f"eq(thread_id, {filters.quote(thread_key)})"),
             started_from=None if cursor else self._start_of(asked.get("trace_id"), project.pk),
         )
         page = paging.page(
             self.workspace_id, query, limit=asked["limit"], cursor=cursor, payloads=_PAYLOADS
         )
-        numbers = spans.turn_numbers(self.workspace_id, project.pk, thread_key)
+        numbers = trace_times.turn_numbers(self.workspace_id, project.pk, thread_key)
         if not numbers:
             raise errors.ThreadNotFound
         return Response(
@@ -77,7 +77,7 @@ class ThreadMessagesView(SecondAPIView):
     def _start_of(self, trace_id: UUID | None, project_id: UUID) -> datetime | None:
         if trace_id is None:
             return None
-        root = store.runs.get(self.workspace_id, trace_id, project_id=project_id, payloads=())
+        root = run_store.get(self.workspace_id, trace_id, project_id=project_id, payloads=())
         if root is None:
             raise errors.RunNotFound("No such trace.")
         return root.row.start_time

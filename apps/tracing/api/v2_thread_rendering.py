@@ -7,24 +7,24 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from apps.trace_store.store import RunDetail
-from apps.trace_store.store.grouping import ThreadRow
-from apps.trace_store.store.metrics import Figures, Measure
+from apps.trace_store import RunDetail
+from apps.trace_store.aggregation import ThreadRow
+from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.api.v2_rendering import number
 
 TURN_NUMBER = "TURN_NUMBER"
-Known = Mapping[str, tuple[str, Callable[[Figures], Any]]]
+Known = Mapping[str, tuple[str, Callable[[RunMetrics], Any]]]
 
 
-def _of_figures(measure: Measure) -> Callable[[Figures], Any]:
+def _of_figures(measure: Measure) -> Callable[[RunMetrics], Any]:
     return lambda figures: _plain(figures.total(measure))
 
 
-def _details(kind: str) -> Callable[[Figures], Any]:
+def _details(kind: str) -> Callable[[RunMetrics], Any]:
     return lambda figures: {"raw": _amounts(kind, figures.details.get(kind, {}))}
 
 
-def _bare(kind: str) -> Callable[[Figures], Any]:
+def _bare(kind: str) -> Callable[[RunMetrics], Any]:
     return lambda figures: _amounts(kind, figures.details.get(kind, {}))
 
 
@@ -99,7 +99,7 @@ def turn_json(
 
 
 def numbers_json(
-    figures: Figures,
+    figures: RunMetrics,
     selected: Sequence[str],
     known: Known,
 ) -> dict[str, Any]:
@@ -107,7 +107,7 @@ def numbers_json(
     return {name: _plain(value(figures)) for name, value in chosen}
 
 
-def _both(figures: Figures, kind: str) -> dict[str, Any]:
+def _both(figures: RunMetrics, kind: str) -> dict[str, Any]:
     """Of a kind of details, what was said of prompts and of completions, added up."""
     amounts: dict[str, Decimal] = {}
     for side in ("prompt", "completion"):

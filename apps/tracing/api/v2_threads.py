@@ -17,12 +17,13 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest
 from apps.feedback.services import score_stats
 from apps.organizations.permissions import Permission
-from apps.trace_store import filters, store
-from apps.trace_store.filters import Expression, on_threads
-from apps.trace_store.store import RunQuery, spans
-from apps.trace_store.store.metrics import Figures
-from apps.trace_store.store.stats import Question
-from apps.tracing import errors
+from apps.trace_store import RunQuery, filters, run_store
+from apps.trace_store.aggregation import MetricsQuery
+from apps.trace_store.errors import InvalidCursor
+from apps.trace_store.filters import Expression
+from apps.trace_store.filters.parsing import parse_thread_filter
+from apps.trace_store.metrics import RunMetrics
+from apps.trace_store.postgres.reading import trace_times
 from apps.tracing.api.asking import expression, moment
 from apps.tracing.api.serializers import query_params
 from apps.tracing.api.v2_base import (
@@ -108,7 +109,7 @@ class ThreadsQueryView(PageAPIView):
         as_of, offset = _decode(asked.get("cursor"))
         limit = asked["page_size"] or 20
         query = _turns(project.pk, asked, until=as_of)
-        page = store.runs.threads(self.workspace_id, query, offset=offset, limit=limit, whole=True)
+        page = run_store.threads(self.workspace_id, query, offset=offset, limit=limit, whole=True)
         keys = [row.thread_key for row in page.threads]
         said = score_stats.by_thread(self.workspace_id, project.pk, keys)
         end = offset + len(page.threads)
@@ -141,7 +142,7 @@ class ThreadTracesView(SecondAPIView):
             where=filters.all_of([_of_thread(thread_key), _where(asked)]),
             where_any=expression(asked.get("tree_filter")),
         )
-        page = store.runs.query(
+        page = run_store.query(
             self.workspace_id,
             query,
             limit=asked["page_size"] or 20,
@@ -150,7 +151,7 @@ class ThreadTracesView(SecondAPIView):
         )
         numbers: dict[UUID, int] = {}
         if TURN_NUMBER in selected:
-            numbers = spans.turn_numbers(self.workspace_id, project.pk, thread_key)
+            numbers = trace_times.turn_numbers(self.workspace_id, project.pk, thread_key)
         items = [
             turn_json(run, rendered, selected, numbers)
             for run, rendered in zip(
@@ -173,8 +174,8 @@ class ThreadStatsView(SecondAPIView):
             project_ids=[project.pk],
             where=filters.all_of([_of_thread(thread_key), expression(asked.get("filter"))]),
         )
-        row = store.runs.thread(self.workspace_id, thread_key, query)
-        figures = Figures() if row is None else row.figures
+        row = run_store.thread(self.workspace_id, thread_key, query)
+        figures = RunMetrics() if row is None else row.figures
         told: dict[str, Any] = {
             "TURNS": figures.runs,
             "FIRST_START_TIME": row and row.first_start,
@@ -201,11 +202,13 @@ class ThreadsStatsView(SecondAPIView):
         selected = asked.get("select") or []
         query = _turns(project.pk, asked, until=None)
         of_threads = replace(query, where=filters.all_of([_IN_A_THREAD, query.where]))
-        question = Question(query=of_threads, details=any("DETAILS" in name for name in selected))
-        figures = store.runs.figures(self.workspace_id, question).whole
+        question = MetricsQuery(
+            query=of_threads, details=any("DETAILS" in name for name in selected)
+        )
+        figures = run_store.aggregate(self.workspace_id, question).whole
         answer = numbers_json(figures, selected, OF_THREADS)
         if "THREAD_COUNT" in selected:
-            page = store.runs.threads(self.workspace_id, query, limit=1)
+            page = run_store.threads(self.workspace_id, query, limit=1)
             answer["thread_count"] = page.total
         if "THREAD_FEEDBACK_STATS" in selected:
             of_runs = score_stats.by_project_runs(
@@ -227,7 +230,7 @@ def _where(asked: dict[str, Any]) -> Expression | None:
 
 
 def _of_thread(thread_key: str) -> Expression:
-    return filters.parse(f"eq(thread_id, {filters.quoted(thread_key)})")
+    return filters.parse(f"eq(thread_id, {filters.quote(thread_key)})")
 
 
 def _turns(project_id: UUID, asked: dict[str, Any], *, until: datetime | None) -> RunQuery:
@@ -240,7 +243,7 @@ def _turns(project_id: UUID, asked: dict[str, Any], *, until: datetime | None) -
         started_until=min(end, until) if until else end,
         where=_where(asked),
         where_any=expression(asked.get("tree_filter")),
-        where_thread=on_threads.parse(thread_filter) if thread_filter else None,
+        where_thread=parse_thread_filter(thread_filter) if thread_filter else None,
     )
 
 
@@ -256,9 +259,9 @@ def _decode(cursor: str | None) -> tuple[datetime | None, int]:
         as_of, offset = json.loads(signing.b64_decode(cursor.encode()))
         seen_at = datetime.fromisoformat(as_of)
         if seen_at.tzinfo is None or not 0 <= offset <= 1_000_000:
-            raise errors.InvalidCursor
+            raise InvalidCursor
     except (ValueError, TypeError, RecursionError):
-        raise errors.InvalidCursor from None
+        raise InvalidCursor from None
     return moment(seen_at), int(offset)
 
 

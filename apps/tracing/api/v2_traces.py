@@ -13,8 +13,8 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
-from apps.trace_store import store
-from apps.trace_store.store import RunDetail, RunQuery, spans
+from apps.trace_store import RunDetail, RunQuery, run_store
+from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
 from apps.tracing.api.asking import expression, moment
 from apps.tracing.api.serializers import query_params
@@ -76,7 +76,7 @@ class TracesQueryView(PageAPIView):
             where=where,
             where_any=where_any,
         )
-        page = store.runs.query(
+        page = run_store.query(
             self.workspace_id,
             query,
             limit=asked["page_size"] or 20,
@@ -105,7 +105,7 @@ class TraceRunsView(PageAPIView):
             where=expression(asked.get("filter")),
         )
         runs = _all(self.workspace_id, query, selected)
-        if not runs and not store.runs.query(self.workspace_id, everything, limit=1).runs:
+        if not runs and not run_store.query(self.workspace_id, everything, limit=1).runs:
             raise errors.RunNotFound("No such trace.")
         runs.sort(key=lambda run: run.row.dotted_order)
         return Response({"items": runs_json(self.workspace_id, runs, selected)})
@@ -115,7 +115,7 @@ def _all(workspace_id: UUID, query: RunQuery, selected: Sequence[str]) -> list[R
     found: list[RunDetail] = []
     cursor = None
     while True:
-        page = store.runs.query(
+        page = run_store.query(
             workspace_id,
             query,
             limit=_PAGE_OF_TRACE,
@@ -135,7 +135,7 @@ def _traces_json(
     of_trace = [name for name in AGGREGATES if name in selected]
     first: dict[UUID, Any] = {}
     if "FIRST_TOKEN_TIME" in of_trace:
-        first = spans.first_tokens(workspace_id, [root.row for root in roots])
+        first = trace_times.first_token_times(workspace_id, [root.row for root in roots])
     items = []
     for root, rendered in zip(roots, runs_json(workspace_id, roots, of_root), strict=True):
         item: dict[str, Any] = {"root_run": rendered}

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from apps.trace_store.store import runs
-from apps.trace_store.store.metrics import Measure
-from apps.trace_store.store.stats import Attribute, GroupBy, Question
-from apps.tracing.errors import FilterError
+from apps.trace_store import run_store
+from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery
+from apps.trace_store.errors import FilterError
+from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses
 from apps.tracing.pages.charts import Chart, Line, edges
@@ -29,9 +29,9 @@ def strip(project: Project, state: ListState) -> list[Chart]:
     except FilterError:
         return []
     bounds = edges(*state.period.limits, state.period.step)
-    answer = runs.figures(
+    answer = run_store.aggregate(
         project.workspace_id,
-        Question(query=query, edges=bounds, measures=(Measure.LATENCY,), quantiles=(0.5, 0.95)),
+        MetricsQuery(query=query, edges=bounds, measures=(Measure.LATENCY,), quantiles=(0.5, 0.95)),
     )
     found = [answer.by_bucket.get((at, None)) for at in range(len(bounds) - 1)]
     good = [one.runs - one.errors if one else 0 for one in found]
@@ -92,9 +92,9 @@ class Facet:
 
 
 FIELDS = {
-    "status": ("Status", Attribute.STATUS),
-    "name": ("Name", Attribute.NAME),
-    "run_type": ("Type", Attribute.RUN_TYPE),
+    "status": ("Status", GroupAttribute.STATUS),
+    "name": ("Name", GroupAttribute.NAME),
+    "run_type": ("Type", GroupAttribute.RUN_TYPE),
 }
 _TITLES = {"tag": "Tags", "feedback_key": "Feedback"}
 _SUGGESTED = {**{name: name for name in FIELDS}, "tags": "tag", "feedback_key": "feedback_key"}
@@ -155,9 +155,9 @@ def _of_field(state: ListState, name: str, value: str, count: int) -> FacetValue
 
 def _without_own_limit(project: Project, state: ListState, name: str) -> list[FacetValue]:
     text = clauses.without_field(state.filter, name)
-    answer = runs.figures(
+    answer = run_store.aggregate(
         project.workspace_id,
-        Question(
+        MetricsQuery(
             query=state.saying(text).query(project),
             group_by=GroupBy(FIELDS[name][1], max_groups=FACET_VALUES),
             measures=(),

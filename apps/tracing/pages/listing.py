@@ -9,9 +9,8 @@ from urllib.parse import urlencode
 
 from apps.core.json import dumps_text
 from apps.feedback.services import score_stats
-from apps.trace_store import filters
-from apps.trace_store.store import RunQuery, RunRow, runs
-from apps.tracing.errors import FilterError
+from apps.trace_store import RunQuery, RunRow, filters, run_store
+from apps.trace_store.errors import FilterError
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses, periods
 from apps.tracing.pages.columns import LONGEST_COLUMNS, Column
@@ -195,7 +194,7 @@ class ListState:
         """The filter and the words as one filter."""
         found = clauses.split(self.filter)
         if self.words:
-            found.append(f"search({filters.quoted(self.words)})")
+            found.append(f"search({filters.quote(self.words)})")
         return clauses.join(found)
 
     def query(self, project: Project) -> RunQuery:
@@ -236,7 +235,7 @@ def run_list(
     if problem := state.problem:
         return RunList(problem=problem)
     query = state.query(project)
-    page = runs.query(project.workspace_id, query, limit=RUNS_A_PAGE, cursor=cursor or None)
+    page = run_store.query(project.workspace_id, query, limit=RUNS_A_PAGE, cursor=cursor or None)
     rows = [detail.row for detail in page.runs]
     said: Mapping[Any, score_stats.FeedbackStats] = {}
     if any(column.kind == "feedback" for column in columns):

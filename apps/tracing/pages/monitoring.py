@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from urllib.parse import urlencode
 
-from apps.trace_store.store import RunQuery, runs
-from apps.trace_store.store.metrics import Figures, Measure
-from apps.trace_store.store.stats import Answer, Attribute, GroupBy, Question
+from apps.trace_store import RunQuery, run_store
+from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery, MetricsResult
+from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses, periods
 from apps.tracing.pages.charts import HUES, Chart, Line, edges, said
@@ -24,7 +24,7 @@ GROUPS = {
     "metadata": "Metadata",
 }
 TOP = 5
-Value = Callable[[Figures], float | None]
+Value = Callable[[RunMetrics], float | None]
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class State:
     def group_by(self) -> GroupBy | None:
         if not self.group:
             return None
-        return GroupBy(Attribute(self.group), path=self.path, max_groups=TOP)
+        return GroupBy(GroupAttribute(self.group), path=self.path, max_groups=TOP)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class Dashboard:
 
 
 def _quantile(measure: Measure, share: float) -> Value:
-    def value(figures: Figures) -> float | None:
+    def value(figures: RunMetrics) -> float | None:
         found = figures.quantile(measure, share)
         return None if found is None else float(found)
 
@@ -107,18 +107,18 @@ def _quantile(measure: Measure, share: float) -> Value:
 
 
 def _total(measure: Measure) -> Value:
-    def value(figures: Figures) -> float | None:
+    def value(figures: RunMetrics) -> float | None:
         found = figures.total(measure)
         return None if found is None else float(found)
 
     return value
 
 
-def _count(figures: Figures) -> float:
+def _count(figures: RunMetrics) -> float:
     return figures.runs
 
 
-def _error_rate(figures: Figures) -> float | None:
+def _error_rate(figures: RunMetrics) -> float | None:
     return figures.error_rate
 
 
@@ -228,33 +228,33 @@ class _Page:
         by_name: bool = False,
         before: bool = False,
         depth: int | None = None,
-    ) -> Answer:
+    ) -> MetricsResult:
         bounds = self.edges_before if before else self.edges
         start, end = self.state.period.limits
         if before:
             start, end = bounds[0], bounds[-1]
         group_by = self.state.group_by if grouped else None
         if by_name:
-            group_by = GroupBy(Attribute.NAME, max_groups=TOP)
+            group_by = GroupBy(GroupAttribute.NAME, max_groups=TOP)
         query = replace(
             query,
             project_ids=[self.project.pk],
             started_from=start,
             started_until=end,
         )
-        question = Question(
+        question = MetricsQuery(
             query=query,
             edges=bounds,
             group_by=group_by,
             depth=depth,
             quantiles=(0.5, 0.95, 0.99),
         )
-        return runs.figures(self.project.workspace_id, question)
+        return run_store.aggregate(self.project.workspace_id, question)
 
     def charts(
         self,
-        answer: Answer,
-        before: Answer | None,
+        answer: MetricsResult,
+        before: MetricsResult | None,
         prefix: str,
         specs: Sequence[tuple[str, str, str, Sequence[tuple[str, Value]]]],
         show: str = "",
@@ -284,7 +284,7 @@ class _Page:
             made.append(Chart(f"{prefix}-{number}", shown, unit, drawn, self.edges, lines, href))
         return made
 
-    def named(self, answer: Answer, prefix: str, limit: str) -> list[Chart]:
+    def named(self, answer: MetricsResult, prefix: str, limit: str) -> list[Chart]:
         """Count, failures and latency by name."""
         names = self._groups(answer)
         specs: tuple[tuple[str, str, str, Value], ...] = (
@@ -310,13 +310,13 @@ class _Page:
             for number, (title, unit, kind, value) in enumerate(specs)
         ]
 
-    def _groups(self, answer: Answer) -> list[str]:
+    def _groups(self, answer: MetricsResult) -> list[str]:
         found = [group for group in answer.by_group if group is not None]
         return sorted(found, key=lambda group: (-answer.by_group[group].runs, group))[:TOP]
 
-    def _row(self, answer: Answer, group: str | None, value: Value) -> list[float | None]:
+    def _row(self, answer: MetricsResult, group: str | None, value: Value) -> list[float | None]:
         found = [answer.by_bucket.get((at, group)) for at in range(len(self.edges) - 1)]
-        return [value(one or Figures()) for one in found]
+        return [value(one or RunMetrics()) for one in found]
 
     def _named(self, name: str, limit: str) -> str:
         parts = [limit, clauses.one_of("name", [name]) if name else ""]
@@ -342,7 +342,7 @@ class _Page:
         return f"eq({self.state.group}, {value})"
 
 
-def _figure(spec: tuple[str, str, Value, int], now: Figures, before: Figures) -> Figure:
+def _figure(spec: tuple[str, str, Value, int], now: RunMetrics, before: RunMetrics) -> Figure:
     name, unit, value, good = spec
     this, last = value(now), value(before)
     if this is None or not last:

@@ -15,7 +15,7 @@ from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.models import ResourceType, Tagging
 from apps.organizations.services.tags import carrying
-from apps.trace_store.store import ProjectStats, runs
+from apps.trace_store import ProjectStats, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import chips
 from apps.tracing.pages.tagging import on_projects
@@ -63,7 +63,7 @@ def listed(
     found = list(rows[: PROJECTS_A_PAGE + 1])
     page = found[:PROJECTS_A_PAGE]
     ids = [row.pk for row in page]
-    counts = runs.project_stats(workspace_id, ids)
+    counts = run_store.project_stats(workspace_id, ids)
     since = datetime.now(UTC) - timedelta(days=DAYS)
     stats = statistics.project_stats(workspace_id, ids, since=since, select=SELECTED)
     tags = on_projects(workspace_id, ids)

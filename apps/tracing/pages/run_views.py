@@ -13,7 +13,7 @@ from uuid import UUID
 from apps.core import errors
 from apps.core.json import Fragment, dumps_text
 from apps.feedback.models import Feedback
-from apps.trace_store.store import Payload, RunDetail, RunRow, Usage, runs
+from apps.trace_store import Payload, RunDetail, RunRow, Usage, run_store
 from apps.tracing import messages
 from apps.tracing.messages import Document, Message
 from apps.tracing.models import Project
@@ -126,7 +126,7 @@ _READ = (Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR, Payload.EXTRA, Payload.
 
 def run(project: Project, run_id: UUID) -> RunView:
     """One run with its payloads; 404 when it is not in the project."""
-    detail = runs.get(project.workspace_id, run_id, project_id=project.pk, payloads=_READ)
+    detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=_READ)
     if detail is None:
         raise errors.NotFound
     return view_of(detail, feedback_of(project, run_id))
@@ -160,7 +160,7 @@ def view_of(detail: RunDetail, feedback: Sequence[Feedback] = ()) -> RunView:
 
 def payload(project: Project, run_id: UUID, which: Payload) -> Fragment:
     """One payload as the JSON that was sent; 404 when there is none."""
-    detail = runs.get(project.workspace_id, run_id, project_id=project.pk, payloads=(which,))
+    detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=(which,))
     found = detail.json(which) if detail else None
     if found is None:
         raise errors.NotFound

@@ -9,10 +9,9 @@ from decimal import Decimal
 from typing import Any
 
 from apps.feedback.services import score_stats
-from apps.trace_store import filters
-from apps.trace_store.store import RunQuery, RunRow, runs
-from apps.trace_store.store.grouping import ThreadRow
-from apps.trace_store.store.metrics import Measure
+from apps.trace_store import RunQuery, RunRow, filters, run_store
+from apps.trace_store.aggregation import ThreadRow
+from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
 from apps.tracing.pages.threads import turns_of
 
@@ -61,9 +60,9 @@ class ThreadDetails:
 
 def details(project: Project, key: str, *, cursor: str = "") -> ThreadDetails | None:
     """The thread's figures with a page of its turns; None when there is no such thread."""
-    of_thread = filters.parse(f"eq(thread_id, {filters.quoted(key)})")
+    of_thread = filters.parse(f"eq(thread_id, {filters.quote(key)})")
     query = RunQuery(project_ids=[project.pk], where=of_thread)
-    row = runs.thread(project.workspace_id, key, query)
+    row = run_store.thread(project.workspace_id, key, query)
     if row is None:
         return None
     page = turns_of(project, key, cursor=cursor)

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from apps.feedback.services import score_stats
-from apps.trace_store import filters
-from apps.trace_store.store import Page, Payload, RunDetail, RunQuery, RunRow, runs
-from apps.trace_store.store.grouping import ThreadRow
-from apps.trace_store.store.metrics import Measure
+from apps.trace_store import Payload, RunDetail, RunPage, RunQuery, RunRow, filters, run_store
+from apps.trace_store.aggregation import ThreadRow
+from apps.trace_store.errors import FilterError
+from apps.trace_store.metrics import Measure
 from apps.tracing import conversations
-from apps.tracing.errors import FilterError
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import ListState, Problem, chips, problem_of
@@ -85,7 +84,7 @@ def listed(project: Project, state: ListState, page: int) -> ThreadList:
         query = state.query(project)
     except FilterError as error:
         return ThreadList(problem=problem_of(error, state.filter))
-    found = runs.threads(
+    found = run_store.threads(
         project.workspace_id, query, offset=page * THREADS_A_PAGE, limit=THREADS_A_PAGE
     )
     said = score_stats.by_thread(
@@ -97,15 +96,15 @@ def listed(project: Project, state: ListState, page: int) -> ThreadList:
 
 def turns_of(
     project: Project, key: str, *, cursor: str = "", payloads: Collection[Payload] = ()
-) -> Page:
+) -> RunPage:
     """A page of the roots that are the thread's turns, oldest first."""
     query = RunQuery(
         project_ids=[project.pk],
         is_root=True,
         oldest_first=True,
-        where=filters.parse(f"eq(thread_id, {filters.quoted(key)})"),
+        where=filters.parse(f"eq(thread_id, {filters.quote(key)})"),
     )
-    return runs.query(
+    return run_store.query(
         project.workspace_id,
         query,
         limit=TURNS_A_PAGE,

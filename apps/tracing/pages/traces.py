@@ -11,7 +11,7 @@ from uuid import UUID
 from apps.core.json import Fragment, dumps_text
 from apps.feedback.services import score_stats
 from apps.feedback.services.score_stats import FeedbackStats
-from apps.trace_store.store import RunRow, runs
+from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import chips
 
@@ -79,7 +79,7 @@ class Tree:
 
 def trace(project: Project, trace_id: UUID, *, now: datetime | None = None) -> Tree:
     """The whole trace, with what was said about its runs."""
-    rows = runs.trace(project.workspace_id, trace_id, project_id=project.pk)
+    rows = run_store.trace(project.workspace_id, trace_id, project_id=project.pk)
     said = _feedback(project.workspace_id, rows)
     return tree(rows, now or datetime.now(UTC), said)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from uuid import UUID
 
-from apps.trace_store import filters
-from apps.trace_store.store import RunQuery, RunRow, RunType, runs
+from apps.trace_store import RunQuery, RunRow, RunType, filters, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages.threads import turns_of
 
@@ -64,15 +63,15 @@ def trajectory(project: Project, key: str, *, cursor: str = "") -> Trajectory:
 def _steps(project: Project, turns: Sequence[RunRow]) -> tuple[list[RunRow], bool]:
     if not turns:
         return [], False
-    traces = ", ".join(filters.quoted(str(turn.trace_id)) for turn in turns)
-    kinds = ", ".join(filters.quoted(str(kind)) for kind in STEPS)
+    traces = ", ".join(filters.quote(str(turn.trace_id)) for turn in turns)
+    kinds = ", ".join(filters.quote(str(kind)) for kind in STEPS)
     query = RunQuery(
         project_ids=[project.pk],
         started_from=min(turn.start_time for turn in turns) - _SKEW,
         where=filters.parse(f"and(in(trace_id, [{traces}]), in(run_type, [{kinds}]))"),
         oldest_first=True,
     )
-    page = runs.query(project.workspace_id, query, limit=MOST_STEPS)
+    page = run_store.query(project.workspace_id, query, limit=MOST_STEPS)
     return [detail.row for detail in page.runs], page.next_cursor is not None
 
 

@@ -18,11 +18,11 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.feedback.models import Feedback
-from apps.trace_store import store
-from apps.trace_store.filters.on_pairs import with_pairs
-from apps.trace_store.store import RunQuery, removal
-from apps.trace_store.store.raw import raw_cursor, sql
-from apps.trace_store.store.removal import RemovedRun
+from apps.trace_store import RunQuery, run_store
+from apps.trace_store.filters.builders import metadata_filter
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.writing import delete_runs
+from apps.trace_store.postgres.writing.delete_runs import DeletedRun
 from apps.tracing import hooks, tasks
 from apps.tracing.models import (
     DeletionStatus,
@@ -100,17 +100,17 @@ def work_off(deletion_id: UUID, *, batches: int | None = None) -> bool:
     return True
 
 
-def _next_batch(deletion: TraceDeletion) -> list[RemovedRun]:
+def _next_batch(deletion: TraceDeletion) -> list[DeletedRun]:
     """Remove some runs of the traces that are meant; of none any more, find those that are next.
 
     What is found is kept: the run that has the metadata may go long before the rest of its trace.
     """
     workspace_id, project_id = deletion.workspace_id, deletion.project_id
-    removed = removal.remove_of_traces(workspace_id, project_id, deletion.trace_ids)
+    removed = delete_runs.delete_trace_runs(workspace_id, project_id, deletion.trace_ids)
     if not removed and deletion.metadata:
         for trace_ids in _with_metadata(deletion):
             deletion.trace_ids = trace_ids
-            removed = removal.remove_of_traces(workspace_id, project_id, trace_ids)
+            removed = delete_runs.delete_trace_runs(workspace_id, project_id, trace_ids)
             if removed:
                 break
     return forget(workspace_id, removed)
@@ -120,12 +120,12 @@ def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
     """The traces that have the metadata and came before they were asked for, page by page."""
     query = RunQuery(
         project_ids=[deletion.project_id],
-        where=with_pairs(deletion.metadata or {}),
+        where=metadata_filter(deletion.metadata or {}),
         with_doomed=True,
     )
     cursor = None
     while True:
-        page = store.runs.query(deletion.workspace_id, query, limit=_PAGE, cursor=cursor)
+        page = run_store.query(deletion.workspace_id, query, limit=_PAGE, cursor=cursor)
         rows = [run.row for run in page.runs if run.row.received_at <= deletion.created_at]
         if rows:
             yield list({row.trace_id for row in rows})
@@ -138,14 +138,14 @@ def remove_runs_of(project: Project) -> None:
     """Remove all runs of the project, batch by batch."""
     while True:
         with transaction.atomic():
-            removed = removal.remove_of_project(project.workspace_id, project.pk)
+            removed = delete_runs.delete_project_runs(project.workspace_id, project.pk)
             forget(project.workspace_id, removed)
-        if len(removed) < removal.BATCH:
+        if len(removed) < delete_runs.BATCH_SIZE:
             break
     remove_doomed_files()
 
 
-def forget(workspace_id: UUID, removed: Sequence[RemovedRun]) -> list[RemovedRun]:
+def forget(workspace_id: UUID, removed: Sequence[DeletedRun]) -> list[DeletedRun]:
     """Remove what else is known about these runs, in the transaction that removed them."""
     if not removed:
         return []
@@ -174,7 +174,7 @@ def forget(workspace_id: UUID, removed: Sequence[RemovedRun]) -> list[RemovedRun
     return list(removed)
 
 
-def _count_down(workspace_id: UUID, removed: Sequence[RemovedRun]) -> None:
+def _count_down(workspace_id: UUID, removed: Sequence[DeletedRun]) -> None:
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     for project_id in sorted({run.project_id for run in removed}):
         of_project = [run for run in removed if run.project_id == project_id]
@@ -198,7 +198,7 @@ def remove_doomed_files() -> None:
             rows = list(doomed.order_by("pk").select_for_update(skip_locked=True)[:_FILES])
             for workspace_id in {row.workspace_id for row in rows}:
                 own = [row for row in rows if row.workspace_id == workspace_id]
-                alive = store.runs.existing(workspace_id, {row.run_id for row in own})
+                alive = run_store.existing(workspace_id, {row.run_id for row in own})
                 for path in {row.path for row in own if row.run_id not in alive}:
                     default_storage.delete(path)
             doomed.filter(pk__in=[row.pk for row in rows]).delete()

@@ -15,11 +15,12 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from apps.organizations.models import Workspace
-from apps.trace_store.store import expired_traces, partitions, removal
-from apps.trace_store.store.expired_traces import Cutoffs
-from apps.trace_store.store.large_payloads import paths_in
-from apps.trace_store.store.partitions import Day
-from apps.trace_store.store.rollup_intervals import EARLIEST
+from apps.trace_store.postgres import partitions
+from apps.trace_store.postgres.partitions import Partition
+from apps.trace_store.postgres.payload_storage import offloaded_paths_sql
+from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME
+from apps.trace_store.postgres.writing import delete_runs, expired_traces
+from apps.trace_store.postgres.writing.expired_traces import RetentionCutoffs
 from apps.tracing.models import Project, TraceTier
 from apps.tracing.services import deletion, retention
 
@@ -41,7 +42,7 @@ def expire(now: datetime | None = None) -> None:
     _forget_upgrades()
 
 
-def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[Cutoffs]]]:
+def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[RetentionCutoffs]]]:
     for workspace in Workspace.objects.all():
         lives = retention.lives_of(workspace)
         long, short = lives.cutoff(TraceTier.LONG, now), lives.cutoff(TraceTier.SHORT, now)
@@ -49,7 +50,9 @@ def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[Cutoffs]]]:
         yield (
             workspace.pk,
             [
-                Cutoffs(project_id, long if days is None else now - days * _DAY, short, since)
+                RetentionCutoffs(
+                    project_id, long if days is None else now - days * _DAY, short, since
+                )
                 for project_id, days, since in projects.values_list(
                     "pk", "long_days", "short_since"
                 )
@@ -57,11 +60,11 @@ def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[Cutoffs]]]:
         )
 
 
-def _drop_days(cutoffs: list[Cutoffs], now: datetime) -> None:
+def _drop_days(cutoffs: list[RetentionCutoffs], now: datetime) -> None:
     latest = [one.latest for one in cutoffs if one.latest is not None]
     if not latest:
         return
-    for day in partitions.days():
+    for day in partitions.list_partitions():
         if day.ends_at > max(latest):
             break
         try:
@@ -69,32 +72,34 @@ def _drop_days(cutoffs: list[Cutoffs], now: datetime) -> None:
         except DatabaseError:  # somebody reads or writes that day for long: there is another time
             log.exception("a day of runs could not be dropped: %s", day.suffix)
     try:
-        partitions.merge_empty(max(latest))
+        partitions.merge_empty_partitions(max(latest))
     except DatabaseError:
         log.exception("empty days could not be made one")
 
 
 @transaction.atomic
-def _drop(day: Day, cutoffs: list[Cutoffs]) -> None:
+def _drop(day: Partition, cutoffs: list[RetentionCutoffs]) -> None:
     if partitions.is_empty(day):
         return
-    partitions.close(day)
-    if not expired_traces.is_whole(day, cutoffs):
+    partitions.lock_partition(day)
+    if not expired_traces.is_fully_expired(day, cutoffs):
         return
     with connection.cursor() as cursor:
         cursor.execute(
-            _WITH_THE_DAY.format(day=day.table, payloads=day.payload_table, paths=paths_in("p"))
+            _WITH_THE_DAY.format(
+                day=day.table, payloads=day.payload_table, paths=offloaded_paths_sql("p")
+            )
         )
-        for table in ("tracing_rollupspan", "tracing_rollup"):
+        for table in ("trace_store_rollup_interval", "trace_store_rollup"):
             cursor.execute(
                 f"DELETE FROM {table} WHERE begins_at >= %s AND begins_at < %s",  # noqa: S608  (ours)
-                [day.begins_at or EARLIEST, day.ends_at],
+                [day.begins_at or EARLIEST_TIME, day.ends_at],
             )
         cursor.execute(
-            "DELETE FROM tracing_thread WHERE last_start >= %s AND last_start < %s",
-            [day.begins_at or EARLIEST, day.ends_at],
+            "DELETE FROM trace_store_thread WHERE last_start >= %s AND last_start < %s",
+            [day.begins_at or EARLIEST_TIME, day.ends_at],
         )
-    partitions.empty(day)
+    partitions.truncate_partition(day)
 
 
 _WITH_THE_DAY = """
@@ -126,8 +131,8 @@ FROM "{day}" GROUP BY workspace_id, project_id;
 """What is known about the runs of a day besides the runs."""
 
 
-def _expire_project(workspace_id: UUID, cutoffs: Cutoffs) -> None:
-    for find in (expired_traces.traces, expired_traces.orphans):
+def _expire_project(workspace_id: UUID, cutoffs: RetentionCutoffs) -> None:
+    for find in (expired_traces.find_expired_traces, expired_traces.find_expired_orphans):
         while trace_ids := find(workspace_id, cutoffs, limit=_TRACES):
             if not _remove(workspace_id, cutoffs.project_id, trace_ids):
                 break  # another is at it
@@ -137,10 +142,10 @@ def _remove(workspace_id: UUID, project_id: UUID, trace_ids: list[UUID]) -> int:
     removed = 0
     while True:
         with transaction.atomic():
-            batch = removal.remove_of_traces(workspace_id, project_id, trace_ids)
+            batch = delete_runs.delete_trace_runs(workspace_id, project_id, trace_ids)
             deletion.forget(workspace_id, batch)
         removed += len(batch)
-        if len(batch) < removal.BATCH:
+        if len(batch) < delete_runs.BATCH_SIZE:
             return removed
 
 
@@ -151,7 +156,7 @@ def _forget_upgrades() -> None:
             """
             DELETE FROM tracing_kepttrace k
             WHERE created_at < now() - interval '2 days' AND NOT EXISTS (
-                SELECT FROM tracing_run r
+                SELECT FROM trace_store_run r
                 WHERE r.workspace_id = k.workspace_id AND r.trace_id = k.trace_id)
             """
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import connection, transaction
 
 from apps.feedback.models import Feedback
-from apps.trace_store.store import rollups
+from apps.trace_store.postgres.rollups import dirty_intervals
 from apps.tracing.models import Project, RunCount
 from apps.tracing.services import deletion
 
@@ -46,5 +46,5 @@ def remove_deleted_projects() -> None:
         deletion.remove_runs_of(project)
         Feedback.objects.for_workspace(project.workspace_id).filter(project=project).delete()
         RunCount.objects.for_workspace(project.workspace_id).filter(project_id=project.pk).delete()
-        rollups.forget_project(project.workspace_id, project.pk)
+        dirty_intervals.delete_project(project.workspace_id, project.pk)
         project.delete()

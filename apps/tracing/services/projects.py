@@ -14,7 +14,7 @@ from apps.audit.services import Target, record
 from apps.core.ids import uuid7
 from apps.organizations.models import ResourceType, Workspace
 from apps.organizations.services import tags
-from apps.trace_store.store.raw import raw_cursor
+from apps.trace_store.postgres.database import raw_cursor
 from apps.tracing import errors, tasks
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services import retention

@@ -19,8 +19,8 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.organizations.models import Organization, Workspace
-from apps.trace_store.store import RunRow
-from apps.trace_store.store.raw import raw_cursor
+from apps.trace_store import RunRow
+from apps.trace_store.postgres.database import raw_cursor
 from apps.tracing.models import KeptTrace, Project, Retention, TraceTier
 
 

@@ -14,9 +14,17 @@ from apps.audit.services import Target, record
 from apps.feedback.models import Feedback
 from apps.feedback.querysets import FeedbackQuerySet
 from apps.organizations.models import Workspace
-from apps.trace_store import filters, store
+from apps.trace_store import (
+    ALL_PAYLOADS,
+    NO_PAYLOADS,
+    Payload,
+    RunDetail,
+    RunQuery,
+    RunRow,
+    filters,
+    run_store,
+)
 from apps.trace_store.filters import Expression
-from apps.trace_store.store import NO_PAYLOADS, Payload, RunDetail, RunQuery, RunRow
 from apps.tracing import errors
 from apps.tracing.models import Share
 
@@ -43,7 +51,7 @@ def share_trace(
     `RunNotFound` when the workspace has no such run, `ShareTokenTaken` for a token of another
     link, whosever that is.
     """
-    run = store.runs.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
+    run = run_store.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
     if run is None:
         raise errors.RunNotFound
     return _opened(
@@ -60,7 +68,7 @@ def share_trace(
 def share_thread(workspace_id: UUID, project_id: UUID, thread_key: str) -> Share:
     """Open all traces of the thread, those to come included; a repeat returns the same link."""
     query = RunQuery(project_ids=[project_id], is_root=True, where=_in_thread(thread_key))
-    if not store.runs.query(workspace_id, query, limit=1).runs:
+    if not run_store.query(workspace_id, query, limit=1).runs:
         raise errors.ThreadNotFound
     return _opened(Share(workspace_id=workspace_id, project_id=project_id, thread_key=thread_key))
 
@@ -85,7 +93,7 @@ def _opened(share: Share) -> Share:
 
 def share_of_run(workspace_id: UUID, run_id: UUID) -> Share | None:
     """The link that opens the run's trace; `RunNotFound` when the workspace has no such run."""
-    run = store.runs.get(workspace_id, run_id, payloads=NO_PAYLOADS)
+    run = run_store.get(workspace_id, run_id, payloads=NO_PAYLOADS)
     if run is None:
         raise errors.RunNotFound
     return (
@@ -97,7 +105,7 @@ def share_of_run(workspace_id: UUID, run_id: UUID) -> Share | None:
 
 def unshare_trace(workspace_id: UUID, run_id: UUID, *, project_id: UUID | None = None) -> None:
     """Close the trace of the run, if it is open. Safe to repeat."""
-    run = store.runs.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
+    run = run_store.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
     if run is None:
         raise errors.RunNotFound
     shares = Share.objects.for_workspace(workspace_id)
@@ -153,15 +161,13 @@ class Shared:
             query = replace(query, where_root=_in_thread(share.thread_key))
         return query
 
-    def run(
-        self, run_id: UUID | None, payloads: Collection[Payload] = store.ALL_PAYLOADS
-    ) -> RunDetail:
+    def run(self, run_id: UUID | None, payloads: Collection[Payload] = ALL_PAYLOADS) -> RunDetail:
         """The run, without an id the one that the link begins with; else `RunNotFound`."""
         wanted = run_id or self.share.run_id
         query = self.query(
             run_ids=None if wanted is None else [wanted], is_root=True if wanted is None else None
         )
-        found = store.runs.query(self.share.workspace_id, query, limit=1, payloads=payloads)
+        found = run_store.query(self.share.workspace_id, query, limit=1, payloads=payloads)
         if not found.runs:
             raise errors.RunNotFound
         return found.runs[0]
@@ -200,9 +206,9 @@ def shared_trace(token: UUID) -> SharedTrace:
     """For the page of a link; `NotFound` when there is nothing to see."""
     shared = open_link(token)
     opened = shared.run(None)
-    found = store.runs.query(shared.share.workspace_id, shared.query(), limit=MOST_RUNS_SHOWN)
+    found = run_store.query(shared.share.workspace_id, shared.query(), limit=MOST_RUNS_SHOWN)
     return SharedTrace(shared.share, opened, [run.row for run in found.runs])
 
 
 def _in_thread(thread_key: str) -> Expression:
-    return filters.parse(f"eq(thread_id, {filters.quoted(thread_key)})")
+    return filters.parse(f"eq(thread_id, {filters.quote(thread_key)})")

@@ -10,10 +10,9 @@ from typing import Any
 from uuid import UUID
 
 from apps.feedback.services import score_stats
-from apps.trace_store import filters, store
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.metrics import DETAILS, Figures, Measure
-from apps.trace_store.store.stats import Answer, Attribute, GroupBy, Question
+from apps.trace_store import RunQuery, filters, run_store
+from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery, MetricsResult
+from apps.trace_store.metrics import DETAILS, Measure, RunMetrics
 from apps.tracing.services import facets
 
 M = Measure
@@ -24,23 +23,23 @@ def money(amount: Decimal | None) -> str | None:
     return None if amount is None else format(amount.normalize(), "f")
 
 
-def _quantile(measure: Measure, share: float) -> Callable[[Figures], Any]:
-    def found(figures: Figures) -> Any:
+def _quantile(measure: Measure, share: float) -> Callable[[RunMetrics], Any]:
+    def found(figures: RunMetrics) -> Any:
         value = figures.quantile(measure, share)
         return money(value) if isinstance(value, Decimal) else value
 
     return found
 
 
-def _total(measure: Measure) -> Callable[[Figures], Any]:
-    def found(figures: Figures) -> Any:
+def _total(measure: Measure) -> Callable[[RunMetrics], Any]:
+    def found(figures: RunMetrics) -> Any:
         value = figures.total(measure)
         return money(value) if isinstance(value, Decimal) else value
 
     return found
 
 
-NUMBERS: dict[str, Callable[[Figures], Any]] = {
+NUMBERS: dict[str, Callable[[RunMetrics], Any]] = {
     "run_count": lambda figures: figures.runs,
     "latency_p50": _quantile(M.LATENCY, 0.5),
     "latency_p99": _quantile(M.LATENCY, 0.99),
@@ -95,7 +94,7 @@ def run_stats(
     Where only the newest runs could be looked at, `counted_since` says from when on.
     """
     wanted = _wanted(select, with_details=with_details)
-    answer = store.runs.figures(workspace_id, _question(query, wanted))
+    answer = run_store.aggregate(workspace_id, _question(query, wanted))
     told = _told(answer.whole, wanted)
     told |= _beside(workspace_id, query, wanted)
     return told | _partial(answer)
@@ -114,11 +113,11 @@ def grouped_stats(
     wanted = _wanted(select, with_details=with_details) - set(BESIDE)
     if groups is not None:
         group_by = replace(group_by, max_groups=10_000)
-    answer = store.runs.figures(workspace_id, replace(_question(query, wanted), group_by=group_by))
+    answer = run_store.aggregate(workspace_id, replace(_question(query, wanted), group_by=group_by))
     names = groups if groups is not None else _by_size(answer)
     count = {"group_count": len(answer.by_group)} if "group_count" in wanted else {}
     return {
-        name: _told(answer.by_group.get(name) or Figures(), wanted) | count | _partial(answer)
+        name: _told(answer.by_group.get(name) or RunMetrics(), wanted) | count | _partial(answer)
         for name in names
     }
 
@@ -130,7 +129,7 @@ def turn_stats(workspace_id: UUID, query: RunQuery) -> dict[str, Any]:
     return run_stats(workspace_id, turns, select=[*NUMBERS, "feedback_stats"])
 
 
-def _by_size(answer: Answer) -> list[str]:
+def _by_size(answer: MetricsResult) -> list[str]:
     names = [name for name in answer.by_group if name is not None]
     return sorted(names, key=lambda name: (-answer.by_group[name].runs, name))
 
@@ -157,14 +156,14 @@ def project_stats(
     wanted = _wanted(select, with_details=False)
     everything = _by_project(workspace_id, query, wanted)
     of_traces = {"latency_p50", "latency_p99", "latency_avg", "error_rate"} & wanted
-    roots: Mapping[str | None, Figures] = {}
+    roots: Mapping[str | None, RunMetrics] = {}
     if of_traces:
         roots = _by_project(workspace_id, replace(query, is_root=True), of_traces)
     said = _feedback(workspace_id, project_ids, since, wanted)
     told: dict[UUID, dict[str, Any]] = {}
     for project_id in project_ids:
-        told[project_id] = _told(everything.get(str(project_id)) or Figures(), wanted)
-        told[project_id] |= _told(roots.get(str(project_id)) or Figures(), of_traces)
+        told[project_id] = _told(everything.get(str(project_id)) or RunMetrics(), wanted)
+        told[project_id] |= _told(roots.get(str(project_id)) or RunMetrics(), of_traces)
         told[project_id] |= {
             name: score_stats.get(project_id, {}) for name, score_stats in said.items()
         }
@@ -176,10 +175,10 @@ def project_stats(
 
 def _by_project(
     workspace_id: UUID, query: RunQuery, wanted: Collection[str]
-) -> Mapping[str | None, Figures]:
-    group_by = GroupBy(Attribute.PROJECT, max_groups=len(query.project_ids or ()))
+) -> Mapping[str | None, RunMetrics]:
+    group_by = GroupBy(GroupAttribute.PROJECT, max_groups=len(query.project_ids or ()))
     question = replace(_question(query, wanted), group_by=group_by)
-    return store.runs.figures(workspace_id, question).by_group
+    return run_store.aggregate(workspace_id, question).by_group
 
 
 def _feedback(
@@ -202,11 +201,11 @@ def _wanted(select: Collection[str] | None, *, with_details: bool) -> set[str]:
     return wanted | set(DETAILS if with_details else ())
 
 
-def _question(query: RunQuery, wanted: Collection[str]) -> Question:
+def _question(query: RunQuery, wanted: Collection[str]) -> MetricsQuery:
     needed = {
         measure for name in wanted & NUMBERS.keys() for measure in _NEEDS.get(_word(name), ())
     }
-    return Question(
+    return MetricsQuery(
         query=query,
         measures=[measure for measure in Measure if measure in needed],
         details=bool(set(DETAILS) & set(wanted)),
@@ -217,7 +216,7 @@ def _word(name: str) -> str:
     return name.partition("_")[0]
 
 
-def _told(figures: Figures, wanted: Collection[str]) -> dict[str, Any]:
+def _told(figures: RunMetrics, wanted: Collection[str]) -> dict[str, Any]:
     told = {name: value(figures) for name, value in NUMBERS.items() if name in wanted}
     for kind in DETAILS:
         if kind in wanted:
@@ -247,7 +246,7 @@ def _beside(workspace_id: UUID, query: RunQuery, wanted: Collection[str]) -> dic
     return told
 
 
-def _partial(answer: Answer) -> dict[str, Any]:
+def _partial(answer: MetricsResult) -> dict[str, Any]:
     if answer.counted_since is None:
         return {}
     return {"counted_since": answer.counted_since}

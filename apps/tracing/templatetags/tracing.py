@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from django import template
 from django.urls import reverse
 
-from apps.trace_store.store import Attachment
+from apps.trace_store import Attachment
 from apps.tracing.pages import clauses
 
 register = template.Library()

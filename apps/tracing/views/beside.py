@@ -9,7 +9,7 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET
 
 from apps.organizations.permissions import Permission
-from apps.tracing.errors import FilterError
+from apps.trace_store.errors import FilterError
 from apps.tracing.pages import beside, projects
 from apps.tracing.pages.listing import ListState
 from apps.web_ui.pages import PageRequest, workspace_page

@@ -10,7 +10,7 @@ from django.views.decorators.http import require_GET
 
 from apps.core import errors
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import RunQuery, RunRow, runs
+from apps.trace_store import RunQuery, RunRow, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages import projects, run_views
 from apps.tracing.pages.run_views import RunView
@@ -48,5 +48,5 @@ def _like(project: Project, row: RunRow) -> list[RunRow]:
         is_root=True if row.is_root else None,
         run_type=None if row.is_root else row.run_type,
     )
-    page = runs.query(project.workspace_id, query, limit=CANDIDATES)
+    page = run_store.query(project.workspace_id, query, limit=CANDIDATES)
     return [detail.row for detail in page.runs if detail.row.id != row.id]

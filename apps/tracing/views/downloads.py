@@ -12,9 +12,9 @@ from django.views.decorators.http import require_GET
 from apps.core import errors
 from apps.core.json import dumps
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import ALL_PAYLOADS, RunQuery, runs
+from apps.trace_store import ALL_PAYLOADS, RunQuery, run_store
+from apps.trace_store.errors import FilterError
 from apps.tracing.api.rendering import runs_json
-from apps.tracing.errors import FilterError
 from apps.tracing.models import Project
 from apps.tracing.pages import projects
 from apps.tracing.pages.listing import ListState
@@ -32,7 +32,7 @@ def trace_download(request: PageRequest, project_id: UUID, run_id: UUID) -> Http
     if "whole" in request.GET:
         query = RunQuery(project_ids=[project.pk], trace_id=run_id, oldest_first=True)
         return _file(_lines(project, query), f"trace-{run_id}.jsonl", "application/x-ndjson")
-    found = runs.get(project.workspace_id, run_id, project_id=project.pk)
+    found = run_store.get(project.workspace_id, run_id, project_id=project.pk)
     if found is None:
         raise errors.NotFound
     body = dumps(runs_json(project.workspace_id, [found])[0])
@@ -54,7 +54,7 @@ def list_download(request: PageRequest, project_id: UUID) -> HttpResponseBase:
 def _lines(project: Project, query: RunQuery) -> Iterator[bytes]:
     cursor, sent = None, 0
     while sent < MOST:
-        page = runs.query(
+        page = run_store.query(
             project.workspace_id, query, limit=AT_ONCE, cursor=cursor, payloads=ALL_PAYLOADS
         )
         for run in runs_json(project.workspace_id, page.runs):

@@ -16,7 +16,7 @@ from apps.feedback.models import Feedback
 from apps.feedback.services import feedback as services
 from apps.feedback.wire import WireFeedback
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import RunRow, runs
+from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages import projects, run_views
 from apps.tracing.pages.feedback_form import FeedbackForm, list_key_choices, parse_click
@@ -60,7 +60,7 @@ def feedback_delete(
 
 def _run(request: PageRequest, project_id: UUID, run_id: UUID) -> tuple[Project, RunRow]:
     project = projects.project(request.caller.workspace_id, project_id)
-    run = runs.get(project.workspace_id, run_id, project_id=project.pk, payloads=())
+    run = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=())
     if run is None:
         raise core_errors.NotFound
     return project, run.row

@@ -11,7 +11,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import Status, runs
+from apps.trace_store import Status, run_store
 from apps.tracing.models import Project, SavedView, ViewType
 from apps.tracing.pages import columns, language, listing, projects
 from apps.tracing.pages.listing import ListState
@@ -82,7 +82,7 @@ def _list(request: PageRequest, project: Project, state: ListState) -> dict[str,
 
 
 def _has_runs(project: Project) -> bool:
-    return runs.project_stats(project.workspace_id, [project.pk])[project.pk].run_count > 0
+    return run_store.project_stats(project.workspace_id, [project.pk])[project.pk].run_count > 0
 
 
 def _beside(request: PageRequest, project: Project, state: ListState) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.views.decorators.http import require_POST
 
 from apps.core import errors
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import RunQuery, RunRow, runs
+from apps.trace_store import RunQuery, RunRow, run_store
 from apps.tracing.models import DeletionStatus, Project
 from apps.tracing.pages import projects
 from apps.tracing.services.deletion import delete_traces
@@ -63,6 +63,6 @@ def _rows(project: Project, given: Collection[str]) -> list[RunRow]:
     except ValueError:
         raise errors.BadRequest("`run` must be a run id.") from None
     query = RunQuery(project_ids=[project.pk], run_ids=ids)
-    page = runs.query(project.workspace_id, query, limit=MOST) if ids else None
+    page = run_store.query(project.workspace_id, query, limit=MOST) if ids else None
     found = {detail.row.id: detail.row for detail in page.runs} if page else {}
     return [found[one] for one in ids if one in found]

@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_http_methods
 
 from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import RunRow, runs
+from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project, Share
 from apps.tracing.pages import projects, run_views, traces
 from apps.tracing.services import sharing
@@ -58,7 +58,7 @@ def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) 
     if request.headers.get("HX-Request"):
         return _private(render(request, "tracing/run.html", context))
     workspace_id = shared.share.workspace_id
-    page = runs.query(workspace_id, shared.query(), limit=sharing.MOST_RUNS_SHOWN)
+    page = run_store.query(workspace_id, shared.query(), limit=sharing.MOST_RUNS_SHOWN)
     context |= {
         "tree": traces.shown([one.row for one in page.runs]),
         "icons": dumps_text(RUN_TYPES),

@@ -15,7 +15,7 @@ from django.views.decorators.http import require_GET
 from apps.core import errors
 from apps.core.json import dumps_text
 from apps.organizations.permissions import Permission
-from apps.trace_store.store import Payload, runs
+from apps.trace_store import Payload, run_store
 from apps.tracing.pages import projects, run_views, traces
 from apps.tracing.views.feedback import feedback_context
 from apps.web_ui.badges import RUN_TYPES
@@ -114,7 +114,7 @@ def trace_attachment(request: PageRequest, project_id: UUID, run_id: UUID, numbe
 @workspace_page(Permission.RUNS_READ)
 def trace_redirect(request: PageRequest, run_id: UUID) -> HttpResponse:
     """A run by its id alone."""
-    found = runs.get(request.caller.workspace_id, run_id, payloads=())
+    found = run_store.get(request.caller.workspace_id, run_id, payloads=())
     if found is None:
         raise errors.NotFound
     return redirect("trace-detail", request.caller.workspace_id, found.row.project_id, run_id)

@@ -12,8 +12,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs
 
 from apps.organizations.models import Workspace
-from apps.trace_store import store
-from apps.trace_store.store import RunQuery
+from apps.trace_store import RunQuery, run_store
 from apps.tracing.models import Project
 from tests.factories.spans import BEGIN, SECOND, attributes
 from tests.ingest.otlp.conftest import Exporter
@@ -78,7 +77,7 @@ def as_protobuf() -> bytes:
 def runs(workspace: Workspace, project: str) -> list[Any]:
     project_row = Project.objects.for_workspace(workspace).get(name=project)
     query = RunQuery(project_ids=[project_row.pk])
-    page = store.runs.query(workspace.pk, query, limit=10)
+    page = run_store.query(workspace.pk, query, limit=10)
     return sorted((run.row for run in page.runs), key=lambda row: row.dotted_order)
 
 

@@ -20,7 +20,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 
 from apps.ingest.otlp.spans import trace_run_id
 from apps.organizations.models import Workspace
-from apps.trace_store import store
+from apps.trace_store import run_store
 from apps.tracing.models import Project
 from tests.factories.api_keys import key_for
 from tests.factories.spans import TRACE, event, export, span
@@ -49,7 +49,7 @@ def as_json(request: ExportTraceServiceRequest) -> dict[str, Any]:
 
 
 def names(workspace: Workspace) -> list[str]:
-    return [row.name for row in store.runs.trace(workspace.pk, trace_run_id(TRACE))]
+    return [row.name for row in run_store.trace(workspace.pk, trace_run_id(TRACE))]
 
 
 def test_without_a_key_nothing_is_stored(db: None) -> None:
@@ -89,7 +89,7 @@ def test_json(exporter: Exporter, workspace: Workspace) -> None:
     answer = exporter.send(json.dumps(as_json(request)).encode(), JSON)
 
     assert (answer.status_code, answer.content, answer["Content-Type"]) == (200, b"{}", JSON)
-    root, child = store.runs.trace(workspace.pk, trace_run_id(TRACE))
+    root, child = run_store.trace(workspace.pk, trace_run_id(TRACE))
     assert (root.name, child.name, child.status) == ("root", "child", "error")
     assert root.metadata["count"] == 2**62
     assert child.first_token_time is not None
@@ -101,9 +101,7 @@ def test_both_encodings_give_the_same_run(exporter: Exporter, workspace: Workspa
     exporter.send(json.dumps(as_json(one)).encode(), JSON, langsmith_project="json")
 
     projects = Project.objects.for_workspace(workspace).filter(name__in=["protobuf", "json"])
-    runs = [
-        store.runs.get(workspace.pk, trace_run_id(TRACE), project_id=one.pk) for one in projects
-    ]
+    runs = [run_store.get(workspace.pk, trace_run_id(TRACE), project_id=one.pk) for one in projects]
     first, second = [
         {payload: run.json(payload) for payload in run.payloads} for run in runs if run
     ]
@@ -224,7 +222,7 @@ def test_which_project_a_span_goes_to(
 
     exporter.send(export(span(says=says), resource=resource).SerializeToString(), **headers)
 
-    (row,) = store.runs.trace(workspace.pk, trace_run_id(TRACE))
+    (row,) = run_store.trace(workspace.pk, trace_run_id(TRACE))
     assert Project.objects.for_workspace(workspace).get(pk=row.project_id).name == project
 
 
@@ -243,10 +241,10 @@ def test_a_project_by_its_id_and_one_that_is_none(
 
     response = ExportTraceServiceResponse.FromString(answer.content)
     assert response.partial_success.rejected_spans == 1
-    assert [row.project_id for row in store.runs.trace(workspace.pk, trace_run_id(TRACE))] == [
+    assert [row.project_id for row in run_store.trace(workspace.pk, trace_run_id(TRACE))] == [
         own.pk
     ]
-    assert store.runs.trace(stranger.pk, trace_run_id(TRACE)) == []
+    assert run_store.trace(stranger.pk, trace_run_id(TRACE)) == []
 
 
 def test_a_span_that_brings_its_runs_ids_and_place(
@@ -262,7 +260,7 @@ def test_a_span_that_brings_its_runs_ids_and_place(
 
     exporter.spans(span(says=says))
 
-    run = store.runs.get(workspace.pk, UUID(run_id))
+    run = run_store.get(workspace.pk, UUID(run_id))
     assert run is not None
     assert run.row.dotted_order == dotted_order
 
@@ -277,7 +275,7 @@ def test_the_javascript_sdk_finds_its_root_by_the_spans_id(
     exporter.spans(span(1, 9, name="root", says={**traced, "langsmith.is_root": True}))
 
     root_id = UUID(int=1)
-    runs = store.runs.trace(workspace.pk, root_id)
+    runs = run_store.trace(workspace.pk, root_id)
     assert [(row.name, row.depth, row.trace_id) for row in runs] == [
         ("root", 0, root_id),
         ("child", 1, root_id),

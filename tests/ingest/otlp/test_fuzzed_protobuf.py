@@ -17,7 +17,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyVa
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span, Status
 
 from apps.organizations.models import Workspace
-from apps.trace_store import store
+from apps.trace_store import run_store
 from tests.factories.spans import SECOND, export, span
 from tests.ingest.otlp.conftest import Exporter
 from tests.ingest.otlp.test_fuzzing import NAMES
@@ -101,7 +101,7 @@ def test_the_good_span_beside_odd_ones_is_stored(
     response = exporter.send(request.SerializeToString())
 
     assert response.status_code == 200, response.content
-    assert [row.id for row in store.runs.trace(workspace.pk, trace_id)] == [trace_id]
+    assert [row.id for row in run_store.trace(workspace.pk, trace_id)] == [trace_id]
 
 
 @often(100)
@@ -145,5 +145,5 @@ def test_values_nested_deeply_are_stored_or_refused(
     response = exporter.send(field(1, field(2, field(2, one))))
 
     # Protobuf itself reads a hundred levels.
-    is_stored = bool(store.runs.trace(workspace.pk, trace_id))
+    is_stored = bool(run_store.trace(workspace.pk, trace_id))
     assert (response.status_code, is_stored) in {(200, True), (400, False)}

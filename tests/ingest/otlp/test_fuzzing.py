@@ -17,7 +17,7 @@ from apps.ingest.otlp.run_mapping import map_span
 from apps.ingest.otlp.spans import trace_run_id
 from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.models import Workspace
-from apps.trace_store import store
+from apps.trace_store import run_store
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.spans import TRACE, event, export, span
 from tests.ingest.otlp.test_endpoint import JSON, Exporter, as_json
@@ -205,7 +205,7 @@ def test_what_is_mapped_is_stored_and_the_span_beside_it_too(attributes: dict[st
 
     outcome = ingest(workspace.pk, build_request(decoded, project=None))
 
-    kept = {row.id for row in store.runs.trace(workspace.pk, trace_run_id(TRACE))}
+    kept = {row.id for row in run_store.trace(workspace.pk, trace_run_id(TRACE))}
     own = attributes.get("langsmith.span.id")
     assert len(outcome.rejected) <= 1
     assert kept or isinstance(own, UUID | str)

@@ -16,7 +16,7 @@ from apps.ingest.otlp import protobuf_decoder
 from apps.ingest.otlp.run_mapping import map_span
 from apps.ingest.otlp.spans import span_run_id
 from apps.ingest.run_content import parse_operation
-from apps.trace_store.store import Payload
+from apps.trace_store import Payload
 from tests.factories.spans import BEGIN, SECOND, TRACE, event, export, span
 
 

@@ -12,8 +12,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 
 from apps.ingest.otlp.spans import trace_run_id
 from apps.organizations.models import Workspace
-from apps.trace_store import store
-from apps.trace_store.store import Payload, RunDetail
+from apps.trace_store import Payload, RunDetail, run_store
 from tests.factories.spans import TRACE, event, span
 
 RECORDED = Path(__file__).parent / "recorded"
@@ -35,8 +34,8 @@ def received(stored: Any, workspace: Workspace) -> Any:
             at, says = number / 10, body["attributes"]
             spans.append(span(number, 1, at=at, name=body["name"], says=says, **fields))
         stored(*spans)
-        rows = store.runs.trace(workspace.pk, trace_run_id(TRACE))[1:]
-        return [run for row in rows if (run := store.runs.get(workspace.pk, row.id))]
+        rows = run_store.trace(workspace.pk, trace_run_id(TRACE))[1:]
+        return [run for row in rows if (run := run_store.get(workspace.pk, row.id))]
 
     return receive
 

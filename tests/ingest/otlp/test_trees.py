@@ -18,8 +18,8 @@ from apps.ingest.otlp import spans as span_ids
 from apps.ingest.otlp.batch_assembly import build_request
 from apps.ingest.services import ingest_runs
 from apps.organizations.models import Workspace
-from apps.trace_store import store
-from apps.trace_store.store import removal, trees
+from apps.trace_store import run_store
+from apps.trace_store.postgres.writing import delete_runs, span_trees
 from apps.tracing.models import Project
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.spans import BEGIN, SECOND, TRACE, export, span, span_id
@@ -36,13 +36,13 @@ def shape(workspace: Workspace, trace_id: UUID = ROOT) -> dict[UUID, tuple[UUID 
     """Parent and dotted order of every run of the trace."""
     return {
         row.id: (row.parent_run_id, row.dotted_order)
-        for row in store.runs.trace(workspace.pk, trace_id)
+        for row in run_store.trace(workspace.pk, trace_id)
     }
 
 
 def nested(workspace: Workspace, trace_id: UUID = ROOT) -> list[str]:
     """Names, depth first, indented."""
-    return ["  " * r.depth + r.name for r in store.runs.trace(workspace.pk, trace_id)]
+    return ["  " * r.depth + r.name for r in run_store.trace(workspace.pk, trace_id)]
 
 
 def test_a_root_has_the_id_of_its_trace(stored: Callable[..., Any], workspace: Workspace) -> None:
@@ -56,7 +56,7 @@ def test_children_show_under_a_stand_in_until_their_root_comes(
     stored: Callable[..., Any], workspace: Workspace
 ) -> None:
     stored(span(3, 2, at=2, name="leaf", says={"session.id": "t-1"}))
-    before = store.runs.trace(workspace.pk, ROOT)
+    before = run_store.trace(workspace.pk, ROOT)
     stored(span(2, 1, at=1, name="middle"))
     stored(span(1, name="root"))
 
@@ -65,16 +65,16 @@ def test_children_show_under_a_stand_in_until_their_root_comes(
     assert (before[0].name, before[0].thread_key) == ("leaf", "t-1")
     assert before[0].metadata == {"otel.root": "not received"}
     assert nested(workspace) == ["root", "  middle", "    leaf"]
-    assert store.runs.trace(workspace.pk, ROOT)[0].metadata == {"service.name": "shop"}
+    assert run_store.trace(workspace.pk, ROOT)[0].metadata == {"service.name": "shop"}
 
 
 def test_a_stand_in_is_counted_nowhere(stored: Callable[..., Any], workspace: Workspace) -> None:
     stored(span(2, 1, at=1), project="counted")
     project = Project.objects.for_workspace(workspace).get(name="counted")
-    before = store.runs.project_stats(workspace.pk, [project.pk])[project.pk]
+    before = run_store.project_stats(workspace.pk, [project.pk])[project.pk]
     stored(span(1), project="counted")
 
-    after = store.runs.project_stats(workspace.pk, [project.pk])[project.pk]
+    after = run_store.project_stats(workspace.pk, [project.pk])[project.pk]
     assert (before.run_count, before.trace_count) == (1, 0)
     assert (after.run_count, after.trace_count) == (2, 1)
 
@@ -85,11 +85,11 @@ def test_a_root_that_never_comes_is_closed_when_its_trace_is_quiet(
     stored(span(2, 1, at=1, lasts=2))
     stored(span(3, 1, at=0.5, lasts=4))
 
-    assert trees.close_quiet(timedelta(hours=1)) == []
-    (closed,) = trees.close_quiet(timedelta(0))
-    assert trees.close_quiet(timedelta(0)) == []
+    assert span_trees.close_quiet_traces(timedelta(hours=1)) == []
+    (closed,) = span_trees.close_quiet_traces(timedelta(0))
+    assert span_trees.close_quiet_traces(timedelta(0)) == []
 
-    root = store.runs.trace(workspace.pk, ROOT)[0]
+    root = run_store.trace(workspace.pk, ROOT)[0]
     assert closed[:2] == (workspace.pk, ROOT)
     assert root.status == "success"
     assert root.latency == timedelta(seconds=4)
@@ -99,10 +99,10 @@ def test_a_closed_trace_still_takes_its_root(
     stored: Callable[..., Any], workspace: Workspace
 ) -> None:
     stored(span(2, 1, at=1, name="child"))
-    trees.close_quiet(timedelta(0))
+    span_trees.close_quiet_traces(timedelta(0))
     stored(span(1, name="root", lasts=9))
 
-    root = store.runs.trace(workspace.pk, ROOT)[0]
+    root = run_store.trace(workspace.pk, ROOT)[0]
     assert nested(workspace) == ["root", "  child"]
     assert root.latency == timedelta(seconds=9)
 
@@ -135,10 +135,10 @@ def test_an_end_that_comes_later_fills_the_gap(
     stored: Callable[..., Any], workspace: Workspace
 ) -> None:
     stored(span(1, end_time_unix_nano=0))
-    running = store.runs.trace(workspace.pk, ROOT)[0].status
+    running = run_store.trace(workspace.pk, ROOT)[0].status
     stored(span(1, lasts=3, says={"output.value": "done"}))
 
-    row = store.runs.trace(workspace.pk, ROOT)[0]
+    row = run_store.trace(workspace.pk, ROOT)[0]
     assert running == "pending"
     assert (row.status, row.latency) == ("success", timedelta(seconds=3))
     assert row.outputs_preview == "done"
@@ -150,7 +150,7 @@ def test_a_trace_may_spread_over_projects(stored: Callable[..., Any], workspace:
     stored(span(1, name="root"), project="a")
 
     names = dict(Project.objects.for_workspace(workspace).values_list("pk", "name"))
-    rows = store.runs.trace(workspace.pk, ROOT)
+    rows = run_store.trace(workspace.pk, ROOT)
     assert [(names[r.project_id], "  " * r.depth + r.name) for r in rows] == [
         ("a", "root"),
         ("a", "  middle"),
@@ -169,7 +169,7 @@ def test_spans_that_are_each_others_parent_stay_below_the_root(
     assert sorted(name.strip() for name in nested(workspace)) == [
         *("a", "b", "c", "d", "own parent", "root"),
     ]
-    assert {row.trace_id for row in store.runs.trace(workspace.pk, ROOT)} == {ROOT}
+    assert {row.trace_id for row in run_store.trace(workspace.pk, ROOT)} == {ROOT}
 
 
 def test_a_parent_long_before_its_child_is_found(
@@ -292,7 +292,7 @@ def test_a_trace_that_was_deleted_begins_anew(
     stored(span(1, name="root"), span(2, 9, at=1), project="gone")
     project = Project.objects.for_workspace(workspace).get(name="gone")
 
-    removed = removal.remove_of_traces(workspace.pk, project.pk, [ROOT])
+    removed = delete_runs.delete_trace_runs(workspace.pk, project.pk, [ROOT])
     stored(span(3, 1, at=2, name="late"), project="gone")
 
     assert len(removed) == 2

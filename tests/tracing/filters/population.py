@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from apps.feedback.models import Feedback
 from apps.organizations.models import Workspace
 from apps.trace_store.filters import fields
-from apps.trace_store.filters.fields import FIELDS, OPERATORS, Kind
-from apps.trace_store.filters.writing import quoted
+from apps.trace_store.filters.builders import quote
+from apps.trace_store.filters.fields import FIELDS, OPERATORS, FieldType
 from apps.tracing.models import Project
 from tests.factories.tracing import ingest, wire_run
 
@@ -123,9 +123,9 @@ def filters(run_ids: list[UUID]) -> st.SearchStrategy[str]:
     """Texts of filters over such a population."""
     leaves = st.sampled_from(FIELDS).flatmap(lambda field: _leaf(field, run_ids))
     searches = st.sampled_from([*TEXTS[:5], "退款", "TIMEOUT", "gold", "prod", "5", "1.5"])
-    leaves |= searches.map(lambda text: f"search({quoted(text)})")
+    leaves |= searches.map(lambda text: f"search({quote(text)})")
     # Pairs that belong together have more of a chance beside each other.
-    for items in fields.Items:
+    for items in fields.ItemKind:
         of_items = [field for field in FIELDS if field.items is items]
         pair = st.sampled_from(of_items).flatmap(lambda field: _leaf(field, run_ids))
         leaves |= st.lists(pair, min_size=1, max_size=3).map(lambda all_: f"and({','.join(all_)})")
@@ -167,10 +167,10 @@ def _leaf(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
             lists = st.lists(values, max_size=3)
             return lists.map(lambda all_: f"in({field.name}, [{', '.join(all_)}])")
         if operator == "search":
-            return st.sampled_from(TEXTS[:3]).map(lambda t: f"search({field.name}, {quoted(t)})")
+            return st.sampled_from(TEXTS[:3]).map(lambda t: f"search({field.name}, {quote(t)})")
         if "like" in operator:
             return patterns.map(lambda one: f"{operator}({field.name}, {one})")
-        if field.kind is Kind.OBJECT:
+        if field.kind is FieldType.OBJECT:
             texts = _KEYS if operator == "exists" else _OBJECTS
             return texts.map(lambda one: f"{operator}({field.name}, {one})")
         if operator in {"eq", "neq"}:
@@ -180,7 +180,7 @@ def _leaf(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
     return st.sampled_from(operators).flatmap(call)
 
 
-_KEYS = st.sampled_from([*KEYS, "ls_model_name"]).map(quoted)
+_KEYS = st.sampled_from([*KEYS, "ls_model_name"]).map(quote)
 _OBJECTS = st.sampled_from(
     [
         "'{}'",
@@ -197,16 +197,16 @@ _OBJECTS = st.sampled_from(
 
 def _values(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
     match field.kind:
-        case Kind.UUID:
+        case FieldType.UUID:
             known = [*run_ids[:6], UUID(int=3), UUID(int=7)]
             return st.sampled_from([f'"{one}"' for one in known])
-        case Kind.NUMBER:
+        case FieldType.NUMBER:
             return st.sampled_from(["0", "1", "2", "5", "0.2", "0.5", "1.5", "0.001", "9", "-1"])
-        case Kind.SECONDS:
+        case FieldType.SECONDS:
             return st.sampled_from(["0", "1", "2.5", '"750ms"', '"5s"', '"1m"', "0.5", "88.5"])
-        case Kind.BOOLEAN:
+        case FieldType.BOOLEAN:
             return st.sampled_from(["true", "False", '"true"'])
-        case Kind.TIME:
+        case FieldType.TIME:
             times = [BEGIN + timedelta(seconds=s, days=d) for s in (0, 5, 10) for d in (0, 1)]
             return st.sampled_from([f'"{time.isoformat()}"' for time in times])
     texts = {
@@ -224,5 +224,5 @@ def _values(field: fields.Field, run_ids: list[UUID]) -> st.SearchStrategy[str]:
         "feedback_comment": ["", "well done", "Bad"],
         "feedback_source": SOURCES,
     }.get(field.name, [*TEXTS, "gold", "t-1", "1.5", "good", "5.0", '{"a": 1}'])
-    found = st.sampled_from(texts).map(quoted)
+    found = st.sampled_from(texts).map(quote)
     return found | st.sampled_from(["5", "true", "1.5", "1", "12"]) if field.is_json else found

@@ -11,14 +11,18 @@ from django.db import connection
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.trace_store import store
+from apps.trace_store import Payload
 from apps.trace_store.filters import parse
-from apps.trace_store.filters.patterns import folded, is_like, words_of
 from apps.trace_store.filters.reference import matches
-from apps.trace_store.filters.subjects import Pair, Subject, pairs, texts
-from apps.trace_store.filters.terms import ANYTHING, MOST_TERMS, Term, term, terms_of
-from apps.trace_store.filters.words import words
-from apps.trace_store.store.filtering.terms import needed_terms
+from apps.trace_store.filters.subjects import FilterSubject, Pair, extract_pairs, extract_texts
+from apps.trace_store.filters.terms import ANYTHING, MAX_TERMS, TermKind, extract_terms, hash_term
+from apps.trace_store.filters.text_matching import (
+    fold_case,
+    matches_like,
+    required_words,
+    split_words,
+)
+from apps.trace_store.postgres.filtering.terms import required_terms
 from tests.factories.tracing import read, stored_run
 
 ALPHABET = st.text(alphabet="ab%_\\ AÉéß\u0130\u0131Σ\u03c3ς退\n", max_size=8)
@@ -44,7 +48,7 @@ def run(workspace):
     ],
 )
 def test_words_are_runs_of_letters_and_digits_without_regard_to_case(text, expected):
-    assert list(words(text)) == expected
+    assert list(split_words(text)) == expected
 
 
 @settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -53,24 +57,27 @@ def test_patterns_match_as_postgresql_has_them(db, text, pattern):
     with connection.cursor() as cursor:
         cursor.execute(
             'SELECT %s LIKE %s, lower(%s COLLATE "pg_c_utf8") LIKE %s',
-            [text, pattern, text, folded(pattern)],
+            [text, pattern, text, fold_case(pattern)],
         )
         expected = cursor.fetchone()
 
-    assert (is_like(text, pattern), is_like(folded(text), folded(pattern))) == expected
+    assert (
+        matches_like(text, pattern),
+        matches_like(fold_case(text), fold_case(pattern)),
+    ) == expected
 
 
 def test_a_pattern_of_many_wildcards_is_quick():
-    assert not is_like("a" * 100_000, "%a" * 200 + "%b%")
-    assert is_like("a" * 100_000, "%a" * 200 + "_%")
+    assert not matches_like("a" * 100_000, "%a" * 200 + "%b%")
+    assert matches_like("a" * 100_000, "%a" * 200 + "_%")
 
 
 @given(ALPHABET, st.lists(st.sampled_from(["%", "_", "a", "é ", " ", "B", "\\%"]), max_size=8))
 def test_words_of_a_pattern_are_words_of_what_is_like_it(text, parts):
     pattern = "".join(parts)
 
-    if is_like(folded(text), folded(pattern)):
-        assert words_of(pattern) <= set(words(text))
+    if matches_like(fold_case(text), fold_case(pattern)):
+        assert required_words(pattern) <= set(split_words(text))
 
 
 @pytest.mark.parametrize(
@@ -86,7 +93,7 @@ def test_words_of_a_pattern_are_words_of_what_is_like_it(text, parts):
     ],
 )
 def test_whole_words_of_a_pattern_are_known(pattern, expected):
-    assert words_of(pattern) == expected
+    assert required_words(pattern) == expected
 
 
 def test_a_payload_is_its_paths():
@@ -102,7 +109,7 @@ def test_a_payload_is_its_paths():
         "a.b": {"c": "\x00"},
     }
 
-    assert list(pairs(json.dumps(payload).encode().replace(b"1.5", b"1.50"))) == [
+    assert list(extract_pairs(json.dumps(payload).encode().replace(b"1.5", b"1.50"))) == [
         Pair("city", "Rome"),
         Pair("n", "1", is_number=True),
         Pair("big", "123456789012345678901234567890", is_number=True),
@@ -119,19 +126,19 @@ def test_a_payload_is_its_paths():
         Pair("a.b", None),
         Pair("a.b.c", "\ufffd"),
     ]
-    assert list(pairs(None)) == []
-    assert list(pairs(b'"text"')) == [Pair("", "text")]
+    assert list(extract_pairs(None)) == []
+    assert list(extract_pairs(b'"text"')) == [Pair("", "text")]
 
 
 def test_a_payload_may_be_as_deep_as_intake_takes():
     deep = b'{"a":' * 1000 + b'"x"' + b"}" * 1000
 
-    assert list(texts(deep)) == ["x"]
-    assert [pair for pair in pairs(deep) if pair.value] == [Pair("a" + ".a" * 999, "x")]
+    assert list(extract_texts(deep)) == ["x"]
+    assert [pair for pair in extract_pairs(deep) if pair.value] == [Pair("a" + ".a" * 999, "x")]
 
 
 def test_an_error_that_is_no_text_is_its_json(run):
-    one = Subject(run=replace(run, error_preview="x"), error=b'{"code": 5}')
+    one = FilterSubject(run=replace(run, error_preview="x"), error=b'{"code": 5}')
 
     assert matches(parse("eq(error, '{\"code\": 5}')"), one)
     assert matches(parse("search(error, 'code 5')"), one)
@@ -148,37 +155,39 @@ def test_a_run_has_the_terms_of_its_content(workspace):
         extra={"metadata": {"thread_id": "t-1", "ls_model_name": "m-2", "none": None}},
     )
     detail = read(workspace, run_id)
-    subject = Subject(
+    subject = FilterSubject(
         run=detail.row,
-        inputs=detail.json(store.Payload.INPUTS),
-        outputs=detail.json(store.Payload.OUTPUTS),
-        error=detail.json(store.Payload.ERROR),
+        inputs=detail.json(Payload.INPUTS),
+        outputs=detail.json(Payload.OUTPUTS),
+        error=detail.json(Payload.ERROR),
     )
 
     text = "lookup a b bad gateway rome 5 x t 1 m 2"
-    assert set(terms_of(subject)) == {
-        *(term(Term.WORD, word) for word in text.split()),
-        term(Term.NAME, "Lookup"),
-        term(Term.TAG, "a b"),
-        term(Term.MODEL, "m-2"),
-        term(Term.THREAD, "t-1"),
-        *(term(Term.METADATA_KEY, key) for key in ("thread_id", "ls_model_name", "none")),
-        term(Term.METADATA_PAIR, "thread_id", "t-1"),
-        term(Term.METADATA_PAIR, "ls_model_name", "m-2"),
-        *(term(Term.INPUT_KEY, key) for key in ("user", "user.city", "n", "ok")),
-        term(Term.INPUT_PAIR, "user.city", "Rome"),
-        term(Term.INPUT_PAIR, "n", "5"),
-        term(Term.INPUT_PAIR, "ok", "true"),
-        term(Term.OUTPUT_KEY, "list"),
-        term(Term.OUTPUT_PAIR, "list", "x"),
+    assert set(extract_terms(subject)) == {
+        *(hash_term(TermKind.WORD, word) for word in text.split()),
+        hash_term(TermKind.NAME, "Lookup"),
+        hash_term(TermKind.TAG, "a b"),
+        hash_term(TermKind.MODEL, "m-2"),
+        hash_term(TermKind.THREAD, "t-1"),
+        *(hash_term(TermKind.METADATA_KEY, key) for key in ("thread_id", "ls_model_name", "none")),
+        hash_term(TermKind.METADATA_PAIR, "thread_id", "t-1"),
+        hash_term(TermKind.METADATA_PAIR, "ls_model_name", "m-2"),
+        *(hash_term(TermKind.INPUT_KEY, key) for key in ("user", "user.city", "n", "ok")),
+        hash_term(TermKind.INPUT_PAIR, "user.city", "Rome"),
+        hash_term(TermKind.INPUT_PAIR, "n", "5"),
+        hash_term(TermKind.INPUT_PAIR, "ok", "true"),
+        hash_term(TermKind.OUTPUT_KEY, "list"),
+        hash_term(TermKind.OUTPUT_PAIR, "list", "x"),
     }
 
 
 def test_a_run_with_too_many_terms_may_be_anything(run):
     chance = random.Random(5)
-    many = [f"{chance.getrandbits(64):x}" for _ in range(MOST_TERMS)]
+    many = [f"{chance.getrandbits(64):x}" for _ in range(MAX_TERMS)]
 
-    assert terms_of(Subject(run=run, inputs=json.dumps({"words": many}).encode())) == [ANYTHING]
+    assert extract_terms(FilterSubject(run=run, inputs=json.dumps({"words": many}).encode())) == [
+        ANYTHING
+    ]
 
 
 def clauses(*kinds_and_texts):
@@ -188,38 +197,47 @@ def clauses(*kinds_and_texts):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("eq(name, 'a')", clauses([term(Term.NAME, "a")])),
-        ("in(model, ['a', 'b'])", clauses([term(Term.MODEL, "a"), term(Term.MODEL, "b")])),
-        ("has(tags, 'a')", clauses([term(Term.TAG, "a")])),
-        ("eq(thread_id, 't')", clauses([term(Term.THREAD, "t")])),
-        ("exists(metadata, 'k')", clauses([term(Term.METADATA_KEY, "k")])),
+        ("eq(name, 'a')", clauses([hash_term(TermKind.NAME, "a")])),
+        (
+            "in(model, ['a', 'b'])",
+            clauses([hash_term(TermKind.MODEL, "a"), hash_term(TermKind.MODEL, "b")]),
+        ),
+        ("has(tags, 'a')", clauses([hash_term(TermKind.TAG, "a")])),
+        ("eq(thread_id, 't')", clauses([hash_term(TermKind.THREAD, "t")])),
+        ("exists(metadata, 'k')", clauses([hash_term(TermKind.METADATA_KEY, "k")])),
         (
             'has(metadata, \'{"k": "v", "n": 1}\')',
             clauses(
-                [term(Term.METADATA_KEY, "k")],
-                [term(Term.METADATA_KEY, "n")],
-                [term(Term.METADATA_PAIR, "k", "v")],
+                [hash_term(TermKind.METADATA_KEY, "k")],
+                [hash_term(TermKind.METADATA_KEY, "n")],
+                [hash_term(TermKind.METADATA_PAIR, "k", "v")],
             ),
         ),
         (
             "and(eq(input_key, 'q'), in(input_value, ['Rome', 'Oslo fjord']))",
             clauses(
-                [term(Term.INPUT_KEY, "q")],
-                [term(Term.WORD, "rome"), term(Term.WORD, "fjord")],
-                [term(Term.INPUT_PAIR, "q", "Rome"), term(Term.INPUT_PAIR, "q", "Oslo fjord")],
+                [hash_term(TermKind.INPUT_KEY, "q")],
+                [hash_term(TermKind.WORD, "rome"), hash_term(TermKind.WORD, "fjord")],
+                [
+                    hash_term(TermKind.INPUT_PAIR, "q", "Rome"),
+                    hash_term(TermKind.INPUT_PAIR, "q", "Oslo fjord"),
+                ],
             ),
         ),
-        ("search('a b')", clauses([term(Term.WORD, "a")], [term(Term.WORD, "b")])),
+        (
+            "search('a b')",
+            clauses([hash_term(TermKind.WORD, "a")], [hash_term(TermKind.WORD, "b")]),
+        ),
         ("search('true')", None),
         ("eq(output_value, true)", None),
         ("like(error, '%timed out%')", None),
-        ("like(error, '%was timed out%')", clauses([term(Term.WORD, "timed")])),
+        ("like(error, '%was timed out%')", clauses([hash_term(TermKind.WORD, "timed")])),
         (
             "or(eq(name, 'a'), has(tags, 'b'))",
-            clauses([term(Term.NAME, "a"), term(Term.TAG, "b")]),
+            clauses([hash_term(TermKind.NAME, "a"), hash_term(TermKind.TAG, "b")]),
         ),
         ("or(eq(name, 'a'), gt(latency, 1))", None),
-        ("and(eq(name, 'a'), gt(latency, 1))", clauses([term(Term.NAME, "a")])),
+        ("and(eq(name, 'a'), gt(latency, 1))", clauses([hash_term(TermKind.NAME, "a")])),
         ("neq(name, 'a')", None),
         ("not(neq(name, 'a'))", None),
         ("eq(feedback_key, 'a')", None),
@@ -227,7 +245,7 @@ def clauses(*kinds_and_texts):
     ],
 )
 def test_a_filter_needs_the_terms_without_which_it_cannot_be_true(text, expected):
-    found = needed_terms(parse(text))
+    found = required_terms(parse(text))
 
     def in_order(all_):
         return None if all_ is None else sorted(map(sorted, all_))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from apps.trace_store.errors import FilterError
 from apps.trace_store.filters import parse
-from apps.trace_store.filters.on_metadata import as_q
-from apps.tracing.errors import FilterError
+from apps.trace_store.filters.orm import filter_to_q
 from apps.tracing.models import Project
 from tests.factories.tracing import ProjectFactory
 
@@ -29,7 +29,9 @@ def projects(workspace):
 
 
 def q(text):
-    return as_q(parse(text), metadata="extra__metadata", columns={"name": "name", "id": "pk"})
+    return filter_to_q(
+        parse(text), metadata="extra__metadata", columns={"name": "name", "id": "pk"}
+    )
 
 
 @pytest.mark.parametrize(

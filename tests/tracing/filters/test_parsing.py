@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from apps.trace_store.filters import all_of, parse, quoted
-from apps.trace_store.filters.fields import BY_NAME, FIELDS, OPERATORS, Items, Kind
-from apps.trace_store.filters.nodes import And, Comparison, Condition, JsonObject, Not, Or, Some
-from apps.trace_store.filters.parsing import MOST_CONDITIONS
-from apps.trace_store.filters.syntax import DEEPEST, LONGEST
-from apps.tracing.errors import FilterError
+from apps.trace_store.errors import FilterError
+from apps.trace_store.filters import all_of, parse, quote
+from apps.trace_store.filters.fields import BY_NAME, FIELDS, OPERATORS, FieldType, ItemKind
+from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, JsonObject, Not, Or
+from apps.trace_store.filters.parsing import MAX_CONDITIONS
+from apps.trace_store.filters.syntax import MAX_DEPTH, MAX_LENGTH
 
 KEY, VALUE = BY_NAME["metadata_key"], BY_NAME["metadata_value"]
 K = Condition(KEY, Comparison.EQUAL, "k")
@@ -118,27 +118,27 @@ def test_a_condition_has_values_of_its_fields_type(text, expected):
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("eq(metadata_key, 'k')", Some(Items.METADATA, (K,))),
-        ("and(neq(metadata_key, 'k'))", Not(Some(Items.METADATA, (K,)))),
+        ("eq(metadata_key, 'k')", AnyItem(ItemKind.METADATA, (K,))),
+        ("and(neq(metadata_key, 'k'))", Not(AnyItem(ItemKind.METADATA, (K,)))),
         (
             "and(eq(metadata_key, 'k'), eq(metadata_value, 'v'))",
-            Some(Items.METADATA, (K, V)),
+            AnyItem(ItemKind.METADATA, (K, V)),
         ),
         (
             "and(eq(metadata_key, 'k'), neq(metadata_value, 'v'))",
-            Some(Items.METADATA, (K,), (V,)),
+            AnyItem(ItemKind.METADATA, (K,), (V,)),
         ),
         (
             "and(neq(metadata_key, 'k'), neq(metadata_value, 'v'))",
-            And((Not(Some(Items.METADATA, (K,))), Not(Some(Items.METADATA, (V,))))),
+            And((Not(AnyItem(ItemKind.METADATA, (K,))), Not(AnyItem(ItemKind.METADATA, (V,))))),
         ),
         (
             "and(eq(metadata_key, 'k'), and(eq(metadata_value, 'v')))",
-            And((Some(Items.METADATA, (V,)), Some(Items.METADATA, (K,)))),
+            And((AnyItem(ItemKind.METADATA, (V,)), AnyItem(ItemKind.METADATA, (K,)))),
         ),
         (
             "and(eq(metadata_key, 'k'), not(eq(metadata_value, 'v')))",
-            And((Not(Some(Items.METADATA, (V,))), Some(Items.METADATA, (K,)))),
+            And((Not(AnyItem(ItemKind.METADATA, (V,))), AnyItem(ItemKind.METADATA, (K,)))),
         ),
     ],
 )
@@ -207,15 +207,15 @@ def test_an_error_points_at_its_place(text, line, column, part):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        ("x" * (LONGEST + 1), "a filter may have 100,000 characters"),
+        ("x" * (MAX_LENGTH + 1), "a filter may have 100,000 characters"),
         ("eq(name, '" + "a" * 1_000_000 + "')", "a filter may have 100,000 characters"),
-        ("not(" * (DEEPEST + 1) + "eq(name, 'a')" + ")" * DEEPEST, "calls may stand 50 deep"),
-        ("not(" * DEEPEST + "eq(name, 'a')" + ")" * DEEPEST, "calls may stand 50 deep"),
-        ("not(" * DEEPEST + "eq(name, 'a'", "the filter ends"),
+        ("not(" * (MAX_DEPTH + 1) + "eq(name, 'a')" + ")" * MAX_DEPTH, "calls may stand 50 deep"),
+        ("not(" * MAX_DEPTH + "eq(name, 'a')" + ")" * MAX_DEPTH, "calls may stand 50 deep"),
+        ("not(" * MAX_DEPTH + "eq(name, 'a'", "the filter ends"),
         ("not(" * 20_000 + ")" * 20_000, "calls may stand 50 deep"),
-        ("(" * LONGEST, "`(` is here"),
+        ("(" * MAX_LENGTH, "`(` is here"),
         ("in(name, " + "[" * 50_000, "`[` is here"),
-        (f"or({','.join(['is_null(name)'] * (MOST_CONDITIONS + 1))})", "may have 200 conditions"),
+        (f"or({','.join(['is_null(name)'] * (MAX_CONDITIONS + 1))})", "may have 200 conditions"),
         ("has(metadata, '" + '{"a":' * 200 + "1" + "}" * 200 + "')", "this is no JSON object"),
         ("has(metadata, '" + '{"a":' * 9000 + "1" + "}" * 9000 + "')", "this is no JSON object"),
     ],
@@ -225,7 +225,7 @@ def test_what_is_too_much_is_refused(text, part):
 
 
 def test_as_much_as_may_be_is_taken():
-    deep = "not(" * (DEEPEST - 1) + "eq(name, 'a')" + ")" * (DEEPEST - 1)
+    deep = "not(" * (MAX_DEPTH - 1) + "eq(name, 'a')" + ")" * (MAX_DEPTH - 1)
     ids = ", ".join(f'"{UUID(int=number)}"' for number in range(2_400))
 
     assert isinstance(parse(deep), Not)
@@ -234,16 +234,16 @@ def test_as_much_as_may_be_is_taken():
 
 def test_every_field_takes_the_operators_of_its_kind_and_no_others():
     values = {
-        Kind.UUID: f"'{UUID(int=1)}'",
-        Kind.TIME: "'2026-01-02'",
-        Kind.BOOLEAN: "true",
+        FieldType.UUID: f"'{UUID(int=1)}'",
+        FieldType.TIME: "'2026-01-02'",
+        FieldType.BOOLEAN: "true",
     }
     every = {one for operators in OPERATORS.values() for one in operators}
     for field in FIELDS:
         taken = {*OPERATORS[field.kind], *(["search"] if field.is_searched else [])}
         for name in every:
             value = "" if name.startswith("is_") else f", {values.get(field.kind, 5)}"
-            if name == "has" and field.kind is Kind.OBJECT:
+            if name == "has" and field.kind is FieldType.OBJECT:
                 value = ", '{}'"
             text = f"{name}({field.name}{value})"
             if name in taken:
@@ -256,7 +256,7 @@ def test_every_field_takes_the_operators_of_its_kind_and_no_others():
 def test_any_text_quoted_is_that_text(text):
     expected = "".join("\ufffd" if c == "\x00" or "\ud800" <= c <= "\udfff" else c for c in text)
 
-    assert parse(f"eq(name, {quoted(text)})") == condition("name", Comparison.EQUAL, expected)
+    assert parse(f"eq(name, {quote(text)})") == condition("name", Comparison.EQUAL, expected)
 
 
 def test_filters_are_joined_without_sharing_pairs():

@@ -12,13 +12,12 @@ from uuid import UUID
 import pytest
 
 from apps.feedback.models import Feedback
-from apps.trace_store import store
+from apps.trace_store import RunQuery, run_store
+from apps.trace_store.errors import FilterError
 from apps.trace_store.filters import parse
 from apps.trace_store.filters.fields import BY_NAME, FIELDS
 from apps.trace_store.filters.reference import matches
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.filtering.subjects import subjects_of
-from apps.tracing.errors import FilterError
+from apps.trace_store.postgres.filtering.subjects import load_subjects
 from tests.factories.tracing import ingest, wire_run
 
 PAGE = Path("docs/filter-language.md").read_text()
@@ -65,13 +64,13 @@ def test_an_example_holds(workspace, example):
             Feedback(workspace=workspace, run_id=UUID(run["id"]), **one).save()
     expression = parse(example.text)
 
-    page = store.runs.query(workspace.pk, RunQuery(where=expression), limit=10)
+    page = run_store.query(workspace.pk, RunQuery(where=expression), limit=10)
 
     assert {run.row.id for run in page.runs} == {
         one for one, is_match in expected.items() if is_match
     }
-    rows = [run.row for run in store.runs.query(workspace.pk, RunQuery(), limit=10).runs]
-    subjects = subjects_of(workspace.pk, rows)
+    rows = [run.row for run in run_store.query(workspace.pk, RunQuery(), limit=10).runs]
+    subjects = load_subjects(workspace.pk, rows)
     assert {one.run.id: matches(expression, one) for one in subjects} == expected
 
 

@@ -8,14 +8,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from apps.trace_store import store
+from apps.trace_store import RunQuery, run_store
 from apps.trace_store.filters import parse
 from apps.trace_store.filters.reference import matches
-from apps.trace_store.filters.terms import terms_of
-from apps.trace_store.postprocess import processor
-from apps.trace_store.store import RunQuery
-from apps.trace_store.store.filtering import compile_where
-from apps.trace_store.store.filtering.subjects import subjects_of
+from apps.trace_store.filters.terms import extract_terms
+from apps.trace_store.postgres.filtering import compile_where
+from apps.trace_store.postgres.filtering.subjects import load_subjects
+from apps.trace_store.postgres.postprocess import processor
 from tests.tracing.filters.population import filters, populate
 
 
@@ -23,7 +22,7 @@ def from_store(workspace, query):
     """The ids of all pages."""
     found, cursor = [], None
     while True:
-        page = store.runs.query(workspace.pk, query, limit=7, cursor=cursor)
+        page = run_store.query(workspace.pk, query, limit=7, cursor=cursor)
         found += [run.row.id for run in page.runs]
         if page.next_cursor is None:
             return found
@@ -31,15 +30,15 @@ def from_store(workspace, query):
 
 
 def everything(workspace, run_ids):
-    rows = [run.row for run in store.runs.query(workspace.pk, RunQuery(), limit=1000).runs]
+    rows = [run.row for run in run_store.query(workspace.pk, RunQuery(), limit=1000).runs]
     assert len(rows) == len(run_ids)
-    return subjects_of(workspace.pk, rows)
+    return load_subjects(workspace.pk, rows)
 
 
 def check(workspace, run_ids, cases):
     subjects = everything(workspace, run_ids)
     roots = {(one.run.project_id, one.run.id): one for one in subjects if one.run.is_root}
-    terms = {one.run.id: set(terms_of(one)) for one in subjects}
+    terms = {one.run.id: set(extract_terms(one)) for one in subjects}
 
     @settings(
         max_examples=cases,
@@ -81,7 +80,7 @@ def check(workspace, run_ids, cases):
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_the_store_selects_what_the_reference_matches(workspace, seed):
     run_ids = populate(workspace, seed)
-    processor.settle_everything()
+    processor.process_all()
     run_ids += populate(workspace, seed + 50, runs=6)
 
     check(workspace, run_ids, 120)
@@ -91,7 +90,7 @@ def test_the_store_selects_what_the_reference_matches(workspace, seed):
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_the_store_selects_what_the_reference_matches_thousands_of_times(workspace, seed):
     run_ids = populate(workspace, seed, runs=30)
-    processor.settle_everything()
+    processor.process_all()
     run_ids += populate(workspace, seed + 50, runs=10)
 
     check(workspace, run_ids, 400)

@@ -8,8 +8,8 @@ from typing import Any
 from uuid import UUID
 
 from apps.organizations.models import Workspace
-from apps.trace_store.postprocess import processor
-from apps.trace_store.store import rollup_build
+from apps.trace_store.postgres.postprocess import processor
+from apps.trace_store.postgres.rollups import build
 from apps.tracing.models import Project
 from tests.factories.tracing import wire_run
 
@@ -44,13 +44,13 @@ def model_call(minutes: float = 0, **fields: Any) -> dict[str, Any]:
 
 
 def settle() -> None:
-    processor.settle_everything()
+    processor.process_all()
 
 
 def roll_up() -> None:
     """Everything that came is in rollups."""
     settle()
-    rollup_build.make_dirty(quiet=timedelta(0))
+    build.rebuild_dirty_intervals(quiet=timedelta(0))
 
 
 def project_of(workspace: Workspace, name: str = "default") -> UUID:

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 
-from apps.trace_store.store import removal
+from apps.trace_store.postgres.writing import delete_runs
 from tests.factories.tracing import ingest
 from tests.tracing.stats.populations import NOON, model_call, project_of, roll_up, run, settle
 
@@ -88,7 +88,7 @@ def test_filters_and_times_choose_turns(api, workspace):
 def test_a_conversation_goes_with_its_turns(api, workspace):
     ingest(workspace, turn(0, "t-1"))
     settle()
-    removal.remove_of_project(workspace.pk, project_of(workspace))
+    delete_runs.delete_project_runs(workspace.pk, project_of(workspace))
     settle()
 
     assert ask(api, workspace) == {"groups": [], "total": 0}

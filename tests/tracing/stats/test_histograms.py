@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.trace_store.store.histograms import RELATIVE_ERROR, Histogram
+from apps.trace_store.histograms import RELATIVE_ERROR, Histogram
 
 amounts = st.lists(
     st.one_of(st.just(0.0), st.floats(min_value=1e-12, max_value=1e12)), max_size=200

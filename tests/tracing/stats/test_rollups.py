@@ -13,12 +13,13 @@ import pytest
 from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
-from apps.trace_store import filters, store
-from apps.trace_store.store import RunQuery, rollup_build, rollup_plan, stats
-from apps.trace_store.store.metrics import Figures, Measure
-from apps.trace_store.store.rollup_dimensions import DEPTHS, WHOLE, Rolled
-from apps.trace_store.store.rollup_intervals import Span
-from apps.trace_store.store.stats import Answer, Attribute, GroupBy, Question
+from apps.trace_store import RunQuery, filters, run_store
+from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery, MetricsResult
+from apps.trace_store.metrics import Measure, RunMetrics
+from apps.trace_store.postgres.rollups import build, dimensions, query_plan
+from apps.trace_store.postgres.rollups.dimensions import BY_NOTHING, DEPTH_SCOPES, RollupFilter
+from apps.trace_store.postgres.rollups.intervals import Resolution
+from apps.trace_store.postgres.statistics import run_metrics
 from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ended, ingest
 from tests.tracing.stats.populations import NOON, model_call, project_of, roll_up, run, settle
@@ -26,15 +27,17 @@ from tests.tracing.stats.populations import NOON, model_call, project_of, roll_u
 pytestmark = pytest.mark.django_db
 
 
-def ask(workspace, **fields: Any) -> Answer:
+def ask(workspace, **fields: Any) -> MetricsResult:
     query = fields.pop("query", None) or RunQuery(project_ids=[project_of(workspace)])
-    return store.runs.figures(workspace.pk, Question(query=query, **fields))
+    return run_store.aggregate(workspace.pk, MetricsQuery(query=query, **fields))
 
 
-def planned(workspace) -> rollup_plan.Plan:
+def planned(workspace) -> query_plan.RollupPlan:
     """How the time of all runs is read: which spans, and which quarters of runs."""
     edges = [NOON - timedelta(days=9), NOON + timedelta(days=9)]
-    return rollup_plan.plan(workspace.pk, [project_of(workspace)], edges, Rolled(WHOLE, DEPTHS))
+    return query_plan.plan_rollups(
+        workspace.pk, [project_of(workspace)], edges, RollupFilter(BY_NOTHING, DEPTH_SCOPES)
+    )
 
 
 def test_tokens_of_a_trace_count_once(workspace):
@@ -102,17 +105,17 @@ def test_a_call_that_comes_later_counts_in_the_quarter_of_its_root(workspace):
 def test_a_run_that_comes_while_a_quarter_is_made_leaves_it_dirty(workspace, monkeypatch):
     ingest(workspace, run())
     settle()
-    made = rollup_build._from_runs
+    made = build._from_runs
 
-    def meanwhile(stretch):
-        rows = made(stretch)
+    def meanwhile(interval):
+        rows = made(interval)
         monkeypatch.undo()
         ingest(workspace, run(1))
         settle()
         return rows
 
-    monkeypatch.setattr(rollup_build, "_from_runs", meanwhile)
-    rollup_build.make_dirty(quiet=timedelta(0))
+    monkeypatch.setattr(build, "_from_runs", meanwhile)
+    build.rebuild_dirty_intervals(quiet=timedelta(0))
 
     assert ask(workspace).whole.runs == 2
 
@@ -121,21 +124,21 @@ def test_settled_time_is_read_from_rollups_and_what_is_unsettled_from_its_quarte
     ingest(workspace, run(), model_call(1), run(60 * 24))
     roll_up()
 
-    plan = planned(workspace)
-    assert [cell.span for cell in plan.cells] == [Span.DAY, Span.DAY]
-    assert plan.quarters == set()
+    query_plan = planned(workspace)
+    assert [cell.resolution for cell in query_plan.cells] == [Resolution.DAY, Resolution.DAY]
+    assert query_plan.quarters == set()
 
     ingest(workspace, run(16))
 
     for step in (lambda: None, settle):
         step()
-        plan = planned(workspace)
-        spans = sorted((cell.span, cell.begins_at) for cell in plan.cells)
+        query_plan = planned(workspace)
+        spans = sorted((cell.resolution, cell.begins_at) for cell in query_plan.cells)
         assert spans == [
-            (Span.QUARTER, NOON),
-            (Span.DAY, (NOON + timedelta(days=1)).replace(hour=0)),
+            (Resolution.QUARTER, NOON),
+            (Resolution.DAY, (NOON + timedelta(days=1)).replace(hour=0)),
         ]
-        assert plan.quarters == {(project_of(workspace), NOON + timedelta(minutes=15))}
+        assert query_plan.quarters == {(project_of(workspace), NOON + timedelta(minutes=15))}
         assert ask(workspace).whole.runs == 4
 
 
@@ -153,11 +156,11 @@ def test_a_run_that_says_it_started_at_another_time_is_found_by_that_time(worksp
 
 
 def test_too_many_names_are_counted_from_the_runs(workspace, monkeypatch):
-    monkeypatch.setitem(rollup_build.NAMES_KEPT, rollup_build.Span.QUARTER, 2)
+    monkeypatch.setitem(build.MAX_NAMES, build.Span.QUARTER, 2)
     ingest(workspace, *[run(name=f"step {n % 3}") for n in range(6)])
     roll_up()
 
-    found = ask(workspace, group_by=GroupBy(Attribute.NAME))
+    found = ask(workspace, group_by=GroupBy(GroupAttribute.NAME))
 
     assert {name: one.runs for name, one in found.by_group.items()} == {
         "step 0": 2,
@@ -168,11 +171,11 @@ def test_too_many_names_are_counted_from_the_runs(workspace, monkeypatch):
 
 
 def test_a_spans_rows_go_with_its_runs(workspace):
-    from apps.trace_store.store import removal
+    from apps.trace_store.postgres.writing import delete_runs
 
     ingest(workspace, run(), run(1))
     roll_up()
-    removal.remove_of_project(workspace.pk, project_of(workspace))
+    delete_runs.delete_project_runs(workspace.pk, project_of(workspace))
 
     assert ask(workspace).whole.runs == 0
     roll_up()
@@ -203,7 +206,7 @@ texts = [
     "not(eq(is_root, true))",
 ]
 questions = st.builds(
-    Question,
+    MetricsQuery,
     query=st.builds(
         RunQuery,
         is_root=st.sampled_from([None, True, False]),
@@ -215,7 +218,10 @@ questions = st.builds(
     ),
     group_by=st.one_of(
         st.none(),
-        st.builds(GroupBy, st.sampled_from([Attribute.NAME, Attribute.RUN_TYPE, Attribute.STATUS])),
+        st.builds(
+            GroupBy,
+            st.sampled_from([GroupAttribute.NAME, GroupAttribute.RUN_TYPE, GroupAttribute.STATUS]),
+        ),
     ),
     edges=st.sampled_from([None, [NOON + timedelta(hours=n * 3) for n in range(9)]]),
     details=st.booleans(),
@@ -242,13 +248,16 @@ def test_rollups_say_what_the_runs_say(db, early, late, asked):
         step()
         for question in asked:
             whole = replace(question, query=replace(question.query, project_ids=[project_id]))
-            told = store.runs.figures(workspace.pk, whole)
-            true = stats._from_runs(store.runs, workspace.pk, _for_runs(whole))
+            told = run_store.aggregate(workspace.pk, whole)
+            true = run_metrics._from_runs(run_store, workspace.pk, _for_runs(whole))
             assert _shown(told.by_bucket) == _shown(true.by_bucket)
 
 
-def _for_runs(question: Question) -> Question:
-    return replace(question, query=stats.kinds.scoped(stats.kinds.bounded(question.query)))
+def _for_runs(question: MetricsQuery) -> MetricsQuery:
+    return replace(
+        question,
+        query=dimensions.extract_root_condition(dimensions.extract_time_bounds(question.query)),
+    )
 
 
 def _tree(chosen: list[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
@@ -259,7 +268,7 @@ def _tree(chosen: list[tuple[int, dict[str, Any]]]) -> list[dict[str, Any]]:
     return made
 
 
-def _shown(found: Mapping[tuple[int, str | None], Figures]) -> dict[Any, Any]:
+def _shown(found: Mapping[tuple[int, str | None], RunMetrics]) -> dict[Any, Any]:
     return {
         key: (
             one.runs,
@@ -294,10 +303,10 @@ def test_another_workspace_sees_nothing(workspace, stranger):
     roll_up()
     query = RunQuery(project_ids=[project_of(workspace)])
 
-    assert store.runs.figures(stranger.pk, Question(query=query)).by_bucket == {}
+    assert run_store.aggregate(stranger.pk, MetricsQuery(query=query)).by_bucket == {}
 
 
 def test_no_project_is_no_runs(workspace):
     query = RunQuery(project_ids=[UUID(int=7)])
 
-    assert ask(workspace, query=query).whole == Figures()
+    assert ask(workspace, query=query).whole == RunMetrics()

@@ -183,7 +183,7 @@ class Counts:
 def holdings(workspace: Workspace) -> dict[str, str]:
     """All that the workspace has, as a digest of each table."""
     tables = {model._meta.db_table for model in _owned(WorkspaceOwned)}
-    tables |= {"tracing_run", "tracing_runpayload"}
+    tables |= {"trace_store_run", "trace_store_run_payload"}
     each = (
         f"SELECT '{table}', md5(coalesce(string_agg(r::text, E'\\n' ORDER BY r::text), ''))"
         f" FROM {table} r WHERE workspace_id = %(workspace)s"

@@ -1,0 +1,95 @@
+"""Queries for metrics of runs and for threads, and their results."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from uuid import UUID
+
+from apps.trace_store.metrics import ALL_MEASURES, Measure, RunMetrics, merge_metrics
+from apps.trace_store.types import RunQuery
+
+
+class GroupAttribute(StrEnum):
+    """What runs are grouped by."""
+
+    NAME = "name"
+    RUN_TYPE = "run_type"
+    STATUS = "status"
+    MODEL = "model"
+    PROJECT = "project"
+    TAG = "tag"
+    METADATA = "metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupBy:
+    attribute: GroupAttribute
+    path: str = ""
+    """The key of the metadata."""
+    max_groups: int = 5
+    """The groups with the most runs."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetricsQuery:
+    """What is asked of the runs of a query."""
+
+    query: RunQuery
+    edges: Sequence[datetime] | None = None
+    """Bounds of buckets of time; each begins with its own edge and ends before the next."""
+    group_by: GroupBy | None = None
+    depth: int | None = None
+    """0 for roots, 1 for the runs below one."""
+    measures: Sequence[Measure] = ALL_MEASURES
+    quantiles: Sequence[float] = (0.5, 0.99)
+    details: bool = False
+
+
+@dataclass(slots=True)
+class MetricsResult:
+    """Figures by bucket and group; buckets and groups without a run are not there."""
+
+    by_bucket: Mapping[tuple[int, str | None], RunMetrics]
+    counted_since: datetime | None = None
+    """Set when there were too many runs to look at: only those placed after it were counted."""
+    by_group: dict[str | None, RunMetrics] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.by_group = {}
+        for (_, group), figures in self.by_bucket.items():
+            if group in self.by_group:
+                self.by_group[group].add(figures)
+            else:
+                self.by_group[group] = merge_metrics([figures])
+
+    @property
+    def whole(self) -> RunMetrics:
+        return self.by_group.get(None) or RunMetrics()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadRow:
+    """A conversation; a turn is the root of a trace."""
+
+    project_id: UUID
+    thread_key: str
+    figures: RunMetrics = field(default_factory=RunMetrics)
+    """Of its turns: as many as it has, tokens and costs those of their traces."""
+    first_start: datetime
+    last_start: datetime
+    last_end: datetime | None
+    first_trace_id: UUID
+    last_trace_id: UUID
+    first_inputs: str | None
+    """Previews, as the rest here."""
+    last_outputs: str | None
+    last_error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadPage:
+    threads: Sequence[ThreadRow]
+    total: int

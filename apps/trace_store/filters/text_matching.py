@@ -1,0 +1,101 @@
+"""`like` as SQL has it: `%` is any text, `_` any character, a backslash takes the next as it is."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+
+_PATTERN_PART = re.compile(r"\\(?P<escaped>.)|(?P<wildcard>[%_])|(?P<plain>[^%_\\]+)", re.DOTALL)
+
+
+def matches_like(text: str, pattern: str) -> bool:
+    first, *others = _fragments(pattern)
+    if not others:
+        return first.expression.fullmatch(text) is not None
+    last = others.pop()
+    at, end = first.length, len(text) - last.length
+    if end < at or not first.expression.match(text) or not last.expression.match(text, end):
+        return False
+    # From the left, each as early as it can be: no second try, so no pattern is slow.
+    for fragment in others:
+        found = fragment.expression.search(text, at, end)
+        if found is None:
+            return False
+        at = found.end()
+    return True
+
+
+def fold_case(text: str) -> str:
+    """The text as `ilike` compares it: each character for itself, as PostgreSQL's own locale does.
+
+    Python would make two characters of one and look at what stands beside a sigma.
+    """
+    return text.lower() if text.isascii() else "".join(one.lower()[0] for one in text)
+
+
+def required_words(pattern: str) -> set[str]:
+    """Words that a text has if it is like the pattern, in whatever case."""
+    between = ["".join("\x00" if one is None else one for one in part) for part in _parts(pattern)]
+    texts = "\x00".join(between).split("\x00")
+    found: set[str] = set()
+    for at, text in enumerate(texts):
+        inside = list(split_words(text))
+        # A word beside a wildcard may be part of a longer one.
+        if inside and at > 0 and next(split_words(f"x{text}")) != "x":
+            del inside[0]
+        if inside and at < len(texts) - 1 and list(split_words(f"{text}x"))[-1] != "x":
+            del inside[-1]
+        found.update(inside)
+    return found
+
+
+class _Fragment(NamedTuple):
+    """What stands between two `%`: it has one length, whatever it matches."""
+
+    expression: re.Pattern[str]
+    length: int
+
+
+@lru_cache(maxsize=1_000)
+def _fragments(pattern: str) -> tuple[_Fragment, ...]:
+    return tuple(
+        _Fragment(
+            re.compile("".join("." if one is None else re.escape(one) for one in part), re.DOTALL),
+            sum(1 if one is None else len(one) for one in part),
+        )
+        for part in _parts(pattern)
+    )
+
+
+def _parts(pattern: str) -> list[list[str | None]]:
+    """The texts between the pattern's `%`; None is a `_`."""
+    parts: list[list[str | None]] = [[]]
+    for piece in _PATTERN_PART.finditer(pattern):
+        if piece["wildcard"] == "%":
+            parts.append([])
+        else:
+            parts[-1].append(None if piece["wildcard"] else piece["escaped"] or piece["plain"])
+    return parts
+
+
+_ASCII = re.compile(r"[a-z0-9]+")
+# Scripts that put no space between words: each character stands for itself.
+_UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
+    "\u3040-\u30ff\u31f0-\u31ff"  # Hiragana, Katakana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"  # Han
+    "\U00020000-\U0003ffff"
+)
+_WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
+
+
+def split_words(text: str) -> Iterator[str]:
+    """The words in order: runs of letters and digits, without regard to case or to width."""
+    if text.isascii():
+        return iter(_ASCII.findall(text.lower()))
+    fold_case = unicodedata.normalize("NFKC", text).casefold()
+    return iter(_WORD.findall(fold_case))

@@ -1,0 +1,210 @@
+"""What is known about a set of runs in numbers, so that the numbers of two sets can be added."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from apps.trace_store.histograms import Histogram
+
+
+class Measure(StrEnum):
+    """What is measured of a run; the values are columns of rollups, and names on the wire."""
+
+    LATENCY = "latency_seconds"
+    FIRST_TOKEN = "first_token_seconds"  # noqa: S105  (a token of a model)
+    PROMPT_TOKENS = "prompt_tokens"
+    COMPLETION_TOKENS = "completion_tokens"
+    TOTAL_TOKENS = "total_tokens"
+    PROMPT_COST = "prompt_cost"
+    COMPLETION_COST = "completion_cost"
+    TOTAL_COST = "total_cost"
+
+    @property
+    def is_time(self) -> bool:
+        """Kept in whole microseconds, told in seconds."""
+        return self in {Measure.LATENCY, Measure.FIRST_TOKEN}
+
+    @property
+    def is_usage(self) -> bool:
+        return not self.is_time
+
+    @property
+    def is_tokens(self) -> bool:
+        return self.value.endswith("_tokens")
+
+
+ALL_MEASURES = tuple(Measure)
+DETAILS = (
+    "prompt_token_details",
+    "completion_token_details",
+    "prompt_cost_details",
+    "completion_cost_details",
+)
+
+Details = dict[str, dict[str, Decimal]]
+_MICROSECONDS = 1_000_000
+
+
+class _StoredDistribution(msgspec.Struct, array_like=True):
+    count: int
+    total: Decimal
+    least: Decimal
+    most: Decimal
+    bins: bytes
+
+
+_decoder = msgspec.msgpack.Decoder(_StoredDistribution)
+
+
+@dataclass(slots=True)
+class Distribution:
+    """The values of one measure: how many, their sum, their ends, and how they are spread."""
+
+    count: int = 0
+    total: Decimal = Decimal(0)
+    least: Decimal = Decimal(0)
+    most: Decimal = Decimal(0)
+    histogram: Histogram = field(default_factory=Histogram)
+    exact: Mapping[float, Decimal] | None = None
+    """Quantiles that were taken from the values themselves."""
+
+    def add(self, other: Distribution) -> None:
+        if not other.count:
+            return
+        if self.count:
+            self.least = min(self.least, other.least)
+            self.most = max(self.most, other.most)
+        else:
+            self.least, self.most = other.least, other.most
+        # Of two sets' quantiles no quantile of both can be made.
+        self.exact = other.exact if not self.count else None
+        self.count += other.count
+        self.total += other.total
+        self.histogram.add(other.histogram)
+
+    def quantile(self, share: float) -> Decimal | None:
+        if not self.count:
+            return None
+        if self.exact is not None and share in self.exact:
+            return self.exact[share]
+        value = self.histogram.quantile(share)
+        if value is None:
+            return None
+        return max(self.least, min(self.most, Decimal(repr(value))))
+
+    def to_bytes(self) -> bytes | None:
+        if not self.count:
+            return None
+        return msgspec.msgpack.encode(
+            _StoredDistribution(
+                self.count, self.total, self.least, self.most, self.histogram.to_bytes()
+            )
+        )
+
+    @classmethod
+    def from_bytes(cls, text: bytes) -> Distribution:
+        stored = _decoder.decode(text)
+        return cls(
+            stored.count,
+            stored.total,
+            stored.least,
+            stored.most,
+            Histogram.from_bytes(stored.bins),
+        )
+
+
+def value_range_of(text: bytes) -> tuple[Decimal, Decimal]:
+    """The least and the most value of a distribution, without the rest of it."""
+    stored = _decoder.decode(text)
+    return stored.least, stored.most
+
+
+@dataclass(slots=True)
+class RunMetrics:
+    """A set of runs in numbers."""
+
+    runs: int = 0
+    errors: int = 0
+    pending: int = 0
+    model_calls: int = 0
+    streamed: int = 0
+    """Model calls that told when their first token came."""
+    last_start: datetime | None = None
+    measures: dict[Measure, Distribution] = field(default_factory=dict)
+    details: Details = field(default_factory=dict)
+
+    def add(self, other: RunMetrics) -> None:
+        self.runs += other.runs
+        self.errors += other.errors
+        self.pending += other.pending
+        self.model_calls += other.model_calls
+        self.streamed += other.streamed
+        if other.last_start is not None:
+            self.last_start = max(self.last_start or other.last_start, other.last_start)
+        for measure, distribution in other.measures.items():
+            self.measures.setdefault(measure, Distribution()).add(distribution)
+        add_details(self.details, other.details)
+
+    def total(self, measure: Measure) -> Any:
+        return to_display_value(measure, self._of(measure).total)
+
+    def average(self, measure: Measure) -> float | Decimal | None:
+        values = self._of(measure)
+        if not values.count:
+            return None
+        if measure.is_time:
+            return float(values.total) / values.count / _MICROSECONDS
+        mean = values.total / values.count
+        return float(mean) if measure.is_tokens else mean
+
+    def least(self, measure: Measure) -> Any:
+        values = self._of(measure)
+        return to_display_value(measure, values.least) if values.count else None
+
+    def most(self, measure: Measure) -> Any:
+        values = self._of(measure)
+        return to_display_value(measure, values.most) if values.count else None
+
+    def quantile(self, measure: Measure, share: float) -> Any:
+        value = self._of(measure).quantile(share)
+        return None if value is None else to_display_value(measure, value)
+
+    @property
+    def error_rate(self) -> float | None:
+        return self.errors / self.runs if self.runs else None
+
+    @property
+    def streaming_rate(self) -> float | None:
+        """Of the model calls; None where there are none."""
+        return self.streamed / self.model_calls if self.model_calls else None
+
+    def _of(self, measure: Measure) -> Distribution:
+        return self.measures.get(measure) or Distribution()
+
+
+def to_display_value(measure: Measure, value: Decimal) -> Any:
+    """A value as people read it: seconds as a float, tokens as an integer, costs exactly."""
+    if measure.is_time:
+        return float(value) / _MICROSECONDS
+    return round(value) if measure.is_tokens else value
+
+
+def add_details(into: Details, more: Mapping[str, Mapping[str, Decimal]]) -> None:
+    for kind, amounts in more.items():
+        kept = into.setdefault(kind, {})
+        for name, amount in amounts.items():
+            kept[name] = kept.get(name, Decimal(0)) + amount
+
+
+def merge_metrics(many: Iterable[RunMetrics]) -> RunMetrics:
+    total = RunMetrics()
+    for one in many:
+        total.add(one)
+    return total

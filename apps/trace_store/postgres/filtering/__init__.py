@@ -1,0 +1,10 @@
+"""Filters over stored runs: SQL where it can tell, the reference where it cannot."""
+
+from apps.trace_store.postgres.filtering.compiler import (
+    CompiledFilter,
+    compile_where,
+    compile_where_any,
+    compile_where_root,
+)
+
+__all__ = ["CompiledFilter", "compile_where", "compile_where_any", "compile_where_root"]

@@ -1,0 +1,201 @@
+"""Conditions on what a run has one of."""
+
+# ruff: noqa: S608  (statements are made of this package's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+
+from apps.trace_store.filters.nodes import Comparison, Condition, JsonObject, Values
+from apps.trace_store.filters.reference import compare_values
+from apps.trace_store.filters.sql import (
+    CompileTarget,
+    SqlBounds,
+    SqlCondition,
+    all_of_sql,
+    any_of_sql,
+    compare_sql,
+    exact_bounds,
+    negate,
+    upper_bound,
+)
+from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
+
+_EARLIEST = datetime(1, 1, 1, tzinfo=UTC)
+_LATEST = datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)
+_START_TIME = "coalesce({t}.start_time, {t}.partition_time)"
+_COLUMNS = {
+    "id": "{t}.id",
+    "trace_id": "{t}.trace_id",
+    "parent_run_id": "{t}.parent_run_id",
+    "session_id": "{t}.project_id",
+    "reference_example_id": "{t}.reference_example_id",
+    # Until its beginning comes, an update stands for the run.
+    "name": "coalesce({t}.name, '')",
+    "run_type": "coalesce({t}.run_type, 'chain')",
+    "dotted_order": "{t}.dotted_order",
+    "model": "{t}.model",
+    # Each segment has 58 characters, and a dot between two.
+    "execution_order": "((length({t}.dotted_order) + 1) / 59)",
+    "start_time": _START_TIME,
+    "end_time": "{t}.end_time",
+    "first_token_time": "{t}.first_token_time",
+    "latency": f"extract(epoch FROM {{t}}.end_time - {_START_TIME})",
+    "first_token_latency": f"extract(epoch FROM {{t}}.first_token_time - {_START_TIME})",
+}
+_USAGE = {
+    *("total_tokens", "prompt_tokens", "completion_tokens"),
+    *("total_cost", "prompt_cost", "completion_cost"),
+}
+_CASES: Mapping[str, Mapping[str | bool, str]] = {
+    "status": {
+        "error": "{t}.error_preview IS NOT NULL",
+        "pending": "{t}.error_preview IS NULL AND {t}.end_time IS NULL",
+        "success": "{t}.error_preview IS NULL AND {t}.end_time IS NOT NULL",
+    },
+    "is_root": {True: "{t}.parent_run_id IS NULL", False: "{t}.parent_run_id IS NOT NULL"},
+}
+"""Fields of few values, in words that indexes of the table have."""
+_CONTENT = {
+    "": "true",
+    "name": "true",
+    "error": "{t}.error_preview IS NOT NULL",
+    "metadata": "{t}.metadata <> '{{}}'",
+    "inputs": "{t}.inputs_preview IS NOT NULL",
+    "outputs": "{t}.outputs_preview IS NOT NULL",
+}
+"""Where there is something to search."""
+
+
+def compile_column(over: CompileTarget, condition: Condition) -> SqlBounds:
+    name = condition.field.name
+    if condition.comparison is Comparison.SEARCH:
+        return upper_bound(_CONTENT[name].format(t=over.table))
+    if name in _CASES:
+        return _compile_cases(over, condition)
+    if name in _USAGE:
+        return _compile_usage(over, condition)
+    special = _COMPILERS.get(name)
+    if special is not None:
+        return special(over, condition)
+    found = compare_sql(condition, _COLUMNS[name].format(t=over.table))
+    if name == "start_time":
+        found = all_of_sql(
+            [found, *_partition_bounds(condition.comparison, condition.value, over.table)]
+        )
+    return SqlBounds(found, found)
+
+
+def _compile_cases(over: CompileTarget, condition: Condition) -> SqlBounds:
+    found = any_of_sql(
+        [
+            SqlCondition(text.format(t=over.table))
+            for value, text in _CASES[condition.field.name].items()
+            if compare_values(value, condition.comparison, condition.value)
+        ]
+    )
+    return SqlBounds(found, found)
+
+
+def _compile_usage(over: CompileTarget, condition: Condition) -> SqlBounds:
+    """A model's call speaks for itself; what is above has its sum, once that is settled."""
+    name = condition.field.name
+    settled = compare_sql(condition, f"coalesce({over.table}.sum_{name}, {over.table}.{name})")
+    if over.as_settled:
+        return SqlBounds(settled, settled)
+    unsettled = SqlCondition(
+        f"{over.table}.run_type IS DISTINCT FROM 'llm' AND {over.table}.trace_id IN"
+        " (SELECT unnest(trace_ids) FROM trace_store_pending_run WHERE workspace_id = %s)",
+        (over.workspace_id,),
+    )
+    return SqlBounds(any_of_sql([settled, unsettled]), all_of_sql([settled, negate(unsettled)]))
+
+
+def _partition_bounds(comparison: Comparison, value: Values, table: str) -> list[SqlCondition]:
+    """What follows for the place, by which partitions are left out."""
+    times = [one for one in (value if isinstance(value, tuple) else [value]) if one is not None]
+    known = [one for one in times if isinstance(one, datetime)]
+    if not known:
+        return []
+    found = []
+    if comparison not in {Comparison.LESS, Comparison.AT_MOST}:
+        found.append(
+            SqlCondition(f"{table}.partition_time >= %s", (_shift(min(known), -MAX_CLOCK_SKEW),))
+        )
+    if comparison not in {Comparison.GREATER, Comparison.AT_LEAST}:
+        found.append(
+            SqlCondition(f"{table}.partition_time <= %s", (_shift(max(known), MAX_CLOCK_SKEW),))
+        )
+    return found
+
+
+def _shift(time: datetime, by: timedelta) -> datetime:
+    try:
+        return time + by
+    except OverflowError:
+        return _EARLIEST if by < timedelta(0) else _LATEST
+
+
+def _compile_dataset(over: CompileTarget, condition: Condition) -> SqlBounds:
+    found = compare_sql(condition, "p.reference_dataset_id")
+    return exact_bounds(
+        f"{over.table}.project_id IN (SELECT p.id FROM tracing_project p"
+        f" WHERE p.workspace_id = %s AND {found.text})",
+        over.workspace_id,
+        *found.values,
+    )
+
+
+def _compile_error(over: CompileTarget, condition: Condition) -> SqlBounds:
+    text = f"{over.table}.error_preview IS NOT NULL"
+    return exact_bounds(text) if condition.comparison is Comparison.PRESENT else upper_bound(text)
+
+
+def _compile_payload(over: CompileTarget, condition: Condition) -> SqlBounds:
+    return exact_bounds(f"{over.table}.{condition.field.name}_preview IS NOT NULL")
+
+
+def _compile_thread(over: CompileTarget, condition: Condition) -> SqlBounds:
+    key = f"{over.table}.thread_key"
+    if condition.comparison is Comparison.EQUAL:
+        # The index of turns has keys by their digests: they may be long.
+        return exact_bounds(
+            f"md5({key}) = md5(%s) AND {key} = %s", condition.value, condition.value
+        )
+    found = compare_sql(condition, key)
+    return SqlBounds(found, found)
+
+
+def _compile_tags(over: CompileTarget, condition: Condition) -> SqlBounds:
+    match condition.comparison:
+        case Comparison.PRESENT:
+            return exact_bounds(f"cardinality({over.table}.tags) > 0")
+        case Comparison.EQUAL:
+            return exact_bounds(f"%s = ANY({over.table}.tags)", condition.value)
+        case Comparison.AMONG if isinstance(condition.value, tuple):
+            return exact_bounds(f"{over.table}.tags && %s::text[]", list(condition.value))
+    found = compare_sql(condition, "tag")
+    return exact_bounds(
+        f"EXISTS (SELECT FROM unnest({over.table}.tags) tag WHERE {found.text})", *found.values
+    )
+
+
+def _compile_metadata(over: CompileTarget, condition: Condition) -> SqlBounds:
+    match condition.comparison, condition.value:
+        case Comparison.EXISTS, key:
+            return exact_bounds(f"{over.table}.metadata ? %s", key)
+        case Comparison.CONTAINS, JsonObject(text):
+            return exact_bounds(f"{over.table}.metadata @> %s::jsonb", text)
+    return exact_bounds(f"{over.table}.metadata <> '{{}}'")
+
+
+_COMPILERS: dict[str, Callable[[CompileTarget, Condition], SqlBounds]] = {
+    "reference_dataset_id": _compile_dataset,
+    "error": _compile_error,
+    "inputs": _compile_payload,
+    "outputs": _compile_payload,
+    "thread_id": _compile_thread,
+    "tags": _compile_tags,
+    "metadata": _compile_metadata,
+}

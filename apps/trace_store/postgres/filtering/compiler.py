@@ -1,0 +1,195 @@
+"""From the tree of a filter to SQL over `trace_store_run`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from apps.trace_store.errors import FilterError
+from apps.trace_store.filters.fields import ItemKind
+from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, Expression, Not, Or
+from apps.trace_store.filters.sql import (
+    CompileTarget,
+    SqlBounds,
+    SqlCondition,
+    all_of_sql,
+    any_of_sql,
+    compare_sql,
+    negate,
+)
+from apps.trace_store.postgres.filtering.columns import compile_column
+from apps.trace_store.postgres.filtering.items import compile_items, feedback_conditions
+from apps.trace_store.postgres.filtering.terms import RequiredTerms, required_terms
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledFilter:
+    """A filter in SQL."""
+
+    sql: str
+    """A condition on `trace_store_run`; no run that the filter is true of fails it."""
+    values: Sequence[Any]
+    is_exact: bool
+    """Whether what it selects is the answer. If not, `filters.reference` decides on each row."""
+    terms: RequiredTerms | None
+    """What the index of terms must say of a run for the filter to be true of it: of each of
+    these sets at least one term. None when nothing can be said."""
+
+
+def compile_where(
+    workspace_id: UUID,
+    expression: Expression,
+    *,
+    table: str = "trace_store_run",
+    as_settled: bool = False,
+) -> CompiledFilter:
+    """The filter over the table, or over an alias of it.
+
+    With `as_settled`, tokens and costs are those that were settled last, as statistics have them;
+    without, a run whose trace has just changed is one to decide on.
+    """
+    found = compile_bounds(CompileTarget(workspace_id, table, as_settled), expression)
+    return CompiledFilter(
+        found.perhaps.text, found.perhaps.values, found.is_exact, required_terms(expression)
+    )
+
+
+def compile_bounds(over: CompileTarget, expression: Expression) -> SqlBounds:
+    match expression:
+        case And(parts):
+            found = [compile_bounds(over, part) for part in parts]
+            return SqlBounds(
+                all_of_sql([one.perhaps for one in found]),
+                all_of_sql([one.surely for one in found]),
+            )
+        case Or(parts):
+            found = [compile_bounds(over, part) for part in parts]
+            return SqlBounds(
+                any_of_sql([one.perhaps for one in found]),
+                any_of_sql([one.surely for one in found]),
+            )
+        case Not(part):
+            inner = compile_bounds(over, part)
+            return SqlBounds(negate(inner.surely), negate(inner.perhaps))
+        case AnyItem():
+            return compile_items(over, expression)
+        case Condition():
+            return compile_column(over, expression)
+
+
+# A root's own time stands first in every dotted order of its trace.
+_ROOT_TIME = "(left({t}.dotted_order, 15)::timestamp AT TIME ZONE 'UTC')"
+_SKEW = "interval '1 day'"
+
+
+def since_root(table: str, of: str) -> str:
+    """Where the runs of a trace are placed, told by any run of it: so days are left out.
+
+    Nothing of a trace is placed before its root; a clock may be a little off.
+    """
+    return f"{table}.partition_time >= {_ROOT_TIME.format(t=of)} - {_SKEW}"
+
+
+def compile_where_root(
+    workspace_id: UUID,
+    expression: Expression,
+    *,
+    table: str = "trace_store_run",
+    as_settled: bool = False,
+    one_by_one: bool = False,
+) -> CompiledFilter:
+    """The runs whose trace's root matches.
+
+    With `one_by_one`, the root of each run is looked up by its key: for a few runs in order. Else
+    the planner may look at all roots instead, which serves many runs.
+    """
+    time = _ROOT_TIME.format(t=table)
+    # By its whole key but for a time, so a root is one step in one index of a day or two.
+    inner = compile_where(workspace_id, expression, table="root", as_settled=as_settled)
+    return _exists(
+        workspace_id,
+        inner,
+        "root",
+        f"root.id = {table}.trace_id AND root.project_id = {table}.project_id"
+        f" AND root.partition_time BETWEEN {time} - {_SKEW} AND {time} + {_SKEW}",
+        one_by_one=one_by_one,
+    )
+
+
+def compile_where_any(
+    workspace_id: UUID,
+    expression: Expression,
+    *,
+    table: str = "trace_store_run",
+    as_settled: bool = False,
+) -> CompiledFilter:
+    """The runs whose trace has a run that matches."""
+    inner = compile_where(workspace_id, expression, table="anyone", as_settled=as_settled)
+    return _exists(
+        workspace_id,
+        inner,
+        "anyone",
+        f"anyone.trace_id = {table}.trace_id AND anyone.project_id = {table}.project_id"
+        f" AND {since_root('anyone', table)}",
+    )
+
+
+def _exists(
+    workspace_id: UUID, inner: CompiledFilter, table: str, related: str, *, one_by_one: bool = False
+) -> CompiledFilter:
+    # A subquery with an offset is never made a join.
+    text = (
+        f"EXISTS (SELECT FROM trace_store_run {table} WHERE {table}.workspace_id = %s"
+        f" AND {related} AND ({inner.sql}){' OFFSET 0' if one_by_one else ''})"
+    )
+    # The index tells about the run itself, not about those beside it.
+    return CompiledFilter(text, (workspace_id, *inner.values), inner.is_exact, terms=None)
+
+
+_STARTED = "coalesce(r.start_time, r.partition_time)"
+_FIRST, _LAST = "r.partition_time, r.id", "r.partition_time DESC, r.id DESC"
+_LATENCY = f"extract(epoch FROM r.end_time - {_STARTED})"
+_TOTAL_FIELDS = (
+    *("total_tokens", "prompt_tokens", "completion_tokens"),
+    *("total_cost", "prompt_cost", "completion_cost"),
+)
+_COLUMNS = {
+    "thread_id": "r.thread_key",
+    "count": "count(*)",
+    "num_errored_turns": "count(r.error_preview)",
+    "min_start_time": f"min({_STARTED})",
+    "max_start_time": f"max({_STARTED})",
+    "last_end_time": "max(r.end_time)",
+    "latency_p50": f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {_LATENCY})",
+    "latency_p99": f"percentile_cont(0.99) WITHIN GROUP (ORDER BY {_LATENCY})",
+    # A turn has the sum of what is below it, once that is settled.
+    **{name: f"sum(coalesce(r.sum_{name}, r.{name}))" for name in _TOTAL_FIELDS},
+    "first_trace_id": f"(array_agg(r.trace_id ORDER BY {_FIRST}))[1]",
+    "last_trace_id": f"(array_agg(r.trace_id ORDER BY {_LAST}))[1]",
+    "first_inputs": f"(array_agg(r.inputs_preview ORDER BY {_FIRST}))[1]",
+    "last_outputs": f"(array_agg(r.outputs_preview ORDER BY {_LAST}))[1]",
+    "last_error": f"(array_agg(r.error_preview ORDER BY {_LAST}))[1]",
+}
+
+
+def compile_having(workspace_id: UUID, expression: Expression) -> SqlCondition:
+    """The threads that the filter is true of, where turns are grouped by project and thread."""
+    match expression:
+        case And(parts):
+            return all_of_sql([compile_having(workspace_id, part) for part in parts])
+        case Or(parts):
+            return any_of_sql([compile_having(workspace_id, part) for part in parts])
+        case Not(part):
+            return negate(compile_having(workspace_id, part))
+        case AnyItem(items=ItemKind.FEEDBACK):
+            met = feedback_conditions(expression)
+            return SqlCondition(
+                "EXISTS (SELECT FROM feedback_feedback f WHERE f.workspace_id = %s"
+                f" AND f.project_id = r.project_id AND f.thread_key = r.thread_key AND {met.text})",
+                (workspace_id, *met.values),
+            )
+        case Condition() if expression.comparison is not Comparison.SEARCH:
+            return compare_sql(expression, f"({_COLUMNS[expression.field.name]})")
+    raise FilterError("Threads as a whole are not searched: `filter` searches their turns.")

@@ -1,0 +1,95 @@
+"""Conditions on what a run has several of: pairs of metadata, feedback, parts of payloads."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from apps.trace_store.filters.fields import ItemKind
+from apps.trace_store.filters.nodes import AnyItem, Comparison, Condition, Values
+from apps.trace_store.filters.sql import (
+    CompileTarget,
+    SqlBounds,
+    SqlCondition,
+    all_of_sql,
+    any_pair_sql,
+    compare_number_sql,
+    compare_sql,
+    compares_numbers,
+    item_conditions,
+    negate,
+    upper_bound,
+)
+
+_FEEDBACK = {
+    "feedback_key": "f.key",
+    "feedback_score": "f.score",
+    "feedback_value": "f.value #>> '{}'",
+    "feedback_comment": "f.comment",
+    "feedback_source": "f.source ->> 'type'",
+    "feedback_error": "f.is_error",
+    "feedback_modified_at": "f.modified_at",
+}
+
+
+def compile_items(over: CompileTarget, some: AnyItem) -> SqlBounds:
+    match some.items:
+        case ItemKind.INPUTS | ItemKind.OUTPUTS:
+            # Compressed, where SQL does not look.
+            return upper_bound(f"{over.table}.{some.items}_preview IS NOT NULL")
+        case ItemKind.FEEDBACK:
+            found = _any_feedback_sql(over, some)
+        case ItemKind.METADATA:
+            found = _single_key_sql(some, over.table) or _any_key_sql(some, over.table)
+    return SqlBounds(found, found)
+
+
+def _any_feedback_sql(over: CompileTarget, some: AnyItem) -> SqlCondition:
+    where = feedback_conditions(some)
+    return SqlCondition(
+        "EXISTS (SELECT FROM feedback_feedback f WHERE f.workspace_id = %s"
+        f" AND f.run_id = {over.table}.id AND {where.text})",
+        (over.workspace_id, *where.values),
+    )
+
+
+def feedback_conditions(some: AnyItem) -> SqlCondition:
+    """The conditions on one row of `feedback_feedback f`."""
+
+    def met(condition: Condition) -> SqlCondition:
+        if condition.field.name == "feedback_score":
+            condition = replace(condition, value=_as_floats(condition.value))
+        if compares_numbers(condition):
+            return compare_number_sql(condition, "f.value")
+        return compare_sql(condition, f"({_FEEDBACK[condition.field.name]})")
+
+    return item_conditions(some, met)
+
+
+def _any_key_sql(some: AnyItem, table: str) -> SqlCondition:
+    return any_pair_sql(some, f"{table}.metadata")
+
+
+def _single_key_sql(some: AnyItem, table: str) -> SqlCondition | None:
+    """The pair of a key that is named, looked at directly; None when the key is not one."""
+    first, *others = sorted(some.conditions, key=lambda one: one.field.name != "metadata_key")
+    if first.field.name != "metadata_key" or first.comparison is not Comparison.EQUAL:
+        return None
+    if any(one.field.name == "metadata_key" for one in (*others, *some.but_not)):
+        return None
+    key = first.value
+
+    def met(condition: Condition) -> SqlCondition:
+        if compares_numbers(condition):
+            return compare_number_sql(condition, f"({table}.metadata -> %s)", key)
+        return compare_sql(condition, f"({table}.metadata ->> %s)", key)
+
+    # A value that is there says that its key is; a value that must not be there does not.
+    known = [] if others else [SqlCondition(f"{table}.metadata ? %s", (key,))]
+    return all_of_sql([*known, *map(met, others), *(negate(met(one)) for one in some.but_not)])
+
+
+def _as_floats(value: Values) -> Any:
+    if isinstance(value, tuple):
+        return tuple(float(str(one)) for one in value)
+    return None if value is None else float(str(value))

@@ -1,0 +1,116 @@
+"""Runs as the reference evaluator sees them: with as much of their content as a filter asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from apps.trace_store.filters.fields import ItemKind
+from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, Expression, Not, Or
+from apps.trace_store.filters.subjects import FeedbackItem, FilterSubject
+from apps.trace_store.postgres.database import raw_cursor
+from apps.trace_store.postgres.payload_storage import with_payloads
+from apps.trace_store.types import Payload, RunRow
+
+_ALL_CONTENT = frozenset({Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR})
+_SEARCHED_PAYLOADS = {
+    "": _ALL_CONTENT,
+    "inputs": frozenset({Payload.INPUTS}),
+    "outputs": frozenset({Payload.OUTPUTS}),
+    "error": frozenset({Payload.ERROR}),
+}
+_ITEM_PAYLOADS = {
+    ItemKind.INPUTS: frozenset({Payload.INPUTS}),
+    ItemKind.OUTPUTS: frozenset({Payload.OUTPUTS}),
+}
+_NO_PAYLOADS: frozenset[Payload] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class RequiredData:
+    """What must be read beside the row for a filter to be decided."""
+
+    payloads: frozenset[Payload] = frozenset()
+    feedback: bool = False
+    dataset: bool = False
+
+
+def required_data(expression: Expression) -> RequiredData:
+    payloads, feedback, dataset = _NO_PAYLOADS, False, False
+    for leaf in _leaves(expression):
+        if isinstance(leaf, AnyItem):
+            payloads |= _ITEM_PAYLOADS.get(leaf.items, _NO_PAYLOADS)
+            feedback |= leaf.items is ItemKind.FEEDBACK
+        elif leaf.comparison is Comparison.SEARCH:
+            payloads |= _SEARCHED_PAYLOADS.get(leaf.field.name, _NO_PAYLOADS)
+        elif leaf.field.name == "error" and leaf.comparison is not Comparison.PRESENT:
+            payloads |= {Payload.ERROR}
+        else:
+            dataset |= leaf.field.name == "reference_dataset_id"
+    return RequiredData(payloads, feedback, dataset)
+
+
+def _leaves(expression: Expression) -> Iterator[AnyItem | Condition]:
+    match expression:
+        case And(parts) | Or(parts):
+            for part in parts:
+                yield from _leaves(part)
+        case Not(part):
+            yield from _leaves(part)
+        case _:
+            yield expression
+
+
+def load_subjects(
+    workspace_id: UUID, rows: Sequence[RunRow], needs: RequiredData | None = None
+) -> list[FilterSubject]:
+    """The runs in their order; without `needs`, with everything."""
+    needs = needs or RequiredData(_ALL_CONTENT, feedback=True, dataset=True)
+    feedback = _feedback(workspace_id, {row.id for row in rows}) if needs.feedback else {}
+    datasets = _datasets(workspace_id, {row.project_id for row in rows}) if needs.dataset else {}
+    return [
+        FilterSubject(
+            run=one.row,
+            inputs=one.json(Payload.INPUTS),
+            outputs=one.json(Payload.OUTPUTS),
+            error=one.json(Payload.ERROR),
+            feedback=feedback.get(one.row.id, ()),
+            reference_dataset_id=datasets.get(one.row.project_id),
+        )
+        for one in with_payloads(list(rows), needs.payloads)
+    ]
+
+
+def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[FeedbackItem]]:
+    statement = (
+        "SELECT run_id, key, score, value #>> '{}', jsonb_typeof(value) = 'number', comment,"
+        " source ->> 'type', is_error, modified_at FROM feedback_feedback"
+        " WHERE workspace_id = %s AND run_id = ANY(%s)"
+    )
+    found: dict[UUID, list[FeedbackItem]] = {}
+    with raw_cursor() as cursor:
+        cursor.execute(statement, [workspace_id, list(run_ids)])
+        for run_id, key, score, value, is_number, comment, source, is_error, modified in cursor:
+            row = FeedbackItem(
+                key=key,
+                score=score,
+                value=value,
+                value_is_number=bool(is_number),
+                comment=comment,
+                source=source,
+                is_error=is_error,
+                modified_at=modified,
+            )
+            found.setdefault(run_id, []).append(row)
+    return found
+
+
+def _datasets(workspace_id: UUID, project_ids: Collection[UUID]) -> dict[UUID, UUID]:
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT id, reference_dataset_id FROM tracing_project"
+            " WHERE workspace_id = %s AND id = ANY(%s) AND reference_dataset_id IS NOT NULL",
+            [workspace_id, list(project_ids)],
+        )
+        return dict(cursor.fetchall())

@@ -1,0 +1,152 @@
+"""What the index of terms must hold of a run for a filter to be true of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from itertools import product
+from typing import TypeAlias
+
+from apps.trace_store.filters.fields import ItemKind
+from apps.trace_store.filters.nodes import (
+    And,
+    AnyItem,
+    Comparison,
+    Condition,
+    Expression,
+    JsonObject,
+    Not,
+    Or,
+)
+from apps.trace_store.filters.terms import ANYTHING, TermKind, hash_term
+from apps.trace_store.filters.text_matching import required_words, split_words
+
+Clause: TypeAlias = frozenset[int]
+"""At least one of these."""
+RequiredTerms: TypeAlias = tuple[Clause, ...]
+"""All of these clauses, of which there is at least one."""
+
+_MAX_CLAUSES = 20
+_MAX_ALTERNATIVES = 200
+_ITEM_TERMS = {
+    ItemKind.METADATA: ("metadata", TermKind.METADATA_KEY, TermKind.METADATA_PAIR),
+    ItemKind.INPUTS: ("input", TermKind.INPUT_KEY, TermKind.INPUT_PAIR),
+    ItemKind.OUTPUTS: ("output", TermKind.OUTPUT_KEY, TermKind.OUTPUT_PAIR),
+}
+_FIELD_TERMS = {
+    "tags": TermKind.TAG,
+    "name": TermKind.NAME,
+    "model": TermKind.MODEL,
+    "thread_id": TermKind.THREAD,
+}
+
+
+def required_terms(expression: Expression) -> RequiredTerms | None:
+    """Each set holds the term of runs that the index cannot tell about, too."""
+    clauses = {clause for clause in _clauses(expression) if 0 < len(clause) <= _MAX_ALTERNATIVES}
+    if not clauses:
+        return None
+    # The narrow ones first, and no more than are quick to look up.
+    chosen = sorted(clauses, key=lambda clause: (len(clause), sorted(clause)))[:_MAX_CLAUSES]
+    return tuple(clause | {ANYTHING} for clause in chosen)
+
+
+def _clauses(expression: Expression) -> Sequence[Clause]:
+    match expression:
+        case And(parts):
+            return [clause for part in parts for clause in _clauses(part)]
+        case Or(parts):
+            # One clause of each part: whichever part is true, its clause holds.
+            narrowest = [min(_clauses(part), key=len, default=frozenset()) for part in parts]
+            return [frozenset().union(*narrowest)] if all(narrowest) else []
+        case AnyItem():
+            return _item_clauses(expression)
+        case Condition():
+            return _condition_clauses(expression)
+        case Not():
+            return []
+
+
+def _condition_clauses(condition: Condition) -> Sequence[Clause]:
+    name, value = condition.field.name, condition.value
+    match condition.comparison:
+        case Comparison.SEARCH:
+            return _clauses_of_words(split_words(str(value)))
+        case Comparison.EXISTS:
+            return [frozenset({hash_term(TermKind.METADATA_KEY, str(value))})]
+        case Comparison.CONTAINS if isinstance(value, JsonObject):
+            return [frozenset({one}) for one in _object_terms(value)]
+    texts = _possible_texts(condition)
+    if texts is not None and name in _FIELD_TERMS:
+        return [frozenset(hash_term(_FIELD_TERMS[name], text) for text in texts)]
+    if name in {"name", "error", "tags"}:
+        return _word_clauses(condition)
+    return []
+
+
+def _object_terms(value: JsonObject) -> Iterable[int]:
+    for key, inner in json.loads(value.text).items():
+        yield hash_term(TermKind.METADATA_KEY, key)
+        # Numbers are equal in more than one spelling.
+        if isinstance(inner, str):
+            yield hash_term(TermKind.METADATA_PAIR, key, inner)
+        elif isinstance(inner, bool):
+            yield hash_term(TermKind.METADATA_PAIR, key, "true" if inner else "false")
+
+
+def _item_clauses(some: AnyItem) -> Sequence[Clause]:
+    if some.items not in _ITEM_TERMS:
+        return []
+    prefix, of_key, of_pair = _ITEM_TERMS[some.items]
+    found: list[Clause] = []
+    keys: list[Sequence[str]] = []
+    values: list[Sequence[str]] = []
+    for condition in some.conditions:
+        texts = _possible_texts(condition)
+        if condition.field.name == f"{prefix}_key":
+            if texts is not None:
+                keys.append(texts)
+                found.append(frozenset(hash_term(of_key, text) for text in texts))
+            continue
+        if texts is not None:
+            values.append(texts)
+        if some.items is not ItemKind.METADATA:
+            found += _word_clauses(condition)
+    for names, contents in product(keys, values):
+        if len(names) * len(contents) <= _MAX_ALTERNATIVES:
+            pairs = product(names, contents)
+            found.append(frozenset(hash_term(of_pair, name, content) for name, content in pairs))
+    return found
+
+
+def _possible_texts(condition: Condition) -> Sequence[str] | None:
+    """The texts of which the field is one; None when it may be others."""
+    if condition.comparison is Comparison.EQUAL and isinstance(condition.value, str):
+        return [condition.value]
+    if condition.comparison is Comparison.AMONG and isinstance(condition.value, tuple):
+        return [str(one) for one in condition.value]
+    return None
+
+
+def _word_clauses(condition: Condition) -> Sequence[Clause]:
+    """Words that the value has for certain."""
+    texts = _possible_texts(condition)
+    if texts is None:
+        if condition.comparison in {Comparison.LIKE, Comparison.ILIKE}:
+            return _clauses_of_words(required_words(str(condition.value)))
+        return []
+    if len(texts) == 1:
+        return _clauses_of_words(split_words(texts[0]))
+    longest = [max(_indexed_words(split_words(text)), key=len, default="") for text in texts]
+    return [frozenset(hash_term(TermKind.WORD, word) for word in longest)] if all(longest) else []
+
+
+def _clauses_of_words(found: Iterable[str]) -> Sequence[Clause]:
+    # Long words are rare words.
+    longest = sorted(_indexed_words(found), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
+    return [frozenset({hash_term(TermKind.WORD, word)}) for word in longest]
+
+
+def _indexed_words(found: Iterable[str]) -> set[str]:
+    """Words that the index has wherever they are: not those of a boolean, which is no text."""
+    return set(found) - {"true", "false"}

@@ -1,0 +1,127 @@
+"""Takes what is unsettled, does what follows from it, and takes it off the list."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Collection
+from uuid import UUID
+
+import psycopg
+from django.db import connection, transaction
+
+from apps.trace_store.hooks import PostprocessStep, postprocess_steps
+from apps.trace_store.postgres.postprocess import (
+    missing_costs,
+    queue,
+    term_index,
+    thread_rows,
+    trace_totals,
+)
+from apps.trace_store.postgres.postprocess.throttle import Throttle
+from apps.trace_store.postgres.rollups import dirty_intervals
+
+logger = logging.getLogger(__name__)
+
+BATCH_RUNS = 500
+"""A batch is short, so that nobody waits long for its locks."""
+
+_process_lock = threading.Lock()
+_throttle = Throttle(BATCH_RUNS)
+
+
+def process_for(seconds: float) -> int:
+    """Settle until nothing is left or the time is over; return how many runs were settled.
+
+    Processes share the work by workspace; within one process only one call works at a time.
+    """
+    if not _process_lock.acquire(blocking=False):
+        return 0
+    try:
+        deadline, settled = time.monotonic() + seconds, 0
+        while (begin := time.monotonic()) < deadline:
+            found = process_batch(_throttle.runs)
+            if found is None:
+                break
+            settled += found
+            time.sleep(_throttle.rest(found, time.monotonic() - begin))
+        return settled
+    finally:
+        _process_lock.release()
+
+
+def process_all() -> int:
+    """Settle until nothing is left, without rest; return how many runs were settled."""
+    settled = 0
+    while (found := process_batch()) is not None:
+        settled += found
+    return settled
+
+
+def process_batch(runs: int = BATCH_RUNS) -> int | None:
+    """Settle the oldest of one workspace; how many runs, or None when there is nothing to do.
+
+    All steps, and the rows off the list, in one transaction. When a step fails, the batch is halved
+    until the run that makes it fail is alone; that one is parked with the reason.
+    """
+    claimed: queue.Claim | None = None
+    try:
+        with transaction.atomic():
+            claimed = queue.claim_oldest(runs)
+            return None if claimed is None else _process(claimed)
+    except Exception as error:
+        if claimed is None or _is_transient(error):
+            raise
+        return _split_batch(claimed.workspace_id, claimed.rows, error)
+
+
+def _process(claimed: queue.Claim) -> int:
+    for settle in _steps():
+        settle(claimed.workspace_id, claimed.touched)
+    queue.complete(claimed)
+    return len(claimed.touched)
+
+
+def _steps() -> list[PostprocessStep]:
+    # Steps that lock rows of runs come last, so that requests wait for them only briefly.
+    return [
+        term_index.index_runs,
+        *postprocess_steps,
+        missing_costs.add_missing_costs,
+        dirty_intervals.mark_changed_intervals,
+        thread_rows.update_thread_rows,
+        trace_totals.update_changed_traces,
+    ]
+
+
+def _process_entries(workspace_id: UUID, rows: Collection[int]) -> int:
+    try:
+        with transaction.atomic():
+            return _process(queue.claim_entries(workspace_id, rows))
+    except Exception as error:
+        if _is_transient(error):
+            raise
+        return _split_batch(workspace_id, rows, error)
+
+
+def _is_transient(error: Exception) -> bool:
+    """Whether it is the state of the server, not of a run: the next try may succeed."""
+    waited = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+    return isinstance(error.__cause__, waited) or not connection.is_usable()
+
+
+def _split_batch(workspace_id: UUID, rows: Collection[int], error: Exception) -> int:
+    with transaction.atomic():
+        claimed = queue.claim_entries(workspace_id, rows)
+        if len(claimed.touched) <= 1:
+            return _park_run(claimed, error)
+        halves = queue.split(claimed)
+    return sum(_process_entries(workspace_id, [half]) for half in halves)
+
+
+def _park_run(claimed: queue.Claim, error: Exception) -> int:
+    names = ", ".join(str(one.run_id) for one in claimed.touched)
+    logger.error("run %s cannot be settled and is parked", names, exc_info=error)
+    queue.park_claim(claimed, f"{type(error).__name__}: {error}")
+    return 0

@@ -1,0 +1,120 @@
+"""The index of what runs hold: `trace_store_run_terms`, filled when runs are settled."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from itertools import chain
+from uuid import UUID
+from zlib import crc32
+
+from apps.trace_store.filters.subjects import FilterSubject
+from apps.trace_store.filters.terms import extract_terms
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.reading import lookup
+from apps.trace_store.types import ChangedRun, Payload, RunDetail
+
+RunKey = tuple[UUID, UUID, datetime]
+"""Run, project, place."""
+
+_HEADER = struct.Struct(">5i")
+_INTEGER_OID = 23
+_KEYS = "unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id, partition_time)"
+
+
+def salt_terms(workspace_id: UUID, terms: Iterable[int]) -> list[int]:
+    """The terms as the index has them: those of two workspaces do not meet in its lists."""
+    salt = crc32(workspace_id.bytes) - 2**31
+    return [term ^ salt for term in terms]
+
+
+def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, Sequence[int]]]) -> None:
+    """Make these the terms of the runs. The caller is the workspace's only writer of terms."""
+    if not terms:
+        return
+    keys = [key for key, _ in terms]
+    times = [key[2] for key in keys]
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(
+                f"DELETE FROM trace_store_run_terms t USING {_KEYS} WHERE t.workspace_id = %s"
+                " AND t.project_id = k.project_id AND t.partition_time = k.partition_time AND"
+                " t.id = k.id"
+                " AND t.partition_time BETWEEN %s AND %s"
+            ),
+            [
+                [key[0] for key in keys],
+                [key[1] for key in keys],
+                times,
+                workspace_id,
+                min(times),
+                max(times),
+            ],
+        )
+    copy_terms(
+        (
+            workspace_id,
+            project_id,
+            partition_time,
+            run_id,
+            encode_terms(salt_terms(workspace_id, found)),
+        )
+        for (run_id, project_id, partition_time), found in terms
+    )
+
+
+def copy_terms(rows: Iterable[tuple[UUID, UUID, datetime, UUID, bytes]]) -> None:
+    """Append rows that are not there yet."""
+    statement = (
+        "COPY trace_store_run_terms (workspace_id, project_id, partition_time, id, terms)"
+        " FROM STDIN (FORMAT binary)"
+    )
+    with raw_cursor() as cursor, cursor.copy(sql(statement)) as copy:
+        copy.set_types(["uuid", "uuid", "timestamptz", "uuid", "bytea"])
+        for row in rows:
+            copy.write_row(row)
+
+
+def encode_terms(terms: Sequence[int]) -> bytes:
+    """An array of integers as PostgreSQL's binary form has it."""
+    size = len(terms)
+    if not size:
+        return _EMPTY
+    members = struct.pack(f">{2 * size}i", *chain.from_iterable((4, one) for one in terms))
+    return _HEADER.pack(1, 0, _INTEGER_OID, size, 1) + members
+
+
+_EMPTY = struct.pack(">3i", 0, 0, _INTEGER_OID)
+
+
+CONTENT = frozenset({Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR})
+_BATCH = 200
+"""Runs whose payloads are in memory together: one may have 25 MB."""
+
+
+def index_runs(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
+    for some in _batches(touched):
+        keys = [(one.run_id, one.project_id, one.partition_time) for one in some]
+        runs = lookup.fetch_by_keys(workspace_id, keys, payloads=CONTENT)
+        write_terms(workspace_id, [(_key(run), extract_terms(_subject(run))) for run in runs])
+
+
+def _batches(touched: Sequence[ChangedRun]) -> Iterator[Sequence[ChangedRun]]:
+    for begin in range(0, len(touched), _BATCH):
+        yield touched[begin : begin + _BATCH]
+
+
+def _key(run: RunDetail) -> RunKey:
+    return run.row.id, run.row.project_id, run.row.partition_time
+
+
+def _subject(run: RunDetail) -> FilterSubject:
+    return FilterSubject(
+        run=run.row,
+        inputs=run.json(Payload.INPUTS),
+        outputs=run.json(Payload.OUTPUTS),
+        error=run.json(Payload.ERROR),
+    )

@@ -1,0 +1,130 @@
+"""Conversations: the roots of a project with one thread key are its turns.
+
+The settler keeps a row for each, so that the newest of very many are found by an index. Rows only
+order threads: what is told of one is read from its turns.
+"""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.types import ChangedRun
+
+Thread = tuple[UUID, str]
+"""A project and a thread key."""
+TURN = "r.thread_key IS NOT NULL AND r.parent_run_id IS NULL"
+
+_KEYS = "unnest(%s::uuid[], %s::text[]) AS k(project_id, thread_key)"
+_TURNS = (
+    f"FROM {_KEYS} JOIN trace_store_run r ON r.project_id = k.project_id"
+    " AND md5(r.thread_key) = md5(k.thread_key) AND r.thread_key = k.thread_key"
+    f" WHERE r.workspace_id = %s AND {TURN}"
+)
+_STARTED = "coalesce(r.start_time, r.partition_time)"
+_THREAD_SUMMARY = (
+    f"SELECT k.project_id, k.thread_key, min({_STARTED}), max({_STARTED}),"
+    " (array_agg(r.trace_id ORDER BY r.partition_time, r.id))[1],"
+    " (array_agg(r.trace_id ORDER BY r.partition_time DESC, r.id DESC))[1]"
+    f" {_TURNS} GROUP BY k.project_id, k.thread_key"
+)
+
+
+def update_thread_rows(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
+    """Keep the rows of the threads that the runs belong to, or have belonged to."""
+    found = threads_of(
+        workspace_id, [(one.run_id, one.project_id, one.partition_time) for one in touched]
+    )
+    found |= _threads_of_traces(workspace_id, {(one.project_id, one.trace_id) for one in touched})
+    if found:
+        _write_rows(workspace_id, sorted(found))
+
+
+def threads_of(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> set[Thread]:
+    """The threads of these runs, where they are roots and have one."""
+    if not keys:
+        return set()
+    times = [key[2] for key in keys]
+    statement = (
+        "SELECT DISTINCT r.project_id, r.thread_key"
+        " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id,"
+        " partition_time)"
+        " JOIN trace_store_run r ON r.workspace_id = %s AND r.id = k.id"
+        " AND r.project_id = k.project_id AND r.partition_time = k.partition_time"
+        f" AND r.partition_time BETWEEN %s AND %s WHERE {TURN}"
+    )
+    columns: list[Any] = [[key[0] for key in keys], [key[1] for key in keys], times]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), [*columns, workspace_id, min(times), max(times)])
+        return {(row[0], row[1]) for row in cursor}
+
+
+def _threads_of_traces(workspace_id: UUID, traces: Iterable[tuple[UUID, UUID]]) -> set[Thread]:
+    """The threads that begin or end with one of these traces, which may be gone, or moved on."""
+    wanted = list(traces)
+    statement = (
+        "SELECT t.project_id, t.thread_key"
+        " FROM unnest(%s::uuid[], %s::uuid[]) AS k(project_id, trace_id)"
+        " JOIN trace_store_thread t ON t.project_id = k.project_id AND t.{column} = k.trace_id"
+        " WHERE t.workspace_id = %s"
+    )
+    both = " UNION ".join(
+        statement.format(column=column) for column in ("first_trace_id", "last_trace_id")
+    )
+    values = [[one[0] for one in wanted], [one[1] for one in wanted], workspace_id]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(both), [*values, *values])
+        return {(row[0], row[1]) for row in cursor}
+
+
+def _write_rows(workspace_id: UUID, threads: Sequence[Thread]) -> None:
+    keys = [[one[0] for one in threads], [one[1] for one in threads]]
+    summed = _THREAD_SUMMARY.replace("SELECT k.", "SELECT %s::uuid, k.", 1)
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(
+                "INSERT INTO trace_store_thread (workspace_id, project_id, thread_key, first_start,"
+                f" last_start, first_trace_id, last_trace_id) {summed} ORDER BY 2, 3"
+                " ON CONFLICT (workspace_id, project_id, md5(thread_key)) DO UPDATE SET"
+                " first_start = excluded.first_start, last_start = excluded.last_start,"
+                " first_trace_id = excluded.first_trace_id, last_trace_id = excluded.last_trace_id"
+                " RETURNING project_id, thread_key"
+            ),
+            [workspace_id, *keys, workspace_id],
+        )
+        kept = {(row[0], row[1]) for row in cursor}
+        gone = [one for one in threads if one not in kept]
+        if gone:
+            cursor.execute(
+                sql(
+                    f"DELETE FROM trace_store_thread t USING {_KEYS} WHERE t.workspace_id = %s"
+                    " AND t.project_id = k.project_id AND t.thread_key = k.thread_key"
+                    " AND md5(t.thread_key) = md5(k.thread_key)"
+                ),
+                [[one[0] for one in gone], [one[1] for one in gone], workspace_id],
+            )
+
+
+def pending_threads(workspace_id: UUID, project_ids: Sequence[UUID]) -> list[tuple[Any, ...]]:
+    """The threads that the settler has not seen yet: key, first and last start."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT k.run_id, k.project_id, k.partition_time FROM trace_store_pending_run u,"
+            " unnest(u.run_ids, u.project_ids, u.partition_time) AS k(run_id, project_id,"
+            " partition_time)"
+            " WHERE u.workspace_id = %s AND k.project_id = ANY(%s)",
+            [workspace_id, list(project_ids)],
+        )
+        found = sorted(threads_of(workspace_id, cursor.fetchall()))
+        if not found:
+            return []
+        cursor.execute(
+            sql(_THREAD_SUMMARY),
+            [[one[0] for one in found], [one[1] for one in found], workspace_id],
+        )
+        return cursor.fetchall()

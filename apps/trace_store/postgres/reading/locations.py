@@ -1,0 +1,71 @@
+"""Where runs are: their project and place, by nothing but their ids."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+from apps.trace_store.dotted_order import TreePosition
+from apps.trace_store.postgres.database import raw_cursor, sql
+
+_START_MARGIN = timedelta(days=1)
+_TIME_ORDERED = 7
+
+
+@dataclass(frozen=True, slots=True)
+class RunLocation:
+    project_id: UUID
+    place: TreePosition
+
+
+def estimate_start_range(run_ids: Collection[UUID]) -> tuple[datetime, datetime] | None:
+    """When the runs most likely started: a UUIDv7 tells when it was made, others tell nothing."""
+    if not run_ids or any(run_id.version != _TIME_ORDERED for run_id in run_ids):
+        return None
+    try:
+        times = [datetime.fromtimestamp((one.int >> 80) / 1000, UTC) for one in run_ids]
+        return min(times) - _START_MARGIN, max(times) + _START_MARGIN
+    except (ValueError, OverflowError):
+        return None
+
+
+def locate_runs(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, RunLocation]:
+    """The runs that are there; of one id in several projects the one that came last."""
+    if not run_ids:
+        return {}
+    found: dict[UUID, RunLocation] = {}
+    near = estimate_start_range(run_ids)
+    if near is not None:
+        found = _select_locations(workspace_id, run_ids, *near)
+    missing = set(run_ids) - found.keys()
+    if missing:
+        found |= _select_locations(workspace_id, missing, None, None)
+    return found
+
+
+def _select_locations(
+    workspace_id: UUID,
+    run_ids: Collection[UUID],
+    begin: datetime | None,
+    end: datetime | None,
+) -> dict[UUID, RunLocation]:
+    between = "" if begin is None else "AND partition_time BETWEEN %s AND %s"
+    values: list[object] = [workspace_id, list(run_ids)]
+    values += [] if begin is None else [begin, end]
+    statement = (
+        "SELECT id, project_id, dotted_order, trace_id, parent_run_id, partition_time FROM"
+        " trace_store_run"
+        f" WHERE workspace_id = %s AND id = ANY(%s) {between} ORDER BY received_at"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values)
+        return {
+            run_id: RunLocation(
+                project_id, TreePosition(dotted_order, trace_id, parent_id, partition_time)
+            )
+            for run_id, project_id, dotted_order, trace_id, parent_id, partition_time in cursor
+        }

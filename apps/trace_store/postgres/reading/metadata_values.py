@@ -1,0 +1,89 @@
+"""What the metadata of a project's runs holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from datetime import datetime
+from uuid import UUID
+
+from apps.trace_store.postgres.database import raw_cursor
+
+_SAMPLED_RUNS = 10_000
+"""The newest runs stand for all of them."""
+_SAMPLED_TRACES = 100_000
+_MAX_VALUES = 1000
+
+
+def frequent_values(
+    workspace_id: UUID,
+    project_id: UUID,
+    *,
+    keys: Collection[str] | None,
+    since: datetime | None,
+    values_per_key: int,
+) -> dict[str, list[str]]:
+    """By key, the more frequent first, its most frequent values as text."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            """
+            WITH looked_at AS (
+                SELECT metadata FROM trace_store_run
+                WHERE workspace_id = %(workspace)s AND project_id = %(project)s
+                  AND (%(since)s::timestamptz IS NULL OR partition_time >= %(since)s)
+                ORDER BY partition_time DESC, id DESC LIMIT %(looked_at)s
+            ), counted AS (
+                SELECT pair.key, pair.value, count(*) AS n
+                FROM looked_at, jsonb_each_text(metadata) AS pair
+                WHERE pair.value IS NOT NULL
+                  AND (%(keys)s::text[] IS NULL OR pair.key = ANY(%(keys)s))
+                GROUP BY 1, 2
+            ), ranked AS (
+                SELECT key, value, n, sum(n) OVER (PARTITION BY key) AS of_key,
+                       row_number() OVER (PARTITION BY key ORDER BY n DESC, value) AS rank
+                FROM counted
+            )
+            SELECT key, value FROM ranked WHERE rank <= %(k)s ORDER BY of_key DESC, key, rank
+            """,
+            {
+                "workspace": workspace_id,
+                "project": project_id,
+                "since": since,
+                "looked_at": _SAMPLED_RUNS,
+                "keys": None if keys is None else list(keys),
+                "k": values_per_key,
+            },
+        )
+        found: dict[str, list[str]] = {}
+        for key, value in cursor:
+            found.setdefault(key, []).append(value)
+    return found
+
+
+def values_with_first_start(
+    workspace_id: UUID, project_id: UUID, key: str
+) -> list[tuple[str, datetime]]:
+    """The values that traces have under the key, as text, with the start of the first one each.
+
+    The newest first. Traces are looked at from the newest back, a great many but not all.
+    """
+    with raw_cursor() as cursor:
+        cursor.execute(
+            """
+            SELECT value, min(began) FROM (
+                SELECT metadata ->> %(key)s AS value, coalesce(start_time, partition_time) AS began
+                FROM trace_store_run
+                WHERE workspace_id = %(workspace)s AND project_id = %(project)s
+                  AND parent_run_id IS NULL AND metadata ? %(key)s
+                ORDER BY partition_time DESC, id DESC LIMIT %(looked_at)s
+            ) AS looked_at
+            WHERE value <> '' GROUP BY value ORDER BY 2 DESC, 1 LIMIT %(most)s
+            """,
+            {
+                "workspace": workspace_id,
+                "project": project_id,
+                "key": key,
+                "looked_at": _SAMPLED_TRACES,
+                "most": _MAX_VALUES,
+            },
+        )
+        return list(cursor.fetchall())

@@ -1,0 +1,113 @@
+"""A page of the runs that a query means.
+
+Four ways lead there: through the runs in order, when SQL decides and what is asked for is
+frequent; through the index of terms, when it is rare; through the intervals of time in which
+rollups leave room for it; by ids, when there are some. Whatever the way, `deciding` has the last
+word on what SQL leaves open.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
+from uuid import UUID
+
+from apps.trace_store import cursors
+from apps.trace_store.errors import QueryTooSlow
+from apps.trace_store.postgres.database import statement_timeout
+from apps.trace_store.postgres.payload_storage import with_payloads
+from apps.trace_store.postgres.reading.post_filter import PostFilter
+from apps.trace_store.postgres.reading.prepared_query import PreparedQuery, prepare_query
+from apps.trace_store.postgres.reading.pruning import pruning_hint
+from apps.trace_store.postgres.reading.rows import StoredRun
+from apps.trace_store.postgres.reading.scan import RunScan
+from apps.trace_store.postgres.reading.term_scan import TermScan
+from apps.trace_store.postgres.reading.trace_totals import with_trace_totals
+from apps.trace_store.postgres.rollups.dimensions import BY_NAME_AND_MODEL
+from apps.trace_store.types import Payload, RunPage, RunQuery
+
+_MAX_QUARTERS_BEFORE_TERMS = 32
+"""Of an hour: so few are walked through sooner than the index of terms finds what is frequent."""
+TIMEOUT_SECONDS = 15.0
+"""Seconds. Who asks for something rare in years of runs is told to ask for less."""
+
+
+def query_page(
+    workspace_id: UUID,
+    query: RunQuery,
+    *,
+    limit: int,
+    cursor: str | None,
+    payloads: Collection[Payload],
+) -> RunPage:
+    """See `RunStore.query`."""
+    place = None if cursor is None else cursors.decode_cursor(cursor)
+    if query.project_ids is not None and not query.project_ids:
+        return RunPage([], None)
+    asked = prepare_query(workspace_id, query)
+    found, last = _collect(asked, RunScan(asked, place), limit + 1)
+    rows = with_trace_totals(workspace_id, found[:limit])
+    if len(found) > limit:
+        last = found[limit - 1]
+    next_cursor = (
+        None if last is None else cursors.encode_cursor(last[0].partition_time, last[0].id)
+    )
+    return RunPage(with_payloads(rows, payloads), next_cursor)
+
+
+def _collect(
+    asked: PreparedQuery, walk: RunScan, wanted: int
+) -> tuple[list[StoredRun], StoredRun | None]:
+    """Up to as many runs as wanted, and where it goes on if time was over before that."""
+    decider = PostFilter(asked.workspace_id, asked.query, asked.where)
+    deadline = time.monotonic() + TIMEOUT_SECONDS
+    found: list[StoredRun] = []
+    last: StoredRun | None = None
+    try:
+        with statement_timeout(TIMEOUT_SECONDS):
+            for rows in _scan_batches(asked, walk, decider, wanted):
+                found += decider.meant(rows)
+                if len(found) >= wanted:
+                    return found[:wanted], None
+                last = rows[-1] if rows else last
+                if time.monotonic() > deadline:
+                    raise QueryTooSlow
+    except QueryTooSlow:
+        # A page that is not full is a page, and leads on; an empty one would look like the end.
+        if found and last is not None:
+            return found, last
+        raise
+    return found, None
+
+
+def _scan_batches(
+    asked: PreparedQuery, walk: RunScan, decider: PostFilter, wanted: int
+) -> Iterator[Sequence[StoredRun]]:
+    terms = None if asked.where is None else asked.where.terms
+    hint = None if asked.is_pointed else pruning_hint(asked.query)
+    if asked.is_pointed or (terms is None and hint is None):
+        yield from walk.all(wanted)
+        return
+    projects = asked.query.project_ids
+    if not decider.is_needed and projects is not None and len(projects) == 1:
+        frequent = walk.probe(wanted)
+        if len(frequent) >= wanted:
+            yield frequent
+            return
+    if terms is not None and hint is not None and not hint.bounds:
+        # By its name and model a run is found in the index.
+        hint = None
+    quarters = None if hint is None else walk.promising(hint)
+    if terms is None:
+        yield from walk.all(wanted) if quarters is None else walk.by_quarters(quarters, wanted)
+        return
+    if hint is not None and quarters is not None and hint.rollup.granularity == BY_NAME_AND_MODEL:
+        # Nothing knows better than rows of the name where its numbers are.
+        yield from walk.by_quarters(quarters, wanted)
+        return
+    few = None if quarters is None else list(islice(quarters, _MAX_QUARTERS_BEFORE_TERMS + 1))
+    if few is not None and len(few) <= _MAX_QUARTERS_BEFORE_TERMS:
+        yield from walk.by_quarters(few, wanted)
+    else:
+        yield from TermScan(walk.asked, walk.place).rows(terms, wanted)

@@ -1,0 +1,118 @@
+"""What SQL leaves open about runs that may be meant: their payloads, their root, their trace."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from apps.trace_store.dotted_order import root_time
+from apps.trace_store.filters.nodes import Expression
+from apps.trace_store.filters.reference import matches
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.filtering import CompiledFilter, compile_where
+from apps.trace_store.postgres.filtering.subjects import load_subjects, required_data
+from apps.trace_store.postgres.reading.rows import COLUMNS, MAX_CLOCK_SKEW, StoredRun, select_runs
+from apps.trace_store.postgres.reading.trace_totals import with_trace_totals
+from apps.trace_store.types import RunQuery, RunRow
+
+_BATCH = 200
+"""Runs whose payloads are in memory together."""
+
+Trace = tuple[UUID, UUID]
+"""Project and trace."""
+
+
+class PostFilter:
+    """Says which of some runs a query means; each step is asked of what the one before left."""
+
+    def __init__(self, workspace_id: UUID, query: RunQuery, where: CompiledFilter | None) -> None:
+        self.workspace_id = workspace_id
+        self._open = query.where if where is not None and not where.is_exact else None
+        # What SQL has decided about roots and traces is not asked again.
+        self._open_root = self._undecided(query.where_root)
+        self._open_any = query.where_any
+        self.is_needed = any(
+            one is not None for one in (self._open, self._open_root, self._open_any)
+        )
+
+    def _undecided(self, where: Expression | None) -> Expression | None:
+        if where is None or compile_where(self.workspace_id, where).is_exact:
+            return None
+        return where
+
+    def meant(self, rows: Sequence[StoredRun]) -> list[StoredRun]:
+        """Those that the query means, in the order they came in."""
+        kept = list(rows)
+        if kept and self._open_root is not None:
+            roots = self._with_such_root(kept, self._open_root)
+            kept = [one for one in kept if _trace_key(one[0]) in roots]
+        if kept and self._open is not None:
+            kept = [one for some in _batches(kept) for one in self._true(self._open, some)]
+        if kept and self._open_any is not None:
+            traces = self._with_such_run(kept, self._open_any)
+            kept = [one for one in kept if _trace_key(one[0]) in traces]
+        return kept
+
+    def _true(self, expression: Expression, rows: Sequence[StoredRun]) -> list[StoredRun]:
+        """Those that the filter is true of, by the reference."""
+        runs = with_trace_totals(self.workspace_id, rows)
+        subjects = load_subjects(self.workspace_id, runs, required_data(expression))
+        return [
+            row for row, subject in zip(rows, subjects, strict=True) if matches(expression, subject)
+        ]
+
+    def _with_such_root(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
+        compiled = compile_where(self.workspace_id, expression, table="r")
+        times = [root_time(row.dotted_order) for row, _ in rows]
+        statement = (
+            f"SELECT {COLUMNS} FROM trace_store_run r WHERE r.workspace_id = %s AND r.id = ANY(%s)"
+            f" AND r.id = r.trace_id AND r.partition_time BETWEEN %s AND %s AND ({compiled.sql})"
+        )
+        values = [
+            list({row.trace_id for row, _ in rows}),
+            min(times) - MAX_CLOCK_SKEW,
+            max(times) + MAX_CLOCK_SKEW,
+        ]
+        roots = select_runs(statement, [self.workspace_id, *values, *compiled.values])
+        return {
+            _trace_key(row) for some in _batches(roots) for row, _ in self._true(expression, some)
+        }
+
+    def _with_such_run(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
+        compiled = compile_where(self.workspace_id, expression, table="r")
+        # A trace has nothing before its root, and no end that would be known.
+        since = min(root_time(row.dotted_order) for row, _ in rows) - MAX_CLOCK_SKEW
+        traces = list({row.trace_id for row, _ in rows})
+        where = (
+            "FROM trace_store_run r WHERE r.workspace_id = %s AND r.trace_id = ANY(%s)"
+            f" AND r.partition_time >= %s AND ({compiled.sql})"
+        )
+        if compiled.is_exact:
+            with raw_cursor() as cursor:
+                cursor.execute(
+                    sql(f"SELECT DISTINCT r.project_id, r.trace_id {where}"),
+                    [self.workspace_id, traces, since, *compiled.values],
+                    binary=True,
+                )
+                return {(row[0], row[1]) for row in cursor}
+        statement = f"SELECT {COLUMNS} {where}"
+        found: set[Trace] = set()
+        for begin in range(0, len(traces), _BATCH // 4):
+            some = traces[begin : begin + _BATCH // 4]
+            values = [self.workspace_id, some, since, *compiled.values]
+            perhaps = select_runs(statement, values)
+            for part in _batches(perhaps):
+                undecided = [one for one in part if _trace_key(one[0]) not in found]
+                found |= {_trace_key(row) for row, _ in self._true(expression, undecided)}
+        return found
+
+
+def _trace_key(row: RunRow) -> Trace:
+    return row.project_id, row.trace_id
+
+
+def _batches(rows: Sequence[StoredRun]) -> Iterator[Sequence[StoredRun]]:
+    for begin in range(0, len(rows), _BATCH):
+        yield rows[begin : begin + _BATCH]

@@ -1,0 +1,252 @@
+"""What a query asks of a run's row, as SQL over `trace_store_run r`."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from apps.trace_store.filters import Expression, all_of
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.filtering import CompiledFilter, compile_where, compile_where_root
+from apps.trace_store.postgres.filtering.terms import RequiredTerms, required_terms
+from apps.trace_store.postgres.postprocess.term_index import salt_terms
+from apps.trace_store.postgres.reading.locations import estimate_start_range, locate_runs
+from apps.trace_store.postgres.reading.pending_deletions import exclude_deleted
+from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
+from apps.trace_store.postgres.reading.thread_conditions import thread_conditions
+from apps.trace_store.postgres.rollups.dimensions import (
+    extract_time_bounds,
+    required_value,
+    split_conjunction,
+)
+from apps.trace_store.postgres.rollups.intervals import (
+    EARLIEST_TIME,
+    LATEST_TIME,
+    Resolution,
+    find_misplaced_runs,
+)
+from apps.trace_store.types import RunQuery
+
+Condition = tuple[str, Sequence[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedQuery:
+    """A query, made ready: its conditions but for projects and place, and where it may look."""
+
+    workspace_id: UUID
+    query: RunQuery
+    conditions: Sequence[Condition]
+    where: CompiledFilter | None
+    since: datetime | None
+    until: datetime | None
+    is_pointed: bool
+    """Whether ids name the runs: they are few, and found without an order."""
+    is_few: bool = False
+    """Whether they are found by their traces or their thread, and put in order then."""
+
+
+def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
+    if query.is_root and query.where_root is not None:
+        # Then the run is the root, and what finds runs finds it.
+        where_both = all_of([query.where, query.where_root])
+        query = replace(query, where=where_both, where_root=None)
+    query = extract_time_bounds(query)
+    conditions = [
+        *_conditions(query),
+        *trace_conditions(workspace_id, query),
+        *thread_conditions(workspace_id, query),
+        *([] if query.with_doomed else [exclude_deleted(workspace_id)]),
+    ]
+    since, until = _partition_range(workspace_id, query)
+    for condition, begin, end in _id_conditions(workspace_id, query):
+        conditions.append(condition)
+        since = latest(since, begin)
+        until = _earliest(until, end)
+    where = None
+    if query.where is not None:
+        where = compile_where(workspace_id, query.where, table="r")
+        if not where.is_exact and _is_all_processed(workspace_id):
+            # What comes from here on is as if it came after the answer.
+            where = compile_where(workspace_id, query.where, table="r", as_settled=True)
+        conditions.append((where.sql, where.values))
+    pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
+    is_few = _is_of_one_thread(query) or any(text == TRACES_SQL for text, _ in conditions)
+    is_pointed = is_few or any(one is not None for one in pointers)
+    return PreparedQuery(workspace_id, query, conditions, where, since, until, is_pointed, is_few)
+
+
+def _is_all_processed(workspace_id: UUID) -> bool:
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT NOT EXISTS (SELECT FROM trace_store_pending_run WHERE workspace_id = %s)",
+            [workspace_id],
+        )
+        return cursor.fetchone() == (True,)
+
+
+def _is_of_one_thread(query: RunQuery) -> bool:
+    """Whether turns of one conversation are asked for: they have an index."""
+    parts = () if query.where is None else split_conjunction(query.where)
+    is_named = any(required_value(part, "thread_id") is not None for part in parts)
+    return is_named and query.is_root is True and query.project_ids is not None
+
+
+def _partition_range(
+    workspace_id: UUID, query: RunQuery
+) -> tuple[datetime | None, datetime | None]:
+    """Between what times the runs are placed that began when the query says."""
+    begin, end = query.started_from, query.started_until
+    if begin is None and end is None:
+        return None, None
+    begin = None if begin is None else max(begin.astimezone(UTC), EARLIEST_TIME)
+    end = None if end is None else min(end.astimezone(UTC), LATEST_TIME)
+    since = None if begin is None else begin - MAX_CLOCK_SKEW
+    until = None if end is None else end + MAX_CLOCK_SKEW
+    if not query.project_ids:
+        return since, until
+    started = (begin, None if end is None else end + timedelta.resolution)
+    others = find_misplaced_runs(
+        workspace_id, query.project_ids, placed=(since, until), started=started
+    )
+    if others is None:
+        return since, until
+    places = [partition_time for partition_time, _ in others]
+    if begin is not None:
+        since = min([Resolution.QUARTER.floor(begin), *places])
+    if end is not None:
+        last = Resolution.QUARTER.floor(end) + Resolution.QUARTER.width - timedelta.resolution
+        until = max([last, *places])
+    return since, until
+
+
+def _conditions(query: RunQuery) -> Iterator[Condition]:
+    if query.reference_example_ids is not None:
+        yield "r.reference_example_id = ANY(%s)", [list(query.reference_example_ids)]
+    if query.run_type is not None:
+        yield "coalesce(r.run_type, 'chain') = %s", [query.run_type]
+    if query.is_root is not None:
+        yield f"r.parent_run_id IS {'' if query.is_root else 'NOT '}NULL", []
+    if query.has_error is not None:
+        yield f"r.error_preview IS {'NOT ' if query.has_error else ''}NULL", []
+    if query.started_from is not None:
+        yield "coalesce(r.start_time, r.partition_time) >= %s", [query.started_from]
+    if query.started_until is not None:
+        yield "coalesce(r.start_time, r.partition_time) <= %s", [query.started_until]
+
+
+def _id_conditions(
+    workspace_id: UUID, query: RunQuery
+) -> Iterator[tuple[Condition, datetime | None, datetime | None]]:
+    """Conditions by id, with the times between which such runs are placed."""
+    if query.run_ids is not None:
+        begin, end = _range_of_runs(workspace_id, query.run_ids)
+        yield ("r.id = ANY(%s)", [list(query.run_ids)]), begin, end
+    if query.trace_id is not None:
+        yield ("r.trace_id = %s", [query.trace_id]), None, None
+    if query.parent_run_id is not None:
+        yield ("r.parent_run_id = %s", [query.parent_run_id]), None, None
+        # Children have no index of their own; they are of the parent's trace.
+        if parent := locate_runs(workspace_id, [query.parent_run_id]).get(query.parent_run_id):
+            yield (
+                ("r.trace_id = %s", [parent.place.trace_id]),
+                parent.place.partition_time - MAX_CLOCK_SKEW,
+                None,
+            )
+
+
+def _range_of_runs(
+    workspace_id: UUID, run_ids: Sequence[UUID]
+) -> tuple[datetime, datetime] | tuple[None, None]:
+    """Between what times all of these runs are placed, if their ids tell it rightly."""
+    near = estimate_start_range(run_ids)
+    if near is None:
+        return None, None
+    there = locate_runs(workspace_id, run_ids)
+    is_right = all(
+        run_id in there and near[0] <= there[run_id].place.partition_time <= near[1]
+        for run_id in run_ids
+    )
+    return near if is_right else (None, None)
+
+
+def latest(one: datetime | None, other: datetime | None) -> datetime | None:
+    """The later of two beginnings, of which either may be open."""
+    return max((time for time in (one, other) if time is not None), default=None)
+
+
+def _earliest(one: datetime | None, other: datetime | None) -> datetime | None:
+    return min((time for time in (one, other) if time is not None), default=None)
+
+
+MAX_INDEXED_TRACES = 1_000
+"""Runs that the index names: for more of them, walking through the runs finds a page sooner."""
+
+TRACES_SQL = "r.trace_id = ANY(%s)"
+
+
+def trace_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]:
+    """No run that the query means fails them; `Decider` decides where they leave it open."""
+    for where in (query.where_root, query.where_any):
+        traces = (
+            None if where is None else _candidate_traces(workspace_id, where, query.project_ids)
+        )
+        if traces is not None:
+            yield TRACES_SQL, [traces]
+    if query.where_root is not None:
+        compiled = compile_where_root(workspace_id, query.where_root, table="r", one_by_one=True)
+        yield compiled.sql, compiled.values
+    # Any run of a trace is looked for in each day of it: `Decider` asks that of many runs at once.
+
+
+def _candidate_traces(
+    workspace_id: UUID, where: Expression, project_ids: Sequence[UUID] | None
+) -> list[UUID] | None:
+    """The traces that may have such a run; None when they are not known to be few."""
+    terms = required_terms(where)
+    if terms is None:
+        return None
+    # What is unsettled comes first: what is settled meanwhile is found both ways.
+    unsettled = _pending_traces(workspace_id)
+    if len(unsettled) > MAX_INDEXED_TRACES:
+        return None
+    indexed = _indexed_traces(workspace_id, terms, project_ids)
+    return None if len(indexed) > MAX_INDEXED_TRACES else list({*unsettled, *indexed})
+
+
+def _pending_traces(workspace_id: UUID) -> list[UUID]:
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(
+                "SELECT DISTINCT k FROM trace_store_pending_run CROSS JOIN unnest(trace_ids) AS k"
+                f" WHERE workspace_id = %s LIMIT {MAX_INDEXED_TRACES + 1}"
+            ),
+            [workspace_id],
+        )
+        return [row[0] for row in cursor]
+
+
+def _indexed_traces(
+    workspace_id: UUID, terms: RequiredTerms, project_ids: Sequence[UUID] | None
+) -> list[UUID]:
+    """The trace of each run that has the terms: of `FEW` and one at most."""
+    has = " ".join("AND t.terms && %s" for _ in terms)
+    values: list[Any] = [workspace_id, *(salt_terms(workspace_id, clause) for clause in terms)]
+    if project_ids is not None:
+        has += " AND t.project_id = ANY(%s)"
+        values.append(list(project_ids))
+    statement = (
+        "SELECT r.trace_id FROM (SELECT t.id, t.project_id, t.partition_time FROM"
+        " trace_store_run_terms t"
+        f" WHERE t.workspace_id = %s {has} LIMIT {MAX_INDEXED_TRACES + 1}) t JOIN trace_store_run r"
+        " ON r.workspace_id = %s AND r.id = t.id AND r.project_id = t.project_id"
+        " AND r.partition_time = t.partition_time"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), [*values, workspace_id])
+        return [row[0] for row in cursor]

@@ -1,0 +1,69 @@
+"""From when to when traces went."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+from apps.trace_store.postgres.database import raw_cursor
+from apps.trace_store.types import RunRow
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTimes:
+    first_start_time: datetime
+    last_start_time: datetime
+    first_received_at: datetime
+
+
+def trace_times(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, TraceTimes]:
+    """Of each trace when its first and last run started, and when the first one was received."""
+    if not trace_ids:
+        return {}
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT trace_id, min(coalesce(start_time, partition_time)),"
+            " max(coalesce(start_time, partition_time)), min(received_at)"
+            " FROM trace_store_run WHERE workspace_id = %s AND trace_id = ANY(%s) GROUP BY"
+            " trace_id",
+            [workspace_id, list(set(trace_ids))],
+        )
+        return {row[0]: TraceTimes(*row[1:]) for row in cursor}
+
+
+def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, datetime]:
+    """By the id of each run: when the first token came, its own or of a run below it."""
+    if not rows:
+        return {}
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT project_id, dotted_order, first_token_time FROM trace_store_run"
+            " WHERE workspace_id = %s AND trace_id = ANY(%s) AND first_token_time IS NOT NULL",
+            [workspace_id, list({row.trace_id for row in rows})],
+        )
+        told = sorted((f"{project}:{order}.", moment) for project, order, moment in cursor)
+    orders = [order for order, _ in told]
+    found: dict[UUID, datetime] = {}
+    for row in rows:
+        # "/" is the character after ".", so the two ends hold the run and all below it.
+        place = f"{row.project_id}:{row.dotted_order}"
+        within = told[bisect_left(orders, f"{place}.") : bisect_left(orders, f"{place}/")]
+        if within:
+            found[row.id] = min(moment for _, moment in within)
+    return found
+
+
+def turn_numbers(workspace_id: UUID, project_id: UUID, thread_key: str) -> dict[UUID, int]:
+    """By trace: which turn of the thread it is, counted from 1."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT trace_id, row_number()"
+            " OVER (ORDER BY coalesce(start_time, partition_time), trace_id) FROM trace_store_run"
+            " WHERE workspace_id = %s AND project_id = %s AND parent_run_id IS NULL"
+            " AND md5(thread_key) = md5(%s) AND thread_key = %s",
+            [workspace_id, project_id, thread_key, thread_key],
+        )
+        return dict(cursor.fetchall())

@@ -1,0 +1,133 @@
+"""The sums that runs show: settled ones where they stand, live ones where a trace just changed."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from uuid import UUID
+
+from apps.trace_store.dotted_order import root_time
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.reading.rows import (
+    MAX_CLOCK_SKEW,
+    SUMS,
+    USAGE,
+    StoredRun,
+    usage_from_row,
+)
+from apps.trace_store.postgres.usage_totals import Amount, UsageSource, UsageTotals
+from apps.trace_store.types import RunRow, Usage
+
+
+def with_trace_totals(workspace_id: UUID, rows: Sequence[StoredRun]) -> list[RunRow]:
+    """The runs as they are shown, one of their traces or many."""
+    above = [row for row, _ in rows if not row.is_model_call]
+    if not above:
+        return [row for row, _ in rows]
+    unsettled, sums = _current_totals(workspace_id, above)
+    live = [row for row in above if row.trace_id in unsettled]
+    totals = _load_totals(workspace_id, live) if live else None
+    return [
+        _with_total(row, totals.below(_tree_key(row.project_id, row.dotted_order)))
+        if totals is not None and row.trace_id in unsettled
+        else _with_total(row, sums.get((row.project_id, row.id), before))
+        for row, before in rows
+    ]
+
+
+def _current_totals(
+    workspace_id: UUID, rows: Sequence[RunRow]
+) -> tuple[set[UUID], dict[tuple[UUID, UUID], Usage | None]]:
+    """Which traces of the runs are not settled, and the settled sums of the runs.
+
+    Both in one statement: what was settled since the runs were read would else be missed by both.
+    """
+    times = [row.partition_time for row in rows]
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(
+                "WITH unsettled AS MATERIALIZED ("
+                " SELECT DISTINCT t FROM trace_store_pending_run u CROSS JOIN"
+                " unnest(u.trace_ids) AS t"
+                " WHERE u.workspace_id = %s AND t = ANY(%s::uuid[]))"
+                " SELECT r.project_id, r.id, r.trace_id,"
+                f" r.trace_id IN (SELECT t FROM unsettled), {SUMS} FROM trace_store_run r"
+                " WHERE r.workspace_id = %s AND r.id = ANY(%s::uuid[])"
+                " AND r.partition_time BETWEEN %s AND %s"
+            ),
+            [
+                *(workspace_id, list({row.trace_id for row in rows})),
+                *(workspace_id, [row.id for row in rows], min(times), max(times)),
+            ],
+            binary=True,
+        )
+        unsettled, sums = set(), {}
+        for project_id, run_id, trace_id, is_unsettled, *found in cursor:
+            if is_unsettled:
+                unsettled.add(trace_id)
+            is_summed = any(one is not None for one in found)
+            sums[project_id, run_id] = usage_from_row([*found, None]) if is_summed else None
+    return unsettled, sums
+
+
+def with_totals_of_trace(rows: Sequence[StoredRun]) -> list[RunRow]:
+    """All runs of a trace as they are shown, by nothing but themselves."""
+    totals = UsageTotals(
+        [
+            UsageSource(_tree_key(row.project_id, row.dotted_order), row.is_model_call, row.usage)
+            for row, _ in rows
+            if row.usage.is_known
+        ]
+    )
+    return [
+        _with_total(row, totals.below(_tree_key(row.project_id, row.dotted_order)))
+        for row, _ in rows
+    ]
+
+
+def _load_totals(workspace_id: UUID, rows: Sequence[RunRow]) -> UsageTotals:
+    """The sums of the traces of these runs, from all their runs that say something."""
+    statement = (
+        f"SELECT r.project_id, r.dotted_order, r.run_type, {USAGE} FROM trace_store_run r"
+        " WHERE r.workspace_id = %s AND r.trace_id = ANY(%s) AND r.partition_time >= %s"
+        " AND (r.total_tokens IS NOT NULL OR r.total_cost IS NOT NULL)"
+    )
+    # Nothing of a trace stands before its root in the dotted order; a clock may be a little off.
+    since = min(root_time(row.dotted_order) for row in rows)
+    values = [workspace_id, list({row.trace_id for row in rows}), since - MAX_CLOCK_SKEW]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values, binary=True)
+        return UsageTotals(
+            [
+                UsageSource(_tree_key(row[0], row[1]), row[2] == "llm", usage_from_row(row[3:]))
+                for row in cursor
+            ]
+        )
+
+
+def _tree_key(project_id: UUID, dotted_order: str) -> str:
+    """Two projects may hold the same trace."""
+    return f"{project_id}:{dotted_order}"
+
+
+def _with_total(row: RunRow, below: Usage | None) -> RunRow:
+    if below is None or row.is_model_call:
+        return row
+    own = row.usage
+    return replace(
+        row,
+        usage=Usage(
+            prompt_tokens=_first_known(below.prompt_tokens, own.prompt_tokens),
+            completion_tokens=_first_known(below.completion_tokens, own.completion_tokens),
+            total_tokens=_first_known(below.total_tokens, own.total_tokens),
+            prompt_cost=_first_known(below.prompt_cost, own.prompt_cost),
+            completion_cost=_first_known(below.completion_cost, own.completion_cost),
+            total_cost=_first_known(below.total_cost, own.total_cost),
+        ),
+    )
+
+
+def _first_known(below: Amount | None, own: Amount | None) -> Amount | None:
+    return own if below is None else below

@@ -1,0 +1,300 @@
+"""Build the rows of rollups: quarter hours from runs, hours from quarter hours, days from hours.
+
+The change count of an interval is read before its runs and stored as the built count afterwards.
+A run that commits in between is counted later and leaves the interval dirty.
+"""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from datetime import datetime, timedelta
+from typing import NamedTuple
+from uuid import UUID
+
+from django.db import transaction
+
+from apps.core.json import dumps_text
+from apps.trace_store.metrics import ALL_MEASURES, RunMetrics
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.rollups.dimensions import (
+    BY_NAME_AND_MODEL,
+    BY_NOTHING,
+    BY_TYPE,
+    TRACE_SCOPE,
+    RollupDimensions,
+)
+from apps.trace_store.postgres.rollups.intervals import IS_IN_PLACE_SQL, Resolution
+from apps.trace_store.postgres.statistics import aggregate_runs
+from apps.trace_store.postgres.statistics.aggregate_runs import Aggregation, GroupExpression
+
+MAX_NAMES = {Resolution.QUARTER: 200, Resolution.HOUR: 400, Resolution.DAY: 800}
+"""A resolution with more names than this has no rows of them: they would be as many as its runs."""
+QUIET_PERIOD = timedelta(seconds=5)
+"""A resolution that is still being written to would be dirty again at once."""
+_BATCH = 200
+
+_DIMENSIONS = ("granularity", "scope", "run_type", "status", "name", "model")
+_COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
+COLUMNS = {
+    "workspace_id": "uuid",
+    "project_id": "uuid",
+    "resolution": "int2",
+    "begins_at": "timestamptz",
+    "granularity": "int2",
+    "scope": "int2",
+    "run_type": "text",
+    "status": "text",
+    "name": "text",
+    "model": "text",
+    **dict.fromkeys(_COUNTS[:-1], "int8"),
+    "last_start": "timestamptz",
+    **{str(measure): "bytea" for measure in ALL_MEASURES},
+    "details": "bytea",  # in binary, jsonb is a version byte and text
+}
+
+_process_lock = threading.Lock()
+
+
+class RollupInterval(NamedTuple):
+    workspace_id: UUID
+    project_id: UUID
+    resolution: Resolution
+    begins_at: datetime
+
+
+RollupRows = dict[RollupDimensions, RunMetrics]
+
+
+def rebuild_dirty_intervals(seconds: float = 20.0, *, quiet: timedelta = QUIET_PERIOD) -> int:
+    """Make dirty spans that are quiet, until none is left or the time is over; how many were made.
+
+    Safe to repeat and to run several at once: each resolution has one maker at a time.
+    """
+    if not _process_lock.acquire(blocking=False):
+        return 0
+    try:
+        return _rebuild_until(time.monotonic() + seconds, quiet)
+    finally:
+        _process_lock.release()
+
+
+def _rebuild_until(deadline: float, quiet: timedelta) -> int:
+    made = 0
+    # Finer spans first: the coarser ones are made of them.
+    for resolution in Resolution:
+        after: RollupInterval | None = None
+        while time.monotonic() < deadline:
+            found = _dirty_intervals(resolution, quiet, after)
+            for interval in found:
+                made += rebuild_interval(interval)
+                if time.monotonic() > deadline:
+                    return made
+            if len(found) < _BATCH:
+                break
+            after = found[-1]
+    return made
+
+
+def _dirty_intervals(
+    resolution: Resolution, quiet: timedelta, after: RollupInterval | None
+) -> list[RollupInterval]:
+    key = "workspace_id, project_id, begins_at"
+    beyond = "" if after is None else f"AND ({key}) > (%s, %s, %s)"
+    # A coarser resolution whose parts are dirty cannot be made yet.
+    parts = (
+        "AND NOT EXISTS (SELECT FROM trace_store_rollup_interval p WHERE p.workspace_id ="
+        " s.workspace_id"
+        " AND p.project_id = s.project_id AND p.resolution = s.resolution - 1 AND p.change_count"
+        " <> p.built_count"
+        " AND p.begins_at >= s.begins_at AND p.begins_at < s.begins_at + %s)"
+    )
+    values: list[object] = [resolution, quiet]
+    if resolution is Resolution.QUARTER:
+        parts = ""
+    else:
+        values.append(resolution.width)
+    values += [] if after is None else [after.workspace_id, after.project_id, after.begins_at]
+    statement = (
+        f"SELECT {key} FROM trace_store_rollup_interval s WHERE resolution = %s AND change_count"
+        " <> built_count"
+        f" AND changed_at <= clock_timestamp() - %s {parts} {beyond}"
+        f" ORDER BY {key} LIMIT {_BATCH}"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values)
+        return [RollupInterval(row[0], row[1], resolution, row[2]) for row in cursor]
+
+
+@transaction.atomic
+def rebuild_interval(interval: RollupInterval) -> bool:
+    """Make the resolution's rows; False when another maker has it, or its parts are dirty."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))",
+            [f"tracing.rollup:{interval}"],
+        )
+        if cursor.fetchone() != (True,):
+            return False
+        cursor.execute(
+            "SELECT change_count FROM trace_store_rollup_interval WHERE workspace_id = %s AND"
+            " project_id = %s"
+            " AND resolution = %s AND begins_at = %s",
+            list(interval),
+        )
+        found = cursor.fetchone()
+    if found is None:
+        return False
+    if interval.resolution is Resolution.QUARTER:
+        rows, has_names = _from_runs(interval), True
+    else:
+        parts = _finer_rollups_have_names(interval)
+        if parts is None:
+            return False
+        rows, has_names = _from_finer_rollups(interval), parts
+    names = {
+        (dimensions.name, dimensions.model)
+        for dimensions in rows
+        if dimensions.granularity == BY_NAME_AND_MODEL
+    }
+    if not has_names or len(names) > MAX_NAMES[interval.resolution]:
+        has_names = False
+        rows = {
+            dimensions: figures
+            for dimensions, figures in rows.items()
+            if dimensions.granularity != BY_NAME_AND_MODEL
+        }
+    _replace(interval, rows)
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "UPDATE trace_store_rollup_interval SET built_count = %s, built_at = clock_timestamp(),"
+            " has_names = %s"
+            " WHERE workspace_id = %s AND project_id = %s AND resolution = %s AND begins_at = %s",
+            [found[0], has_names, *interval],
+        )
+    return True
+
+
+def _from_runs(interval: RollupInterval) -> RollupRows:
+    """All cuts of a quarter, from its runs."""
+    named: RollupRows = {}
+    for dimensions, figures in _aggregate_quarter(interval):
+        named[dimensions] = figures
+    return _with_coarser_rows(named)
+
+
+def _aggregate_quarter(interval: RollupInterval) -> Iterator[tuple[RollupDimensions, RunMetrics]]:
+    begin = interval.begins_at
+    here: list[aggregate_runs.Condition] = [
+        ("r.project_id = %s", [interval.project_id]),
+        (
+            "r.partition_time >= %s AND r.partition_time < %s",
+            [begin, begin + interval.resolution.width],
+        ),
+        (IS_IN_PLACE_SQL, []),
+    ]
+    groups = [
+        aggregate_runs.RUN_TYPE_SQL,
+        aggregate_runs.STATUS_SQL,
+        aggregate_runs.NAME_SQL,
+        "coalesce(r.model, '')",
+    ]
+    for of_traces in (False, True):
+        scope = str(TRACE_SCOPE) if of_traces else aggregate_runs.SCOPE_SQL
+        asked = Aggregation(
+            workspace_id=interval.workspace_id,
+            parts=[[*here, ("r.parent_run_id IS NULL", [])] if of_traces else here],
+            groups=[GroupExpression(expression) for expression in (scope, *groups)],
+            of_traces=of_traces,
+            details=True,
+            since=begin - aggregate_runs.ANCESTOR_WINDOW,
+        )
+        for values, figures in aggregate_runs.aggregate_runs(asked):
+            yield RollupDimensions(BY_NAME_AND_MODEL, *values), figures
+
+
+def _with_coarser_rows(named: RollupRows) -> RollupRows:
+    rows = dict(named)
+    for dimensions, figures in named.items():
+        for coarse in (
+            RollupDimensions(BY_TYPE, dimensions.scope, dimensions.run_type, dimensions.status),
+            RollupDimensions(BY_NOTHING, dimensions.scope),
+        ):
+            rows.setdefault(coarse, RunMetrics()).add(figures)
+    return rows
+
+
+def _finer_rollups_have_names(interval: RollupInterval) -> bool | None:
+    """Whether all parts have rows of names; None when one of them is dirty."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT bool_and(change_count = built_count), bool_and(has_names) FROM"
+            " trace_store_rollup_interval"
+            " WHERE workspace_id = %s AND project_id = %s AND resolution = %s"
+            " AND begins_at >= %s AND begins_at < %s",
+            [
+                interval.workspace_id,
+                interval.project_id,
+                interval.resolution - 1,
+                interval.begins_at,
+                interval.begins_at + interval.resolution.width,
+            ],
+        )
+        are_clean, have_names = cursor.fetchone() or (None, None)
+        return bool(have_names) if are_clean else None
+
+
+def _from_finer_rollups(interval: RollupInterval) -> RollupRows:
+    rows: RollupRows = {}
+    statement = (
+        f"SELECT {', '.join(_DIMENSIONS)}, {', '.join(_COUNTS)},"
+        f" {', '.join(ALL_MEASURES)}, details::text FROM trace_store_rollup"
+        " WHERE workspace_id = %s AND project_id = %s AND resolution = %s"
+        " AND begins_at >= %s AND begins_at < %s"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(statement),
+            [
+                interval.workspace_id,
+                interval.project_id,
+                interval.resolution - 1,
+                interval.begins_at,
+                interval.begins_at + interval.resolution.width,
+            ],
+            binary=True,
+        )
+        for row in cursor:
+            dimensions = RollupDimensions(*row[:6])
+            rows.setdefault(dimensions, RunMetrics()).add(
+                aggregate_runs.metrics_from_row(row[6:], ALL_MEASURES)
+            )
+    return rows
+
+
+def _replace(interval: RollupInterval, rows: Mapping[RollupDimensions, RunMetrics]) -> None:
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM trace_store_rollup WHERE workspace_id = %s AND project_id = %s"
+            " AND resolution = %s AND begins_at = %s",
+            list(interval),
+        )
+        statement = sql(
+            f"COPY trace_store_rollup ({', '.join(COLUMNS)}) FROM STDIN (FORMAT binary)"
+        )
+        with cursor.copy(statement) as copy:
+            copy.set_types(list(COLUMNS.values()))
+            for dimensions, figures in rows.items():
+                copy.write_row([*interval, *dimensions, *_values(figures)])
+
+
+def _values(figures: RunMetrics) -> Iterator[object]:
+    for name in _COUNTS:
+        yield getattr(figures, name)
+    for measure in ALL_MEASURES:
+        distribution = figures.measures.get(measure)
+        yield None if distribution is None else distribution.to_bytes()
+    yield b"\x01" + dumps_text(figures.details).encode() if figures.details else None

@@ -1,0 +1,247 @@
+"""What the runs of a rollup's row have in common, and which questions that is enough to answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import NamedTuple
+
+from apps.trace_store.filters.fields import BY_NAME
+from apps.trace_store.filters.nodes import And, Comparison, Condition, Expression, Not, Or
+from apps.trace_store.filters.reference import compare_values
+from apps.trace_store.types import RunQuery
+
+TRACE_SCOPE = -1
+"""The scope of roots with the tokens of their traces."""
+DEPTH_SCOPES = (0, 1, 2)
+"""The scopes of roots, of runs below a root, and of deeper ones, each with its own tokens."""
+BY_NOTHING, BY_TYPE, BY_NAME_AND_MODEL = 0, 1, 2
+"""The cuts: all in one row, by type and status, by name and model too."""
+_TICK = timedelta(microseconds=1)
+
+
+class RollupDimensions(NamedTuple):
+    granularity: int
+    scope: int
+    run_type: str = ""
+    status: str = ""
+    name: str = ""
+    model: str = ""
+
+
+_VALUES: dict[str, Callable[[RollupDimensions], str | bool | Decimal | None]] = {
+    "name": lambda dimensions: dimensions.name,
+    "run_type": lambda dimensions: dimensions.run_type,
+    "status": lambda dimensions: dimensions.status,
+    "model": lambda dimensions: dimensions.model or None,
+    "is_root": lambda dimensions: dimensions.scope <= 0,
+    "execution_order": lambda dimensions: Decimal(max(dimensions.scope, 0) + 1),
+    # Only whether there is one is known.
+    "error": lambda dimensions: "error" if dimensions.status == "error" else None,
+}
+_REQUIRED_GRANULARITY = {
+    "name": BY_NAME_AND_MODEL,
+    "model": BY_NAME_AND_MODEL,
+    "run_type": BY_TYPE,
+    "status": BY_TYPE,
+    "error": BY_TYPE,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RollupFilter:
+    """A question that rows of rollups answer: which of them."""
+
+    granularity: int
+    scopes: tuple[int, ...]
+    where: tuple[Expression, ...] = ()
+
+    def keeps(self, dimensions: RollupDimensions) -> bool:
+        return all(_evaluate(part, dimensions) for part in self.where)
+
+    @property
+    def equations(self) -> list[tuple[str, str]]:
+        """Columns that must have a value: so that other rows need not be read."""
+        return [
+            (part.field.name, str(part.value))
+            for part in self.where
+            if isinstance(part, Condition)
+            and part.comparison is Comparison.EQUAL
+            and part.field.name in {"name", "run_type", "status", "model"}
+        ]
+
+    def by(self, attribute: str | None) -> RollupFilter:
+        """The same with rows fine enough to be grouped."""
+        needed = {
+            "name": BY_NAME_AND_MODEL,
+            "model": BY_NAME_AND_MODEL,
+            "run_type": BY_TYPE,
+            "status": BY_TYPE,
+        }
+        return replace(
+            self, granularity=max(self.granularity, needed.get(attribute or "", BY_NOTHING))
+        )
+
+
+def extract_time_bounds(query: RunQuery) -> RunQuery:
+    """The query with the bounds of time that its filter states, where it states them for all."""
+    if query.where is None:
+        return query
+    rest: list[Expression] = []
+    begin, end = query.started_from, query.started_until
+    for part in split_conjunction(query.where):
+        bounds = _time_bounds(part)
+        if bounds is None:
+            rest.append(part)
+            continue
+        low, high = bounds
+        begin = low if begin is None or (low is not None and low > begin) else begin
+        end = high if end is None or (high is not None and high < end) else end
+    where = join_conjunction(rest) if rest else None
+    return replace(query, started_from=begin, started_until=end, where=where)
+
+
+def extract_root_condition(query: RunQuery) -> RunQuery:
+    """The query with what its filter says of roots as its own word: tokens depend on that."""
+    if query.where is None or query.is_root is not None:
+        return query
+    parts = split_conjunction(query.where)
+    said = [is_root for part in parts if (is_root := _root_condition(part)) is not None]
+    if not said or len(set(said)) > 1:
+        return query
+    rest = [part for part in parts if _root_condition(part) is None]
+    where = join_conjunction(rest) if rest else None
+    return replace(query, is_root=said[0], where=where)
+
+
+def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter | None:
+    """How rollups answer the query; None when they cannot."""
+    others = (
+        query.run_ids,
+        query.trace_id,
+        query.parent_run_id,
+        query.reference_example_ids,
+        query.where_root,
+        query.where_any,
+        query.where_thread,
+    )
+    if query.project_ids is None or any(other is not None for other in others):
+        return None
+    where: list[Expression] = []
+    is_root = query.is_root
+    for part in () if query.where is None else split_conjunction(query.where):
+        if (said := _root_condition(part)) is not None and is_root in {None, said}:
+            is_root = said
+        elif can_evaluate(part):
+            where.append(part)
+        else:
+            return None
+    if query.run_type is not None:
+        where.append(Condition(BY_NAME["run_type"], Comparison.EQUAL, query.run_type))
+    if query.has_error is not None:
+        failed = Condition(BY_NAME["error"], Comparison.PRESENT)
+        where.append(failed if query.has_error else Not(failed))
+    scopes: tuple[int, ...]
+    scopes = DEPTH_SCOPES if is_root is None else (TRACE_SCOPE,) if is_root else DEPTH_SCOPES[1:]
+    if depth is not None:
+        scopes = (depth,) if is_root is not True else ()
+    granularity = max((required_granularity(part) for part in where), default=BY_NOTHING)
+    return RollupFilter(granularity, scopes, tuple(where))
+
+
+def split_conjunction(where: Expression) -> list[Expression]:
+    """The parts that must all hold."""
+    if isinstance(where, And):
+        return [part for one in where.parts for part in split_conjunction(one)]
+    return [where]
+
+
+def join_conjunction(parts: Sequence[Expression]) -> Expression:
+    """What holds where each of the parts does; there is at least one."""
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def required_value(part: Expression, *names: str) -> str | None:
+    """The value that the part asks one of these fields to have."""
+    if (
+        isinstance(part, Condition)
+        and part.comparison is Comparison.EQUAL
+        and part.field.name in names
+    ):
+        return str(part.value)
+    return None
+
+
+def _time_bounds(part: Expression) -> tuple[datetime | None, datetime | None] | None:
+    if not isinstance(part, Condition) or part.field.name != "start_time":
+        return None
+    value = part.value
+    if not isinstance(value, datetime):
+        return None
+    match part.comparison:
+        case Comparison.AT_LEAST:
+            return value, None
+        case Comparison.GREATER:
+            return value + _TICK, None
+        case Comparison.AT_MOST:
+            return None, value
+        case Comparison.LESS:
+            return None, value - _TICK
+    return None
+
+
+def _root_condition(part: Expression) -> bool | None:
+    if isinstance(part, Not):
+        said = _root_condition(part.part)
+        return None if said is None else not said
+    if (
+        isinstance(part, Condition)
+        and part.field.name == "is_root"
+        and part.comparison is Comparison.EQUAL
+    ):
+        return bool(part.value)
+    return None
+
+
+def can_evaluate(part: Expression) -> bool:
+    """Whether rows of rollups tell if it holds."""
+    match part:
+        case And() | Or():
+            return all(can_evaluate(one) for one in part.parts)
+        case Not():
+            return can_evaluate(part.part)
+        case Condition():
+            if part.field.name == "error":
+                return part.comparison is Comparison.PRESENT
+            if part.field.name == "execution_order":  # of the deeper ones only that they are
+                return part.comparison is Comparison.EQUAL and part.value in {1, 2}
+            return part.field.name in _VALUES
+    return False
+
+
+def required_granularity(part: Expression) -> int:
+    """How fine rows must be to tell."""
+    match part:
+        case And() | Or():
+            return max(required_granularity(one) for one in part.parts)
+        case Not():
+            return required_granularity(part.part)
+        case Condition():
+            return _REQUIRED_GRANULARITY.get(part.field.name, BY_NOTHING)
+    return BY_NOTHING
+
+
+def _evaluate(part: Expression, dimensions: RollupDimensions) -> bool:
+    match part:
+        case And():
+            return all(_evaluate(one, dimensions) for one in part.parts)
+        case Or():
+            return any(_evaluate(one, dimensions) for one in part.parts)
+        case Not():
+            return not _evaluate(part.part, dimensions)
+        case Condition():
+            value = _VALUES[part.field.name](dimensions)
+            return compare_values(value, part.comparison, part.value)
+    raise AssertionError("only what `is_known` lets through")

@@ -1,0 +1,136 @@
+"""Which intervals have rollups, and whether these are current.
+
+Post-processing marks the intervals that a changed run affects; `rollups.build` rebuilds them. An
+interval is clean while its two counts agree and no run in it awaits post-processing: its rows then
+represent its runs exactly. Everything else is counted from the runs.
+"""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+from apps.trace_store.dotted_order import segment_times
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TIME, Resolution
+from apps.trace_store.types import ChangedRun
+
+ProjectQuarter = tuple[UUID, datetime]
+"""A project and the beginning of a resolution."""
+_MAX_CALL_DURATION = timedelta(hours=6)
+_MAX_EXACT_RUNS = 20_000
+
+_MARK = """
+INSERT INTO trace_store_rollup_interval AS s
+    (workspace_id, project_id, resolution, begins_at, change_count, built_count, changed_at)
+SELECT %s, m.project_id, m.resolution, m.begins_at, 1, 0, clock_timestamp()
+FROM unnest(%s::uuid[], %s::int2[], %s::timestamptz[]) AS m(project_id, resolution, begins_at)
+ORDER BY m.project_id, m.resolution, m.begins_at
+ON CONFLICT (workspace_id, project_id, resolution, begins_at) DO UPDATE SET
+    change_count = s.change_count + 1,
+    changed_at = excluded.changed_at
+"""
+
+
+def mark_changed_intervals(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
+    """Mark what the runs are counted in, and what counts them in: the runs above them."""
+    keys = [(one.run_id, one.project_id, one.partition_time) for one in touched]
+    mark_dirty(workspace_id, affected_quarters(workspace_id, keys))
+
+
+def mark_dirty(workspace_id: UUID, quarters: Iterable[ProjectQuarter]) -> None:
+    """Say, in the caller's transaction, that runs in these quarters have changed."""
+    spans = sorted(
+        {
+            (project_id, int(resolution), resolution.floor(begin))
+            for project_id, begin in quarters
+            for resolution in Resolution
+        }
+    )
+    if not spans:
+        return
+    with raw_cursor() as cursor:
+        cursor.execute(
+            _MARK,
+            [
+                workspace_id,
+                [one[0] for one in spans],
+                [one[1] for one in spans],
+                [one[2] for one in spans],
+            ],
+        )
+
+
+def affected_quarters(
+    workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]
+) -> set[ProjectQuarter]:
+    """The quarters whose figures depend on these runs: their own, and those of the runs above.
+
+    What a model's call says also decides whether runs below it count, so all quarters of its
+    duration belong to it.
+    """
+    if not keys:
+        return set()
+    found = {(project_id, _quarter(partition_time)) for _, project_id, partition_time in keys}
+    times = [key[2] for key in keys]
+    statement = (
+        "SELECT r.project_id, r.dotted_order,"
+        " CASE WHEN r.run_type = 'llm' THEN r.end_time END, r.partition_time"
+        " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id,"
+        " partition_time)"
+        " JOIN trace_store_run r ON r.workspace_id = %s AND r.id = k.id"
+        " AND r.project_id = k.project_id AND r.partition_time = k.partition_time"
+        " AND r.partition_time BETWEEN %s AND %s"
+    )
+    columns: list[Any] = [[key[0] for key in keys], [key[1] for key in keys], times]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), [*columns, workspace_id, min(times), max(times)])
+        for project_id, dotted_order, ended_at, partition_time in cursor:
+            for moment in segment_times(dotted_order):
+                found.add((project_id, _quarter(moment)))
+            if ended_at is not None:
+                last = min(ended_at, partition_time + _MAX_CALL_DURATION)
+                moment = partition_time
+                while (
+                    moment := moment + Resolution.QUARTER.width
+                ) < last + Resolution.QUARTER.width:
+                    found.add((project_id, _quarter(moment)))
+    return found
+
+
+def pending_quarters(workspace_id: UUID) -> set[ProjectQuarter]:
+    """The quarters that the settler has not marked yet.
+
+    When very much is unsettled, older traces whose later runs are meant are left out: their counts
+    are right, their tokens are as of the settler.
+    """
+    statement = (
+        "SELECT k.run_id, k.project_id, k.partition_time FROM trace_store_pending_run u,"
+        " unnest(u.run_ids, u.project_ids, u.partition_time) AS k(run_id, project_id,"
+        " partition_time)"
+        " WHERE u.workspace_id = %s"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(statement, [workspace_id], binary=True)
+        keys = cursor.fetchall()
+    if len(keys) <= _MAX_EXACT_RUNS:
+        return affected_quarters(workspace_id, keys)
+    return {(project_id, _quarter(partition_time)) for _, project_id, partition_time in keys}
+
+
+def delete_project(workspace_id: UUID, project_id: UUID) -> None:
+    """Take away what is known of a project that is being removed."""
+    with raw_cursor() as cursor:
+        for table in ("trace_store_rollup_interval", "trace_store_rollup", "trace_store_thread"):
+            cursor.execute(
+                sql(f"DELETE FROM {table} WHERE workspace_id = %s AND project_id = %s"),
+                [workspace_id, project_id],
+            )
+
+
+def _quarter(moment: datetime) -> datetime:
+    return Resolution.QUARTER.floor(min(max(moment, EARLIEST_TIME), LATEST_TIME))

@@ -1,0 +1,305 @@
+"""Which spans of rollups answer for a time, and which runs must be counted beside them."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
+from uuid import UUID
+
+from apps.trace_store.metrics import Measure, RunMetrics, value_range_of
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.rollups import dirty_intervals
+from apps.trace_store.postgres.rollups.dimensions import (
+    BY_NAME_AND_MODEL,
+    RollupDimensions,
+    RollupFilter,
+)
+from apps.trace_store.postgres.rollups.intervals import (
+    IS_IN_PLACE_SQL,
+    IS_MISPLACED_SQL,
+    Resolution,
+)
+from apps.trace_store.postgres.statistics import aggregate_runs
+from apps.trace_store.postgres.statistics.aggregate_runs import Condition
+
+MAX_CLOCK_SKEW = timedelta(days=1)
+_MAX_RANGES = 8
+_COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
+
+
+@dataclass(frozen=True, slots=True)
+class RollupCell:
+    """A resolution whose rows stand for its runs, and the bucket of time that it belongs to."""
+
+    project_id: UUID
+    resolution: Resolution
+    begins_at: datetime
+    bucket: int
+
+    @property
+    def ends_at(self) -> datetime:
+        return self.begins_at + self.resolution.width
+
+
+@dataclass(slots=True)
+class RollupPlan:
+    """Spans to be added up, and quarters whose runs must be counted."""
+
+    edges: Sequence[datetime]
+    cells: list[RollupCell] = field(default_factory=list)
+    quarters: set[tuple[UUID, datetime]] = field(default_factory=set)
+
+    def parts(self, workspace_id: UUID, project_ids: Sequence[UUID]) -> list[list[Condition]]:
+        """The runs to be counted, as sets without a common member."""
+        within: Condition = (
+            f"{aggregate_runs.START_TIME_SQL} >= %s AND {aggregate_runs.START_TIME_SQL} < %s",
+            [self.edges[0], self.edges[-1]],
+        )
+        parts = [[*where, (IS_IN_PLACE_SQL, []), within] for where in self._ranges()]
+        return parts + _misplaced_parts(workspace_id, project_ids, self.edges[0], self.edges[-1])
+
+    def _ranges(self) -> list[list[Condition]]:
+        ranges = list(merge_quarters(self.quarters))
+        if len(ranges) <= _MAX_RANGES:
+            return [
+                [
+                    ("r.project_id = %s", [project_id]),
+                    ("r.partition_time >= %s AND r.partition_time < %s", [begin, end]),
+                ]
+                for project_id, begin, end in ranges
+            ]
+        projects = [project_id for project_id, _, _ in ranges]
+        begins = [begin for _, begin, _ in ranges]
+        value_ranges = [end for _, _, end in ranges]
+        in_one = (
+            "EXISTS (SELECT FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[])"
+            " AS q(project_id, begins_at, ends_at) WHERE q.project_id = r.project_id"
+            " AND r.partition_time >= q.begins_at AND r.partition_time < q.ends_at)"
+        )
+        return [
+            [
+                ("r.project_id = ANY(%s)", [list(set(projects))]),
+                (
+                    "r.partition_time >= %s AND r.partition_time < %s",
+                    [min(begins), max(value_ranges)],
+                ),
+                (in_one, [projects, begins, value_ranges]),
+            ]
+        ]
+
+    @property
+    def since(self) -> datetime:
+        """Nothing that the runs to be counted depend on is placed before."""
+        return (
+            min((begin for _, begin in self.quarters), default=self.edges[0])
+            - aggregate_runs.ANCESTOR_WINDOW
+        )
+
+
+def _misplaced_parts(
+    workspace_id: UUID, project_ids: Sequence[UUID], first: datetime, last: datetime
+) -> list[list[Condition]]:
+    """The runs that no quarter holds, by their ids: the planner would take them for very many."""
+    # Of each project in the order of their own index, so that no other is taken for it.
+    statement = (
+        "SELECT a.id, a.partition_time FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
+        " (SELECT r.id, r.partition_time FROM trace_store_run r WHERE r.workspace_id = %s"
+        f" AND r.project_id = p.id AND {IS_MISPLACED_SQL} AND r.start_time >= %s AND"
+        " r.start_time < %s"
+        " AND r.partition_time >= %s AND r.partition_time < %s ORDER BY r.start_time OFFSET 0) a"
+    )
+    values = [
+        list(project_ids),
+        workspace_id,
+        first,
+        last,
+        first - MAX_CLOCK_SKEW,
+        last + MAX_CLOCK_SKEW,
+    ]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values, binary=True)
+        found = cursor.fetchall()
+    if not found:
+        return []
+    times = [partition_time for _, partition_time in found]
+    return [
+        [
+            ("r.project_id = ANY(%s)", [list(project_ids)]),
+            ("r.id = ANY(%s)", [[run_id for run_id, _ in found]]),
+            ("r.partition_time BETWEEN %s AND %s", [min(times), max(times)]),
+            (f"CASE WHEN {IS_MISPLACED_SQL} THEN true ELSE false END", []),
+            ("r.start_time >= %s AND r.start_time < %s", [first, last]),
+        ]
+    ]
+
+
+def plan_rollups(
+    workspace_id: UUID, project_ids: Sequence[UUID], edges: Sequence[datetime], asked: RollupFilter
+) -> RollupPlan:
+    """How to answer for the time from the first edge to before the last, bucket by bucket.
+
+    What is unsettled is looked up before what is clean: a run that is settled in between has made
+    its resolution dirty by then.
+    """
+    made = RollupPlan(edges)
+    projects = set(project_ids)
+    unsettled = {
+        one for one in dirty_intervals.pending_quarters(workspace_id) if one[0] in projects
+    }
+    open_spans: Collection[tuple[UUID, datetime]] | None = None
+    seen: set[tuple[UUID, datetime]] = set()
+    for resolution in reversed(Resolution):
+        waiting = {(project_id, resolution.floor(begin)) for project_id, begin in unsettled}
+        unusable: list[tuple[UUID, datetime]] = []
+        for row in _interval_states(workspace_id, project_ids, resolution, edges, open_spans):
+            project_id, begins_at, is_clean, has_names = row
+            ends_at = begins_at + resolution.width
+            if ends_at <= edges[0] or begins_at >= edges[-1]:
+                continue
+            here = (project_id, begins_at)
+            if resolution is Resolution.QUARTER:
+                seen.add(here)
+            bucket = _bucket(edges, begins_at, ends_at)
+            is_fine = has_names or asked.granularity != BY_NAME_AND_MODEL
+            if is_clean and is_fine and bucket is not None and here not in waiting:
+                made.cells.append(RollupCell(project_id, resolution, begins_at, bucket))
+            else:
+                unusable.append(here)
+        open_spans = unusable
+    made.quarters.update(open_spans or ())
+    first = Resolution.QUARTER.floor(edges[0])
+    made.quarters.update(one for one in unsettled - seen if first <= one[1] < edges[-1])
+    return made
+
+
+def _interval_states(
+    workspace_id: UUID,
+    project_ids: Sequence[UUID],
+    resolution: Resolution,
+    edges: Sequence[datetime],
+    inside: Collection[tuple[UUID, datetime]] | None,
+) -> list[tuple[UUID, datetime, bool, bool]]:
+    """Spans with what is known of them; of coarser spans only the parts, where those are given."""
+    columns = "s.project_id, s.begins_at, s.change_count = s.built_count, s.has_names"
+    if inside is None:
+        source = "trace_store_rollup_interval s WHERE s.project_id = ANY(%s)"
+        values: list[Any] = [list(project_ids)]
+    elif inside:
+        wider = Resolution(resolution + 1)
+        source = (
+            "unnest(%s::uuid[], %s::timestamptz[]) AS w(project_id, begins_at)"
+            " JOIN trace_store_rollup_interval s ON s.project_id = w.project_id"
+            " AND s.begins_at >= w.begins_at AND s.begins_at < w.begins_at + %s WHERE true"
+        )
+        values = [[one[0] for one in inside], [one[1] for one in inside], wider.width]
+    else:
+        return []
+    statement = (
+        f"SELECT {columns} FROM {source} AND s.workspace_id = %s AND s.resolution = %s"
+        " AND s.begins_at >= %s AND s.begins_at < %s"
+    )
+    values += [workspace_id, int(resolution), edges[0] - resolution.width, edges[-1]]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values, binary=True)
+        return cursor.fetchall()
+
+
+def _bucket(edges: Sequence[datetime], begin: datetime, end: datetime) -> int | None:
+    """The bucket that the resolution lies in wholly."""
+    at = bisect_right(edges, begin) - 1
+    return at if 0 <= at < len(edges) - 1 and end <= edges[at + 1] else None
+
+
+def merge_quarters(
+    quarters: Iterable[tuple[UUID, datetime]],
+) -> Iterator[tuple[UUID, datetime, datetime]]:
+    """The quarters as ranges, each as long as it goes."""
+    width = Resolution.QUARTER.width
+    current: tuple[UUID, datetime, datetime] | None = None
+    for project_id, begin in sorted(quarters):
+        if current is not None and current[0] == project_id and current[2] == begin:
+            current = (project_id, current[1], begin + width)
+            continue
+        if current is not None:
+            yield current
+        current = (project_id, begin, begin + width)
+    if current is not None:
+        yield current
+
+
+def value_ranges(
+    workspace_id: UUID,
+    cells: Sequence[RollupCell],
+    asked: RollupFilter,
+    measures: Sequence[Measure],
+) -> Iterator[tuple[RollupCell, Mapping[Measure, tuple[Decimal, Decimal]]]]:
+    """The cells' rows that the question is about, each with the least and the most it knows of."""
+    columns = [f"t.{measure}" for measure in measures]
+    for cell, _, row in _select_rows(workspace_id, cells, asked, columns):
+        yield (
+            cell,
+            {
+                measure: value_range_of(value)
+                for measure, value in zip(measures, row, strict=True)
+                if value is not None
+            },
+        )
+
+
+def read_rows(
+    workspace_id: UUID,
+    cells: Sequence[RollupCell],
+    asked: RollupFilter,
+    measures: Sequence[Measure],
+    *,
+    details: bool,
+) -> Iterator[tuple[RollupCell, RollupDimensions, RunMetrics]]:
+    """The rows of the cells that the question is about."""
+    columns = [
+        *(f"t.{name}" for name in _COUNTS),
+        *(f"t.{measure}" for measure in measures),
+        *(["t.details::text"] if details else []),
+    ]
+    for cell, dimensions, row in _select_rows(workspace_id, cells, asked, columns):
+        yield cell, dimensions, aggregate_runs.metrics_from_row(row, measures)
+
+
+def _select_rows(
+    workspace_id: UUID, cells: Sequence[RollupCell], asked: RollupFilter, columns: Sequence[str]
+) -> Iterator[tuple[RollupCell, RollupDimensions, Sequence[Any]]]:
+    if not cells or not asked.scopes:
+        return
+    statement = (
+        "SELECT c.place, t.granularity, t.scope, t.run_type, t.status, t.name, t.model"
+        f"{''.join(f', {column}' for column in columns)}"
+        " FROM unnest(%s::uuid[], %s::int2[], %s::timestamptz[]) WITH ORDINALITY"
+        " AS c(project_id, resolution, begins_at, place)"
+        " JOIN trace_store_rollup t ON t.workspace_id = %s AND t.project_id = c.project_id"
+        " AND t.resolution = c.resolution AND t.begins_at = c.begins_at"
+        " WHERE t.granularity = %s AND t.scope = ANY(%s)"
+        + "".join(f" AND t.{column} = %s" for column, _ in asked.equations)
+    )
+    values: list[Any] = [
+        [cell.project_id for cell in cells],
+        [int(cell.resolution) for cell in cells],
+        [cell.begins_at for cell in cells],
+        workspace_id,
+        asked.granularity,
+        list(asked.scopes),
+        *(value for _, value in asked.equations),
+    ]
+    kept: dict[RollupDimensions, bool] = {}
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), values, binary=True)
+        for row in cursor:
+            dimensions = RollupDimensions(*row[1:7])
+            if dimensions not in kept:
+                kept[dimensions] = asked.keeps(dimensions)
+            if kept[dimensions]:
+                yield cells[row[0] - 1], dimensions, row[7:]

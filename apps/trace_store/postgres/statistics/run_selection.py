@@ -1,0 +1,163 @@
+"""Which runs a query means, as SQL over `trace_store_run r`, exactly."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.filtering import compile_where, compile_where_any, compile_where_root
+from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
+from apps.trace_store.postgres.reading.thread_conditions import thread_conditions
+from apps.trace_store.postgres.statistics.aggregate_runs import (
+    RUN_TYPE_SQL,
+    START_TIME_SQL,
+    Condition,
+)
+from apps.trace_store.types import RunQuery, RunRow
+
+if TYPE_CHECKING:
+    from apps.trace_store.protocol import RunStore
+
+MAX_POST_FILTERED_RUNS = 5_000
+_PAGE = 500
+MAX_COUNTED_RUNS = 250_000
+"""So many runs are looked at for a question that rollups cannot answer; then it says since when."""
+
+
+class InexactFilter(Exception):
+    """SQL alone cannot tell which runs the filter is true of."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSelection:
+    conditions: Sequence[Condition]
+    counted_since: datetime | None = None
+    """Set when there were too many runs to look at: only those placed after it are meant."""
+
+
+def resolve_query(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSelection:
+    """The runs of the query, or the newest of them."""
+    try:
+        conditions = exact_conditions(workspace_id, query)
+    except InexactFilter:
+        return _post_filtered(store, workspace_id, query)
+    cutoff = _count_cutoff(workspace_id, query)
+    if cutoff is not None:
+        conditions.append(("r.partition_time > %s", [cutoff]))
+    return RunSelection(conditions, cutoff)
+
+
+def _post_filtered(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSelection:
+    """The runs one by one, as lists show them: payloads must be read to know."""
+    found: list[RunRow] = []
+    cursor: str | None = None
+    while len(found) < MAX_POST_FILTERED_RUNS:
+        page = store.query(workspace_id, query, limit=_PAGE, cursor=cursor)
+        found += [run.row for run in page.runs]
+        cursor = page.next_cursor
+        if cursor is None:
+            break
+    times = [row.partition_time for row in found]
+    between = [min(times), max(times)] if times else [None, None]
+    return RunSelection(
+        [
+            ("r.id = ANY(%s)", [[row.id for row in found]]),
+            ("r.project_id = ANY(%s)", [list({row.project_id for row in found})]),
+            ("r.partition_time BETWEEN %s AND %s", between),
+        ],
+        min(times) if cursor is not None else None,
+    )
+
+
+def exact_conditions(workspace_id: UUID, query: RunQuery) -> list[Condition]:
+    """What is true of the runs of the query and of no others; `Inexact` where SQL cannot say."""
+    return [
+        *_column_conditions(query),
+        *_filter_conditions(workspace_id, query),
+        *thread_conditions(workspace_id, query),
+    ]
+
+
+def _filter_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]:
+    scopes = (
+        (query.where, compile_where),
+        (query.where_root, compile_where_root),
+        (query.where_any, compile_where_any),
+    )
+    for where, compile_ in scopes:
+        if where is None:
+            continue
+        compiled = compile_(workspace_id, where, table="r", as_settled=True)
+        if not compiled.is_exact:
+            raise InexactFilter
+        yield f"({compiled.sql})", list(compiled.values)
+
+
+def _column_conditions(query: RunQuery) -> Iterator[Condition]:
+    if query.project_ids is not None:
+        # One project as an equation: only so does the index give the order.
+        if len(query.project_ids) == 1:
+            yield "r.project_id = %s", [query.project_ids[0]]
+        else:
+            yield "r.project_id = ANY(%s)", [list(query.project_ids)]
+    if query.run_ids is not None:
+        yield "r.id = ANY(%s)", [list(query.run_ids)]
+    if query.trace_id is not None:
+        yield "r.trace_id = %s", [query.trace_id]
+    if query.parent_run_id is not None:
+        yield "r.parent_run_id = %s", [query.parent_run_id]
+    if query.reference_example_ids is not None:
+        yield "r.reference_example_id = ANY(%s)", [list(query.reference_example_ids)]
+    if query.run_type is not None:
+        yield f"{RUN_TYPE_SQL} = %s", [query.run_type]
+    if query.is_root is not None:
+        yield f"r.parent_run_id IS {'' if query.is_root else 'NOT '}NULL", []
+    if query.has_error is not None:
+        yield f"r.error_preview IS {'NOT ' if query.has_error else ''}NULL", []
+    if query.started_from is not None:
+        yield f"{START_TIME_SQL} >= %s", [query.started_from]
+        yield "r.partition_time >= %s", [query.started_from - MAX_CLOCK_SKEW]
+    if query.started_until is not None:
+        yield f"{START_TIME_SQL} <= %s", [query.started_until]
+        yield "r.partition_time <= %s", [query.started_until + MAX_CLOCK_SKEW]
+
+
+def _count_cutoff(workspace_id: UUID, query: RunQuery) -> datetime | None:
+    """Where to stop looking: only what is placed after it may be counted. None for everything."""
+    if query.project_ids is None or query.trace_id is not None or query.run_ids is not None:
+        return None
+    share = max(MAX_COUNTED_RUNS // max(len(query.project_ids), 1), 1)
+    found: list[datetime] = []
+    for project_id in query.project_ids:
+        conditions: list[Condition] = [
+            ("r.workspace_id = %s", [workspace_id]),
+            ("r.project_id = %s", [project_id]),
+        ]
+        if query.is_root:
+            conditions.append(("r.parent_run_id IS NULL", []))
+        if query.has_error:
+            conditions.append(("r.error_preview IS NOT NULL", []))
+        if query.started_from is not None:
+            conditions.append(("r.partition_time >= %s", [query.started_from - MAX_CLOCK_SKEW]))
+        if query.started_until is not None:
+            conditions.append(("r.partition_time <= %s", [query.started_until + MAX_CLOCK_SKEW]))
+        where = " AND ".join(condition for condition, _ in conditions)
+        values: list[Any] = [value for _, given in conditions for value in given]
+        with raw_cursor() as cursor:
+            cursor.execute(
+                sql(
+                    f"SELECT r.partition_time FROM trace_store_run r WHERE {where}"
+                    f" ORDER BY r.partition_time DESC OFFSET {share} LIMIT 1"
+                ),
+                values,
+            )
+            row = cursor.fetchone()
+        if row is not None:
+            found.append(row[0])
+    return max(found, default=None)

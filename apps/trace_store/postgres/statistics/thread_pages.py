@@ -1,0 +1,224 @@
+"""Conversations by page, the newest first: their turns in numbers, how they began and ended."""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
+from uuid import UUID
+
+from apps.trace_store.aggregation import ThreadPage, ThreadRow
+from apps.trace_store.metrics import ALL_MEASURES
+from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.postgres.postprocess import thread_rows
+from apps.trace_store.postgres.rollups.dimensions import extract_time_bounds
+from apps.trace_store.postgres.statistics import aggregate_runs
+from apps.trace_store.postgres.statistics.aggregate_runs import (
+    Aggregation,
+    Condition,
+    GroupExpression,
+)
+from apps.trace_store.postgres.statistics.run_selection import exact_conditions, resolve_query
+from apps.trace_store.types import RunQuery
+
+if TYPE_CHECKING:
+    from apps.trace_store.protocol import RunStore
+
+_FIRST, _LAST = "r.partition_time, r.id", "r.partition_time DESC, r.id DESC"
+
+
+class _ThreadPosition(NamedTuple):
+    last_start: datetime
+    project_id: UUID
+    thread_key: str
+
+
+def query_threads(
+    store: RunStore, workspace_id: UUID, query: RunQuery, *, offset: int, limit: int, whole: bool
+) -> ThreadPage:
+    """Threads with a turn that the query means; what is told is about those turns.
+
+    With `whole`, about all their turns of the query's projects and time.
+    """
+    query = replace(extract_time_bounds(query), is_root=True)
+    if _can_use_thread_rows(query):
+        turns = [*exact_conditions(workspace_id, query), (thread_rows.TURN, [])]
+        places, total = _from_thread_rows(workspace_id, query, offset, limit)
+    else:
+        chosen = resolve_query(store, workspace_id, query)
+        turns = [*chosen.conditions, (thread_rows.TURN, [])]
+        places, total = _from_turns(workspace_id, turns, offset, limit)
+    if whole:
+        told = replace(query, where=None, where_root=None, where_any=None, where_thread=None)
+        turns = [*exact_conditions(workspace_id, told), (thread_rows.TURN, [])]
+    return ThreadPage(_thread_rows(workspace_id, turns, places), total)
+
+
+def get_thread(
+    store: RunStore, workspace_id: UUID, thread_key: str, query: RunQuery
+) -> ThreadRow | None:
+    """One thread, of its turns those that the query means."""
+    query = replace(extract_time_bounds(query), is_root=True)
+    chosen = resolve_query(store, workspace_id, query)
+    of_it: Condition = (
+        "md5(r.thread_key) = md5(%s) AND r.thread_key = %s",
+        [thread_key, thread_key],
+    )
+    turns = [*chosen.conditions, (thread_rows.TURN, []), of_it]
+    places, _ = _from_turns(workspace_id, turns, 0, 1)
+    return next(iter(_thread_rows(workspace_id, turns, places)), None)
+
+
+def _can_use_thread_rows(query: RunQuery) -> bool:
+    others = (
+        query.run_ids,
+        query.trace_id,
+        query.parent_run_id,
+        query.reference_example_ids,
+        query.run_type,
+        query.has_error,
+        query.where,
+        query.where_root,
+        query.where_any,
+        query.where_thread,
+    )
+    ends = query.started_until is not None and query.started_until < datetime.now(UTC)
+    return query.project_ids is not None and not ends and all(one is None for one in others)
+
+
+def _from_thread_rows(
+    workspace_id: UUID, query: RunQuery, offset: int, limit: int
+) -> tuple[list[_ThreadPosition], int]:
+    """From the rows that the settler keeps, and the threads that it has not seen yet."""
+    projects = list(query.project_ids or ())
+    fresh = {
+        (row[0], row[1]): _ThreadPosition(row[3], row[0], row[1])
+        for row in thread_rows.pending_threads(workspace_id, projects)
+    }
+    since = query.started_from
+    if since is not None:
+        fresh = {key: place for key, place in fresh.items() if place.last_start >= since}
+    where = "t.workspace_id = %s AND t.project_id = ANY(%s)"
+    values: list[Any] = [workspace_id, projects]
+    if since is not None:
+        where += " AND t.last_start >= %s"
+        values.append(since)
+    known = "(t.project_id, t.thread_key) IN (SELECT * FROM unnest(%s::uuid[], %s::text[]))"
+    keys = [[one[0] for one in fresh], [one[1] for one in fresh]]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(f"SELECT count(*) FROM trace_store_thread t WHERE {where}"), values)
+        total: int = (cursor.fetchone() or (0,))[0]
+        if fresh:
+            cursor.execute(
+                sql(f"SELECT count(*) FROM trace_store_thread t WHERE {where} AND {known}"),
+                [*values, *keys],
+            )
+            total += len(fresh) - (cursor.fetchone() or (0,))[0]
+        cursor.execute(
+            sql(
+                "SELECT t.last_start, t.project_id, t.thread_key FROM trace_store_thread t"
+                f" WHERE {where} ORDER BY t.last_start DESC LIMIT %s"
+            ),
+            # What is unsettled may stand here too, and moves up or away.
+            [*values, offset + limit + len(fresh)],
+        )
+        kept = [_ThreadPosition(*row) for row in cursor if (row[1], row[2]) not in fresh]
+    places = sorted([*kept, *fresh.values()], reverse=True)
+    return places[offset : offset + limit], total
+
+
+def _from_turns(
+    workspace_id: UUID, turns: Sequence[Condition], offset: int, limit: int
+) -> tuple[list[_ThreadPosition], int]:
+    where = " AND ".join(condition for condition, _ in turns)
+    values = [value for _, given in turns for value in given]
+    statement = (
+        f"SELECT max({aggregate_runs.START_TIME_SQL}), r.project_id, r.thread_key, count(*) OVER ()"
+        f" FROM trace_store_run r WHERE r.workspace_id = %s AND {where}"
+        " GROUP BY r.project_id, r.thread_key ORDER BY 1 DESC, 2 DESC, 3 DESC"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(
+            sql(f"{statement} OFFSET %s LIMIT %s"), [workspace_id, *values, offset, limit]
+        )
+        rows = cursor.fetchall()
+        if not rows and offset:
+            cursor.execute(sql(f"{statement} LIMIT 1"), [workspace_id, *values])
+            return [], (cursor.fetchone() or (0, 0, 0, 0))[3]
+    return [_ThreadPosition(*row[:3]) for row in rows], rows[0][3] if rows else 0
+
+
+def _thread_rows(
+    workspace_id: UUID, turns: Sequence[Condition], places: Sequence[_ThreadPosition]
+) -> list[ThreadRow]:
+    if not places:
+        return []
+    keys = [place.thread_key for place in places]
+    here: list[Condition] = [
+        *turns,
+        ("r.project_id = ANY(%s)", [list({place.project_id for place in places})]),
+        ("md5(r.thread_key) = ANY(SELECT md5(unnest(%s::text[])))", [keys]),
+        ("r.thread_key = ANY(%s)", [keys]),
+    ]
+    ends = {
+        (one.project_id, one.thread_key): one for one in _first_and_last_turns(workspace_id, here)
+    }
+    first = min((one.first_start for one in ends.values()), default=None)
+    asked = Aggregation(
+        workspace_id=workspace_id,
+        parts=[here],
+        groups=[GroupExpression("r.project_id"), GroupExpression("r.thread_key")],
+        measures=ALL_MEASURES,
+        of_traces=True,
+        quantiles=(0.5, 0.99),
+        details=True,
+        since=None if first is None else first - aggregate_runs.ANCESTOR_WINDOW,
+    )
+    figures = dict(aggregate_runs.aggregate_runs(asked))
+    found = [
+        (ends.get(key), figures.get(key))
+        for place in places
+        if (key := (place.project_id, place.thread_key))
+    ]
+    return [
+        replace(one, figures=numbers)
+        for one, numbers in found
+        if one is not None and numbers is not None
+    ]
+
+
+def _first_and_last_turns(workspace_id: UUID, turns: Sequence[Condition]) -> list[ThreadRow]:
+    where = " AND ".join(condition for condition, _ in turns)
+    values = [value for _, given in turns for value in given]
+    statement = (
+        "SELECT r.project_id, r.thread_key,"
+        f" min({aggregate_runs.START_TIME_SQL}), max({aggregate_runs.START_TIME_SQL}),"
+        " max(r.end_time),"
+        f" (array_agg(r.trace_id ORDER BY {_FIRST}))[1],"
+        f" (array_agg(r.trace_id ORDER BY {_LAST}))[1],"
+        f" (array_agg(r.inputs_preview ORDER BY {_FIRST}))[1],"
+        f" (array_agg(r.outputs_preview ORDER BY {_LAST}))[1],"
+        f" (array_agg(r.error_preview ORDER BY {_LAST}))[1]"
+        f" FROM trace_store_run r WHERE r.workspace_id = %s AND {where}"
+        " GROUP BY r.project_id, r.thread_key"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), [workspace_id, *values])
+        return [
+            ThreadRow(
+                project_id=row[0],
+                thread_key=row[1],
+                first_start=row[2],
+                last_start=row[3],
+                last_end=row[4],
+                first_trace_id=row[5],
+                last_trace_id=row[6],
+                first_inputs=row[7],
+                last_outputs=row[8],
+                last_error=row[9],
+            )
+            for row in cursor
+        ]

@@ -1,0 +1,71 @@
+"""Tokens and costs up the tree, each counted once.
+
+A model's call speaks for itself and for all below it. Any other run shows the sum of what is below
+it; what it says itself counts only where nothing below says anything, because runs often pass an
+answer of a model through, usage and all.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from itertools import zip_longest
+from typing import TypeVar
+
+from apps.trace_store.types import Usage
+
+Amount = TypeVar("Amount", int, Decimal)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSource:
+    """A run that says something about usage."""
+
+    dotted_order: str
+    is_model_call: bool
+    usage: Usage
+
+
+class UsageTotals:
+    """The sums of a trace, or of several; sources may come in any order."""
+
+    def __init__(self, sources: Sequence[UsageSource]) -> None:
+        tellers: list[UsageSource] = []
+        above = None
+        for source in sorted(sources, key=lambda one: one.dotted_order):
+            if above is not None and source.dotted_order.startswith(above):
+                continue
+            tellers.append(source)
+            above = source.dotted_order + "." if source.is_model_call else None
+        # In this order, the next one is below this one or nothing is.
+        followed = zip_longest(tellers, tellers[1:])
+        self._sources = [
+            one
+            for one, following in followed
+            if following is None or not following.dotted_order.startswith(one.dotted_order + ".")
+        ]
+        self._orders = [source.dotted_order for source in self._sources]
+
+    def below(self, dotted_order: str) -> Usage | None:
+        """The usage of all runs below the run of that dotted order; None when none says any."""
+        # "/" is the character after ".", so the two ends hold exactly the descendants.
+        begin = bisect_left(self._orders, dotted_order + ".")
+        end = bisect_left(self._orders, dotted_order + "/")
+        if begin == end:
+            return None
+        usages = [source.usage for source in self._sources[begin:end]]
+        return Usage(
+            prompt_tokens=_sum([usage.prompt_tokens for usage in usages]),
+            completion_tokens=_sum([usage.completion_tokens for usage in usages]),
+            total_tokens=_sum([usage.total_tokens for usage in usages]),
+            prompt_cost=_sum([usage.prompt_cost for usage in usages]),
+            completion_cost=_sum([usage.completion_cost for usage in usages]),
+            total_cost=_sum([usage.total_cost for usage in usages]),
+        )
+
+
+def _sum(values: Sequence[Amount | None]) -> Amount | None:
+    known = [value for value in values if value is not None]
+    return sum(known[1:], known[0]) if known else None

@@ -1,0 +1,324 @@
+"""Trees whose runs come leaf first: what is known of a trace, who waits for a parent, and moves.
+
+A run's key never changes; when an ancestor comes, only the beginning of its dotted order does.
+"""
+
+# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import msgspec
+
+from apps.trace_store.postgres.database import raw_cursor, sql
+
+SEGMENT_LENGTH = 58
+"""The length of one segment of a dotted order."""
+TREE_RETENTION = timedelta(days=8)
+"""What is known of a trace is forgotten when no span of it came for so long."""
+
+
+@dataclass(slots=True, kw_only=True)
+class SpanTree:
+    """A trace of spans: its extent, its root, and what stands in for a root that has not come."""
+
+    trace_id: UUID
+    first_at: datetime
+    last_at: datetime
+    """The earliest and the latest start: where its runs lie."""
+    ended_at: datetime | None = None
+    root_span: bytes | None = None
+    root_run_id: UUID
+    root_segment: str | None = None
+    stand_in_at: datetime | None = None
+    stand_in_project_id: UUID | None = None
+    is_fresh: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingSpan:
+    """A run that lies below the root until its parent comes."""
+
+    trace_id: UUID
+    awaits: UUID
+    run_id: UUID
+    partition_time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class SubtreeMove:
+    """A run, and all below it, to another place; with `whole` the trace under another root."""
+
+    trace_id: UUID
+    old: str
+    new: str
+    run_id: UUID | None
+    parent_run_id: UUID | None
+
+
+_OPEN_TREES = """
+INSERT INTO tracing_otlptrace AS t
+    (workspace_id, trace_id, first_at, last_at, ended_at, root_span, root_run_id, root_segment)
+SELECT %b, said.* FROM unnest(%b::uuid[], %b::timestamptz[], %b::timestamptz[], %b::timestamptz[],
+    %b::bytea[], %b::uuid[], %b::text[]) AS said
+ON CONFLICT (workspace_id, trace_id) DO UPDATE SET
+    first_at = least(t.first_at, excluded.first_at),
+    last_at = greatest(t.last_at, excluded.last_at),
+    ended_at = greatest(t.ended_at, excluded.ended_at),
+    updated_at = clock_timestamp()
+RETURNING trace_id, first_at, last_at, ended_at, root_span, root_run_id, root_segment,
+    stand_in_at, stand_in_project_id, xmax::text = '0'
+"""
+
+
+def open_trees(workspace_id: UUID, seen: Sequence[SpanTree]) -> dict[UUID, SpanTree]:
+    """What is known of these traces, with what is seen now, and nobody else's until the commit.
+
+    A trace that nobody has seen is kept as it is given.
+    """
+    # All take them in one order, so that none waits in a circle.
+    ordered = sorted(seen, key=lambda one: one.trace_id)
+    extent = ("trace_id", "first_at", "last_at", "ended_at")
+    columns = (*extent, "root_span", "root_run_id", "root_segment")
+    values = [[getattr(one, name) for one in ordered] for name in columns]
+    with raw_cursor() as cursor:
+        cursor.execute(_OPEN_TREES, [workspace_id, *values], binary=True)
+        return {
+            row[0]: SpanTree(
+                trace_id=row[0],
+                first_at=row[1],
+                last_at=row[2],
+                ended_at=row[3],
+                root_span=row[4],
+                root_run_id=row[5],
+                root_segment=row[6],
+                stand_in_at=row[7],
+                stand_in_project_id=row[8],
+                is_fresh=row[9],
+            )
+            for row in cursor
+        }
+
+
+def save_trees(workspace_id: UUID, trees: Collection[SpanTree]) -> None:
+    """Keep what was found out about the roots of trees that are open."""
+    if not trees:
+        return
+    statement = (
+        "UPDATE tracing_otlptrace t SET root_span = s.span, root_run_id = s.run,"
+        " root_segment = s.segment, stand_in_at = s.at, stand_in_project_id = s.project"
+        " FROM unnest(%b::uuid[], %b::bytea[], %b::uuid[], %b::text[], %b::timestamptz[],"
+        " %b::uuid[]) AS s(trace, span, run, segment, at, project)"
+        " WHERE t.workspace_id = %b AND t.trace_id = s.trace"
+    )
+    names = ("trace_id", "root_span", "root_run_id", "root_segment", "stand_in_at")
+    values = [[getattr(one, name) for one in trees] for name in (*names, "stand_in_project_id")]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), [*values, workspace_id])
+
+
+def dotted_orders(
+    workspace_id: UUID, run_ids: Collection[UUID], first_at: datetime, last_at: datetime
+) -> dict[UUID, str]:
+    """The dotted orders of those of the runs that are there and were placed between the times."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "SELECT id, dotted_order FROM trace_store_run WHERE workspace_id = %s AND id = ANY(%s)"
+            " AND partition_time BETWEEN %s AND %s",
+            [workspace_id, list(run_ids), first_at, last_at],
+        )
+        return dict(cursor)
+
+
+START_TOLERANCE = timedelta(milliseconds=1)
+"""JavaScript counts in the digits below."""
+
+
+def find_runs_by_start(
+    workspace_id: UUID, wanted: Sequence[tuple[UUID, UUID, datetime, str]]
+) -> list[tuple[UUID, UUID, str, datetime]]:
+    """Runs of a project, a start and a name, beside the keys of those who ask; the nearest first.
+
+    Rows are key, id, dotted order, place.
+    """
+    if not wanted:
+        return []
+    keys, projects, times, names = (list(column) for column in zip(*wanted, strict=True))
+    statement = (
+        "SELECT s.key, r.id, r.dotted_order, r.partition_time"
+        " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[], %s::text[])"
+        " AS s(key, project, at, name)"
+        " JOIN trace_store_run r ON r.workspace_id = %s AND r.project_id = s.project"
+        " AND r.partition_time BETWEEN s.at - %s AND s.at + %s AND r.partition_time BETWEEN %s"
+        " AND %s"
+        " AND r.name = s.name AND r.id <> s.key AND r.is_created"
+        " ORDER BY abs(extract(epoch FROM coalesce(r.start_time, r.partition_time) - s.at)), r.id"
+    )
+    slack = START_TOLERANCE
+    values = [keys, projects, times, names, workspace_id, slack, slack]
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), [*values, min(times) - slack, max(times) + slack])
+        return cursor.fetchall()
+
+
+def add_waiting(workspace_id: UUID, runs: Sequence[WaitingSpan]) -> None:
+    """Remember who waits for whom; safe to repeat."""
+    if not runs:
+        return
+    statement = (
+        "INSERT INTO tracing_otlporphan (workspace_id, trace_id, awaits, run_id, partition_time)"
+        " SELECT %b, said.* FROM unnest(%b::uuid[], %b::uuid[], %b::uuid[], %b::timestamptz[])"
+        " AS said ON CONFLICT DO NOTHING"
+    )
+    names = ("trace_id", "awaits", "run_id", "partition_time")
+    values = [[getattr(one, name) for one in runs] for name in names]
+    with raw_cursor() as cursor:
+        cursor.execute(statement, [workspace_id, *values])
+
+
+def take_waiting(
+    workspace_id: UUID, trace_ids: Collection[UUID], awaited: Collection[UUID]
+) -> list[WaitingSpan]:
+    """Take out those who waited for these runs."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "DELETE FROM tracing_otlporphan WHERE workspace_id = %s AND trace_id = ANY(%s)"
+            " AND awaits = ANY(%s) RETURNING trace_id, awaits, run_id, partition_time",
+            [workspace_id, list(trace_ids), list(awaited)],
+        )
+        return [WaitingSpan(*row) for row in cursor]
+
+
+def move_subtrees(
+    workspace_id: UUID, tree: SpanTree, old_root_id: UUID, moves: Sequence[SubtreeMove]
+) -> None:
+    """Put runs, and what is below them, under the parents that came."""
+    if not moves:
+        return
+    statement = (
+        "UPDATE trace_store_run r SET dotted_order = m.new || substr(r.dotted_order, {length} + 1),"
+        " trace_id = %s, parent_run_id = CASE WHEN r.id = m.run THEN m.parent"
+        " WHEN r.parent_run_id = %s THEN %s ELSE r.parent_run_id END"
+        " FROM unnest(%s::text[], %s::text[], %s::uuid[], %s::uuid[]) AS m(old, new, run, parent)"
+        " WHERE r.workspace_id = %s AND r.trace_id = %s AND r.partition_time BETWEEN %s AND %s"
+        " AND left(r.dotted_order, {length}) = m.old"
+    )
+    with raw_cursor() as cursor:
+        # First those with a new parent, then what is left under the old root.
+        for length in (2 * SEGMENT_LENGTH + 1, SEGMENT_LENGTH):
+            some = [one for one in moves if len(one.old) == length]
+            if not some:
+                continue
+            cursor.execute(
+                sql(statement.format(length=length)),
+                [
+                    tree.root_run_id,
+                    old_root_id,
+                    tree.root_run_id,
+                    [one.old for one in some],
+                    [one.new for one in some],
+                    [one.run_id for one in some],
+                    [one.parent_run_id for one in some],
+                    workspace_id,
+                    old_root_id,
+                    tree.first_at,
+                    tree.last_at,
+                ],
+            )
+
+
+def insert_placeholder(workspace_id: UUID, tree: SpanTree, look: Mapping[str, Any]) -> None:
+    """A run in the place of the root, with the look of what is known; the trace shows at once."""
+    columns = {
+        "workspace_id": workspace_id,
+        "id": tree.root_run_id,
+        "project_id": tree.stand_in_project_id,
+        "partition_time": tree.stand_in_at,
+        "trace_id": tree.root_run_id,
+        "dotted_order": tree.root_segment,
+        "is_created": False,
+        "start_time": tree.first_at,
+        "run_type": "chain",
+        "metadata": msgspec.json.encode({"otel.root": "not received"}).decode(),
+        **look,
+    }
+    statement = (
+        f"INSERT INTO trace_store_run ({', '.join(columns)}, received_at)"
+        f" VALUES ({', '.join(['%s'] * len(columns))}, now()) ON CONFLICT DO NOTHING"
+    )
+    with raw_cursor() as cursor:
+        cursor.execute(sql(statement), list(columns.values()))
+
+
+def delete_placeholder(
+    workspace_id: UUID, run_id: UUID, project_id: UUID | None, partition_time: datetime
+) -> None:
+    """Take away what stood in for a root that came."""
+    with raw_cursor() as cursor:
+        for table in ("trace_store_run", "trace_store_run_payload", "trace_store_run_terms"):
+            cursor.execute(
+                sql(
+                    f"DELETE FROM {table} WHERE workspace_id = %s AND id = %s"
+                    " AND project_id = %s AND partition_time = %s"
+                ),
+                [workspace_id, run_id, project_id, partition_time],
+            )
+
+
+def close_quiet_traces(quiet_for: timedelta) -> list[tuple[UUID, UUID, UUID, UUID, datetime]]:
+    """End the stand-ins of traces that nothing came for, with the last of what came.
+
+    Returns the keys of what was touched: workspace, run, project, trace, place.
+    """
+    statement = """
+    WITH quiet AS (
+        UPDATE tracing_otlptrace SET closed_at = clock_timestamp()
+        WHERE (workspace_id, trace_id) IN (
+            SELECT workspace_id, trace_id FROM tracing_otlptrace
+            WHERE stand_in_at IS NOT NULL AND updated_at <= clock_timestamp() - %s
+              AND (closed_at IS NULL OR closed_at < updated_at)
+            LIMIT 1000 FOR UPDATE SKIP LOCKED)
+        RETURNING workspace_id, root_run_id, stand_in_project_id, stand_in_at, first_at, ended_at
+    )
+    UPDATE trace_store_run r
+    SET start_time = q.first_at, end_time = coalesce(q.ended_at, q.first_at)
+    FROM quiet q
+    WHERE r.workspace_id = q.workspace_id AND r.id = q.root_run_id AND NOT r.is_created
+      AND r.project_id = q.stand_in_project_id AND r.partition_time = q.stand_in_at
+    RETURNING r.workspace_id, r.id, r.project_id, r.trace_id, r.partition_time
+    """
+    with raw_cursor() as cursor:
+        return cursor.execute(statement, [quiet_for]).fetchall()
+
+
+def delete_trees(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
+    """Know nothing of these traces, whose runs were removed, unless spans of them come just now."""
+    if not trace_ids:
+        return
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "WITH gone AS (DELETE FROM tracing_otlptrace WHERE (workspace_id, trace_id) IN"
+            " (SELECT workspace_id, trace_id FROM tracing_otlptrace WHERE workspace_id = %s"
+            " AND trace_id = ANY(%s) FOR UPDATE SKIP LOCKED) RETURNING workspace_id, trace_id)"
+            " DELETE FROM tracing_otlporphan o USING gone"
+            " WHERE o.workspace_id = gone.workspace_id AND o.trace_id = gone.trace_id",
+            [workspace_id, list(trace_ids)],
+        )
+
+
+def delete_old_trees() -> int:
+    """Drop what is known of traces for which nothing came in `KEPT_FOR`."""
+    with raw_cursor() as cursor:
+        cursor.execute(
+            "WITH old AS (DELETE FROM tracing_otlptrace WHERE updated_at < now() - %s"
+            " RETURNING workspace_id, trace_id)"
+            " DELETE FROM tracing_otlporphan o USING old"
+            " WHERE o.workspace_id = old.workspace_id AND o.trace_id = old.trace_id",
+            [TREE_RETENTION],
+        )
+        return cursor.rowcount
