@@ -217,7 +217,11 @@ CELERY_BEAT_SCHEDULE = {
     "tracing.go_on_deleting": {"task": "tracing.go_on_deleting", "schedule": 60.0},
     "tracing.expire": {"task": "tracing.expire", "schedule": 10_800.0},
     "billing.open_accounts": {"task": "billing.open_accounts", "schedule": 60.0},
-    "usage.set_days": {"task": "usage.set_days", "schedule": 60.0, "options": {"expires": 55}},
+    "usage.update_usage_days": {
+        "task": "usage.update_usage_days",
+        "schedule": 60.0,
+        "options": {"expires": 55},
+    },
     "exports.spawn": {"task": "exports.spawn", "schedule": 60.0},
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
@@ -248,7 +252,7 @@ ACCOUNT_ADAPTER = "apps.accounts.adapters.AccountAdapter"
 ACCOUNT_USER_MODEL_USERNAME_FIELD = None
 ACCOUNT_LOGIN_METHODS = {"email"}
 ACCOUNT_SIGNUP_FIELDS = ["email*", "password1*"]
-ACCOUNT_SIGNUP_FORM_CLASS = "apps.accounts.forms.SignUpExtras"
+ACCOUNT_SIGNUP_FORM_CLASS = "apps.accounts.forms.SignUpForm"
 # Without a mail server no address can be verified.
 ACCOUNT_EMAIL_VERIFICATION = "mandatory" if ENV.email_url else "none"
 ACCOUNT_EMAIL_UNKNOWN_ACCOUNTS = False

@@ -21,14 +21,14 @@ from apps.agent_server.models import (
 from apps.agent_server.services import webhooks
 from apps.api_keys.services import issue_key
 from apps.billing.models import Payment
-from apps.billing.services import account_of, update_account
+from apps.billing.services import get_account, update_account
 from apps.deployments.models import Deployment, Revision, RevisionGraph, StatusChange
 from apps.deployments.services.environment import replace_variables
 from apps.ingest.models import RejectionCount
 from apps.organizations.models import InvitationWorkspace, Workspace
 from apps.rate_limits.models import LimitFactor
 from apps.tracing.models import Retention, RunCount
-from apps.usage.models import Metered, UsageDay
+from apps.usage.models import UsageCounter, UsageDay
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -67,11 +67,11 @@ def plant_beside_people(workspace: Workspace, word: str) -> None:
             invitation=invitation, workspace=workspace, role="viewer"
         )
     LimitFactor.objects.create(organization=organization, category=word, factor=1.0)
-    account = account_of(organization.pk)
+    account = get_account(organization.pk)
     update_account(account, {"name": word, "address": word, "email": f"{word}@example.com"})
     Payment.objects.create(account=account, invoice=word, description=word, amount=1, method=word)
     UsageDay(workspace=workspace, day=NOW.date(), runs=1).save()
-    Metered.objects.create(workspace_id=workspace.pk, hour=NOW, process=uuid4(), bytes=1)
+    UsageCounter.objects.create(workspace_id=workspace.pk, hour=NOW, process=uuid4(), bytes=1)
     Retention.objects.create(organization=organization, workspace=workspace)
     RunCount(workspace=workspace, project_id=uuid4(), hour=NOW, runs=1).save()
     RejectionCount(workspace=workspace, hour=NOW, reason=word, count=1).save()

@@ -59,7 +59,7 @@ HARMLESS = {"[asks]", "[none]", "[self]", "[mail]"}
 def secret_of(workspace: Workspace, *scopes: str, **fields: Any) -> str:
     secret = key_for(workspace, *scopes)
     ApiKey.objects.filter(pk=row_of(secret).pk).update(**fields)
-    api_keys.forget_all()
+    api_keys.clear_cache()
     return secret
 
 

@@ -56,7 +56,7 @@ WORDLESS = {
     "organizations_invitationworkspace", "organizations_membership", "organizations_tagging",
     "organizations_workspacemembership", "tracing_runcount", "tracing_kepttrace",
     "tracing_otlporphan", "tracing_retention", "trace_store_rollup", "trace_store_rollup_interval",
-    "trace_store_run_terms", "trace_store_pending_run", "usage_metered", "usage_usageday",
+    "trace_store_run_terms", "trace_store_pending_run", "usage_usagecounter", "usage_usageday",
     "usage_usagelimit",
 }  # fmt: skip
 

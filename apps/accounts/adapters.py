@@ -12,7 +12,7 @@ from django.http import HttpRequest
 from django.shortcuts import render
 
 from apps.accounts import pending_invitation
-from apps.accounts.email_verification import self_made
+from apps.accounts.email_verification import skip_sync
 from apps.core import feature_switches, secrets
 from apps.organizations.models import User
 
@@ -26,7 +26,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
         )
 
     def new_user(self, request: HttpRequest) -> User:
-        return self_made(User())
+        return skip_sync(User())
 
     def save_user(
         self,
@@ -56,7 +56,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
         return True
 
     def new_user(self, request: HttpRequest, sociallogin: Any) -> User:
-        return self_made(User())
+        return skip_sync(User())
 
     def populate_user(self, request: HttpRequest, sociallogin: Any, data: dict[str, Any]) -> User:
         user: User = super().populate_user(request, sociallogin, data)

@@ -11,7 +11,7 @@ from apps.accounts.pending_invitation import invitation_of
 from apps.core import feature_switches
 
 
-def entrance(request: HttpRequest) -> dict[str, Any]:
+def sign_in_context(request: HttpRequest) -> dict[str, Any]:
     """Which doors there are."""
     return {
         "can_mail": bool(settings.EMAIL_HOST),

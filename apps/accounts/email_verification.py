@@ -16,18 +16,18 @@ from django.utils import timezone
 
 from apps.organizations.models import User
 
-SELF_MADE = "_signs_up_by_themselves"
+SKIP_SYNC = "_signs_up_by_themselves"
 
 
-def self_made(user: User) -> User:
+def skip_sync(user: User) -> User:
     """Mark a person who is about to be stored as one for whom allauth makes the row itself."""
-    setattr(user, SELF_MADE, True)
+    setattr(user, SKIP_SYNC, True)
     return user
 
 
 @receiver(post_save, sender=User)
 def add_address(sender: type[User], instance: User, *, created: bool, **_: Any) -> None:
-    if created and not getattr(instance, SELF_MADE, False):
+    if created and not getattr(instance, SKIP_SYNC, False):
         EmailAddress.objects.create(
             user=instance,
             email=instance.email,
@@ -37,13 +37,13 @@ def add_address(sender: type[User], instance: User, *, created: bool, **_: Any) 
 
 
 @receiver(email_confirmed)
-def note_proof(sender: type[EmailAddress], email_address: EmailAddress, **_: Any) -> None:
+def mark_verified(sender: type[EmailAddress], email_address: EmailAddress, **_: Any) -> None:
     proved = User.objects.filter(pk=email_address.user_id, email=email_address.email)
     proved.update(email_verified_at=timezone.now())
 
 
 @receiver(user_signed_up)
-def note_proof_elsewhere(sender: type[User], user: User, **_: Any) -> None:
+def mark_verified_by_idp(sender: type[User], user: User, **_: Any) -> None:
     """An identity provider may have proved the address already."""
     if EmailAddress.objects.filter(user=user, email=user.email, verified=True).exists():
         User.objects.filter(pk=user.pk).update(email_verified_at=timezone.now())

@@ -12,7 +12,7 @@ from apps.organizations.models import Organization, User
 from apps.organizations.services import organization_creation
 
 
-class SignUpExtras(forms.Form):
+class SignUpForm(forms.Form):
     """What is asked for beside address and password; allauth's forms inherit it."""
 
     name = forms.CharField(

@@ -7,7 +7,7 @@ from django.http import HttpRequest
 
 from apps.core import errors
 from apps.organizations.models import Invitation
-from apps.organizations.services.invitations import by_token
+from apps.organizations.services.invitations import get_by_token
 
 PREFIX = "/invitations/"
 
@@ -18,6 +18,6 @@ def invitation_of(request: HttpRequest) -> Invitation | None:
     if not after.startswith(PREFIX):
         return None
     try:
-        return by_token(after.removeprefix(PREFIX).partition("?")[0])
+        return get_by_token(after.removeprefix(PREFIX).partition("?")[0])
     except errors.AppError:
         return None

@@ -6,7 +6,7 @@ from django.http import HttpRequest
 from redis import RedisError
 
 from apps.core import errors
-from apps.rate_limits.counting import count_own
+from apps.rate_limits.counters import count_custom
 from apps.rate_limits.identity import network
 
 PER_PERSON = 20, 600
@@ -20,8 +20,8 @@ def take(request: HttpRequest, email: str) -> bool:
     """
     address = network(request.META["REMOTE_ADDR"])
     try:
-        person = count_own("sign-in.person", f"{address} {email.strip().lower()}", PER_PERSON)
-        anybody = count_own("sign-in.address", address, PER_ADDRESS)
+        person = count_custom("sign-in.person", f"{address} {email.strip().lower()}", PER_PERSON)
+        anybody = count_custom("sign-in.address", address, PER_ADDRESS)
     except RedisError:
         raise errors.Unavailable from None
     return not (person.is_over or anybody.is_over)

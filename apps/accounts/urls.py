@@ -13,7 +13,7 @@ from django.urls.converters import StringConverter
 from django.views.generic import RedirectView
 
 from apps.accounts import views
-from apps.accounts.pages import entrance, own
+from apps.accounts.page_decorators import account_page, public_page
 
 
 class Word(StringConverter):
@@ -25,76 +25,86 @@ class Word(StringConverter):
 register_converter(Word, "word")
 
 urlpatterns = [
-    path("sign-up", entrance(account.signup), name="account_signup"),
+    path("sign-up", public_page(account.signup), name="account_signup"),
     # What allauth leads to; signing in and out are pages of the console.
     path("account/sign-in", RedirectView.as_view(pattern_name="sign-in"), name="account_login"),
-    path("account/inactive", entrance(account.account_inactive), name="account_inactive"),
+    path("account/inactive", public_page(account.account_inactive), name="account_inactive"),
     # The address and its proof
-    path("account", own(views.profile), name="account-profile"),
-    path("account/emails", own(account.email), name="account_email"),
+    path("account", account_page(views.profile), name="account-profile"),
+    path("account/emails", account_page(account.email), name="account_email"),
     path(
         "account/verify",
-        entrance(account.email_verification_sent),
+        public_page(account.email_verification_sent),
         name="account_email_verification_sent",
     ),
-    path("account/verify/<str:key>", entrance(account.confirm_email), name="account_confirm_email"),
+    path(
+        "account/verify/<str:key>", public_page(account.confirm_email), name="account_confirm_email"
+    ),
     # Passwords
-    path("account/password", own(account.password_change), name="account_change_password"),
-    path("account/password/set", own(account.password_set), name="account_set_password"),
-    path("account/password/reset", entrance(account.password_reset), name="account_reset_password"),
+    path("account/password", account_page(account.password_change), name="account_change_password"),
+    path("account/password/set", account_page(account.password_set), name="account_set_password"),
+    path(
+        "account/password/reset", public_page(account.password_reset), name="account_reset_password"
+    ),
     path(
         "account/password/reset/sent",
-        entrance(account.password_reset_done),
+        public_page(account.password_reset_done),
         name="account_reset_password_done",
     ),
     path(
         "account/password/reset/<word:uidb36>-<str:key>",
-        entrance(account.password_reset_from_key),
+        public_page(account.password_reset_from_key),
         name="account_reset_password_from_key",
     ),
     path(
         "account/password/reset/done",
-        entrance(account.password_reset_from_key_done),
+        public_page(account.password_reset_from_key_done),
         name="account_reset_password_from_key_done",
     ),
-    path("account/again", own(account.reauthenticate), name="account_reauthenticate"),
+    path("account/again", account_page(account.reauthenticate), name="account_reauthenticate"),
     # The second factor
-    path("account/second-factor", own(mfa.index), name="mfa_index"),
-    path("account/second-factor/code", entrance(mfa.authenticate), name="mfa_authenticate"),
-    path("account/second-factor/again", own(mfa.reauthenticate), name="mfa_reauthenticate"),
-    path("account/second-factor/on", own(totp.activate_totp), name="mfa_activate_totp"),
-    path("account/second-factor/off", own(totp.deactivate_totp), name="mfa_deactivate_totp"),
+    path("account/second-factor", account_page(mfa.index), name="mfa_index"),
+    path("account/second-factor/code", public_page(mfa.authenticate), name="mfa_authenticate"),
+    path(
+        "account/second-factor/again", account_page(mfa.reauthenticate), name="mfa_reauthenticate"
+    ),
+    path("account/second-factor/on", account_page(totp.activate_totp), name="mfa_activate_totp"),
+    path(
+        "account/second-factor/off", account_page(totp.deactivate_totp), name="mfa_deactivate_totp"
+    ),
     path(
         "account/recovery-codes",
-        own(recovery.view_recovery_codes),
+        account_page(recovery.view_recovery_codes),
         name="mfa_view_recovery_codes",
     ),
     path(
         "account/recovery-codes/new",
-        own(recovery.generate_recovery_codes),
+        account_page(recovery.generate_recovery_codes),
         name="mfa_generate_recovery_codes",
     ),
     path(
         "account/recovery-codes/file",
-        own(recovery.download_recovery_codes),
+        account_page(recovery.download_recovery_codes),
         name="mfa_download_recovery_codes",
     ),
     # Where this person is signed in
-    path("account/sessions", own(views.sessions), name="usersessions_list"),
-    path("account/sessions/<int:session_id>/end", own(views.end_session), name="session-end"),
+    path("account/sessions", account_page(views.sessions), name="usersessions_list"),
+    path(
+        "account/sessions/<int:session_id>/end", account_page(views.end_session), name="session-end"
+    ),
     # Identity providers
-    path("account/oidc/<str:provider_id>", entrance(oidc.login), name="openid_connect_login"),
+    path("account/oidc/<str:provider_id>", public_page(oidc.login), name="openid_connect_login"),
     path(
         "account/oidc/<str:provider_id>/callback",
-        entrance(oidc.callback),
+        public_page(oidc.callback),
         name="openid_connect_callback",
     ),
-    path("account/connections", own(social.connections), name="socialaccount_connections"),
-    path("account/oidc-sign-up", entrance(social.signup), name="socialaccount_signup"),
+    path("account/connections", account_page(social.connections), name="socialaccount_connections"),
+    path("account/oidc-sign-up", public_page(social.signup), name="socialaccount_signup"),
     path(
         "account/oidc-cancelled",
-        entrance(social.login_cancelled),
+        public_page(social.login_cancelled),
         name="socialaccount_login_cancelled",
     ),
-    path("account/oidc-failed", entrance(social.login_error), name="socialaccount_login_error"),
+    path("account/oidc-failed", public_page(social.login_error), name="socialaccount_login_error"),
 ]

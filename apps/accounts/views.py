@@ -16,7 +16,7 @@ from django.views.decorators.http import require_http_methods, require_POST
 from apps.audit.actions import Action
 from apps.core import errors
 from apps.organizations.models import User
-from apps.organizations.services.profile import rename, tell
+from apps.organizations.services.profile import record_user_action, rename
 
 
 class ProfileForm(forms.ModelForm[User]):
@@ -45,7 +45,7 @@ def sessions(request: HttpRequest) -> HttpResponse:
     """Where the person is signed in; by POST, they are signed out everywhere else."""
     shown: HttpResponse = list_usersessions(request)
     if request.method == "POST":
-        tell(Action.USER_SESSION_REVOKED, cast("User", request.user))
+        record_user_action(Action.USER_SESSION_REVOKED, cast("User", request.user))
     return shown
 
 
@@ -56,5 +56,7 @@ def end_session(request: HttpRequest, session_id: int) -> HttpResponse:
     if session is None:
         raise errors.NotFound
     session.end()
-    tell(Action.USER_SESSION_REVOKED, cast("User", request.user), before={"ip": session.ip})
+    record_user_action(
+        Action.USER_SESSION_REVOKED, cast("User", request.user), before={"ip": session.ip}
+    )
     return redirect("usersessions_list")

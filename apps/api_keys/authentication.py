@@ -30,26 +30,26 @@ def authenticate(headers: Mapping[str, str], user: User | None = None) -> Caller
     workspace in `X-Tenant-Id`; one that they may not enter looks like one that does not exist.
     """
     workspace_id = _id(headers, "X-Tenant-Id")
-    if secret := key_in(headers):
-        return _noted(services.caller_of(secret=secret, workspace_id=workspace_id))
+    if secret := api_key_from_headers(headers):
+        return _noted(services.caller_for_key(secret=secret, workspace_id=workspace_id))
     if user is None or workspace_id is None:
         return None
     return _noted(_entering(user, workspace_id))
 
 
-def authenticate_at(
+def authenticate_in_workspace(
     workspace_id: UUID, headers: Mapping[str, str], user: User | None = None
 ) -> Caller | None:
     """The same in a workspace that the address names: there, out of reach is not found."""
-    if secret := key_in(headers):
+    if secret := api_key_from_headers(headers):
         try:
-            return _noted(services.caller_of(secret=secret, workspace_id=workspace_id))
+            return _noted(services.caller_for_key(secret=secret, workspace_id=workspace_id))
         except errors.Forbidden:
             raise errors.NotFound from None
     return None if user is None else _noted(_entering(user, workspace_id))
 
 
-def authenticate_on_organization(
+def authenticate_for_organization(
     headers: Mapping[str, str], user: User | None = None
 ) -> OrganizationCaller | None:
     """Who is asking about an organization: the key's, or the one that a person names.
@@ -58,8 +58,8 @@ def authenticate_on_organization(
     to one alone need not.
     """
     organization_id = _id(headers, "X-Organization-Id")
-    if secret := key_in(headers):
-        caller = services.organization_caller_of(secret=secret)
+    if secret := api_key_from_headers(headers):
+        caller = services.organization_caller_for_key(secret=secret)
         if organization_id not in (None, caller.organization_id):
             raise errors.Forbidden("This key is not of that organization.")
     elif user is None:
@@ -80,8 +80,8 @@ def authenticate_person(
     headers: Mapping[str, str], user: User | None = None
 ) -> PersonCaller | None:
     """Which person is asking, by a session or by a personal key."""
-    if secret := key_in(headers):
-        caller = services.person_caller_of(secret=secret)
+    if secret := api_key_from_headers(headers):
+        caller = services.person_caller_for_key(secret=secret)
         if caller.organization_id is not None:
             set_identity(
                 organization_id=caller.organization_id,
@@ -114,7 +114,7 @@ def _noted(caller: Caller) -> Caller:
     return caller
 
 
-def key_in(headers: Mapping[str, str]) -> str | None:
+def api_key_from_headers(headers: Mapping[str, str]) -> str | None:
     """The API key that a request brings, in either of its places."""
     if secret := headers.get("X-Api-Key"):
         return secret
@@ -122,7 +122,7 @@ def key_in(headers: Mapping[str, str]) -> str | None:
     return token.strip() if scheme.lower() == "bearer" and token.strip() else None
 
 
-def workspace_named(headers: Mapping[str, str]) -> UUID | None:
+def workspace_id_from_headers(headers: Mapping[str, str]) -> UUID | None:
     """The workspace that a request names, whoever may enter it."""
     return _id(headers, "X-Tenant-Id")
 
@@ -166,11 +166,11 @@ def _caller(request: Request, user: User | None) -> AnyCaller | None:
     view = context.get("view")
     wanted = getattr(view, "caller_type", Caller)
     if wanted is OrganizationCaller:
-        return authenticate_on_organization(request.headers, user)
+        return authenticate_for_organization(request.headers, user)
     if wanted is PersonCaller:
         return authenticate_person(request.headers, user)
     if getattr(view, "is_workspace_in_path", False):
-        return authenticate_at(context["kwargs"]["workspace_id"], request.headers, user)
+        return authenticate_in_workspace(context["kwargs"]["workspace_id"], request.headers, user)
     return authenticate(request.headers, user)
 
 

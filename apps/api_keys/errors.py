@@ -3,7 +3,7 @@ from typing import Any
 from apps.core import errors
 
 
-class NeedsWorkspace(errors.Forbidden):
+class WorkspaceRequired(errors.Forbidden):
     """Two clients turn exactly this `error` into advice on how to name the workspace."""
 
     code = "org_scoped_key_requires_workspace"
@@ -18,6 +18,6 @@ class PersonalKeysDisabled(errors.Forbidden):
     detail = "The organization allows no personal keys."
 
 
-class KeyLivesTooLong(errors.Invalid):
+class KeyLifetimeTooLong(errors.Invalid):
     code = "key_lives_too_long"
     detail = "The organization's keys may not live that long."

@@ -19,7 +19,7 @@ Answer = tuple[int, Any]
 View = Callable[..., HttpResponse]
 
 
-def keyed(method: str, permission: str) -> Callable[[Callable[..., Answer]], View]:
+def api_key_required(method: str, permission: str) -> Callable[[Callable[..., Answer]], View]:
     """A view for holders of an API key with that permission; it returns a status and a value.
 
     A value that is a response already leaves as it is.
@@ -66,7 +66,7 @@ def _failure(error: errors.AppError) -> HttpResponse:
     return response
 
 
-def by_method(**views: View) -> View:
+def dispatch_method(**views: View) -> View:
     """One address, a view for each of its methods; others are answered with 405."""
 
     @csrf_exempt

@@ -20,7 +20,7 @@ from weakref import WeakKeyDictionary
 from django.contrib.sessions.models import Session
 from django.utils import timezone
 
-from apps.api_keys.services import callers_of, digest
+from apps.api_keys.services import callers_for_keys, digest
 from apps.core import errors
 from apps.core.callers import Caller
 from apps.core.sync_bridge import in_thread
@@ -29,7 +29,7 @@ from apps.organizations.services import callers_for
 
 log = logging.getLogger(__name__)
 
-ASKS_EVERY = 0.8
+REVALIDATION_INTERVAL_SECONDS = 0.8
 """Seconds, as long as an answer is kept for requests."""
 
 NOBODY = UUID(int=0)
@@ -38,7 +38,7 @@ End = Callable[[errors.AppError], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Proof:
+class Credential:
     """By what somebody was let in, where, and for what. Many lines may have the same."""
 
     workspace_id: UUID
@@ -51,17 +51,17 @@ class Proof:
     """What a new password changes."""
 
 
-def proof_of_key(secret: str, workspace_id: UUID, permission: str) -> Proof:
-    return Proof(workspace_id, permission, key=digest(secret))
+def key_credential(secret: str, workspace_id: UUID, permission: str) -> Credential:
+    return Credential(workspace_id, permission, key=digest(secret))
 
 
-def proof_of_session(session: str, user: User, workspace_id: UUID, permission: str) -> Proof:
+def session_credential(session: str, user: User, workspace_id: UUID, permission: str) -> Credential:
     session_hash = user.get_session_auth_hash()
-    return Proof(workspace_id, permission, b"", session, user.pk, session_hash)
+    return Credential(workspace_id, permission, b"", session, user.pk, session_hash)
 
 
 @contextlib.contextmanager
-def watched(proof: Proof | None, end: End) -> Iterator[None]:
+def revalidating(proof: Credential | None, end: End) -> Iterator[None]:
     """Have `end` called, on this loop and once, when who came by the proof may stay no longer.
 
     Without a proof nobody is asked: whom an agent's own code lets in is its own matter.
@@ -70,23 +70,23 @@ def watched(proof: Proof | None, end: End) -> Iterator[None]:
         yield
         return
     loop = asyncio.get_running_loop()
-    watch = _watches.get(loop)
-    if watch is None:
-        watch = _watches[loop] = _Watch()
-    number = watch.add(proof, end)
+    revalidator = _revalidators.get(loop)
+    if revalidator is None:
+        revalidator = _revalidators[loop] = _Revalidator()
+    number = revalidator.add(proof, end)
     try:
         yield
     finally:
-        watch.remove(proof, number)
+        revalidator.remove(proof, number)
 
 
-def refused_among(proofs: Collection[Proof]) -> dict[Proof, errors.AppError]:
+def find_rejected(proofs: Collection[Credential]) -> dict[Credential, errors.AppError]:
     """Which of them would be refused now, and with what."""
     by_key = [proof for proof in proofs if proof.key]
     by_session = [proof for proof in proofs if not proof.key]
-    callers: dict[Proof, Caller | errors.AppError] = {}
+    callers: dict[Credential, Caller | errors.AppError] = {}
     if by_key:
-        found = callers_of({(proof.key, proof.workspace_id) for proof in by_key})
+        found = callers_for_keys({(proof.key, proof.workspace_id) for proof in by_key})
         dead = errors.Unauthenticated("This API key is not valid any more.")
         callers |= {proof: found.get((proof.key, proof.workspace_id), dead) for proof in by_key}
     if by_session:
@@ -100,7 +100,7 @@ def refused_among(proofs: Collection[Proof]) -> dict[Proof, errors.AppError]:
     return refused
 
 
-def _of_sessions(proofs: Collection[Proof]) -> dict[Proof, Caller | errors.AppError]:
+def _of_sessions(proofs: Collection[Credential]) -> dict[Credential, Caller | errors.AppError]:
     rows = Session.objects.filter(session_key__in={proof.session for proof in proofs})
     open_now = set(rows.filter(expire_date__gt=timezone.now()).values_list("pk", flat=True))
     people = User.objects.filter(is_active=True).in_bulk({proof.user_id for proof in proofs})
@@ -118,22 +118,22 @@ def _of_sessions(proofs: Collection[Proof]) -> dict[Proof, Caller | errors.AppEr
     }
 
 
-class _Watch:
+class _Revalidator:
     """The open lines of one loop; its task lives as long as there are any."""
 
     def __init__(self) -> None:
-        self._ends: dict[Proof, dict[int, End]] = {}
+        self._ends: dict[Credential, dict[int, End]] = {}
         self._numbers = itertools.count()
         self._asking: asyncio.Task[None] | None = None
 
-    def add(self, proof: Proof, end: End) -> int:
+    def add(self, proof: Credential, end: End) -> int:
         number = next(self._numbers)
         self._ends.setdefault(proof, {})[number] = end
         if self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._ask())
         return number
 
-    def remove(self, proof: Proof, number: int) -> None:
+    def remove(self, proof: Credential, number: int) -> None:
         ends = self._ends.get(proof)
         if ends is None:
             return
@@ -146,9 +146,9 @@ class _Watch:
 
     async def _ask(self) -> None:
         while True:
-            await asyncio.sleep(ASKS_EVERY)
+            await asyncio.sleep(REVALIDATION_INTERVAL_SECONDS)
             try:
-                refused = await in_thread(refused_among, list(self._ends))
+                refused = await in_thread(find_rejected, list(self._ends))
             except Exception:  # nobody is sent away because a database did not answer
                 log.exception("open streams could not be looked after")
                 continue
@@ -158,4 +158,4 @@ class _Watch:
                 self._ends.pop(proof, None)
 
 
-_watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+_revalidators: WeakKeyDictionary[asyncio.AbstractEventLoop, _Revalidator] = WeakKeyDictionary()

@@ -12,7 +12,7 @@ from apps.core.ids import uuid7
 from apps.organizations.models import Organization, User, Workspace
 
 
-class Kind(models.TextChoices):
+class KeyKind(models.TextChoices):
     SERVICE = "service"
     """The organization's: it stays when its maker goes."""
     PERSONAL = "personal"
@@ -24,7 +24,7 @@ class ApiKey(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="api_keys")
-    kind = models.CharField(max_length=10, choices=Kind, default=Kind.SERVICE, editable=False)
+    kind = models.CharField(max_length=10, choices=KeyKind, default=KeyKind.SERVICE, editable=False)
     person = models.ForeignKey(
         User, models.CASCADE, null=True, editable=False, related_name="personal_keys"
     )
@@ -60,8 +60,8 @@ class ApiKey(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                condition=Q(kind=Kind.PERSONAL, person__isnull=False, is_organization_wide=False)
-                | Q(kind=Kind.SERVICE, person=None),
+                condition=Q(kind=KeyKind.PERSONAL, person__isnull=False, is_organization_wide=False)
+                | Q(kind=KeyKind.SERVICE, person=None),
                 name="api_key_of_person_or_service",
             )
         ]

@@ -14,23 +14,23 @@ from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.api_keys import services
 from apps.api_keys.forms import OVERLAPS, KeyForm, ReachingKeyForm, RotationForm
-from apps.api_keys.models import ApiKey, Kind
+from apps.api_keys.models import ApiKey, KeyKind
 from apps.api_keys.querysets import ApiKeyQuerySet
-from apps.api_keys.services import Rights
+from apps.api_keys.services import KeyPolicy
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.models import Organization
-from apps.organizations.page_parts import done, organization_of, page
+from apps.organizations.page_helpers import organization_caller, page, save_form
 from apps.organizations.permissions import OrganizationPermission, Permission
-from apps.organizations.queries import workspaces_of
+from apps.organizations.queries import accessible_workspaces
 from apps.web_ui.pages import PageRequest, workspace_page
 
 _O = OrganizationPermission
-MOST = 500
+MAX_KEYS_SHOWN = 500
 
 
 @dataclass
-class Made:
+class IssuedKey:
     """A key that was made just now: the only time that its text can be seen."""
 
     secret: str = ""
@@ -43,7 +43,7 @@ class Made:
 @workspace_page(Permission.KEYS_READ)
 def setting_keys(request: PageRequest) -> HttpResponse:
     """Service keys that reach the workspace; the form makes one for it alone."""
-    form, made = KeyForm(request.POST or None), Made()
+    form, made = KeyForm(request.POST or None), IssuedKey()
     if request.method == "POST":
         request.caller.require(Permission.KEYS_MANAGE)
 
@@ -58,7 +58,7 @@ def setting_keys(request: PageRequest) -> HttpResponse:
                 expires_at=form.expires_at,
             )
 
-        if done(form, make):
+        if save_form(form, make):
             form = KeyForm()
     return _page(
         request,
@@ -74,10 +74,10 @@ def setting_keys(request: PageRequest) -> HttpResponse:
 @never_cache
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_own_keys(request: PageRequest) -> HttpResponse:
+def setting_personal_keys(request: PageRequest) -> HttpResponse:
     """The person's own keys in this organization; a new one means this workspace."""
-    caller = organization_of(request, _O.ORGANIZATION_READ)
-    form, made = KeyForm(request.POST or None), Made()
+    caller = organization_caller(request, _O.ORGANIZATION_READ)
+    form, made = KeyForm(request.POST or None), IssuedKey()
     if request.method == "POST":
         caller.require(_O.PERSONAL_KEYS_CREATE)
 
@@ -91,7 +91,7 @@ def setting_own_keys(request: PageRequest) -> HttpResponse:
                 expires_at=form.expires_at,
             )
 
-        if done(form, make):
+        if save_form(form, make):
             form = KeyForm()
     organization = Organization.objects.get(pk=caller.organization_id)
     may_write = caller.may(_O.PERSONAL_KEYS_CREATE) and not organization.personal_keys_disabled
@@ -112,9 +112,9 @@ def setting_own_keys(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_organization_keys(request: PageRequest) -> HttpResponse:
     """Every key of the organization; the form makes a service key that reaches all or some."""
-    caller = organization_of(request, _O.SERVICE_KEYS_MANAGE)
-    places = [one.workspace for one in workspaces_of(caller)]
-    form, made = ReachingKeyForm(request.POST or None, workspaces=places), Made()
+    caller = organization_caller(request, _O.SERVICE_KEYS_MANAGE)
+    places = [one.workspace for one in accessible_workspaces(caller)]
+    form, made = ReachingKeyForm(request.POST or None, workspaces=places), IssuedKey()
     if request.method == "POST":
 
         def make() -> None:
@@ -128,7 +128,7 @@ def setting_organization_keys(request: PageRequest) -> HttpResponse:
                 expires_at=form.expires_at,
             )
 
-        if done(form, make):
+        if save_form(form, make):
             form = ReachingKeyForm(workspaces=places)
     return _page(
         request,
@@ -157,13 +157,13 @@ def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
 def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
     """A new secret, shown on the page that answers; the old one ends when it is said to."""
     key = _managed(request, key_id)
-    form, made = RotationForm(request.POST), Made()
+    form, made = RotationForm(request.POST), IssuedKey()
 
     def rotate() -> None:
         made.key, made.secret = services.rotate_key(key=key, overlap=form.span)
         made.overlap = bool(form.span)
 
-    if not done(form, rotate):
+    if not save_form(form, rotate):
         said = form.non_field_errors()
         raise errors.Invalid(str(said[0]) if said else None)
     return page(
@@ -174,7 +174,7 @@ def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
 def _page(
     request: PageRequest,
     form: KeyForm,
-    made: Made,
+    made: IssuedKey,
     *,
     rows: ApiKeyQuerySet,
     **context: Any,
@@ -186,7 +186,7 @@ def _page(
         {
             "form": form,
             "made": made,
-            "rows": shown.prefetch_related("workspaces")[:MOST],
+            "rows": shown.prefetch_related("workspaces")[:MAX_KEYS_SHOWN],
             "overlaps": OVERLAPS,
             **context,
         },
@@ -194,8 +194,8 @@ def _page(
     )
 
 
-def _rights(request: PageRequest) -> Rights:
-    return Rights.of_user(request.user, request.caller.organization_id)
+def _rights(request: PageRequest) -> KeyPolicy:
+    return KeyPolicy.of_user(request.user, request.caller.organization_id)
 
 
 def _here(request: PageRequest) -> ApiKeyQuerySet:
@@ -215,7 +215,7 @@ def _managed(request: PageRequest, key_id: UUID) -> ApiKey:
     if key.person_id == request.user.pk:
         return key
     rights = _rights(request)
-    if key.kind == Kind.PERSONAL:
+    if key.kind == KeyKind.PERSONAL:
         rights.require_organization()
     else:
         rights.check_manages(key)
@@ -223,11 +223,11 @@ def _managed(request: PageRequest, key_id: UUID) -> ApiKey:
 
 
 _BACK: dict[str, str] = {
-    "own": "setting-own-keys",
+    "own": "setting-personal-keys",
     "workspace": "setting-keys",
     "organization": "setting-organization-keys",
 }
 
 
 def _back(request: PageRequest) -> str:
-    return _BACK.get(request.POST.get("kind", ""), "setting-own-keys")
+    return _BACK.get(request.POST.get("kind", ""), "setting-personal-keys")

@@ -83,7 +83,7 @@ class Action(StrEnum):
 
 
 # What an operator who acts as a person for an hour may not do: it would go on after it.
-OUTLASTING = frozenset(
+FORBIDDEN_WHILE_IMPERSONATING = frozenset(
     {
         Action.KEY_CREATED,
         Action.KEY_ROTATED,

@@ -25,7 +25,7 @@ class Actor:
     id: UUID | None = None
 
 
-def describe(kind: ActorKind, label: Callable[[UUID], str | None]) -> None:
+def register_label(kind: ActorKind, label: Callable[[UUID], str | None]) -> None:
     """Apps above this one say how their actors are called."""
     _labels[kind] = label
 

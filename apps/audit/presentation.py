@@ -8,13 +8,13 @@ from typing import Any
 from apps.audit.models import Entry
 
 
-def deed(action: str) -> str:
+def action_label(action: str) -> str:
     """`key.created` as `Key created`."""
     return action.replace(".", " ").replace("_", " ").capitalize()
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class EntryView:
     """An entry with its deed in words, and each field that differs: before, after."""
 
     entry: Entry
@@ -26,13 +26,13 @@ class Told:
         return ", ".join(name for name, _, _ in self.differences)
 
 
-def told(entry: Entry) -> Told:
+def present(entry: Entry) -> EntryView:
     before, after = entry.before or {}, entry.after or {}
     names = dict.fromkeys([*before, *after])
     differences = [
         (name.replace("_", " "), _text(before.get(name)), _text(after.get(name))) for name in names
     ]
-    return Told(entry, deed(entry.action), differences)
+    return EntryView(entry, action_label(entry.action), differences)
 
 
 def _text(value: Any) -> str:

@@ -13,7 +13,7 @@ from apps.audit.services import Target, record
 
 
 @transaction.atomic
-def forget(before: datetime, *, organization_id: UUID | None = None) -> int:
+def prune(before: datetime, *, organization_id: UUID | None = None) -> int:
     """Remove entries older than that, of one organization or of all; return how many.
 
     That it was done stands in the log, with whom. Safe to repeat.

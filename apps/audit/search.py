@@ -15,8 +15,8 @@ from apps.audit.errors import InvalidCursor
 from apps.audit.models import Entry
 from apps.audit.querysets import EntryQuerySet
 
-PAGE = 50
-MOST = 1000
+DEFAULT_PAGE_SIZE = 50
+MAX_PAGE_SIZE = 1000
 _EXPORTED_AT_ONCE = 1000
 
 
@@ -67,7 +67,7 @@ def _called(whose: str, said: str) -> Q:
 
 
 def page(
-    search: Search, *, cursor: str | None = None, limit: int = PAGE
+    search: Search, *, cursor: str | None = None, limit: int = DEFAULT_PAGE_SIZE
 ) -> tuple[Sequence[Entry], str | None]:
     """A page, and the cursor of the next one if there is one; `InvalidCursor` for a made-up one."""
     rows = search.rows()
@@ -79,7 +79,7 @@ def page(
     return found, _cursor(found[-1]) if more else None
 
 
-def everything(search: Search) -> Iterator[Entry]:
+def iterate_entries(search: Search) -> Iterator[Entry]:
     """All entries, some at a time, however many there are."""
     cursor: str | None = None
     while True:

@@ -9,14 +9,14 @@ from uuid import UUID
 
 from django.apps import apps
 
-from apps.audit.actions import FIELDS, OUTLASTING, Action
+from apps.audit.actions import FIELDS, FORBIDDEN_WHILE_IMPERSONATING, Action
 from apps.audit.actors import actor_of
 from apps.audit.models import Entry
 from apps.core import errors
 from apps.core import request_context as origins
 from apps.core.json import dumps, loads, storable
 
-IMPERSONATOR = "impersonator"
+IMPERSONATOR_SESSION_KEY = "impersonator"
 """Where a session says which operator it belongs to."""
 _LONGEST_TEXT = 500
 _LONGEST_LIST = 100
@@ -40,18 +40,18 @@ def record(
     organization_id: UUID | None = None,
     workspace_id: UUID | None = None,
 ) -> Entry:
-    """Write down the deed, in the transaction of the deed, so that both happen or neither.
+    """Record the action in the caller's transaction, so that both commit or neither.
 
-    An operator who acts as a person is refused what is `OUTLASTING`, and with it the deed.
+    Raises `Forbidden` for a `FORBIDDEN_WHILE_IMPERSONATING` action of an impersonated session.
 
-    Who and from where are known from the origin of the work. Of `before` and `after` only fields
-    that `actions.FIELDS` lists for the target's kind are kept, and of those only what differs where
-    both are given. Without an organization it is the workspace's, or else that of who asks.
+    Actor and IP address come from the request context. `before` and `after` keep only the fields
+    that `actions.FIELDS` lists for the target's kind, and only the differing ones if both are
+    given. `organization_id` defaults to the workspace's organization.
     """
     origin = origins.current()
     actor = actor_of(origin)
     impersonator = _impersonator(origin)
-    if impersonator and action in OUTLASTING:
+    if impersonator and action in FORBIDDEN_WHILE_IMPERSONATING:
         raise errors.Forbidden("Whoever acts as a person may not do what outlasts that.")
     if organization_id is None and workspace_id is not None:
         organization_id = _organization_of(workspace_id, origin)
@@ -87,7 +87,9 @@ def _organization_of(workspace_id: UUID, origin: origins.RequestContext | None) 
 
 def _impersonator(origin: origins.RequestContext | None) -> Mapping[str, str]:
     session = getattr(origin.request, "session", None) if origin is not None else None
-    found: Mapping[str, str] = (session.get(IMPERSONATOR) if session is not None else None) or {}
+    found: Mapping[str, str] = (
+        session.get(IMPERSONATOR_SESSION_KEY) if session is not None else None
+    ) or {}
     return found
 
 

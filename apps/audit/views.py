@@ -12,8 +12,8 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.audit.actions import Action
-from apps.audit.exporting import FORMATS, lines
-from apps.audit.presentation import deed, told
+from apps.audit.export import FORMATS, lines
+from apps.audit.presentation import action_label, present
 from apps.audit.search import Search, page
 from apps.audit.services import Target, record
 from apps.core import errors
@@ -39,8 +39,11 @@ class SearchForm(forms.Form):
             ("", "All actions"),
             *(
                 (
-                    deed(kind),
-                    [(kind, f"{deed(kind)}: all"), *((str(one), deed(one)) for one in deeds)],
+                    action_label(kind),
+                    [
+                        (kind, f"{action_label(kind)}: all"),
+                        *((str(one), action_label(one)) for one in deeds),
+                    ],
                 )
                 for kind, deeds in KINDS.items()
             ),
@@ -81,7 +84,7 @@ def setting_audit(request: PageRequest) -> HttpResponse:
     context = {
         "tab": "audit",
         "form": form,
-        "entries": [told(entry) for entry in entries],
+        "entries": [present(entry) for entry in entries],
         "next_cursor": cursor,
         "is_first": not request.GET.get("cursor"),
         "formats": list(FORMATS),

@@ -8,7 +8,7 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 
-from apps.billing.errors import BillingAway
+from apps.billing.errors import BillingUnavailable
 from apps.billing.models import BillingAccount
 from apps.billing.router import billing_database
 from apps.organizations.models import Organization
@@ -21,16 +21,16 @@ def is_connected() -> bool:
     return billing_database() in connections.databases
 
 
-def account_of(organization_id: UUID) -> BillingAccount:
-    """The organization's account, made at the first call. `BillingAway` when it cannot be had."""
+def get_account(organization_id: UUID) -> BillingAccount:
+    """Return the organization's account, creating it if missing. Raises `BillingUnavailable`."""
     if not is_connected():
-        raise BillingAway
+        raise BillingUnavailable
     try:
         account, _ = BillingAccount.objects.get_or_create(
             organization_id=organization_id, defaults={"region": settings.REGION}
         )
     except DatabaseError as error:
-        raise BillingAway from error
+        raise BillingUnavailable from error
     return account
 
 
@@ -41,7 +41,7 @@ def update_account(account: BillingAccount, details: dict[str, Any]) -> None:
     try:
         account.save(update_fields=[*details])
     except DatabaseError as error:
-        raise BillingAway from error
+        raise BillingUnavailable from error
 
 
 def open_accounts() -> int:

@@ -9,7 +9,7 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from apps.billing import services
-from apps.billing.errors import BillingAway
+from apps.billing.errors import BillingUnavailable
 from apps.billing.forms import DetailsForm
 from apps.billing.models import Payment
 from apps.core import errors
@@ -30,7 +30,7 @@ def setting_billing(request: PageRequest) -> HttpResponse:
         raise errors.Forbidden
     owner.require(OrganizationPermission.BILLING_MANAGE)
     try:
-        account = services.account_of(organization_id)
+        account = services.get_account(organization_id)
         form = DetailsForm(request.POST or None, instance=account)
         if request.method == "POST" and form.is_valid():
             services.update_account(account, form.cleaned_data)
@@ -39,7 +39,7 @@ def setting_billing(request: PageRequest) -> HttpResponse:
         page = _page(request)
         start = page * PAYMENTS_A_PAGE
         payments = list(account.payments.all()[start : start + PAYMENTS_A_PAGE + 1])
-    except (BillingAway, DatabaseError):
+    except (BillingUnavailable, DatabaseError):
         return render(request, "billing/billing.html", {"tab": "billing"}, status=503)
     context = {
         "tab": "billing",

@@ -74,12 +74,12 @@ SETTINGS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
             SettingsPage("Feedback keys", "setting-feedback", _W.FEEDBACK_READ),
         ),
     ),
-    ("Account", (SettingsPage("Personal keys", "setting-own-keys", _O.ORGANIZATION_READ),)),
+    ("Account", (SettingsPage("Personal keys", "setting-personal-keys", _O.ORGANIZATION_READ),)),
     (
         "Organization",
         (
             SettingsPage("General", "setting-organization", _O.ORGANIZATION_READ),
-            SettingsPage("Organization members", "setting-people", _O.PEOPLE_READ),
+            SettingsPage("Organization members", "setting-organization-members", _O.PEOPLE_READ),
             SettingsPage("Roles", "setting-roles", _O.ORGANIZATION_READ),
             SettingsPage("Workspaces", "setting-workspaces", _O.ORGANIZATION_READ),
             SettingsPage("API keys", "setting-organization-keys", _O.SERVICE_KEYS_MANAGE),

@@ -13,8 +13,8 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.accounts import signing_in, throttle
-from apps.accounts.context import entrance
+from apps.accounts import login_flow, throttle
+from apps.accounts.context import sign_in_context
 from apps.console import palette
 from apps.console.forms import SignInForm
 from apps.console.page_context import LAST_WORKSPACE
@@ -55,14 +55,14 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _sign_in_page(request, form, after, status=429)
     if not form.is_valid() or form.user is None:
         return _sign_in_page(request, form, after, status=422)
-    return signing_in.enter(request, form.user, after)
+    return login_flow.login(request, form.user, after)
 
 
 def _sign_in_page(
     request: HttpRequest, form: SignInForm, after: str, *, status: int
 ) -> HttpResponse:
     shown = after if after != reverse("home") else ""
-    context = entrance(request) | {"form": form, "next": shown}
+    context = sign_in_context(request) | {"form": form, "next": shown}
     return render(request, "console/sign_in.html", context, status=status)
 
 

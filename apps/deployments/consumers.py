@@ -68,7 +68,7 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
         if refusal is not None:
             await self.close(refusal)
             return
-        self.credential = live_reauth.proof_of_session(
+        self.credential = live_reauth.session_credential(
             session_key_of(self.scope) or "",
             self.scope["user"],
             ids["workspace_id"],
@@ -93,7 +93,7 @@ class RevisionLogConsumer(AsyncWebsocketConsumer):  # type: ignore[misc]  # unty
 
     async def _stream(self) -> None:
         """Stream updates until the build finishes or the session loses its permission."""
-        with live_reauth.watched(self.credential, self._revoke):
+        with live_reauth.revalidating(self.credential, self._revoke):
             await self._stream_until_finished()
 
     def _revoke(self, error: AppError) -> None:

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.http import HttpRequest
 
 from apps.audit.actions import Action
-from apps.audit.services import IMPERSONATOR, Target, record
+from apps.audit.services import IMPERSONATOR_SESSION_KEY, Target, record
 from apps.core import errors, feature_switches
 from apps.organizations.models import Membership, User
 
@@ -48,7 +48,7 @@ def start(request: HttpRequest, person: User) -> None:
     session.cycle_key()
     # Limits the session also where the middleware does not run, as for WebSockets.
     session.set_expiry(MAX_SECONDS)
-    session[IMPERSONATOR] = impersonator
+    session[IMPERSONATOR_SESSION_KEY] = impersonator
     session[SESSION_KEY] = str(person.pk)
     session[HASH_SESSION_KEY] = person.get_session_auth_hash()
 
@@ -66,7 +66,7 @@ def end(request: HttpRequest) -> User | None:
     for name in _SESSION_KEYS:
         session.pop(name, None)
     session.update(impersonator["own"])
-    del session[IMPERSONATOR]
+    del session[IMPERSONATOR_SESSION_KEY]
     session.set_expiry(None)
     session.cycle_key()
     return person
@@ -75,7 +75,9 @@ def end(request: HttpRequest) -> User | None:
 def current_impersonator(request: HttpRequest) -> dict[str, Any] | None:
     """Return the impersonating operator of this session, if any."""
     session = getattr(request, "session", None)
-    impersonator: dict[str, Any] | None = session.get(IMPERSONATOR) if session is not None else None
+    impersonator: dict[str, Any] | None = (
+        session.get(IMPERSONATOR_SESSION_KEY) if session is not None else None
+    )
     return impersonator
 
 

@@ -6,7 +6,7 @@ class LastOwner(errors.Conflict):
     detail = "An organization always has an owner: make somebody else one first."
 
 
-class BeyondOwnRights(errors.Forbidden):
+class PermissionEscalation(errors.Forbidden):
     code = "beyond_own_rights"
     detail = "You cannot give, change or take away rights that you do not have yourself."
 
@@ -16,7 +16,7 @@ class AlreadyMember(errors.Conflict):
     detail = "This person is a member already."
 
 
-class NoSuchRole(errors.NotFound):
+class RoleNotFound(errors.NotFound):
     code = "role_not_found"
     detail = "There is no such role here."
 
@@ -31,7 +31,7 @@ class RoleNameTaken(errors.Conflict):
     detail = "A role of that name already exists."
 
 
-class SystemRoleFixed(errors.Forbidden):
+class SystemRoleImmutable(errors.Forbidden):
     code = "system_role"
     detail = "Every organization has this role, and nobody can change it."
 
@@ -56,17 +56,17 @@ class LastWorkspace(errors.Conflict):
     detail = "An organization always has a workspace: make another one first."
 
 
-class InvitationOver(errors.Conflict):
+class InvitationClosed(errors.Conflict):
     code = "invitation_over"
     detail = "This invitation is used, refused, revoked or too old. Ask for another one."
 
 
-class InvitationForAnother(errors.Forbidden):
+class InvitationAddressMismatch(errors.Forbidden):
     code = "invitation_for_another"
     detail = "This invitation is for another address. Sign in with the address it was sent to."
 
 
-class AddressNotVerified(errors.Forbidden):
+class EmailNotVerified(errors.Forbidden):
     code = "address_not_verified"
     detail = "Verify your address first, or use the link in the invitation."
 

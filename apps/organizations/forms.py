@@ -9,7 +9,7 @@ from django import forms
 from django.forms.boundfield import BoundWidget
 
 from apps.organizations.models import Workspace
-from apps.organizations.permissions import DESCRIPTIONS, Level, words_of
+from apps.organizations.permissions import DESCRIPTIONS, Level, permission_names
 from apps.organizations.services.grants import AnyRole
 
 Choices = list[tuple[str, str]]
@@ -96,7 +96,7 @@ class CustomRoleForm(forms.Form):
 
     def __init__(self, *args: Any, level: Level, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        words = [(word, DESCRIPTIONS[word]) for word in words_of(level)]
+        words = [(word, DESCRIPTIONS[word]) for word in permission_names(level)]
         self.fields["permissions"].choices = words  # type: ignore[attr-defined]
 
     @property
@@ -121,7 +121,7 @@ class OrganizationForm(forms.Form):
         label="Disable personal keys",
         help_text="Existing personal keys stop working immediately.",
     )
-    longest_key_days = forms.IntegerField(
+    max_key_days = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=36_500,

@@ -30,10 +30,10 @@ class Hook(Generic[P]):
             function(*args, **kwargs)
 
 
-workspace_made: Hook[[Workspace]] = Hook()
+workspace_created: Hook[[Workspace]] = Hook()
 workspace_deleted: Hook[[Workspace]] = Hook()
 """Nobody can enter any more; what works there has to stop, what lies there has to go."""
 member_removed: Hook[[UUID, UUID]] = Hook()
 """Organization and person."""
-shares_closed: Hook[[Organization]] = Hook()
+public_links_revoked: Hook[[Organization]] = Hook()
 """Every public link of the organization is to be taken away."""

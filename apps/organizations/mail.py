@@ -15,7 +15,7 @@ from apps.organizations.models import Invitation
 from apps.organizations.services import invitations
 
 log = logging.getLogger(__name__)
-AT_ONCE = 100
+BATCH_SIZE = 100
 
 
 def send_invitations() -> int:
@@ -25,7 +25,7 @@ def send_invitations() -> int:
     """
     if not settings.EMAIL_HOST:
         return 0
-    ids = list(Invitation.objects.unsent().order_by("pk").values_list("pk", flat=True)[:AT_ONCE])
+    ids = list(Invitation.objects.unsent().order_by("pk").values_list("pk", flat=True)[:BATCH_SIZE])
     return sum(_send(pk) for pk in ids)
 
 
@@ -37,7 +37,7 @@ def _send(pk: UUID) -> bool:
     if row is None:
         return False
     inviter = row.invited_by.display_name if row.invited_by else row.organization.name
-    context = {"invitation": row, "inviter": inviter, "link": invitations.link_of(row)}
+    context = {"invitation": row, "inviter": inviter, "link": invitations.invitation_url(row)}
     try:
         send_mail(
             subject=f"{inviter} invites you to {row.organization.name}".replace("\n", " "),

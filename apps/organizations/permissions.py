@@ -161,17 +161,17 @@ _PERSON_SCOPES: dict[str, frozenset[PersonPermission]] = {
 }
 
 
-def of_scopes(scopes: Iterable[str]) -> frozenset[str]:
+def scope_permissions(scopes: Iterable[str]) -> frozenset[str]:
     """All permissions that the scopes of a key grant; an unknown scope grants nothing."""
     return frozenset(str(p) for scope in scopes for p in SCOPES.get(scope, ()))
 
 
-def of_scopes_on_organization(scopes: Iterable[str]) -> frozenset[str]:
+def organization_scope_permissions(scopes: Iterable[str]) -> frozenset[str]:
     """The same, on the organization itself."""
     return frozenset(str(p) for scope in scopes for p in _ORGANIZATION_SCOPES.get(scope, ()))
 
 
-def of_scopes_on_person(scopes: Iterable[str]) -> frozenset[str]:
+def person_scope_permissions(scopes: Iterable[str]) -> frozenset[str]:
     """What a personal key may do with what is its person's alone."""
     return frozenset(str(p) for scope in scopes for p in _PERSON_SCOPES.get(scope, ()))
 
@@ -222,7 +222,7 @@ DESCRIPTIONS: dict[str, str] = {
 }
 
 
-def words_of(level: Level) -> tuple[str, ...]:
+def permission_names(level: Level) -> tuple[str, ...]:
     """Every permission that a role of that level may hold, in the order to show them."""
     words: type[StrEnum] = Permission if level == Level.WORKSPACE else OrganizationPermission
     return tuple(str(word) for word in words)

@@ -24,7 +24,7 @@ _EVERYTHING = frozenset(str(word) for word in Permission)
 
 
 @dataclass(frozen=True)
-class Entered:
+class AccessibleWorkspace:
     """A workspace, and as what the caller is in it."""
 
     workspace: Workspace
@@ -32,7 +32,9 @@ class Entered:
     permissions: frozenset[str]
 
 
-def workspaces_of(caller: OrganizationCaller, *, deleted_too: bool = False) -> list[Entered]:
+def accessible_workspaces(
+    caller: OrganizationCaller, *, deleted_too: bool = False
+) -> list[AccessibleWorkspace]:
     """The organization's workspaces that the caller may enter, by name; in a few queries."""
     rows = Workspace.objects.filter(organization_id=caller.organization_id).order_by("name", "pk")
     if not deleted_too:
@@ -41,14 +43,16 @@ def workspaces_of(caller: OrganizationCaller, *, deleted_too: bool = False) -> l
         rows = rows.filter(pk__in=caller.workspace_ids)
     most = _EVERYTHING if caller.key_permissions is None else caller.key_permissions
     if caller.user_id is None:
-        return [Entered(workspace, None, most) for workspace in rows]
+        return [AccessibleWorkspace(workspace, None, most) for workspace in rows]
     if caller.may(OrganizationPermission.WORKSPACES_ADMINISTER):
-        return [Entered(one, system_role(Level.WORKSPACE, "admin"), most) for one in rows]
+        return [
+            AccessibleWorkspace(one, system_role(Level.WORKSPACE, "admin"), most) for one in rows
+        ]
     user = User.objects.get(pk=caller.user_id)
     own = user.workspace_memberships.select_related("custom_role")
     held = {membership.workspace_id: membership.held_role for membership in own}
     return [
-        Entered(
+        AccessibleWorkspace(
             one,
             held.get(one.pk, system_role(Level.WORKSPACE, "admin")),
             most & frozenset(held[one.pk].permissions) if one.pk in held else most,
@@ -57,7 +61,7 @@ def workspaces_of(caller: OrganizationCaller, *, deleted_too: bool = False) -> l
     ]
 
 
-def places_of(
+def workspace_roles_by_user(
     organization_id: UUID, user_ids: Collection[UUID]
 ) -> dict[UUID, list[tuple[Workspace, SystemRole | Role]]]:
     """In which workspaces these people are by themselves, and as what."""
@@ -72,7 +76,7 @@ def places_of(
     return found
 
 
-def administrators_of(organization_id: UUID) -> list[Membership]:
+def list_workspace_administrators(organization_id: UUID) -> list[Membership]:
     """Who is an admin of every workspace."""
     administer = Q(role__in=["owner", "admin"]) | Q(custom_role__permissions__contains=[ADMINISTER])
     rows = Membership.objects.filter(administer, organization_id=organization_id)
@@ -84,7 +88,7 @@ def memberships_by_user(organization_id: UUID, users: Collection[User]) -> dict[
     return {row.user_id: row for row in rows.select_related("custom_role")}
 
 
-def administrators_in(organization_ids: Collection[UUID]) -> dict[UUID, list[str]]:
+def administrator_emails(organization_ids: Collection[UUID]) -> dict[UUID, list[str]]:
     """Addresses of those who can add people to workspaces, by organization; owners first."""
     if not organization_ids:
         return {}

@@ -43,12 +43,12 @@ class WorkspaceQuerySet(models.QuerySet["Workspace"]):
 
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):
-    def waiting(self) -> InvitationQuerySet:
+    def pending(self) -> InvitationQuerySet:
         """Neither taken up nor refused nor revoked, though perhaps too old."""
         return self.filter(claimed_at=None, declined_at=None, revoked_at=None)
 
     def open(self) -> InvitationQuerySet:
-        return self.waiting().filter(expires_at__gt=timezone.now())
+        return self.pending().filter(expires_at__gt=timezone.now())
 
     def unsent(self) -> InvitationQuerySet:
         """Those whose mail has still to go out."""

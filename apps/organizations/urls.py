@@ -32,11 +32,15 @@ urlpatterns = [
     path(
         f"{SETTINGS}/organization", organization.setting_organization, name="setting-organization"
     ),
-    path(f"{SETTINGS}/organization/unshare", organization.setting_unshare, name="setting-unshare"),
+    path(
+        f"{SETTINGS}/organization/unshare",
+        organization.setting_revoke_public_links,
+        name="setting-revoke-public-links",
+    ),
     path(
         f"{SETTINGS}/organization/hand-over",
-        organization.setting_hand_over,
-        name="setting-hand-over",
+        organization.setting_transfer_ownership,
+        name="setting-transfer-ownership",
     ),
     path(f"{SETTINGS}/organization/leave", organization.setting_leave, name="setting-leave"),
     path(f"{SETTINGS}/workspaces", organization.setting_workspaces, name="setting-workspaces"),
@@ -46,9 +50,21 @@ urlpatterns = [
         organization.setting_role_delete,
         name="setting-role-delete",
     ),
-    path(f"{SETTINGS}/people", members.setting_people, name="setting-people"),
-    path(f"{_PERSON}/role", members.setting_person_role, name="setting-person-role"),
-    path(f"{_PERSON}/remove", members.setting_person_remove, name="setting-person-remove"),
+    path(
+        f"{SETTINGS}/people",
+        members.setting_organization_members,
+        name="setting-organization-members",
+    ),
+    path(
+        f"{_PERSON}/role",
+        members.setting_organization_member_role,
+        name="setting-organization-member-role",
+    ),
+    path(
+        f"{_PERSON}/remove",
+        members.setting_organization_member_remove,
+        name="setting-organization-member-remove",
+    ),
     path(
         f"{SETTINGS}/invitations/<uuid:invitation_id>/revoke",
         members.setting_invitation_revoke,

@@ -3,7 +3,7 @@
 The core asks `add(key, 1)` and, when the key was there already, `incr(key)`. Here `add` counts in
 either case, so that no two processes can both be first and a request costs one round trip; `incr`
 then says what `add` has found. What else is to be noted about a count goes the same way, in the
-same script (`Counting`).
+same script (`CountRequest`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from redis.exceptions import NoScriptError, ResponseError
 from apps.core.sync_bridge import require_thread
 
 ANSWER_SECONDS = 0.25
-AWAY_SECONDS = 1.0
+RECONNECT_AFTER_SECONDS = 1.0
 """For so long a Redis that did not answer is not asked again, so that requests do not queue up."""
 
 # KEYS: the counter; who counts for the organization, and what the organization was refused.
@@ -47,12 +47,12 @@ return count
 _SHA = hashlib.sha1(_SCRIPT).hexdigest().encode()  # noqa: S324  (Redis names scripts so)
 
 
-class Away(redis.ConnectionError):
+class RedisUnavailable(redis.ConnectionError):
     """Redis did not answer a moment ago."""
 
 
 @dataclass(slots=True)
-class Counting:
+class CountRequest:
     """What is to be noted with the next count, and what came of it."""
 
     limit: int = 0
@@ -70,7 +70,7 @@ class Counting:
     key: str = ""
 
 
-counting: ContextVar[Counting | None] = ContextVar("counting", default=None)
+counting: ContextVar[CountRequest | None] = ContextVar("counting", default=None)
 
 
 class CountingCache(BaseCache):
@@ -91,7 +91,7 @@ class CountingCache(BaseCache):
         if not value:
             return False
         if (note := counting.get()) is None:
-            raise ValueError("Who counts says what: see apps.rate_limits.counting.")
+            raise ValueError("Who counts says what: see apps.rate_limits.counters.")
         keys = [key] if note.seen is None or note.hits is None else [key, note.seen, note.hits]
         arguments = note.limit, note.now, note.until, note.member, note.row
         parts = [len(keys), *keys, int(timeout or 0), *arguments]
@@ -134,7 +134,7 @@ class _Link:
         """One round trip; a connection that broke since its last use is made anew."""
         require_thread()
         if self._away_until > time.monotonic():
-            raise Away
+            raise RedisUnavailable
         kept = getattr(self._of_thread, "connection", None)
         try:
             if kept is not None:
@@ -152,7 +152,7 @@ class _Link:
             # What it may still say must not be taken for the next answer.
             self._of_thread.connection.disconnect()
             self._of_thread.connection = None
-            self._away_until = time.monotonic() + AWAY_SECONDS
+            self._away_until = time.monotonic() + RECONNECT_AFTER_SECONDS
             raise
 
     @staticmethod

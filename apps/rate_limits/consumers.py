@@ -14,15 +14,15 @@ from apps.core.middleware import error_json
 from apps.core.paths import canonical
 from apps.core.sync_bridge import in_thread
 from apps.organizations.models import User
-from apps.rate_limits.checking import check
-from apps.rate_limits.counting import LimitReached, Usage
-from apps.rate_limits.matching import is_counted
+from apps.rate_limits.checks import check
+from apps.rate_limits.counters import LimitReached, Usage
+from apps.rate_limits.row_matching import is_counted
 
 TRY_AGAIN_LATER = 1013
 """What a socket is closed with (RFC 6455's registry)."""
 
 
-async def acheck(scope: Scope) -> Usage | None:
+async def check_scope(scope: Scope) -> Usage | None:
     """Count the request or the connection of an ASGI scope; `LimitReached` when it is too many.
 
     One crossing to a thread: looking a key up and counting are sync code.
@@ -45,7 +45,7 @@ def limited(application: Application) -> Application:
 
     async def handle(scope: Scope, receive: Any, send: Any) -> None:
         try:
-            usage = await acheck(scope)
+            usage = await check_scope(scope)
         except LimitReached as error:
             await _refuse(error, scope, receive, send)
             return

@@ -13,7 +13,7 @@ from apps.audit.services import Target, record
 from apps.core import errors
 from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import Organization
-from apps.rate_limits.models import LEAST_FACTOR, MOST_FACTOR, LimitFactor
+from apps.rate_limits.models import MAX_FACTOR, MIN_FACTOR, LimitFactor
 from apps.rate_limits.table import CATEGORIES
 
 Factors = Mapping[UUID, Mapping[str, float]]
@@ -56,8 +56,8 @@ def set_factor(*, organization: Organization, factor: float, category: str = "")
     """
     if category and category not in CATEGORIES:
         raise errors.Invalid(f"There is no category {category!r}.")
-    if not LEAST_FACTOR <= factor <= MOST_FACTOR:
-        raise errors.Invalid(f"A factor is from {LEAST_FACTOR:g} to {MOST_FACTOR:g}.")
+    if not MIN_FACTOR <= factor <= MAX_FACTOR:
+        raise errors.Invalid(f"A factor is from {MIN_FACTOR:g} to {MAX_FACTOR:g}.")
     rows = LimitFactor.objects.select_for_update().filter(
         organization=organization, category=category
     )

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from uuid import UUID
 
-from apps.api_keys.authentication import key_in
-from apps.api_keys.services import holder_of
+from apps.api_keys.authentication import api_key_from_headers
+from apps.api_keys.services import get_key_info
 from apps.core import errors
 from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import User
@@ -41,21 +41,21 @@ def identify(
     `remote` is the client's address as the web process has it, which takes X-Forwarded-For from
     trusted proxies alone.
     """
-    if secret := key_in(headers):
+    if secret := api_key_from_headers(headers):
         try:
-            holder = holder_of(secret=secret)
+            holder = get_key_info(secret=secret)
         except errors.AppError:
-            return of_address(remote)
+            return address_identity(remote)
         return Identity(IdentityKind.KEY, str(holder.key_id), holder.organization_id)
     person = user()
     claimed = headers.get("X-User-Id")
     if person is None or claimed not in (None, "", str(person.pk)):
-        return of_address(remote)
+        return address_identity(remote)
     organization_id = _organization_of(person, headers.get("X-Tenant-Id") or "")
     return Identity(IdentityKind.USER, f"{person.pk} {network(remote)}", organization_id)
 
 
-def of_address(remote: str) -> Identity:
+def address_identity(remote: str) -> Identity:
     """Anybody who asks from there."""
     return Identity(IdentityKind.IP, network(remote))
 

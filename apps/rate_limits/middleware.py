@@ -8,8 +8,8 @@ from django.http import HttpRequest, HttpResponse
 
 from apps.core.middleware import error_response
 from apps.organizations.models import User
-from apps.rate_limits.checking import check
-from apps.rate_limits.counting import LimitReached
+from apps.rate_limits.checks import check
+from apps.rate_limits.counters import LimitReached
 
 Handler = Callable[[HttpRequest], HttpResponse]
 _COUNTED = "slipway.rate_limit"

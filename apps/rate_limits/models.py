@@ -9,7 +9,7 @@ from django.db.models import Q
 from apps.core.ids import uuid7
 from apps.organizations.models import Organization
 
-LEAST_FACTOR, MOST_FACTOR = 0.001, 1_000_000.0
+MIN_FACTOR, MAX_FACTOR = 0.001, 1_000_000.0
 
 
 class LimitFactor(models.Model):
@@ -27,7 +27,7 @@ class LimitFactor(models.Model):
         help_text="Empty: every row that has no factor of its own.",
     )
     factor = models.FloatField(
-        validators=[MinValueValidator(LEAST_FACTOR), MaxValueValidator(MOST_FACTOR)]
+        validators=[MinValueValidator(MIN_FACTOR), MaxValueValidator(MAX_FACTOR)]
     )
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -35,7 +35,7 @@ class LimitFactor(models.Model):
         constraints = [
             models.UniqueConstraint(fields=["organization", "category"], name="limit_factor_once"),
             models.CheckConstraint(
-                condition=Q(factor__gte=LEAST_FACTOR) & Q(factor__lte=MOST_FACTOR),
+                condition=Q(factor__gte=MIN_FACTOR) & Q(factor__lte=MAX_FACTOR),
                 name="limit_factor_in_range",
             ),
         ]

@@ -14,9 +14,9 @@ from django.conf import settings
 
 from apps.api_keys.models import ApiKey
 from apps.organizations.models import User
-from apps.rate_limits import counting
+from apps.rate_limits import counters
 from apps.rate_limits.cache import ANSWER_SECONDS
-from apps.rate_limits.counting import scaled
+from apps.rate_limits.counters import scaled
 from apps.rate_limits.factors import factor_for
 from apps.rate_limits.table import ROWS, IdentityKind, Row
 
@@ -26,7 +26,7 @@ MOST_SHOWN = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class RowUse:
+class RowUsage:
     """One row as it stands for the organization."""
 
     row: Row
@@ -56,12 +56,12 @@ class RowUse:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    rows: list[RowUse]
+    rows: list[RowUsage]
     is_known: bool
     """Whether Redis could be asked; if not, every count is nought."""
 
 
-def use_of(organization_id: UUID) -> Use:
+def build_usage_report(organization_id: UUID) -> Use:
     """Every row that counts by key or by person; those by address belong to no organization."""
     try:
         counts, refused = _counts(organization_id), _refused(organization_id)
@@ -79,7 +79,7 @@ def use_of(organization_id: UUID) -> Use:
         of_row = counts.get(row.name, {})
         top = max(of_row, key=of_row.__getitem__, default="")
         found.append(
-            RowUse(
+            RowUsage(
                 row,
                 scaled(limit.requests, factor),
                 limit.seconds,
@@ -95,14 +95,14 @@ def use_of(organization_id: UUID) -> Use:
 
 def _counts(organization_id: UUID) -> dict[str, dict[str, int]]:
     """What is counted now, by row and identity."""
-    seen, _ = counting.keys_of(organization_id)
+    seen, _ = counters.keys_of(organization_id)
     members: Any = _client().zrange(
         seen, int(time.time()), cast("int", "+inf"), byscore=True, offset=0, num=MOST_SHOWN
     )
     pairs = [member.decode().rsplit("|", 1) for member in members]
     by_name = {row.name: row for row in ROWS}
     known = [(name, value) for name, value in pairs if name in by_name]
-    asked = [counting.key_of(by_name[name], value) for name, value in known]
+    asked = [counters.key_of(by_name[name], value) for name, value in known]
     counts: dict[str, dict[str, int]] = {}
     for (name, value), count in zip(known, _client().mget(asked) if asked else (), strict=True):
         if count is not None:
@@ -114,7 +114,7 @@ def _refused(organization_id: UUID) -> Counter[str]:
     today = int(time.time()) // 86_400
     pipeline = _client().pipeline(transaction=False)
     for day in range(today - DAYS + 1, today + 1):
-        pipeline.hgetall(counting.keys_of(organization_id, day)[1])
+        pipeline.hgetall(counters.keys_of(organization_id, day)[1])
     refused: Counter[str] = Counter()
     for of_day in pipeline.execute():
         refused.update({name.decode(): int(count) for name, count in of_day.items()})

@@ -11,7 +11,7 @@ from apps.core import errors
 from apps.core.regions import REGIONS
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.services import organization_caller_for
-from apps.rate_limits.usage_report import DAYS, use_of
+from apps.rate_limits.usage_report import DAYS, build_usage_report
 from apps.web_ui.pages import PageRequest, workspace_page
 
 
@@ -22,7 +22,7 @@ def setting_limits(request: PageRequest) -> HttpResponse:
     _require(request, OrganizationPermission.USAGE_READ)
     context = {
         "tab": "limits",
-        "use": use_of(request.caller.organization_id),
+        "use": build_usage_report(request.caller.organization_id),
         "days": DAYS,
         "region": REGIONS[settings.REGION],
     }

@@ -25,8 +25,8 @@ class TracingConfig(AppConfig):
 
         resources.describe(ResourceType.PROJECT, projects)
         resources.describe(ResourceType.EXPERIMENT, experiments)
-        hooks.workspace_made.connect(workspace_hooks.furnish)
+        hooks.workspace_created.connect(workspace_hooks.furnish)
         hooks.workspace_deleted.connect(workspace_hooks.clear)
-        hooks.shares_closed.connect(workspace_hooks.close_shares)
+        hooks.public_links_revoked.connect(workspace_hooks.close_shares)
         usage_sources.register(usage.ingested)
         retention_extended.connect(retention.upgrade_traces)

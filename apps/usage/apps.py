@@ -7,4 +7,4 @@ class UsageConfig(AppConfig):
     def ready(self) -> None:
         from apps.usage import meter, usage_sources  # noqa: PLC0415
 
-        usage_sources.register(meter.metered)
+        usage_sources.register(meter.totals)

@@ -25,7 +25,7 @@ KEPT = timedelta(days=3)
 """What is older stands in the days; nothing is set for it any more."""
 
 _SET = """
-INSERT INTO usage_metered (workspace_id, hour, process, bytes, agent_runs, agent_seconds)
+INSERT INTO usage_usagecounter (workspace_id, hour, process, bytes, agent_runs, agent_seconds)
 SELECT said.workspace_id, said.hour, %s, said.bytes, said.runs, said.seconds
 FROM unnest(%s::uuid[], %s::timestamptz[], %s::int8[], %s::int8[], %s::float8[])
      AS said(workspace_id, hour, bytes, runs, seconds)
@@ -35,7 +35,7 @@ SET bytes = excluded.bytes, agent_runs = excluded.agent_runs,
 """
 _SUM = """
 SELECT workspace_id, sum(bytes)::float8, sum(agent_runs)::float8, sum(agent_seconds)
-FROM usage_metered
+FROM usage_usagecounter
 WHERE hour >= %(begin)s AND hour < %(end)s
   AND (%(some)s::uuid[] IS NULL OR workspace_id = ANY(%(some)s))
 GROUP BY workspace_id
@@ -94,17 +94,17 @@ def _go_on() -> None:
             close_dead()
             flush()
         except DatabaseError:
-            log.warning("what was metered could not be written down; it is kept in memory")
+            log.warning("what was totals could not be written down; it is kept in memory")
 
 
 def _flush_at_last() -> None:
     try:
         flush()
     except Exception:  # noqa: BLE001  (the process ends, perhaps because the database has)
-        log.warning("the last that was metered is lost")
+        log.warning("the last that was totals is lost")
 
 
-def metered(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> Figures:
+def totals(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> Figures:
     """What all processes have written down."""
     some = None if workspaces is None else list(workspaces)
     with connection.cursor() as cursor:
@@ -115,7 +115,7 @@ def metered(begin: datetime, end: datetime, workspaces: Collection[UUID] | None)
         }
 
 
-def forget_old(now: datetime) -> None:
+def delete_old_counters(now: datetime) -> None:
     """Remove rows whose days are over. Safe to repeat."""
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM usage_metered WHERE hour < %s", [now - KEPT])
+        cursor.execute("DELETE FROM usage_usagecounter WHERE hour < %s", [now - KEPT])

@@ -36,7 +36,7 @@ class UsageDay(WorkspaceOwned):
         return f"{self.day}: {self.runs} runs"
 
 
-class Metered(models.Model):
+class UsageCounter(models.Model):
     """What one process counted for a workspace in an hour; each process sets its own rows."""
 
     workspace_id = models.UUIDField()
@@ -48,9 +48,11 @@ class Metered(models.Model):
 
     class Meta:
         constraints = [
-            models.UniqueConstraint(fields=["workspace_id", "hour", "process"], name="metered_once")
+            models.UniqueConstraint(
+                fields=["workspace_id", "hour", "process"], name="usage_counter_unique"
+            )
         ]
-        indexes = [models.Index(fields=["hour"], name="metered_by_hour")]
+        indexes = [models.Index(fields=["hour"], name="usage_counter_by_hour")]
 
     def __str__(self) -> str:
         return f"{self.bytes} bytes in {self.hour:%Y-%m-%d %H}:00"

@@ -14,7 +14,7 @@ from apps.usage import usage_sources
 from apps.usage.errors import UsageLimitExceeded
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 
-VIEW_SECONDS = 3.0
+CACHE_SECONDS = 3.0
 _LONGEST_WAIT = 60
 
 
@@ -52,7 +52,7 @@ class Use:
 
 
 # None for nearly everybody, so that a request costs a look at a dictionary.
-_known: TTLCache[UUID, Use | None] = TTLCache(VIEW_SECONDS)
+_known: TTLCache[UUID, Use | None] = TTLCache(CACHE_SECONDS)
 
 
 def check(workspace_id: UUID) -> None:

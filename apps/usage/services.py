@@ -30,7 +30,7 @@ ON CONFLICT (workspace_id, day) DO UPDATE SET {greater}
 """
 
 
-def set_days(now: datetime | None = None) -> None:
+def update_usage_days(now: datetime | None = None) -> None:
     """Set yesterday and today of every workspace that used something. Safe to repeat and to race.
 
     What is missed is set by the next call of the same or the next day.
@@ -41,7 +41,7 @@ def set_days(now: datetime | None = None) -> None:
         begin = today - timedelta(days=back)
         for figures in usage_sources.each(begin, begin + timedelta(days=1), None):
             _set(begin.date(), figures)
-    meter.forget_old(now)
+    meter.delete_old_counters(now)
 
 
 def _set(day: date, figures: usage_sources.Figures) -> None:

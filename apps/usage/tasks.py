@@ -13,9 +13,9 @@ def start_meter(**_: object) -> None:
     meter.start()
 
 
-@shared_task(name="usage.set_days", time_limit=300)
-def set_days() -> None:
+@shared_task(name="usage.update_usage_days", time_limit=300)
+def update_usage_days() -> None:
     """Set what was used yesterday and today."""
     from apps.usage import services  # noqa: PLC0415  (tasks and services import each other)
 
-    services.set_days()
+    services.update_usage_days()

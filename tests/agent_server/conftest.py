@@ -27,7 +27,7 @@ def nothing_cached() -> Iterator[None]:
     yield
     routes.clear_cache()
     assistants._met.clear()
-    api_keys.forget_all()
+    api_keys.clear_cache()
 
 
 @pytest.fixture

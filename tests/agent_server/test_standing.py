@@ -130,7 +130,7 @@ async def test_streams_with_other_keys_stay_open(call, key, agent, thread):
         await leaving.started()
         await in_thread(revoke, key)
         await leaving.ended()
-        await asyncio.sleep(2 * live_reauth.ASKS_EVERY)
+        await asyncio.sleep(2 * live_reauth.REVALIDATION_INTERVAL_SECONDS)
 
         assert staying.answer.events == []
         assert not staying._ended
@@ -256,19 +256,21 @@ async def test_a_socket_says_why_and_closes_and_takes_no_more_commands(front, ag
 @pytest.mark.django_db
 def test_a_thousand_lines_cost_as_many_queries_as_two():
     workspaces = [WorkspaceFactory() for _ in range(20)]
-    keys = [live_reauth.proof_of_key(key_for(w), w.pk, Permission.AGENTS_READ) for w in workspaces]
+    keys = [
+        live_reauth.key_credential(key_for(w), w.pk, Permission.AGENTS_READ) for w in workspaces
+    ]
     people = []
     for workspace in workspaces:
         user = member_of(workspace)
         cookie_of(user)
         people.append(
-            live_reauth.proof_of_session(user.session, user, workspace.pk, Permission.AGENTS_READ)
+            live_reauth.session_credential(user.session, user, workspace.pk, Permission.AGENTS_READ)
         )
     counts = []
 
     for some in (1, 20):
         with CaptureQueriesContext(connection) as queries:
-            assert live_reauth.refused_among([*keys[:some], *people[:some]]) == {}
+            assert live_reauth.find_rejected([*keys[:some], *people[:some]]) == {}
         counts.append(len(queries))
 
     assert counts == [6, 6]
@@ -288,17 +290,17 @@ def test_what_a_pass_says_is_what_a_request_would_hear():
         for permission in (Permission.AGENTS_READ, Permission.AGENTS_RUN)
     ]
 
-    refused = live_reauth.refused_among({live_reauth.proof_of_key(*one) for one in asked})
+    refused = live_reauth.find_rejected({live_reauth.key_credential(*one) for one in asked})
 
     expected = {}
     for secret, workspace_id, permission in asked:
-        api_keys.forget_all()
+        api_keys.clear_cache()
         try:
-            caller = api_keys.caller_of(secret=secret, workspace_id=workspace_id)
+            caller = api_keys.caller_for_key(secret=secret, workspace_id=workspace_id)
             expected[secret, workspace_id, permission] = caller.may(permission)
         except live_reauth.errors.AppError:
             expected[secret, workspace_id, permission] = False
-    assert {one: live_reauth.proof_of_key(*one) not in refused for one in asked} == expected
+    assert {one: live_reauth.key_credential(*one) not in refused for one in asked} == expected
     assert sum(expected.values()) == 3  # reading: the one in its own, the wide in two
 
 
@@ -311,9 +313,9 @@ async def test_nobody_is_sent_away_because_the_database_does_not_answer(
         failures.append(asked)
         raise OperationalError("gone")
 
-    monkeypatch.setattr(live_reauth, "ASKS_EVERY", 0.01)
+    monkeypatch.setattr(live_reauth, "REVALIDATION_INTERVAL_SECONDS", 0.01)
     with monkeypatch.context() as away:
-        away.setattr(live_reauth, "refused_among", fails)
+        away.setattr(live_reauth, "find_rejected", fails)
         async with call.open("GET", f"/threads/{thread.thread_id}/stream") as exchange:
             await exchange.started()
             async with asyncio.timeout(30):

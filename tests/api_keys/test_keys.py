@@ -6,7 +6,7 @@ from django.utils import timezone
 
 from apps.api_keys import services
 from apps.api_keys.authentication import authenticate
-from apps.api_keys.errors import NeedsWorkspace
+from apps.api_keys.errors import WorkspaceRequired
 from apps.api_keys.services import key_lookup
 from apps.core import errors
 from apps.organizations.permissions import Permission
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def nothing_cached():
-    services.forget_all()
+    services.clear_cache()
 
 
 def test_only_a_hash_and_a_prefix_are_stored():
@@ -40,7 +40,7 @@ def test_only_a_hash_and_a_prefix_are_stored():
 @pytest.mark.parametrize("secret", ["", "slip_wrong", "\udcff", "x" * 10_000])
 def test_an_unknown_key_is_refused(secret):
     with pytest.raises(errors.Unauthenticated):
-        services.caller_of(secret=secret)
+        services.caller_for_key(secret=secret)
 
 
 def test_revoked_and_expired_keys_are_refused():
@@ -52,19 +52,19 @@ def test_revoked_and_expired_keys_are_refused():
 
     for secret in (revoked, expired):
         with pytest.raises(errors.Unauthenticated):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret)
 
 
 def test_a_cached_key_is_dead_within_a_second_of_its_revocation():
     secret = key_for(WorkspaceFactory())
-    services.caller_of(secret=secret)
+    services.caller_for_key(secret=secret)
     services.revoke_key(key=row_of(secret))
 
     assert key_lookup.CACHE_SECONDS < 1
-    assert services.caller_of(secret=secret)
-    services.forget_all()
+    assert services.caller_for_key(secret=secret)
+    services.clear_cache()
     with pytest.raises(errors.Unauthenticated):
-        services.caller_of(secret=secret)
+        services.caller_for_key(secret=secret)
 
 
 def test_a_bound_key_stays_in_its_workspace():
@@ -73,7 +73,7 @@ def test_a_bound_key_stays_in_its_workspace():
     secret = key_for(workspace)
 
     with pytest.raises(errors.Forbidden):
-        services.caller_of(secret=secret, workspace_id=sibling.pk)
+        services.caller_for_key(secret=secret, workspace_id=sibling.pk)
 
 
 def test_an_organization_key_reaches_its_workspaces_and_no_others():
@@ -82,15 +82,17 @@ def test_an_organization_key_reaches_its_workspaces_and_no_others():
     _, secret = services.issue_key(organization=workspace.organization, name="all", scopes=["read"])
 
     for place in (workspace, sibling):
-        assert services.caller_of(secret=secret, workspace_id=place.pk).workspace_id == place.pk
-    with pytest.raises(NeedsWorkspace):
-        services.caller_of(secret=secret)
+        assert (
+            services.caller_for_key(secret=secret, workspace_id=place.pk).workspace_id == place.pk
+        )
+    with pytest.raises(WorkspaceRequired):
+        services.caller_for_key(secret=secret)
     with pytest.raises(errors.Forbidden):
-        services.caller_of(secret=secret, workspace_id=WorkspaceFactory().pk)
+        services.caller_for_key(secret=secret, workspace_id=WorkspaceFactory().pk)
 
 
 def test_an_ingest_key_may_ingest_and_nothing_else():
-    caller = services.caller_of(secret=key_for(WorkspaceFactory(), "ingest"))
+    caller = services.caller_for_key(secret=key_for(WorkspaceFactory(), "ingest"))
 
     assert caller.permissions == {Permission.RUNS_INGEST}
 
@@ -99,13 +101,13 @@ def test_last_use_is_noted_once_a_minute(django_assert_num_queries):
     secret = key_for(WorkspaceFactory())
     with time_machine.travel("2026-01-01T00:00:00Z", tick=False):
         with django_assert_num_queries(2):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret)
         assert row_of(secret).last_used_at == timezone.now()
-        services.forget_all()
+        services.clear_cache()
         with django_assert_num_queries(1):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret)
         with django_assert_num_queries(0):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret)
 
 
 def test_a_member_is_let_into_their_workspace_only():

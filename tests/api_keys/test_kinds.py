@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.api_keys import services
-from apps.api_keys.errors import KeyLivesTooLong, NeedsWorkspace
+from apps.api_keys.errors import KeyLifetimeTooLong, WorkspaceRequired
 from apps.api_keys.models import ApiKey
 from apps.core import errors
 from apps.organizations.models import Membership, Organization, WorkspaceMembership
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def nothing_cached():
-    services.forget_all()
+    services.clear_cache()
 
 
 @pytest.fixture
@@ -61,11 +61,14 @@ class TestReach:
         )
 
         for place in (first, second):
-            assert services.caller_of(secret=secret, workspace_id=place.pk).workspace_id == place.pk
+            assert (
+                services.caller_for_key(secret=secret, workspace_id=place.pk).workspace_id
+                == place.pk
+            )
         with pytest.raises(errors.Forbidden):
-            services.caller_of(secret=secret, workspace_id=third.pk)
-        with pytest.raises(NeedsWorkspace):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret, workspace_id=third.pk)
+        with pytest.raises(WorkspaceRequired):
+            services.caller_for_key(secret=secret)
 
     def test_clients_are_told_exactly_what_is_missing(self):
         workspace = WorkspaceFactory()
@@ -90,7 +93,7 @@ class TestReach:
         workspace.delete()
 
         with pytest.raises(errors.Unauthenticated):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret)
 
     def test_another_organization_is_not_named(self):
         workspace = WorkspaceFactory()
@@ -107,16 +110,16 @@ class TestPersonal:
     def test_it_may_what_both_its_scopes_and_its_person_may(self, editor):
         whole, reading = personal(editor), personal(editor, scopes=["read"])
 
-        may = services.caller_of(secret=whole).permissions
+        may = services.caller_for_key(secret=whole).permissions
         assert Permission.PROJECTS_WRITE in may
         assert Permission.MEMBERS_MANAGE not in may
-        assert Permission.PROJECTS_WRITE not in services.caller_of(secret=reading).permissions
+        assert Permission.PROJECTS_WRITE not in services.caller_for_key(secret=reading).permissions
 
     def test_a_changed_role_is_felt_at_the_next_look(self, editor):
         secret = personal(editor)
         WorkspaceMembership.objects.filter(pk=editor.pk).update(role="viewer")
 
-        assert Permission.PROJECTS_WRITE not in services.caller_of(secret=secret).permissions
+        assert Permission.PROJECTS_WRITE not in services.caller_for_key(secret=secret).permissions
 
     def test_it_goes_where_its_person_may_go(self, editor):
         secret = personal(editor)
@@ -125,18 +128,18 @@ class TestPersonal:
 
         for place in (sibling, elsewhere):
             with pytest.raises(errors.Forbidden):
-                services.caller_of(secret=secret, workspace_id=place.pk)
+                services.caller_for_key(secret=secret, workspace_id=place.pk)
         WorkspaceMembershipFactory(workspace=sibling, user=editor.user, role="viewer")
-        assert services.caller_of(secret=secret, workspace_id=sibling.pk)
+        assert services.caller_for_key(secret=secret, workspace_id=sibling.pk)
 
     def test_it_is_dead_while_its_person_is_out(self, editor):
         secret = personal(editor)
         Membership.objects.filter(user=editor.user).delete()
 
         with pytest.raises(errors.Forbidden):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret)
         with pytest.raises(errors.Unauthenticated):
-            services.organization_caller_of(secret=secret)
+            services.organization_caller_for_key(secret=secret)
 
     def test_it_is_dead_while_its_person_is_not_active(self, editor):
         secret = personal(editor)
@@ -144,7 +147,7 @@ class TestPersonal:
         editor.user.save()
 
         with pytest.raises(errors.Unauthenticated):
-            services.caller_of(secret=secret)
+            services.caller_for_key(secret=secret)
 
     def test_a_read_only_key_changes_nothing(self, editor):
         secret = personal(editor, scopes=["read"])
@@ -167,12 +170,12 @@ class TestRotation:
         now = timezone.now()
         with time_machine.travel(now, tick=False):
             _, new = services.rotate_key(key=row_of(old), overlap=timedelta(hours=1))
-            assert services.caller_of(secret=old) == services.caller_of(secret=new)
-        services.forget_all()
+            assert services.caller_for_key(secret=old) == services.caller_for_key(secret=new)
+        services.clear_cache()
         with time_machine.travel(now + timedelta(hours=1, seconds=1), tick=False):
-            assert services.caller_of(secret=new)
+            assert services.caller_for_key(secret=new)
             with pytest.raises(errors.Unauthenticated):
-                services.caller_of(secret=old)
+                services.caller_for_key(secret=old)
 
     def test_without_an_overlap_the_old_one_is_dead(self):
         old = key_for(WorkspaceFactory())
@@ -180,17 +183,17 @@ class TestRotation:
         services.rotate_key(key=row_of(old))
 
         with pytest.raises(errors.Unauthenticated):
-            services.caller_of(secret=old)
+            services.caller_for_key(secret=old)
 
     def test_it_is_seen_whether_the_old_one_is_still_used(self):
         old = key_for(WorkspaceFactory())
         key, new = services.rotate_key(key=row_of(old), overlap=timedelta(hours=1))
         assert (key.last_used_at, key.previous_used_at) == (None, None)
 
-        services.caller_of(secret=old)
+        services.caller_for_key(secret=old)
         key.refresh_from_db()
         assert (key.last_used_at, key.previous_used_at is None) == (None, False)
-        services.caller_of(secret=new)
+        services.caller_for_key(secret=new)
         key.refresh_from_db()
         assert key.last_used_at is not None
 
@@ -202,7 +205,7 @@ class TestRotation:
 
         for secret in (old, new):
             with pytest.raises(errors.Unauthenticated):
-                services.caller_of(secret=secret)
+                services.caller_for_key(secret=secret)
         with pytest.raises(errors.Conflict):
             services.rotate_key(key=key)
 
@@ -223,7 +226,7 @@ class TestByApi:
             (False, "test"),
         ]
         assert asked(admin, f"/api-key/{made['id']}", "delete").status_code == 200
-        services.forget_all()
+        services.clear_cache()
         assert asked(made["key"]).status_code == 401
         assert asked(admin, f"/api-key/{made['id']}", "delete").status_code == 404
 
@@ -295,9 +298,9 @@ class TestByApi:
 
     def test_keys_live_no_longer_than_the_organization_lets_them(self, editor):
         organization = editor.workspace.organization
-        Organization.objects.filter(pk=organization.pk).update(longest_key_days=30)
+        Organization.objects.filter(pk=organization.pk).update(max_key_days=30)
 
-        with pytest.raises(KeyLivesTooLong):
+        with pytest.raises(KeyLifetimeTooLong):
             personal(editor, expires_at=timezone.now() + timedelta(days=31))
         key = row_of_personal(personal(editor))
 

@@ -1,11 +1,11 @@
 """How entries of the audit log read."""
 
 from apps.audit.models import Entry
-from apps.audit.presentation import deed, told
+from apps.audit.presentation import action_label, present
 
 
 def test_a_deed_is_said_in_words():
-    assert deed("user.second_factor_added") == "User second factor added"
+    assert action_label("user.second_factor_added") == "User second factor added"
 
 
 def test_each_field_that_differs_is_told_before_and_after():
@@ -15,7 +15,7 @@ def test_each_field_that_differs_is_told_before_and_after():
         after={"display_name": "New", "permissions": ["runs:read", "tags:read"], "note": None},
     )
 
-    row = told(entry)
+    row = present(entry)
 
     assert row.what == "Role updated"
     assert row.fields == "display name, permissions, is open, note"
@@ -28,7 +28,7 @@ def test_each_field_that_differs_is_told_before_and_after():
 
 
 def test_what_came_or_went_has_one_side():
-    assert told(Entry(action="key.created", after={"name": "CI"})).differences == [
+    assert present(Entry(action="key.created", after={"name": "CI"})).differences == [
         ("name", "", "CI")
     ]
-    assert told(Entry(action="key.revoked")).differences == []
+    assert present(Entry(action="key.revoked")).differences == []

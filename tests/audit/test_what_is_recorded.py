@@ -16,7 +16,7 @@ def workspace():
     return WorkspaceFactory()
 
 
-def told(workspace):
+def present(workspace):
     """Actions of the workspace, oldest first."""
     entries = Entry.objects.of_organization(workspace.organization_id)
     return [(e.action, e.target_name, e.before, e.after) for e in entries.order_by("at", "id")]
@@ -37,7 +37,7 @@ def test_a_deployments_life_is_told_with_names_of_secrets_only(workspace, settin
     )
     deployments.delete_deployments(workspace_id=workspace.pk, deployment_ids=[deployment.pk])
 
-    entries = told(workspace)
+    entries = present(workspace)
     assert [entry[:2] for entry in entries if not entry[0].startswith("key.")] == [
         ("deployment.created", "helper"),
         ("revision.created", "helper #1"),
@@ -60,7 +60,7 @@ def test_deletions_and_links_of_traces_are_told(workspace):
     project = projects.Project.objects.for_workspace(workspace).get(pk=planted["project_id"])
 
     sharing.unshare_trace(workspace.pk, planted["run_id"])
-    before = len(told(workspace))
+    before = len(present(workspace))
     share = sharing.share_trace(workspace.pk, planted["run_id"])
     sharing.share_trace(workspace.pk, planted["run_id"])
     sharing.unshare_tokens(workspace.pk, [share.token])
@@ -68,7 +68,7 @@ def test_deletions_and_links_of_traces_are_told(workspace):
     deletion.delete_traces(project=project, metadata={"customer": "secret-name"})
     projects.delete_project(project=project)
 
-    entries = told(workspace)[before:]
+    entries = present(workspace)[before:]
     assert [entry[0] for entry in entries] == [
         "run.shared", "run.unshared", "traces.deleted", "project.deleted",
     ]  # fmt: skip
@@ -85,7 +85,7 @@ def test_a_change_of_retention_is_told_with_before_and_after(workspace):
             changes={"shortlived_ttl_seconds": days * 86_400},
         )
 
-    assert [entry[2:] for entry in told(workspace)] == [
+    assert [entry[2:] for entry in present(workspace)] == [
         ({"shortlived_ttl_seconds": None}, {"shortlived_ttl_seconds": 86_400}),
         ({"shortlived_ttl_seconds": 86_400}, {"shortlived_ttl_seconds": 172_800}),
     ]

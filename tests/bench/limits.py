@@ -62,10 +62,10 @@ def _measure(key: str, requests: int) -> None:
     from django.conf import settings
     from django.core.wsgi import get_wsgi_application
 
-    from apps.api_keys.services import holder_of
-    from apps.rate_limits.checking import check
+    from apps.api_keys.services import get_key_info
+    from apps.rate_limits.checks import check
     from apps.rate_limits.identity import identify
-    from apps.rate_limits.matching import counted_path, is_counted, row_for
+    from apps.rate_limits.row_matching import counted_path, is_counted, row_for
     from apps.rate_limits.table import IdentityKind
 
     application, client = get_wsgi_application(), redis.Redis.from_url(settings.REDIS_URL)
@@ -82,7 +82,7 @@ def _measure(key: str, requests: int) -> None:
         row_for("GET", counted_path("/sessions"), IdentityKind.KEY)
 
     pieces: dict[str, Callable[[], object]] = {
-        "looking the key up (hash, memory)": lambda: holder_of(secret=key),
+        "looking the key up (hash, memory)": lambda: get_key_info(secret=key),
         "finding whom to count": lambda: identify(headers, "10.0.0.1", _nobody),
         "finding the row": matching,
         "all of it, counting included": checking,

@@ -10,7 +10,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from apps.billing import checks, services
-from apps.billing.errors import BillingAway
+from apps.billing.errors import BillingUnavailable
 from apps.billing.models import BillingAccount, Payment
 from tests.factories.organizations import (
     MembershipFactory,
@@ -86,8 +86,8 @@ def test_details_that_make_no_sense_are_refused(client, workspace, page, wrong):
 
 def test_payments_are_listed_the_latest_first_and_only_ones_own(client, workspace, page):
     sign_in(client, workspace, "owner")
-    account = services.account_of(workspace.organization_id)
-    stranger = services.account_of(OrganizationFactory().pk)
+    account = services.get_account(workspace.organization_id)
+    stranger = services.get_account(OrganizationFactory().pk)
     for number in range(51):
         Payment.objects.create(account=account, invoice=f"A-{number:03}", amount="12.50")
     Payment.objects.create(account=stranger, invoice="STRANGE-1", amount=1)
@@ -103,7 +103,7 @@ def test_payments_are_listed_the_latest_first_and_only_ones_own(client, workspac
 
 def test_the_page_costs_the_same_with_many_payments(client, workspace, page):
     sign_in(client, workspace, "owner")
-    account = services.account_of(workspace.organization_id)
+    account = services.get_account(workspace.organization_id)
     client.get(page)
     with CaptureQueriesContext(connection) as few:
         client.get(page)
@@ -117,7 +117,7 @@ def test_the_page_costs_the_same_with_many_payments(client, workspace, page):
 
 def test_each_organization_gets_one_account_however_often_it_is_looked_after():
     organizations = [OrganizationFactory() for _ in range(3)]
-    services.account_of(organizations[0].pk)
+    services.get_account(organizations[0].pk)
 
     assert services.open_accounts() == 2
     assert services.open_accounts() == 0
@@ -126,7 +126,7 @@ def test_each_organization_gets_one_account_however_often_it_is_looked_after():
 
 
 def test_payments_are_never_negative_and_numbers_come_once():
-    account = services.account_of(OrganizationFactory().pk)
+    account = services.get_account(OrganizationFactory().pk)
     Payment.objects.create(account=account, invoice="1", amount=0)
 
     for wrong in ({"invoice": "1", "amount": 5}, {"invoice": "2", "amount": -5}):
@@ -138,8 +138,8 @@ def test_a_region_without_a_way_to_billing_says_so_and_goes_on(client, workspace
     sign_in(client, workspace, "owner")
     with override_settings(REGION="eu"):
         assert services.open_accounts() == 0
-        with pytest.raises(BillingAway):
-            services.account_of(workspace.organization_id)
+        with pytest.raises(BillingUnavailable):
+            services.get_account(workspace.organization_id)
         response = client.get(page)
         assert [message.id for message in checks.billing_has_its_database()] == ["billing.W001"]
 

@@ -25,7 +25,7 @@ BODY = {
 @pytest.fixture(autouse=True)
 def nothing_cached():
     yield
-    api_keys.forget_all()
+    api_keys.clear_cache()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 import pytest
 
-from apps.api_keys.services import caller_of
+from apps.api_keys.services import caller_for_key
 from apps.core import secrets
 from apps.core.errors import Invalid, NotFound, Unauthenticated
 from apps.deployments import errors, services
@@ -47,7 +47,7 @@ def test_a_deployment_has_its_first_revision_key_and_project(workspace):
         "AWAITING_BUILD",
     ]
     assert Project.objects.for_workspace(workspace).filter(name="agent").count() == 1
-    caller = caller_of(secret=secrets.decrypt(deployment.ingest_secret))
+    caller = caller_for_key(secret=secrets.decrypt(deployment.ingest_secret))
     assert (caller.workspace_id, caller.permissions) == (workspace.pk, {"runs:ingest"})
 
 
@@ -150,7 +150,7 @@ def test_deleting_ends_its_key_and_frees_its_name(workspace, settings, tmp_path)
     assert deployment.status == "AWAITING_DELETE"
     assert deployment.revisions.get().status == "INTERRUPTED"
     with pytest.raises(Unauthenticated):
-        caller_of(secret=secret)
+        caller_for_key(secret=secret)
 
     services.purge_deployment(deployment.pk)
     services.purge_deployment(deployment.pk)

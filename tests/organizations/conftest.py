@@ -18,7 +18,7 @@ from tests.factories.organizations import (
 
 @pytest.fixture(autouse=True)
 def nothing_cached() -> None:
-    keys.forget_all()
+    keys.clear_cache()
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def member(workspace: Workspace) -> User:
 @pytest.fixture
 def outsider() -> User:
     """An owner elsewhere."""
-    workspace = WorkspaceFactory(name="Away", organization__name="Elsewhere")
+    workspace = WorkspaceFactory(name="RedisUnavailable", organization__name="Elsewhere")
     return MembershipFactory(
         organization=workspace.organization,
         user=UserFactory(email="outsider@example.com"),

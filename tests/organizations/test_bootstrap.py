@@ -5,7 +5,7 @@ import pytest
 from django.core.management import CommandError, call_command
 
 from apps.api_keys.models import ApiKey
-from apps.api_keys.services import caller_of
+from apps.api_keys.services import caller_for_key
 from apps.organizations.models import Organization, User, Workspace
 
 pytestmark = pytest.mark.django_db
@@ -42,7 +42,7 @@ def test_it_makes_organization_workspace_owner_and_key():
     assert owner.email == "ann@example.com"
     assert owner.check_password("correct horse")
     assert organization.memberships.get().role == "owner"
-    assert caller_of(secret=made["api_key"]).workspace_id == workspace.pk
+    assert caller_for_key(secret=made["api_key"]).workspace_id == workspace.pk
 
 
 def test_repeating_it_finds_everything_again(tmp_path):
@@ -59,7 +59,7 @@ def test_a_new_key_is_made_when_asked_for_and_when_the_kept_one_is_dead():
 
     second = bootstrap("--new-key")["api_key"]
     assert second != first
-    assert caller_of(secret=first) == _but_for_key(caller_of(secret=second), first)
+    assert caller_for_key(secret=first) == _but_for_key(caller_for_key(secret=second), first)
 
     ApiKey.objects.all().delete()
     assert bootstrap()["api_key"] not in {first, second}
@@ -68,7 +68,7 @@ def test_a_new_key_is_made_when_asked_for_and_when_the_kept_one_is_dead():
 def _but_for_key(caller, secret):
     from dataclasses import replace
 
-    return replace(caller, key_id=caller_of(secret=secret).key_id)
+    return replace(caller, key_id=caller_for_key(secret=secret).key_id)
 
 
 def test_a_wrong_address_is_refused_and_makes_nothing():

@@ -9,11 +9,11 @@ from django.utils import timezone
 
 from apps.core import errors
 from apps.organizations.errors import (
-    AddressNotVerified,
     AlreadyMember,
-    BeyondOwnRights,
-    InvitationForAnother,
-    InvitationOver,
+    EmailNotVerified,
+    InvitationAddressMismatch,
+    InvitationClosed,
+    PermissionEscalation,
 )
 from apps.organizations.mail import send_invitations
 from apps.organizations.models import Invitation, Membership, WorkspaceMembership
@@ -42,31 +42,31 @@ def invite(organization, **said):
 def test_only_a_hash_of_the_token_is_kept(organization):
     invitation = invite(organization, email="New@Example.com")
 
-    token = invitations.token_of(invitation)
+    token = invitations.invitation_token(invitation)
     kept = Invitation.objects.values_list("digest", "nonce", "email").get()
     assert token.encode() not in bytes(kept[0]) + bytes(kept[1])
     assert kept[2] == "new@example.com"
-    assert invitations.by_token(token) == invitation
+    assert invitations.get_by_token(token) == invitation
     with pytest.raises(errors.NotFound):
-        invitations.by_token(token[:-1])
+        invitations.get_by_token(token[:-1])
 
 
 def test_an_invitation_is_taken_up_once(organization, workspace, new):
     invitation = invite(organization, email=new.email, workspaces={workspace.pk: EDITOR})
-    token = invitations.token_of(invitation)
+    token = invitations.invitation_token(invitation)
 
     invitations.accept_link(token=token, user=new)
 
     assert Membership.objects.get(user=new).role == "member"
     assert WorkspaceMembership.objects.get(user=new).role == "editor"
-    with pytest.raises(InvitationOver):
+    with pytest.raises(InvitationClosed):
         invitations.accept_link(token=token, user=new)
 
 
 def test_it_is_for_its_address_alone(organization, new):
-    token = invitations.token_of(invite(organization, email="somebody@example.com"))
+    token = invitations.invitation_token(invite(organization, email="somebody@example.com"))
 
-    with pytest.raises(InvitationForAnother):
+    with pytest.raises(InvitationAddressMismatch):
         invitations.accept_link(token=token, user=new)
 
     assert not Membership.objects.exists()
@@ -75,11 +75,11 @@ def test_it_is_for_its_address_alone(organization, new):
 def test_without_the_link_the_address_has_to_be_proved(organization, new):
     invitation = invite(organization, email=new.email)
 
-    assert invitations.waiting_for(new) == []
-    with pytest.raises(AddressNotVerified):
+    assert invitations.list_open_for(new) == []
+    with pytest.raises(EmailNotVerified):
         invitations.accept(invitation=invitation, user=new)
     new.email_verified_at = timezone.now()
-    assert invitations.waiting_for(new) == [invitation]
+    assert invitations.list_open_for(new) == [invitation]
     invitations.accept(invitation=invitation, user=new)
 
     assert Membership.objects.filter(user=new).count() == 1
@@ -88,7 +88,7 @@ def test_without_the_link_the_address_has_to_be_proved(organization, new):
 @pytest.mark.parametrize("end", ["revoke", "decline", "age", "replace"])
 def test_an_invitation_that_is_over_opens_nothing(organization, new, end):
     invitation = invite(organization, email=new.email)
-    token = invitations.token_of(invitation)
+    token = invitations.invitation_token(invitation)
 
     if end == "revoke":
         invitations.revoke(invitation=invitation)
@@ -97,7 +97,7 @@ def test_an_invitation_that_is_over_opens_nothing(organization, new, end):
     elif end == "replace":
         invite(organization, email=new.email)
     later = timedelta(days=8 if end == "age" else 0)
-    with time_machine.travel(timezone.now() + later), pytest.raises(InvitationOver):
+    with time_machine.travel(timezone.now() + later), pytest.raises(InvitationClosed):
         invitations.accept_link(token=token, user=new)
 
     assert not Membership.objects.exists()
@@ -105,7 +105,7 @@ def test_an_invitation_that_is_over_opens_nothing(organization, new, end):
 
 def test_a_link_lets_several_in_and_makes_nobody_an_administrator(organization, workspace):
     link = invite(organization, workspaces={workspace.pk: EDITOR})
-    token = invitations.token_of(link)
+    token = invitations.invitation_token(link)
     people = [UserFactory() for _ in range(3)]
 
     for one in people:
@@ -117,14 +117,14 @@ def test_a_link_lets_several_in_and_makes_nobody_an_administrator(organization, 
     with pytest.raises(AlreadyMember):
         invitations.accept_link(token=token, user=people[0])
     for role in (OWNER, ADMIN):
-        with pytest.raises(BeyondOwnRights):
+        with pytest.raises(PermissionEscalation):
             invite(organization, role=role)
 
 
 def test_nobody_invites_to_more_than_they_may(organization, workspace, admin, owner):
     by = organization_caller_for(user=admin, organization_id=organization.pk)
 
-    with pytest.raises(BeyondOwnRights):
+    with pytest.raises(PermissionEscalation):
         invite(organization, email="x@example.com", role=OWNER, by=by)
     with pytest.raises(errors.NotFound):
         invite(organization, email="x@example.com", workspaces={WorkspaceFactory().pk: EDITOR})
@@ -145,7 +145,10 @@ def test_the_mail_goes_out_once_and_holds_the_link(organization, owner, settings
     (sent,) = mail.outbox
     assert sent.to == ["new@example.com"]
     assert sent.subject == "owner invites you to Acme"
-    assert f"https://slipway.example/invitations/{invitations.token_of(invitation)}" in sent.body
+    assert (
+        f"https://slipway.example/invitations/{invitations.invitation_token(invitation)}"
+        in sent.body
+    )
 
 
 def test_without_a_mail_server_nothing_is_sent_and_nothing_lost(organization, settings):

@@ -8,7 +8,7 @@ from django.test import Client
 from django.utils import timezone
 
 from apps.api_keys.models import ApiKey
-from apps.api_keys.services import caller_of
+from apps.api_keys.services import caller_for_key
 from apps.core import errors
 from apps.organizations.models import Invitation, Membership, Role, Workspace, WorkspaceMembership
 from apps.organizations.permissions import Level
@@ -124,14 +124,14 @@ def test_a_key_is_shown_once_rotated_and_revoked(workspace, owner, at):
 
     made = client.post(at("keys"), {"name": "CI", "scope": "read", "life": "30"})
     secret = re.search(r"slip_[\w-]{43}", made.content.decode())[0]
-    assert caller_of(secret=secret).workspace_id == workspace.pk
+    assert caller_for_key(secret=secret).workspace_id == workspace.pk
     assert secret not in client.get(at("keys")).content.decode()
 
     key = ApiKey.objects.get(name="CI")
     form = {"kind": "workspace", "overlap": "3600"}
     rotated = client.post(at(f"keys/{key.pk}/rotate"), form)
     fresh = re.search(r"slip_[\w-]{43}", rotated.content.decode())[0]
-    assert caller_of(secret=fresh).key_id == key.pk
+    assert caller_for_key(secret=fresh).key_id == key.pk
     assert fresh != secret
 
     client.post(at(f"keys/{key.pk}/revoke"), {"kind": "workspace"})
@@ -145,7 +145,7 @@ def test_a_member_makes_a_key_of_their_own_and_no_other(workspace, member, owner
     made = client.post(at("keys/own"), {"name": "Laptop", "scope": "admin", "life": ""})
 
     secret = re.search(r"slip_pt_[\w-]{43}", made.content.decode())[0]
-    assert caller_of(secret=secret).user_id == member.pk
+    assert caller_for_key(secret=secret).user_id == member.pk
     assert client.post(at("keys"), {"name": "x", "scope": "read"}).status_code == 403
     assert client.post(at("keys/all"), {"name": "x", "scope": "read"}).status_code == 403
     assert ApiKey.objects.count() == 1
@@ -161,7 +161,7 @@ def test_a_key_for_the_organization_is_made_on_its_page(workspace, owner, at):
     secret = re.search(r"slip_[\w-]{43}", made.content.decode())[0]
     assert ApiKey.objects.get().is_organization_wide
     with pytest.raises(errors.Forbidden):
-        caller_of(secret=secret)
+        caller_for_key(secret=secret)
 
 
 def test_secrets_are_set_and_never_shown(workspace, owner, at):
@@ -188,7 +188,7 @@ def test_people_are_invited_by_address_and_by_link(workspace, organization, owne
 
     shown = client.get(at("people")).content.decode()
     for one in Invitation.objects.all():
-        assert invitations.token_of(one) in shown
+        assert invitations.invitation_token(one) in shown
     assert Invitation.objects.count() == 2
 
 
@@ -227,7 +227,7 @@ def test_the_link_of_an_invitation_is_followed(workspace, organization, owner, a
         email="new@example.com",
         workspaces={workspace.pk: system_role(Level.WORKSPACE, "viewer")},
     )
-    path = f"/invitations/{invitations.token_of(invitation)}"
+    path = f"/invitations/{invitations.invitation_token(invitation)}"
     new = UserFactory(email="new@example.com")
 
     assert Client().get(path).status_code == 302
@@ -306,7 +306,7 @@ def test_a_newcomer_takes_an_invitation_up_where_they_come_in(organization, work
 
     assert "Join Acme" in shown
     assert "Make an organization" not in shown
-    client.post(f"/invitations/{invitations.token_of(invitation)}", {"answer": "accept"})
+    client.post(f"/invitations/{invitations.invitation_token(invitation)}", {"answer": "accept"})
     assert client.get("/").headers["Location"] == f"/o/{workspace.pk}/projects"
 
 

@@ -5,10 +5,10 @@ import threading
 import pytest
 from django.db import IntegrityError, connection, transaction
 
-from apps.api_keys.services import caller_of, issue_personal_key
+from apps.api_keys.services import caller_for_key, issue_personal_key
 from apps.audit.models import Entry
 from apps.core import errors
-from apps.organizations.errors import AlreadyMember, BeyondOwnRights, LastOwner, RoleInUse
+from apps.organizations.errors import AlreadyMember, LastOwner, PermissionEscalation, RoleInUse
 from apps.organizations.models import Membership, User, WorkspaceMembership
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.roles import SYSTEM_ROLES, system_role
@@ -69,7 +69,7 @@ class TestRoles:
         assert list(type(workspace).objects.open_to(user)) == [workspace]
 
     def test_nobody_puts_into_a_role_what_they_may_not_do(self, admin, organization):
-        with pytest.raises(BeyondOwnRights):
+        with pytest.raises(PermissionEscalation):
             roles.create_role(
                 organization_id=organization.pk,
                 level=Level.ORGANIZATION,
@@ -98,7 +98,7 @@ class TestChanging:
             lambda: members.change_role(membership=of(owner), role=MEMBER, by=by),
             lambda: members.remove_member(membership=of(owner), by=by),
         ):
-            with pytest.raises(BeyondOwnRights):
+            with pytest.raises(PermissionEscalation):
                 deed()
 
         assert [of(user).role for user in (owner, admin, member)] == ["owner", "admin", "member"]
@@ -139,7 +139,7 @@ class TestChanging:
 
         assert caller_for(user=member, workspace_id=workspace.pk) is not None
         with pytest.raises(errors.Unauthenticated):
-            caller_of(secret=secret)
+            caller_for_key(secret=secret)
 
     def test_who_is_there_is_not_added_again(self, member, organization):
         with pytest.raises(AlreadyMember):

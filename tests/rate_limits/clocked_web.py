@@ -36,13 +36,13 @@ def main() -> None:
     import django_ratelimit.core
 
     import config.asgi  # noqa: F401  (loads the apps)
-    from apps.rate_limits import counting
+    from apps.rate_limits import counters
     from config import web
 
     clock = Clock(Path(os.environ[FILE]))
     # A stopped clock must not outlast the counters.
     django_ratelimit.core.EXPIRATION_FUDGE = 600
-    counting.time = django_ratelimit.core.time = clock  # type: ignore[assignment, attr-defined]
+    counters.time = django_ratelimit.core.time = clock  # type: ignore[assignment, attr-defined]
     web.main()
 
 

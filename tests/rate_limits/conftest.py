@@ -8,7 +8,7 @@ import pytest
 import redis
 from django.conf import settings as django_settings
 
-from apps.api_keys.services import forget_all
+from apps.api_keys.services import clear_cache
 from apps.rate_limits import factors
 
 
@@ -29,7 +29,7 @@ def limits(settings, monkeypatch) -> Iterator[None]:
     monkeypatch.setattr("django_ratelimit.core.EXPIRATION_FUDGE", 600)
     settings.RATE_LIMIT_FACTOR = 1.0
     factors.forget()
-    forget_all()
+    clear_cache()
     forget_counts(django_settings.REDIS_URL)
     yield
     factors.forget()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from apps.api_keys.services import forget_all
+from apps.api_keys.services import clear_cache
 from apps.deployments import routes
 from apps.organizations.models import Membership
 from tests.factories.agent_server import AgentFactory
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
 @pytest.fixture(autouse=True)
 def nothing_known():
     routes.clear_cache()
-    forget_all()
+    clear_cache()
     yield
     routes.clear_cache()
 

@@ -1,4 +1,4 @@
-"""Counting is exact, costs one round trip, and does without Redis."""
+"""CountRequest is exact, costs one round trip, and does without Redis."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 import redis
 
 from apps.core import metrics
-from apps.rate_limits import cache, checking, counting
-from apps.rate_limits.identity import Identity, of_address
-from apps.rate_limits.matching import CATCH_ALL, row_for
+from apps.rate_limits import cache, checks, counters
+from apps.rate_limits.identity import Identity, address_identity
+from apps.rate_limits.row_matching import CATCH_ALL, row_for
 from apps.rate_limits.table import IdentityKind
 from tests.factories.organizations import OrganizationFactory
 
@@ -27,7 +27,7 @@ def nobody(value: str) -> Identity:
 
 
 def test_a_count_is_one_round_trip(settings):
-    counting.count(QUERY, nobody("warm"))
+    counters.count(QUERY, nobody("warm"))
     client = redis.Redis.from_url(settings.REDIS_URL)
     sent: list[tuple[object, ...]] = []
     link = cache._link_to(settings.REDIS_URL)
@@ -37,8 +37,8 @@ def test_a_count_is_one_round_trip(settings):
         kept(connection, command),
     )[1]
     try:
-        first = counting.count(QUERY, nobody("one"))
-        second = counting.count(QUERY, nobody("one"))
+        first = counters.count(QUERY, nobody("one"))
+        second = counters.count(QUERY, nobody("one"))
     finally:
         del link._round_trip
         client.close()
@@ -48,10 +48,10 @@ def test_a_count_is_one_round_trip(settings):
 
 
 def test_a_redis_that_forgot_the_script_is_told_it_again(settings):
-    counting.count(QUERY, nobody("forgetful"))
+    counters.count(QUERY, nobody("forgetful"))
     redis.Redis.from_url(settings.REDIS_URL).script_flush()
 
-    assert counting.count(QUERY, nobody("forgetful")).count == 2
+    assert counters.count(QUERY, nobody("forgetful")).count == 2
 
 
 def test_concurrent_threads_are_each_counted_once():
@@ -59,7 +59,7 @@ def test_concurrent_threads_are_each_counted_once():
 
     def drive(_: int) -> list[int]:
         start.wait()
-        return [counting.count(QUERY, nobody("crowd")).count for _ in range(50)]
+        return [counters.count(QUERY, nobody("crowd")).count for _ in range(50)]
 
     with ThreadPoolExecutor(8) as pool:
         counts = [count for found in pool.map(drive, range(8)) for count in found]
@@ -71,7 +71,7 @@ def test_a_counter_goes_away_by_itself(settings, monkeypatch):
     monkeypatch.setattr("django_ratelimit.core.EXPIRATION_FUDGE", 5)
     client = redis.Redis.from_url(settings.REDIS_URL)
 
-    counting.count(QUERY, nobody("brief"))
+    counters.count(QUERY, nobody("brief"))
 
     keys = list(client.scan_iter("rl:*"))
     assert [0 < client.ttl(key) <= 15 for key in keys] == [True]
@@ -96,7 +96,7 @@ def away(settings):
 def test_without_redis_requests_pass_and_are_counted_in_a_metric(away):
     before = unchecked(CATCH_ALL.category)
 
-    found = [checking.taken(CATCH_ALL, of_address("192.0.2.1")) for _ in range(3)]
+    found = [checks.taken(CATCH_ALL, address_identity("192.0.2.1")) for _ in range(3)]
 
     assert found == [None, None, None]
     assert unchecked(CATCH_ALL.category) == before + 3
@@ -111,7 +111,7 @@ def test_a_redis_that_is_away_is_left_alone_for_a_moment(away, monkeypatch):
     )
 
     for _ in range(5):
-        checking.taken(CATCH_ALL, of_address("192.0.2.2"))
+        checks.taken(CATCH_ALL, address_identity("192.0.2.2"))
 
     assert asked["round trips"] <= 1
 
@@ -122,7 +122,7 @@ def _fail(asked: Counter[str]) -> None:
 
 
 def test_a_limit_says_what_is_left_and_what_was_too_much():
-    usages = [counting.count(QUERY, nobody("last")) for _ in range(16)]
+    usages = [counters.count(QUERY, nobody("last")) for _ in range(16)]
 
     assert [usage.is_over for usage in usages] == [False] * 15 + [True]
     assert usages[14].headers()["X-RateLimit-Remaining"] == "0"
@@ -134,8 +134,8 @@ def test_a_limit_says_what_is_left_and_what_was_too_much():
 def test_a_factor_moves_the_limit_and_not_the_counter():
     who = Identity(IdentityKind.KEY, "scaled", OrganizationFactory().pk)
 
-    before = [counting.count(QUERY, who) for _ in range(16)]
-    raised, lowered = counting.count(QUERY, who, 2.0), counting.count(QUERY, who, 0.01)
+    before = [counters.count(QUERY, who) for _ in range(16)]
+    raised, lowered = counters.count(QUERY, who, 2.0), counters.count(QUERY, who, 0.01)
 
     assert before[-1].is_over
     assert (raised.limit, raised.count, raised.is_over) == (30, 17, False)

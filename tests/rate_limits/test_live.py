@@ -22,8 +22,8 @@ from django.test import Client
 
 from apps.core.paths import canonical
 from apps.organizations.models import User
-from apps.rate_limits.checking import check
-from apps.rate_limits.counting import LimitReached
+from apps.rate_limits.checks import check
+from apps.rate_limits.counters import LimitReached
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import UserFactory, WorkspaceFactory
 from tests.rate_limits import specification

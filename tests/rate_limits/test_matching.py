@@ -9,7 +9,7 @@ import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
 from apps.core.paths import canonical
-from apps.rate_limits.matching import counted_path, is_counted, row_for
+from apps.rate_limits.row_matching import counted_path, is_counted, row_for
 from apps.rate_limits.table import IdentityKind
 
 IP, KEY, USER = IdentityKind.IP, IdentityKind.KEY, IdentityKind.USER

@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils.html import strip_tags
 
 from apps.api_keys.models import ApiKey
-from apps.rate_limits.usage_report import use_of
+from apps.rate_limits.usage_report import build_usage_report
 from tests.factories.api_keys import key_for, row_of
 from tests.factories.organizations import (
     MembershipFactory,
@@ -59,7 +59,7 @@ def test_use_is_that_of_the_busiest_identity_and_refusals_are_summed(client, wor
         for _ in range(times):
             client.post("/runs/query", headers={"X-Api-Key": secret})
 
-    found = row(use_of(workspace.organization_id), "POST /runs/query")
+    found = row(build_usage_report(workspace.organization_id), "POST /runs/query")
 
     assert (found.count, found.limit, found.seconds) == (17, 15, 10)
     assert (found.who, found.active, found.refused, found.share) == ("busy", 2, 2, 100)
@@ -71,7 +71,11 @@ def test_a_person_counts_for_the_organization_whose_workspace_they_name(client, 
     for _ in range(3):
         client.get("/sessions", headers={"X-Tenant-Id": str(workspace.pk)})
 
-    found = row(use_of(workspace.organization_id), "Any request with x-user-id", "x-user-id + IP")
+    found = row(
+        build_usage_report(workspace.organization_id),
+        "Any request with x-user-id",
+        "x-user-id + IP",
+    )
 
     assert (found.count, found.who, found.refused) == (3, user.email, 0)
 

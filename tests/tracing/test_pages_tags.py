@@ -36,7 +36,7 @@ def staging(stage):
 
 
 def carried(project):
-    found = tags.tags_on(project.workspace_id, ResourceType.PROJECT, [project.pk])
+    found = tags.list_taggings(project.workspace_id, ResourceType.PROJECT, [project.pk])
     return [one.tag_value.value for one in found]
 
 

@@ -89,7 +89,7 @@ def test_the_number_of_queries_does_not_grow_with_the_projects(api, workspace, p
 
 def test_the_tags_are_looked_up_by_an_index(workspace, production):
     projects = Project.objects.for_workspace(workspace)
-    asked = tags.carrying(projects, workspace.pk, [production.pk], [ResourceType.PROJECT])
+    asked = tags.filter_by_tags(projects, workspace.pk, [production.pk], [ResourceType.PROJECT])
 
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL enable_seqscan = off")

@@ -57,7 +57,7 @@ def test_a_day_has_what_came_and_setting_it_again_changes_nothing(client, worksp
     meter.flush()
 
     for _ in range(3):
-        services.set_days()
+        services.update_usage_days()
 
     day = today_of(workspace)
     assert (day.runs, day.traces, day.agent_runs, day.agent_seconds) == (2, 2, 2, 3)
@@ -67,17 +67,17 @@ def test_a_day_has_what_came_and_setting_it_again_changes_nothing(client, worksp
 
 def test_what_is_deleted_was_used_all_the_same(client, workspace):
     bring(client, workspace, wire_run())
-    services.set_days()
+    services.update_usage_days()
     RunCount.objects.for_workspace(workspace).delete()
 
-    services.set_days()
+    services.update_usage_days()
 
     assert today_of(workspace).runs == 1
 
 
 def test_days_without_use_are_there_and_those_of_others_are_not(client, workspace):
     bring(client, WorkspaceFactory(), wire_run())
-    services.set_days()
+    services.update_usage_days()
 
     days = services.days(workspace.pk, TODAY - timedelta(days=2), TODAY)
 

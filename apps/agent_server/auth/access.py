@@ -17,8 +17,8 @@ from apps.agent_server.auth import loopback, rules
 from apps.agent_server.auth.custom_auth import Visit, known_users
 from apps.agent_server.errors import NoSuchAgent
 from apps.agent_server.scope import Action, Resource, Scope, told_of
-from apps.api_keys.authentication import key_in
-from apps.api_keys.services import caller_of, holder_of
+from apps.api_keys.authentication import api_key_from_headers
+from apps.api_keys.services import caller_for_key, get_key_info
 from apps.core import errors
 from apps.core import request_context as origins
 from apps.core.callers import Caller
@@ -28,7 +28,7 @@ from apps.deployments.routes import Route
 from apps.deployments.serving_config import STUDIO_USER
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
-from apps.rate_limits.checking import check_own, check_stranger
+from apps.rate_limits.checks import check_anonymous, check_deployment
 
 B = TypeVar("B")
 
@@ -63,7 +63,7 @@ class Admission:
         limit, is_graph = self._route.limit, self.caller is None and self.visit is None
         if limit is None or is_graph or visit().is_counted:
             return
-        check_own("Deployment", str(self._route.deployment_id), limit)
+        check_deployment("Deployment", str(self._route.deployment_id), limit)
         visit().is_counted = True
 
     def user(self) -> dict[str, Any] | None:
@@ -168,7 +168,7 @@ def admit(
         admission = _admit(slug, permission, headers, member, visit)
     except errors.Unauthenticated:
         origin = origins.current()
-        check_stranger((origin and origin.ip) or "")
+        check_anonymous((origin and origin.ip) or "")
         raise
     admission.count(visit)
     return admission
@@ -186,7 +186,7 @@ def _admit(
     has_own = (known := routes.find(slug)) is not None and known.serving.auth is not None
     if known is not None and has_own:
         return _admit_to_own(known, permission, headers, member, visit)
-    secret = key_in(headers)
+    secret = api_key_from_headers(headers)
     person = None if secret else member()
     if not secret and person is None:
         raise errors.Unauthenticated
@@ -199,13 +199,13 @@ def _of_platform(
     route: Route | None, secret: str | None, person: User | None
 ) -> tuple[Caller, Route]:
     """Somebody who may see where the agent is deployed."""
-    holder = holder_of(secret=secret) if secret else None
+    holder = get_key_info(secret=secret) if secret else None
     if route is None:
         raise NoSuchAgent
     if secret and holder is not None:
         if holder.organization_id != route.organization_id:
             raise NoSuchAgent
-        return caller_of(secret=secret, workspace_id=route.workspace_id), route
+        return caller_for_key(secret=secret, workspace_id=route.workspace_id), route
     caller = caller_for(user=person, workspace_id=route.workspace_id) if person else None
     if caller is None:
         raise NoSuchAgent

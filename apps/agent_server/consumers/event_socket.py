@@ -23,7 +23,7 @@ from apps.agent_server.services import thread_streams
 from apps.agent_server.streaming.hub import hub
 from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
 from apps.api_keys import live_reauth
-from apps.api_keys.authentication import key_in
+from apps.api_keys.authentication import api_key_from_headers
 from apps.core.errors import AppError, Forbidden, NotFound
 from apps.core.json import dumps, loads
 from apps.core.middleware import as_app_error
@@ -94,7 +94,7 @@ class EventSocket:
         }
         await self._send({"type": "websocket.accept"})
         try:
-            with live_reauth.watched(self._exchange.proof, self._end):
+            with live_reauth.revalidating(self._exchange.proof, self._end):
                 while (message := await self._receive())["type"] == "websocket.receive":
                     if self._closing is None:
                         await self._take(message)
@@ -139,7 +139,7 @@ class EventSocket:
         """A page elsewhere must not use the session of whoever looks at it."""
         headers: Headers = self._exchange.headers
         origin = headers.get("origin")
-        if origin is None or key_in(headers) is not None or "cookie" not in headers:
+        if origin is None or api_key_from_headers(headers) is not None or "cookie" not in headers:
             return
         if urlsplit(origin).netloc.lower() != (headers.get("host") or "").lower():
             raise Forbidden("This origin may not use a browser session here.")

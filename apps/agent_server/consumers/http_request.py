@@ -30,7 +30,7 @@ from apps.agent_server.errors import InvalidId
 from apps.agent_server.web import query, traffic
 from apps.agent_server.web.cors import ASGI_HEADERS
 from apps.api_keys import live_reauth
-from apps.api_keys.authentication import enforce_csrf, key_in
+from apps.api_keys.authentication import api_key_from_headers, enforce_csrf
 from apps.core import errors, metrics
 from apps.core.callers import Caller
 from apps.core.ids import uuid7
@@ -79,7 +79,7 @@ class Exchange:
         self.kwargs: dict[str, str] = scope["url_route"]["kwargs"]
         self.query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         self.is_started = False
-        self.proof: live_reauth.Proof | None = None
+        self.proof: live_reauth.Credential | None = None
         """By what the platform knows the caller; None for whom the agent's own code lets in."""
         self.refusal: errors.AppError | None = None
         """Why the caller may stay no longer, which `kept_alive` notices."""
@@ -160,14 +160,14 @@ class Exchange:
         self._person = cookie, user
         return user
 
-    def _proof(self, caller: Caller | None, permission: str) -> live_reauth.Proof | None:
+    def _proof(self, caller: Caller | None, permission: str) -> live_reauth.Credential | None:
         if caller is None:
             return None
-        secret = key_in(self.headers)
+        secret = api_key_from_headers(self.headers)
         if secret is not None:
-            return live_reauth.proof_of_key(secret, caller.workspace_id, permission)
+            return live_reauth.key_credential(secret, caller.workspace_id, permission)
         assert self._person is not None  # noqa: S101
-        return live_reauth.proof_of_session(*self._person, caller.workspace_id, permission)
+        return live_reauth.session_credential(*self._person, caller.workspace_id, permission)
 
     # The answer
 
@@ -246,7 +246,7 @@ class Exchange:
         timer = loop.call_at(next_at, beat)
         watching = loop.create_task(watch())
         try:
-            with live_reauth.watched(self.proof, refuse):
+            with live_reauth.revalidating(self.proof, refuse):
                 yield
         finally:
             timer.cancel()

@@ -152,7 +152,7 @@ class _Proxy:
         try:
             await self._begin(mine.channel, user)
             pumping = asyncio.create_task(self._pump())
-            with live_reauth.watched(self._exchange.proof, self._refuse):
+            with live_reauth.revalidating(self._exchange.proof, self._refuse):
                 await self._relay()
         finally:
             if pumping is not None:

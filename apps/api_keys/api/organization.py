@@ -12,8 +12,8 @@ from apps.api_keys.api.shared import (
     KeyChangesSerializer,
     NewKeySerializer,
     RotationSerializer,
+    creator,
     key_json,
-    maker,
     one_of,
     rights_of,
     rotated,
@@ -24,7 +24,7 @@ from apps.api_keys.models import ApiKey
 from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services import issue_service_key, revoke_key, update_key
 from apps.core.api import OrganizationAPIView, OrganizationRequest
-from apps.organizations.api.request_helpers import checked, paged
+from apps.organizations.api.request_helpers import paginated_response, validate_body
 from apps.organizations.permissions import OrganizationPermission
 
 
@@ -41,19 +41,19 @@ class KeysBase(OrganizationAPIView):
 class ServiceKeysView(KeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paged(request, shown(self.service_keys()), key_json)
+        return paginated_response(request, shown(self.service_keys()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         """A key for all workspaces, or for those that are named."""
-        body = checked(NewKeySerializer, request.data)
+        body = validate_body(NewKeySerializer, request.data)
         key, secret = issue_service_key(
             organization_id=self.organization_id,
             name=body["description"],
             scopes=scopes_in(body),
             workspace_ids=body.get("workspaces") or [],
             rights=rights_of(request, request.auth),
-            created_by=maker(request.auth),
+            created_by=creator(request.auth),
             expires_at=body.get("expires_at"),
         )
         return Response(key_json(key, secret))
@@ -63,7 +63,7 @@ class ServiceKeyView(KeysBase):
     @extend_schema(request=KeyChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, key_id: UUID) -> Response:
         key = one_of(self.service_keys(), key_id)
-        body = checked(KeyChangesSerializer, request.data)
+        body = validate_body(KeyChangesSerializer, request.data)
         return Response(key_json(update_key(key=key, name=body["description"])))
 
     @extend_schema(responses=dict)
@@ -84,7 +84,7 @@ class PersonalKeysView(KeysBase):
 
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paged(request, shown(self.personal_keys()), key_json)
+        return paginated_response(request, shown(self.personal_keys()), key_json)
 
 
 class PersonalKeyView(KeysBase):

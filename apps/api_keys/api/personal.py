@@ -19,13 +19,13 @@ from apps.api_keys.api.shared import (
     scopes_in,
     shown,
 )
-from apps.api_keys.authentication import workspace_named
+from apps.api_keys.authentication import workspace_id_from_headers
 from apps.api_keys.models import ApiKey
 from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services import issue_personal_key, revoke_key, update_key
 from apps.core import errors
 from apps.core.api import OrganizationAPIView, OrganizationRequest
-from apps.organizations.api.request_helpers import checked, paged
+from apps.organizations.api.request_helpers import paginated_response, validate_body
 from apps.organizations.models import User
 from apps.organizations.permissions import OrganizationPermission
 from apps.organizations.services import caller_for
@@ -51,13 +51,13 @@ class OwnKeysBase(OrganizationAPIView):
 class OwnKeysView(OwnKeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paged(request, shown(self.rows()), key_json)
+        return paginated_response(request, shown(self.rows()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         """A key that acts as the person; it means the workspace at hand when none is named."""
         person = self.person()
-        body = checked(NewKeySerializer, request.data)
+        body = validate_body(NewKeySerializer, request.data)
         key, secret = issue_personal_key(
             organization_id=self.organization_id,
             person=person,
@@ -69,7 +69,7 @@ class OwnKeysView(OwnKeysBase):
         return Response(key_json(key, secret))
 
     def _home(self, body: dict[str, Any], person: User) -> UUID | None:
-        named = body.get("default_workspace_id") or workspace_named(self.request.headers)
+        named = body.get("default_workspace_id") or workspace_id_from_headers(self.request.headers)
         if named is None:
             key_id = self.request.auth.key_id
             own = ApiKey.objects.filter(pk=key_id).first() if key_id else None
@@ -84,7 +84,7 @@ class OwnKeyView(OwnKeysBase):
     @extend_schema(request=KeyChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, key_id: UUID) -> Response:
         key = one_of(self.rows(), key_id)
-        body = checked(KeyChangesSerializer, request.data)
+        body = validate_body(KeyChangesSerializer, request.data)
         return Response(key_json(update_key(key=key, name=body["description"])))
 
     @extend_schema(responses=dict)

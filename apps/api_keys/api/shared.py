@@ -9,14 +9,14 @@ from uuid import UUID
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from apps.api_keys.authentication import authenticate_at, key_in
+from apps.api_keys.authentication import api_key_from_headers, authenticate_in_workspace
 from apps.api_keys.models import ApiKey
 from apps.api_keys.querysets import ApiKeyQuerySet
-from apps.api_keys.services import Rights, organization_caller_of, rotate_key
+from apps.api_keys.services import KeyPolicy, organization_caller_for_key, rotate_key
 from apps.core import errors
 from apps.core.callers import Caller, OrganizationCaller
 from apps.core.tenancy import get_or_404
-from apps.organizations.api.request_helpers import checked
+from apps.organizations.api.request_helpers import validate_body
 from apps.organizations.models import User
 from apps.organizations.permissions import SCOPES
 from apps.organizations.services import caller_for
@@ -82,9 +82,9 @@ def scopes_in(body: dict[str, Any]) -> list[str]:
     return ["read"] if body.get("read_only") else ["admin"]
 
 
-def rights_of(request: Request, caller: Caller | OrganizationCaller) -> Rights:
+def rights_of(request: Request, caller: Caller | OrganizationCaller) -> KeyPolicy:
     """What the request's caller may do anywhere, found by the door that let it in."""
-    secret = key_in(request.headers)
+    secret = api_key_from_headers(request.headers)
     user = None if secret else request._request.user
 
     def in_workspace(workspace_id: UUID) -> frozenset[str]:
@@ -92,17 +92,17 @@ def rights_of(request: Request, caller: Caller | OrganizationCaller) -> Rights:
             found = caller_for(user=user, workspace_id=workspace_id)
         else:
             try:
-                found = authenticate_at(workspace_id, request.headers)
+                found = authenticate_in_workspace(workspace_id, request.headers)
             except errors.NotFound:
                 found = None
         return found.permissions if found is not None else frozenset()
 
     def on_organization() -> frozenset[str]:
         if isinstance(user, User):
-            return Rights.of_user(user, caller.organization_id).on_organization()
-        return organization_caller_of(secret=secret or "").permissions
+            return KeyPolicy.of_user(user, caller.organization_id).on_organization()
+        return organization_caller_for_key(secret=secret or "").permissions
 
-    return Rights(in_workspace, on_organization)
+    return KeyPolicy(in_workspace, on_organization)
 
 
 def shown(rows: ApiKeyQuerySet) -> ApiKeyQuerySet:
@@ -114,12 +114,12 @@ def one_of(rows: ApiKeyQuerySet, key_id: UUID) -> ApiKey:
     return get_or_404(rows.unrevoked().select_related("person"), pk=key_id)
 
 
-def maker(caller: Caller | OrganizationCaller) -> User | None:
-    """The person to be named as a key's maker."""
+def creator(caller: Caller | OrganizationCaller) -> User | None:
+    """The person to be named as a key's creator."""
     return User.objects.filter(pk=caller.user_id).first() if caller.user_id else None
 
 
 def rotated(key: ApiKey, request: Request) -> dict[str, Any]:
-    body = checked(RotationSerializer, request.data)
+    body = validate_body(RotationSerializer, request.data)
     overlap = timedelta(seconds=body["overlap_seconds"])
     return key_json(*rotate_key(key=key, overlap=overlap))

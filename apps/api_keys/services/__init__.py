@@ -1,6 +1,6 @@
 """Issuing, finding, rotating and revoking API keys."""
 
-from apps.api_keys.services.issuing import (
+from apps.api_keys.services.issue_keys import (
     issue_key,
     issue_personal_key,
     issue_service_key,
@@ -10,31 +10,31 @@ from apps.api_keys.services.issuing import (
     update_key,
 )
 from apps.api_keys.services.key_lookup import (
-    Holder,
-    caller_of,
-    callers_of,
-    forget_all,
-    holder_of,
-    organization_caller_of,
-    person_caller_of,
+    KeyInfo,
+    caller_for_key,
+    callers_for_keys,
+    clear_cache,
+    get_key_info,
+    organization_caller_for_key,
+    person_caller_for_key,
 )
-from apps.api_keys.services.key_policies import Rights
+from apps.api_keys.services.key_policies import KeyPolicy
 from apps.api_keys.services.secrets import PREFIX, digest
 
 __all__ = [
     "PREFIX",
-    "Holder",
-    "Rights",
-    "caller_of",
-    "callers_of",
+    "KeyInfo",
+    "KeyPolicy",
+    "caller_for_key",
+    "callers_for_keys",
+    "clear_cache",
     "digest",
-    "forget_all",
-    "holder_of",
+    "get_key_info",
     "issue_key",
     "issue_personal_key",
     "issue_service_key",
-    "organization_caller_of",
-    "person_caller_of",
+    "organization_caller_for_key",
+    "person_caller_for_key",
     "revoke_key",
     "revoke_personal_keys",
     "rotate_key",

@@ -18,8 +18,8 @@ from django.contrib.postgres.expressions import ArraySubquery
 from django.db.models import OuterRef, Q
 from django.utils import timezone
 
-from apps.api_keys.errors import NeedsWorkspace
-from apps.api_keys.models import ApiKey, Kind
+from apps.api_keys.errors import WorkspaceRequired
+from apps.api_keys.models import ApiKey, KeyKind
 from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services.secrets import digest
 from apps.core import errors
@@ -28,9 +28,9 @@ from apps.core.ttl_cache import TTLCache
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import (
     OrganizationPermission,
-    of_scopes,
-    of_scopes_on_organization,
-    of_scopes_on_person,
+    organization_scope_permissions,
+    person_scope_permissions,
+    scope_permissions,
 )
 from apps.organizations.services import caller_for, callers_for, organization_caller_for
 
@@ -48,7 +48,7 @@ _OUT_OF_REACH = "This key does not reach that workspace."
 
 
 @dataclass(frozen=True, slots=True)
-class Holder:
+class KeyInfo:
     """What a good key is, wherever it is used."""
 
     key_id: UUID
@@ -58,20 +58,20 @@ class Holder:
 
 _callers: TTLCache[tuple[bytes, UUID | None], Caller] = TTLCache(CACHE_SECONDS)
 _organization_callers: TTLCache[bytes, OrganizationCaller] = TTLCache(CACHE_SECONDS)
-_holders: TTLCache[bytes, Holder] = TTLCache(CACHE_SECONDS)
+_key_info: TTLCache[bytes, KeyInfo] = TTLCache(CACHE_SECONDS)
 
 
-def caller_of(*, secret: str, workspace_id: UUID | None = None) -> Caller:
+def caller_for_key(*, secret: str, workspace_id: UUID | None = None) -> Caller:
     """Who holds the key, in the workspace asked for or else the key's own.
 
     Raises `Unauthenticated` for an unknown, revoked or expired key, `Forbidden` for a workspace
-    outside its reach, `NeedsWorkspace` when it is for several and none is named. Look-ups are by
+    outside its reach, `WorkspaceRequired` when it is for several and none is named. Look-ups are by
     hash, so timing says nothing about other keys.
     """
     return _callers.get((digest(secret), workspace_id), _look_up_caller)
 
 
-def callers_of(asked: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes, UUID], Caller]:
+def callers_for_keys(asked: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes, UUID], Caller]:
     """Who holds keys of these digests in workspaces, at this moment, in a handful of queries.
 
     What would be refused is left out. This counts as no use of a key.
@@ -99,32 +99,32 @@ def callers_of(asked: Collection[tuple[bytes, UUID]]) -> dict[tuple[bytes, UUID]
     return callers
 
 
-def organization_caller_of(*, secret: str) -> OrganizationCaller:
+def organization_caller_for_key(*, secret: str) -> OrganizationCaller:
     """What the key may do with its organization itself."""
     return _organization_callers.get(digest(secret), _look_up_organization_caller)
 
 
-def holder_of(*, secret: str) -> Holder:
+def get_key_info(*, secret: str) -> KeyInfo:
     """Whose key it is, for what needs no permission; `Unauthenticated` when it is nobody's."""
-    return _holders.get(digest(secret), _look_up_holder)
+    return _key_info.get(digest(secret), _look_up_key_info)
 
 
-def person_caller_of(*, secret: str) -> PersonCaller:
+def person_caller_for_key(*, secret: str) -> PersonCaller:
     """The person behind a personal key; other keys have nothing of their own."""
     key = _find(digest(secret))
     if key.person_id is None:
         raise errors.NotFound("This is a person's own: use a personal key.")
     return PersonCaller(
         user_id=key.person_id,
-        permissions=of_scopes_on_person(key.scopes),
+        permissions=person_scope_permissions(key.scopes),
         key_id=key.pk,
         organization_id=key.organization_id,
     )
 
 
-def forget_all() -> None:
+def clear_cache() -> None:
     """For tests: what was looked up is not known any more."""
-    for known in (_callers, _organization_callers, _holders):
+    for known in (_callers, _organization_callers, _key_info):
         known.clear()
 
 
@@ -146,7 +146,7 @@ def _for_person(key: ApiKey, person: Caller | None) -> Caller | None:
     """What the key may do where its person may do that much."""
     if person is None or person.organization_id != key.organization_id:
         return None
-    allowed = person.permissions & of_scopes(key.scopes)
+    allowed = person.permissions & scope_permissions(key.scopes)
     return replace(person, permissions=allowed, key_id=key.pk)
 
 
@@ -155,7 +155,7 @@ def _for_nobody(key: ApiKey, workspace_id: UUID) -> Caller:
     return Caller(
         organization_id=key.organization_id,
         workspace_id=workspace_id,
-        permissions=of_scopes(key.scopes),
+        permissions=scope_permissions(key.scopes),
         key_id=key.pk,
         user_id=key.created_by_id,
     )
@@ -163,14 +163,17 @@ def _for_nobody(key: ApiKey, workspace_id: UUID) -> Caller:
 
 def _look_up_organization_caller(hashed: bytes) -> OrganizationCaller:
     key = _find(hashed)
-    permissions = of_scopes_on_organization(key.scopes)
+    permissions = organization_scope_permissions(key.scopes)
     if key.person is not None:
         person = organization_caller_for(user=key.person, organization_id=key.organization_id)
         if person is None:
             raise errors.Unauthenticated("The key's person has left the organization.")
         allowed = permissions & person.permissions
         return replace(
-            person, permissions=allowed, key_id=key.pk, key_permissions=of_scopes(key.scopes)
+            person,
+            permissions=allowed,
+            key_id=key.pk,
+            key_permissions=scope_permissions(key.scopes),
         )
     reach = None if key.is_organization_wide else frozenset(key.reach)
     reading = frozenset({str(OrganizationPermission.ORGANIZATION_READ)})
@@ -179,13 +182,13 @@ def _look_up_organization_caller(hashed: bytes) -> OrganizationCaller:
         permissions if reach is None else permissions & reading,
         key_id=key.pk,
         workspace_ids=reach,
-        key_permissions=of_scopes(key.scopes),
+        key_permissions=scope_permissions(key.scopes),
     )
 
 
-def _look_up_holder(hashed: bytes) -> Holder:
+def _look_up_key_info(hashed: bytes) -> KeyInfo:
     key = _find(hashed)
-    return Holder(key.pk, key.organization_id, key.person_id)
+    return KeyInfo(key.pk, key.organization_id, key.person_id)
 
 
 def _find(hashed: bytes) -> Found:
@@ -253,14 +256,14 @@ def _note_use(key: ApiKey, hashed: bytes, now: datetime) -> None:
 
 def _meant(key: Found) -> UUID:
     """The workspace that a request means which names none."""
-    if key.kind == Kind.PERSONAL and key.workspace_id is not None:
+    if key.kind == KeyKind.PERSONAL and key.workspace_id is not None:
         return key.workspace_id
-    if key.kind == Kind.SERVICE and not key.is_organization_wide:
+    if key.kind == KeyKind.SERVICE and not key.is_organization_wide:
         if len(key.reach) == 1:
             return key.reach[0]
         if not key.reach:
             raise errors.Unauthenticated("The key's workspaces are deleted.")
-    raise NeedsWorkspace
+    raise WorkspaceRequired
 
 
 def _reaches(key: Found, workspace_id: UUID) -> bool:

@@ -14,14 +14,14 @@ from apps.organizations.services import caller_for, organization_caller_for
 
 
 @dataclass(frozen=True)
-class Rights:
+class KeyPolicy:
     """Permissions by place, asked for only where they matter."""
 
     in_workspace: Callable[[UUID], frozenset[str]]
     on_organization: Callable[[], frozenset[str]]
 
     @classmethod
-    def of_user(cls, user: User, organization_id: UUID) -> Rights:
+    def of_user(cls, user: User, organization_id: UUID) -> KeyPolicy:
         def in_workspace(workspace_id: UUID) -> frozenset[str]:
             caller = caller_for(user=user, workspace_id=workspace_id)
             return caller.permissions if caller is not None else frozenset()

@@ -8,8 +8,8 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.audit.exporting import as_json
-from apps.audit.search import MOST, PAGE, Search, page
+from apps.audit.export import as_json
+from apps.audit.search import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Search, page
 from apps.core.api import OrganizationAPIView
 from apps.organizations.permissions import OrganizationPermission
 
@@ -18,7 +18,9 @@ class AuditLogQuery(serializers.Serializer[None]):
     start_time = serializers.DateTimeField(required=False)
     end_time = serializers.DateTimeField(required=False)
     cursor = serializers.CharField(required=False, max_length=500)
-    limit = serializers.IntegerField(required=False, min_value=1, max_value=MOST, default=PAGE)
+    limit = serializers.IntegerField(
+        required=False, min_value=1, max_value=MAX_PAGE_SIZE, default=DEFAULT_PAGE_SIZE
+    )
     action = serializers.CharField(required=False, max_length=64, default="")
     actor = serializers.CharField(required=False, max_length=254, default="")
     target = serializers.CharField(required=False, max_length=200, default="")

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import path
 from django.views.decorators.csrf import csrf_exempt
 
-from apps.api_keys.lightweight_views import Answer, keyed
+from apps.api_keys.lightweight_views import Answer, api_key_required
 from apps.core import errors
 from apps.core.callers import Caller
 from apps.core.json import loads
@@ -49,7 +49,7 @@ def encode_errors(view: View) -> View:
 
 
 @encode_errors
-@keyed("POST", Permission.RUNS_INGEST)
+@api_key_required("POST", Permission.RUNS_INGEST)
 def export_traces(request: HttpRequest, caller: Caller) -> Answer:
     """Store an `ExportTraceServiceRequest` in protobuf or JSON."""
     media_type = encoding.parse_encoding(request.headers.get("Content-Type", ""))
@@ -58,7 +58,7 @@ def export_traces(request: HttpRequest, caller: Caller) -> Answer:
 
 
 @encode_errors
-@keyed("POST", Permission.RUNS_INGEST)
+@api_key_required("POST", Permission.RUNS_INGEST)
 def export_claude_code(request: HttpRequest, caller: Caller) -> Answer:
     """Store the events of Claude Code, an `ExportLogsServiceRequest` in protobuf or JSON."""
     media_type = encoding.parse_encoding(request.headers.get("Content-Type", ""))

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.http import HttpRequest
 from django.urls import path
 
-from apps.api_keys.lightweight_views import Answer, by_method, keyed
+from apps.api_keys.lightweight_views import Answer, api_key_required, dispatch_method
 from apps.core.callers import Caller
 from apps.core.errors import AppError, Unavailable
 from apps.core.ids import uuid7
@@ -46,7 +46,7 @@ def _counted_rejections(caller: Caller) -> Iterator[None]:
         raise errors.RunsRejected(str(error)) from None
 
 
-@keyed("POST", Permission.RUNS_INGEST)
+@api_key_required("POST", Permission.RUNS_INGEST)
 def create_run(request: HttpRequest, caller: Caller) -> Answer:
     """Create one run; a missing id or tree position is assigned."""
     with _counted_rejections(caller):
@@ -57,7 +57,7 @@ def create_run(request: HttpRequest, caller: Caller) -> Answer:
     return status, {**value, "id": operation.run.id}
 
 
-@keyed("PATCH", Permission.RUNS_INGEST)
+@api_key_required("PATCH", Permission.RUNS_INGEST)
 def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
     """Update one run; the update may arrive before its run."""
     with _counted_rejections(caller):
@@ -65,7 +65,7 @@ def update_run(request: HttpRequest, caller: Caller, run_id: UUID) -> Answer:
     return _ingest(caller, decoded, request)
 
 
-@keyed("POST", Permission.RUNS_INGEST)
+@api_key_required("POST", Permission.RUNS_INGEST)
 def ingest_batch(request: HttpRequest, caller: Caller) -> Answer:
     """Store `{"post": [...], "patch": [...]}`."""
     with _counted_rejections(caller):
@@ -73,7 +73,7 @@ def ingest_batch(request: HttpRequest, caller: Caller) -> Answer:
     return _ingest(caller, decoded, request)
 
 
-@keyed("POST", Permission.RUNS_INGEST)
+@api_key_required("POST", Permission.RUNS_INGEST)
 def ingest_multipart(request: HttpRequest, caller: Caller) -> Answer:
     """Store a multipart body with one part for each field of a run, in any order."""
     with _counted_rejections(caller):
@@ -83,12 +83,12 @@ def ingest_multipart(request: HttpRequest, caller: Caller) -> Answer:
 
 
 routes = [
-    path("runs/batch", by_method(post=ingest_batch), name="run-batch"),
-    path("runs/multipart", by_method(post=ingest_multipart), name="run-multipart"),
-    path("runs", by_method(post=create_run), name="run-create"),
+    path("runs/batch", dispatch_method(post=ingest_batch), name="run-batch"),
+    path("runs/multipart", dispatch_method(post=ingest_multipart), name="run-multipart"),
+    path("runs", dispatch_method(post=create_run), name="run-create"),
     path(
         "runs/<uuid:run_id>",
-        by_method(get=RunView.as_view(), patch=update_run),
+        dispatch_method(get=RunView.as_view(), patch=update_run),
         name="run-read-update",
     ),
 ]

@@ -27,7 +27,7 @@ from apps.monitoring.services.computing import Computer
 from apps.monitoring.services.organization_dashboards import ComputerOfMany
 from apps.organizations.models import ResourceType
 from apps.organizations.permissions import Permission
-from apps.organizations.services.tags import carrying
+from apps.organizations.services.tags import filter_by_tags
 from apps.tracing.api.serializers import query_params
 from apps.tracing.models import Project
 
@@ -90,7 +90,7 @@ class SectionsView(ChartsAPIView):
         sections = self.sections()
         if asked.get("tag_value_id"):
             kinds = (ResourceType.DASHBOARD,)
-            sections = carrying(sections, self.workspace_id, asked["tag_value_id"], kinds)
+            sections = filter_by_tags(sections, self.workspace_id, asked["tag_value_id"], kinds)
         return section_list(sections, asked, section_json)
 
     @extend_schema(request=SectionSerializer, responses=dict)

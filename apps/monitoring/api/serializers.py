@@ -12,7 +12,7 @@ from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
 from apps.monitoring.series import group_by_of
 from apps.monitoring.services.computing import Frame
-from apps.organizations.services.tags import MOST_ASKED
+from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.tracing.api.asking import moment
 
 
@@ -95,7 +95,7 @@ class SectionListSerializer(OrganizationSectionListSerializer):
     """The same of a workspace, whose sections may carry tags."""
 
     tag_value_id = serializers.ListField(
-        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
+        child=serializers.UUIDField(), required=False, max_length=MAX_TAGS_PER_REQUEST
     )
 
 

@@ -42,7 +42,7 @@ def update_section(*, section: S, changes: Mapping[str, Any]) -> S:
 @transaction.atomic
 def delete_section(*, section: Section) -> None:
     """The section goes with its charts, and its tags with it."""
-    tags.untag_entirely(
+    tags.delete_taggings(
         workspace_id=section.workspace_id,
         resource_type=ResourceType.DASHBOARD,
         resource_id=section.pk,

@@ -17,7 +17,7 @@ from apps.monitoring.models import OrganizationChart, OrganizationSection
 from apps.monitoring.services import dashboards
 from apps.monitoring.services.computing import MOST_SERIES, Computer, Frame
 from apps.organizations.permissions import Permission
-from apps.organizations.queries import workspaces_of
+from apps.organizations.queries import accessible_workspaces
 from apps.tracing.models import Project
 
 
@@ -25,7 +25,7 @@ def readable_workspaces(caller: OrganizationCaller) -> frozenset[UUID]:
     """The workspaces whose charts the caller may read."""
     return frozenset(
         one.workspace.pk
-        for one in workspaces_of(caller)
+        for one in accessible_workspaces(caller)
         if Permission.CHARTS_READ in one.permissions
     )
 

@@ -19,15 +19,15 @@ from apps.core.api import (
 )
 from apps.core.tenancy import get_or_404
 from apps.organizations.api.rendering import organization_json, role_json
-from apps.organizations.api.request_helpers import checked, paged
-from apps.organizations.errors import SystemRoleFixed
+from apps.organizations.api.request_helpers import paginated_response, validate_body
+from apps.organizations.errors import SystemRoleImmutable
 from apps.organizations.models import Organization, Role, User
 from apps.organizations.permissions import (
     DESCRIPTIONS,
     Level,
     OrganizationPermission,
     PersonPermission,
-    words_of,
+    permission_names,
 )
 from apps.organizations.roles import SYSTEM_ROLES
 from apps.organizations.services import (
@@ -59,7 +59,7 @@ _FIELDS = {
     "display_name": "name",
     "public_sharing_disabled": "public_sharing_disabled",
     "pat_creation_disabled": "personal_keys_disabled",
-    "max_key_days": "longest_key_days",
+    "max_key_days": "max_key_days",
 }
 
 
@@ -72,7 +72,7 @@ class OrganizationsView(PersonAPIView):
         rows = Organization.objects.filter(memberships__user_id=request.auth.user_id)
         if request.auth.organization_id is not None:
             rows = rows.filter(pk=request.auth.organization_id)
-        return paged(request, rows.order_by("name"), organization_json)
+        return paginated_response(request, rows.order_by("name"), organization_json)
 
     @extend_schema(request=NewOrganizationSerializer, responses=dict)
     def post(self, request: PersonRequest) -> Response:
@@ -82,7 +82,7 @@ class OrganizationsView(PersonAPIView):
         person = User.objects.get(pk=request.auth.user_id)
         if not may_create_organization(person):
             raise errors.Forbidden("New organizations are made by the operator here.")
-        body = checked(NewOrganizationSerializer, request.data)
+        body = validate_body(NewOrganizationSerializer, request.data)
         founding = create_organization(
             name=body["display_name"], owner=person, is_personal=body["is_personal"]
         )
@@ -101,7 +101,7 @@ class OrganizationView(OrganizationAPIView):
 
     @extend_schema(request=OrganizationChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest) -> Response:
-        body = checked(OrganizationChangesSerializer, request.data)
+        body = validate_body(OrganizationChangesSerializer, request.data)
         unshare_all = body.pop("unshare_all")
         changed = organizations.update_organization(
             organization_id=self.organization_id,
@@ -126,7 +126,7 @@ class PermissionsView(OrganizationAPIView):
             [
                 {"name": word, "description": DESCRIPTIONS[word], "access_scope": str(level)}
                 for level in Level
-                for word in words_of(level)
+                for word in permission_names(level)
             ]
         )
 
@@ -157,11 +157,11 @@ class RolesView(OrganizationAPIView):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         """The system's roles and the organization's own."""
-        return Response([role_json(role) for role in roles.roles_of(self.organization_id)])
+        return Response([role_json(role) for role in roles.list_roles(self.organization_id)])
 
     @extend_schema(request=RoleSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        body = checked(RoleSerializer, request.data)
+        body = validate_body(RoleSerializer, request.data)
         made = roles.create_role(
             organization_id=self.organization_id,
             level=Level(body["access_scope"]),
@@ -179,7 +179,7 @@ class RoleView(OrganizationAPIView):
     @extend_schema(request=RoleChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, role_id: UUID) -> Response:
         role = self._role(role_id)
-        changes = checked(RoleChangesSerializer, request.data)
+        changes = validate_body(RoleChangesSerializer, request.data)
         return Response(role_json(roles.update_role(role=role, changes=changes, by=request.auth)))
 
     @extend_schema(responses={204: None})
@@ -189,7 +189,7 @@ class RoleView(OrganizationAPIView):
 
     def _role(self, role_id: UUID) -> Role:
         if any(role.id == role_id for role in SYSTEM_ROLES):
-            raise SystemRoleFixed
+            raise SystemRoleImmutable
         return get_or_404(Role.objects.filter(organization_id=self.organization_id), pk=role_id)
 
 

@@ -19,10 +19,10 @@ from apps.core.api import (
 )
 from apps.core.tenancy import get_or_404
 from apps.organizations.api.rendering import invitation_json, member_json
-from apps.organizations.api.request_helpers import checked, checked_list, page
+from apps.organizations.api.request_helpers import paginate, validate_body, validate_list
 from apps.organizations.models import Invitation, Membership, User
 from apps.organizations.permissions import Level, OrganizationPermission, PersonPermission
-from apps.organizations.queries import places_of
+from apps.organizations.queries import workspace_roles_by_user
 from apps.organizations.services import invitations, members, profile
 from apps.organizations.services.grants import find_role
 
@@ -69,7 +69,7 @@ class PeopleBase(OrganizationAPIView):
         )
 
     def shown(self, rows: list[Membership]) -> list[dict[str, Any]]:
-        places = places_of(self.organization_id, [row.user_id for row in rows])
+        places = workspace_roles_by_user(self.organization_id, [row.user_id for row in rows])
         return [
             member_json(row, [(place.pk, role) for place, role in places.get(row.user_id, [])])
             for row in rows
@@ -78,7 +78,9 @@ class PeopleBase(OrganizationAPIView):
     def waiting(self, rows: list[Invitation]) -> list[dict[str, Any]]:
         """Links are shown to those who may make them."""
         may = self.request.auth.may(OrganizationPermission.PEOPLE_MANAGE)
-        return [invitation_json(one, invitations.link_of(one) if may else None) for one in rows]
+        return [
+            invitation_json(one, invitations.invitation_url(one) if may else None) for one in rows
+        ]
 
     def invite(self, body: dict[str, Any]) -> Invitation:
         where = self.organization_id
@@ -97,7 +99,7 @@ class PeopleBase(OrganizationAPIView):
 class PeopleView(PeopleBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        rows, headers = page(request, self.members())
+        rows, headers = paginate(request, self.members())
         return Response(
             {
                 "organization_id": self.organization_id,
@@ -109,7 +111,7 @@ class PeopleView(PeopleBase):
 
     @extend_schema(request=InviteeSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        invitation = self.invite(checked(InviteeSerializer, request.data))
+        invitation = self.invite(validate_body(InviteeSerializer, request.data))
         return Response(self.waiting([invitation])[0])
 
 
@@ -118,21 +120,21 @@ class PeopleBatchView(PeopleBase):
     def post(self, request: OrganizationRequest) -> Response:
         """All or none of them."""
         with transaction.atomic():
-            made = [self.invite(one) for one in checked_list(InviteeSerializer, request.data)]
+            made = [self.invite(one) for one in validate_list(InviteeSerializer, request.data)]
         return Response(self.waiting(made))
 
 
 class ActivePeopleView(PeopleBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        rows, headers = page(request, self.members())
+        rows, headers = paginate(request, self.members())
         return Response(self.shown(rows), headers=headers)
 
 
 class PendingPeopleView(PeopleBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        rows, headers = page(request, self.pending())
+        rows, headers = paginate(request, self.pending())
         return Response(self.waiting(rows), headers=headers)
 
 
@@ -148,7 +150,7 @@ class OnePersonView(PeopleBase):
     @extend_schema(request=MemberChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, membership_id: UUID) -> Response:
         membership = get_or_404(self.members(), pk=membership_id)
-        body = checked(MemberChangesSerializer, request.data)
+        body = validate_body(MemberChangesSerializer, request.data)
         role = find_role(self.organization_id, Level.ORGANIZATION, body["role_id"])
         changed = members.change_role(membership=membership, role=role, by=request.auth)
         return Response(self.shown([changed])[0])
@@ -166,7 +168,7 @@ class OwnMembershipView(PersonAPIView):
     @extend_schema(request=OwnChangesSerializer, responses=dict)
     def patch(self, request: PersonRequest) -> Response:
         """The person's own name."""
-        body = checked(OwnChangesSerializer, request.data)
+        body = validate_body(OwnChangesSerializer, request.data)
         user = profile.rename(user_id=request.auth.user_id, name=body["full_name"])
         return Response({"user_id": user.pk, "email": user.email, "full_name": user.name or None})
 
@@ -178,7 +180,7 @@ class OwnInvitationsView(PersonAPIView):
     def get(self, request: PersonRequest) -> Response:
         """Invitations to the person's verified address."""
         user = User.objects.get(pk=request.auth.user_id)
-        return Response([invitation_json(one) for one in invitations.waiting_for(user)])
+        return Response([invitation_json(one) for one in invitations.list_open_for(user)])
 
 
 class OwnInvitationView(PersonAPIView):
@@ -198,7 +200,7 @@ class ClaimView(PersonAPIView):
     def post(self, request: PersonRequest, invitation_id: UUID) -> Response:
         user, invitation = _own(request, invitation_id)
         membership = invitations.accept(invitation=invitation, user=user)
-        places = places_of(membership.organization_id, [user.pk])[user.pk]
+        places = workspace_roles_by_user(membership.organization_id, [user.pk])[user.pk]
         return Response(member_json(membership, [(place.pk, role) for place, role in places]))
 
 

@@ -53,7 +53,7 @@ def organization_json(organization: Organization) -> dict[str, Any]:
         "created_at": organization.created_at,
         "public_sharing_disabled": organization.public_sharing_disabled,
         "pat_creation_disabled": organization.personal_keys_disabled,
-        "max_key_days": organization.longest_key_days,
+        "max_key_days": organization.max_key_days,
         "disabled": False,
         "tier": None,
     }

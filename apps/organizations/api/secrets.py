@@ -10,7 +10,7 @@ from rest_framework import serializers
 from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
-from apps.organizations.api.request_helpers import checked_list
+from apps.organizations.api.request_helpers import validate_list
 from apps.organizations.models import WorkspaceSecret
 from apps.organizations.permissions import Permission
 from apps.organizations.services import secrets
@@ -19,7 +19,7 @@ from apps.organizations.services import secrets
 class SecretSerializer(serializers.Serializer[Any]):
     key = serializers.RegexField(r"\A[A-Za-z_][A-Za-z0-9_.-]*\Z", max_length=200)
     value = serializers.CharField(
-        max_length=secrets.LONGEST_VALUE, allow_null=True, trim_whitespace=False
+        max_length=secrets.MAX_VALUE_LENGTH, allow_null=True, trim_whitespace=False
     )
 
 
@@ -34,7 +34,7 @@ class SecretsView(WorkspaceAPIView):
     @extend_schema(request=SecretSerializer(many=True), responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Set these; null deletes. All or nothing."""
-        given = checked_list(SecretSerializer, request.data)
+        given = validate_list(SecretSerializer, request.data)
         secrets.set_secrets(
             workspace_id=self.workspace_id,
             values={one["key"]: one["value"] for one in given},

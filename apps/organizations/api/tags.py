@@ -15,7 +15,7 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.organizations import resources
 from apps.organizations.api.rendering import tag_key_json, tag_value_json, tagging_json
-from apps.organizations.api.request_helpers import asked, checked, paged
+from apps.organizations.api.request_helpers import paginated_response, query_params, validate_body
 from apps.organizations.models import ResourceType, Tagging, TagKey, TagValue
 from apps.organizations.permissions import Permission
 from apps.organizations.services import tags
@@ -71,11 +71,11 @@ class KeysView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
         rows = TagKey.objects.for_workspace(self.workspace_id).order_by("key")
-        return paged(request, rows, tag_key_json)
+        return paginated_response(request, rows, tag_key_json)
 
     @extend_schema(request=KeySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        body = checked(KeySerializer, request.data)
+        body = validate_body(KeySerializer, request.data)
         made = tags.create_key(
             workspace_id=self.workspace_id,
             key=body["key"],
@@ -104,14 +104,14 @@ class ValuesView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, tag_key_id: UUID) -> Response:
         rows = TagValue.objects.for_workspace(self.workspace_id)
-        return paged(
+        return paginated_response(
             request, rows.filter(tag_key=self.key(tag_key_id)).order_by("value"), tag_value_json
         )
 
     @extend_schema(request=ValueSerializer, responses=dict)
     def post(self, request: ApiRequest, tag_key_id: UUID) -> Response:
         key = self.key(tag_key_id)
-        body = checked(ValueSerializer, request.data)
+        body = validate_body(ValueSerializer, request.data)
         made = tags.create_value(
             key=key, value=body["value"], description=body.get("description") or ""
         )
@@ -141,13 +141,13 @@ class TaggingsView(TagsBase):
         """Which things carry a value: `tag_value_id`."""
         rows = Tagging.objects.for_workspace(self.workspace_id).order_by("-created_at", "-pk")
         asked_for = serializers.UUIDField()
-        if value := asked(request).get("tag_value_id"):
+        if value := query_params(request).get("tag_value_id"):
             rows = rows.filter(tag_value_id=asked_for.run_validation(value))
-        return paged(request, rows, tagging_json)
+        return paginated_response(request, rows, tagging_json)
 
     @extend_schema(request=TaggingSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        body = checked(TaggingSerializer, request.data)
+        body = validate_body(TaggingSerializer, request.data)
         rows = TagValue.objects.for_workspace(self.workspace_id)
         made = tags.tag(
             value=get_or_404(rows, pk=body["tag_value_id"]),
@@ -180,7 +180,7 @@ class ResourceTagsView(TagsBase):
     @extend_schema(parameters=[ResourceSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         """The tags on one thing."""
-        query = checked(ResourceSerializer, asked(request))
+        query = validate_body(ResourceSerializer, query_params(request))
         return Response(self.on(query["resource_type"], [query["resource_id"]]))
 
     def on(self, resource_type: str, resource_ids: list[UUID]) -> list[dict[str, Any]]:
@@ -193,7 +193,7 @@ class ResourceTagsView(TagsBase):
                 "resource_name": named[one.resource_id],
                 "value": tag_value_json(one.tag_value),
             }
-            for one in tags.tags_on(self.workspace_id, resource_type, resource_ids)
+            for one in tags.list_taggings(self.workspace_id, resource_type, resource_ids)
             if one.resource_id in named
         ]
 
@@ -205,7 +205,7 @@ class ResourcesTagsView(ResourceTagsView):
     @extend_schema(request=ResourcesSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """The tags on many things of a kind, by the thing's id."""
-        body = checked(ResourcesSerializer, request.data)
+        body = validate_body(ResourcesSerializer, request.data)
         found: dict[str, list[dict[str, Any]]] = {str(one): [] for one in body["resource_ids"]}
         for tag in self.on(body["resource_type"], body["resource_ids"]):
             found[str(tag["resource_id"])].append(tag)

@@ -16,7 +16,7 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.callers import OrganizationCaller
 from apps.core.tenancy import get_or_404
 from apps.organizations.api.rendering import invitation_json, workspace_member_json
-from apps.organizations.api.request_helpers import checked, checked_list, page
+from apps.organizations.api.request_helpers import paginate, validate_body, validate_list
 from apps.organizations.models import Invitation, User, Workspace, WorkspaceMembership
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.queries import memberships_by_user
@@ -76,7 +76,7 @@ class MembersBase(WorkspaceAPIView):
 class MembersView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        rows, headers = page(request, self.members())
+        rows, headers = paginate(request, self.members())
         return Response(
             {
                 "tenant_id": self.workspace_id,
@@ -89,7 +89,7 @@ class MembersView(MembersBase):
     @extend_schema(request=NewMemberSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """Let a person of the organization in; an unknown address is invited to both."""
-        return Response(self.add(checked(NewMemberSerializer, request.data)))
+        return Response(self.add(validate_body(NewMemberSerializer, request.data)))
 
     def add(self, body: dict[str, Any]) -> dict[str, Any]:
         caller, role = self.request.auth, self.role(body)
@@ -118,7 +118,7 @@ class MembersView(MembersBase):
             workspaces={self.workspace_id: role},
             by=by,
         )
-        return invitation_json(invitation, invitations.link_of(invitation))
+        return invitation_json(invitation, invitations.invitation_url(invitation))
 
 
 def inviting(request: ApiRequest) -> OrganizationCaller:
@@ -142,14 +142,14 @@ def inviting(request: ApiRequest) -> OrganizationCaller:
 class ActiveMembersView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        rows, headers = page(request, self.members())
+        rows, headers = paginate(request, self.members())
         return Response(self.shown(rows), headers=headers)
 
 
 class PendingMembersView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        rows, headers = page(request, self.pending())
+        rows, headers = paginate(request, self.pending())
         return Response([invitation_json(one) for one in rows], headers=headers)
 
 
@@ -160,7 +160,7 @@ class MembersBatchView(MembersView):
     def post(self, request: ApiRequest) -> Response:
         """All or none of them."""
         with transaction.atomic():
-            made = [self.add(one) for one in checked_list(NewMemberSerializer, request.data)]
+            made = [self.add(one) for one in validate_list(NewMemberSerializer, request.data)]
         return Response(made)
 
 
@@ -168,7 +168,7 @@ class MemberView(MembersBase):
     @extend_schema(request=RoleChangeSerializer, responses=dict)
     def patch(self, request: ApiRequest, identity_id: UUID) -> Response:
         membership = get_or_404(self.members(), pk=identity_id)
-        body = checked(RoleChangeSerializer, request.data)
+        body = validate_body(RoleChangeSerializer, request.data)
         changed = workspace_members.change_workspace_role(
             membership=membership, role=self.role(body), by=request.auth
         )

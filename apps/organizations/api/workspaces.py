@@ -18,12 +18,12 @@ from apps.core.api import (
 )
 from apps.organizations import resources
 from apps.organizations.api.rendering import workspace_json
-from apps.organizations.api.request_helpers import asked, checked
+from apps.organizations.api.request_helpers import query_params, validate_body
 from apps.organizations.models import ResourceType, Workspace
 from apps.organizations.permissions import OrganizationPermission, Permission
-from apps.organizations.queries import workspaces_of
+from apps.organizations.queries import accessible_workspaces
 from apps.organizations.services import workspaces
-from apps.organizations.services.tags import MOST_ASKED, carrying
+from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST, filter_by_tags
 
 # The wire's names of the counts.
 _COUNTS = {
@@ -62,7 +62,7 @@ class WhichSerializer(serializers.Serializer[Any]):
 
 class StatsSerializer(serializers.Serializer[Any]):
     tag_value_id = serializers.ListField(
-        child=serializers.UUIDField(), default=list, max_length=MOST_ASKED
+        child=serializers.UUIDField(), default=list, max_length=MAX_TAGS_PER_REQUEST
     )
 
 
@@ -75,8 +75,8 @@ class WorkspacesView(OrganizationAPIView):
     @extend_schema(parameters=[WhichSerializer], responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         """The workspaces of the organization that the caller may enter, by name."""
-        which = checked(WhichSerializer, asked(request))
-        found = workspaces_of(request.auth, deleted_too=which["include_deleted"])
+        which = validate_body(WhichSerializer, query_params(request))
+        found = accessible_workspaces(request.auth, deleted_too=which["include_deleted"])
         return Response(
             [
                 workspace_json(one.workspace, role=one.role, permissions=one.permissions)
@@ -86,7 +86,7 @@ class WorkspacesView(OrganizationAPIView):
 
     @extend_schema(request=NewWorkspaceSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        body = checked(NewWorkspaceSerializer, request.data)
+        body = validate_body(NewWorkspaceSerializer, request.data)
         made = workspaces.create_workspace(
             organization_id=self.organization_id,
             name=body["display_name"],
@@ -111,7 +111,7 @@ class WorkspaceView(WorkspaceAPIView):
 
     @extend_schema(request=WorkspaceChangesSerializer, responses=dict)
     def patch(self, request: ApiRequest, workspace_id: UUID) -> Response:
-        body = checked(WorkspaceChangesSerializer, request.data)
+        body = validate_body(WorkspaceChangesSerializer, request.data)
         names = {"display_name": "name", "tenant_handle": "handle"}
         changed = workspaces.update_workspace(
             workspace=Workspace.objects.get(pk=workspace_id),
@@ -135,7 +135,7 @@ class StatsView(WorkspaceAPIView):
     @extend_schema(parameters=[StatsSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         """How many things of each kind there are, or of those that carry all the tags asked for."""
-        tags = checked(
+        tags = validate_body(
             StatsSerializer, {"tag_value_id": request.query_params.getlist("tag_value_id")}
         )["tag_value_id"]
         return Response(
@@ -149,7 +149,7 @@ class StatsView(WorkspaceAPIView):
         rows = resources.rows(kind, self.workspace_id)
         if rows is None:
             return 0
-        return carrying(rows, self.workspace_id, tags, [kind]).count()
+        return filter_by_tags(rows, self.workspace_id, tags, [kind]).count()
 
 
 class SettingsView(WorkspaceAPIView):
@@ -167,7 +167,7 @@ class HandleView(WorkspaceAPIView):
 
     @extend_schema(request=HandleSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        body = checked(HandleSerializer, request.data)
+        body = validate_body(HandleSerializer, request.data)
         changed = workspaces.update_workspace(
             workspace=Workspace.objects.get(pk=self.workspace_id),
             changes={"handle": body["tenant_handle"]},

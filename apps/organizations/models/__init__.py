@@ -2,22 +2,22 @@
 
 from apps.organizations.models.invitations import Invitation, InvitationWorkspace
 from apps.organizations.models.memberships import Membership, WorkspaceMembership
-from apps.organizations.models.roles import ROLE_FIELDS, HoldsRole, Role, role_fields
+from apps.organizations.models.roles import ROLE_FIELDS, Role, RoleMixin, role_fields
 from apps.organizations.models.secrets import WorkspaceSecret
 from apps.organizations.models.tags import ResourceType, Tagging, TagKey, TagValue
 from apps.organizations.models.users import User, UserManager
-from apps.organizations.models.workspaces import NextNumber, Organization, Workspace
+from apps.organizations.models.workspaces import Organization, OrganizationSequence, Workspace
 
 __all__ = [
     "ROLE_FIELDS",
-    "HoldsRole",
     "Invitation",
     "InvitationWorkspace",
     "Membership",
-    "NextNumber",
     "Organization",
+    "OrganizationSequence",
     "ResourceType",
     "Role",
+    "RoleMixin",
     "TagKey",
     "TagValue",
     "Tagging",

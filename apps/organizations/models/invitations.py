@@ -7,14 +7,14 @@ from django.db.models import Q
 from django.utils import timezone
 
 from apps.core.ids import uuid7
-from apps.organizations.models.roles import HoldsRole, one_role
+from apps.organizations.models.roles import RoleMixin, one_role
 from apps.organizations.models.users import User
 from apps.organizations.models.workspaces import Organization, Workspace
 from apps.organizations.permissions import Level
 from apps.organizations.querysets import InvitationQuerySet
 
 
-class Invitation(HoldsRole):
+class Invitation(RoleMixin):
     """A place in an organization that waits for somebody.
 
     With an address it is for that person, once. Without one it is a link that anybody may follow
@@ -67,7 +67,7 @@ class Invitation(HoldsRole):
         return not self.email
 
 
-class InvitationWorkspace(HoldsRole):
+class InvitationWorkspace(RoleMixin):
     """A workspace that comes with an invitation, and the role there."""
 
     level = Level.WORKSPACE

@@ -5,13 +5,13 @@ from __future__ import annotations
 from django.db import models
 
 from apps.core.ids import uuid7
-from apps.organizations.models.roles import HoldsRole, one_role
+from apps.organizations.models.roles import RoleMixin, one_role
 from apps.organizations.models.users import User
 from apps.organizations.models.workspaces import Organization, Workspace
 from apps.organizations.permissions import Level
 
 
-class Membership(HoldsRole):
+class Membership(RoleMixin):
     """A person's role in an organization."""
 
     level = Level.ORGANIZATION
@@ -30,7 +30,7 @@ class Membership(HoldsRole):
         return f"{self.user} in {self.organization} as {self.held_role.display_name}"
 
 
-class WorkspaceMembership(HoldsRole):
+class WorkspaceMembership(RoleMixin):
     """A person's role in one workspace of an organization they belong to."""
 
     level = Level.WORKSPACE

@@ -51,7 +51,7 @@ def one_role(name: str) -> models.CheckConstraint:
     )
 
 
-class HoldsRole(models.Model):
+class RoleMixin(models.Model):
     """What has a role: by its name when it is the system's, else by its row."""
 
     level: ClassVar[Level]
@@ -76,7 +76,7 @@ class HoldsRole(models.Model):
 
 
 def role_fields(role: SystemRole | Role) -> dict[str, Any]:
-    """The role as the columns of `HoldsRole`."""
+    """The role as the columns of `RoleMixin`."""
     if isinstance(role, SystemRole):
         return {"role": role.key, "custom_role": None}
     return {"role": "", "custom_role": role}

@@ -9,7 +9,7 @@ from apps.core.ids import uuid7
 from apps.organizations.querysets import WorkspaceQuerySet
 
 
-class NextNumber(models.Func):
+class OrganizationSequence(models.Func):
     """The next value of the sequence that 0001_initial makes."""
 
     template = "nextval('organizations_number')"
@@ -21,7 +21,7 @@ class Organization(models.Model):
     """A customer: people, workspaces, and what they are billed for."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    number = models.BigIntegerField(unique=True, editable=False, db_default=NextNumber())
+    number = models.BigIntegerField(unique=True, editable=False, db_default=OrganizationSequence())
     """Small and lasting; the sandbox derives the organization's user id from it."""
     name = models.CharField(max_length=100, unique=True)
     is_personal = models.BooleanField(default=False)
@@ -30,7 +30,7 @@ class Organization(models.Model):
     """No trace can be opened to everybody, and links that were given out open nothing."""
     personal_keys_disabled = models.BooleanField(default=False)
     """Nobody can make a personal key, and those that were made are refused."""
-    longest_key_days = models.PositiveIntegerField(null=True, blank=True)
+    max_key_days = models.PositiveIntegerField(null=True, blank=True)
     """Keys that are made from now on expire at the latest after so many days."""
     created_at = models.DateTimeField(auto_now_add=True)
 

@@ -2,9 +2,9 @@
 
 from apps.organizations.services.organization_creation import (
     FIRST_WORKSPACE,
-    Founding,
+    OrganizationSetup,
     create_organization,
-    found,
+    get_or_create_organization,
     may_create_organization,
 )
 from apps.organizations.services.permission_resolution import (
@@ -15,11 +15,11 @@ from apps.organizations.services.permission_resolution import (
 
 __all__ = [
     "FIRST_WORKSPACE",
-    "Founding",
+    "OrganizationSetup",
     "caller_for",
     "callers_for",
     "create_organization",
-    "found",
+    "get_or_create_organization",
     "may_create_organization",
     "organization_caller_for",
 ]

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from uuid import UUID
 
 from apps.core.callers import Caller, OrganizationCaller
-from apps.organizations.errors import BeyondOwnRights, NoSuchRole
+from apps.organizations.errors import PermissionEscalation, RoleNotFound
 from apps.organizations.models import Role
 from apps.organizations.permissions import Level
 from apps.organizations.roles import SystemRole, system_role, system_role_by_id
@@ -18,12 +18,12 @@ def check_grant(by: Caller | OrganizationCaller | None, *roles: AnyRole) -> None
     """Refuse roles that hold more than the caller may; without a caller it is the operator."""
     if by is not None:
         for role in roles:
-            check_words(by.permissions, role.permissions)
+            check_permissions(by.permissions, role.permissions)
 
 
-def check_words(own: frozenset[str], wanted: Collection[str]) -> None:
+def check_permissions(own: frozenset[str], wanted: Collection[str]) -> None:
     if beyond := set(wanted) - own:
-        raise BeyondOwnRights(errors=[{"permission": word} for word in sorted(beyond)])
+        raise PermissionEscalation(errors=[{"permission": word} for word in sorted(beyond)])
 
 
 def find_role(organization_id: UUID, level: Level, given: UUID | str) -> AnyRole:
@@ -36,12 +36,12 @@ def find_role(organization_id: UUID, level: Level, given: UUID | str) -> AnyRole
         try:
             given = UUID(given)
         except ValueError:
-            raise NoSuchRole from None
+            raise RoleNotFound from None
     system = system_role_by_id(given, level)
     if system is not None:
         return system
     rows = Role.objects.filter(organization_id=organization_id, level=level)
     custom = rows.filter(pk=given).first()
     if custom is None:
-        raise NoSuchRole
+        raise RoleNotFound
     return custom

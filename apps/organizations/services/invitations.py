@@ -21,11 +21,11 @@ from apps.core import errors as core_errors
 from apps.core.callers import OrganizationCaller
 from apps.organizations import tasks
 from apps.organizations.errors import (
-    AddressNotVerified,
     AlreadyMember,
-    BeyondOwnRights,
-    InvitationForAnother,
-    InvitationOver,
+    EmailNotVerified,
+    InvitationAddressMismatch,
+    InvitationClosed,
+    PermissionEscalation,
 )
 from apps.organizations.models import (
     Invitation,
@@ -38,7 +38,7 @@ from apps.organizations.models import (
     role_fields,
 )
 from apps.organizations.permissions import OrganizationPermission
-from apps.organizations.services.grants import AnyRole, check_grant, check_words
+from apps.organizations.services.grants import AnyRole, check_grant, check_permissions
 from apps.organizations.services.permission_resolution import permissions_in
 
 LIFE = timedelta(days=7)
@@ -65,20 +65,20 @@ def invite(
     wanted = dict(workspaces or {})
     check_grant(by, role)
     if not email and OrganizationPermission.PEOPLE_MANAGE in role.permissions:
-        raise BeyondOwnRights("A link that anybody may follow cannot make an administrator.")
+        raise PermissionEscalation("A link that anybody may follow cannot make an administrator.")
     present = Workspace.objects.present().filter(organization_id=organization_id, pk__in=wanted)
     if present.count() != len(wanted):
         raise core_errors.NotFound("There is no such workspace in the organization.")
     for workspace_id, held in wanted.items():
         if by is not None:
-            check_words(permissions_in(by, workspace_id), held.permissions)
+            check_permissions(permissions_in(by, workspace_id), held.permissions)
     members = Membership.objects.filter(organization_id=organization_id)
     if email and members.filter(user__email=email).exists():
         raise AlreadyMember
     # One at a time, so that two invitations to one address do not both wait.
     Organization.objects.select_for_update(no_key=True).get(pk=organization_id)
     if email:
-        waiting = Invitation.objects.waiting().filter(organization_id=organization_id)
+        waiting = Invitation.objects.pending().filter(organization_id=organization_id)
         waiting.to_address(email).update(revoked_at=timezone.now())
 
     nonce = secrets.token_bytes(16)
@@ -91,7 +91,7 @@ def invite(
         expires_at=timezone.now() + life,
         **role_fields(role),
     )
-    invitation.digest = _digest(token_of(invitation))
+    invitation.digest = _digest(invitation_token(invitation))
     invitation.save(force_insert=True)
     InvitationWorkspace.objects.bulk_create(
         InvitationWorkspace(invitation=invitation, workspace_id=workspace_id, **role_fields(held))
@@ -114,7 +114,7 @@ def invite(
     return invitation
 
 
-def token_of(invitation: Invitation) -> str:
+def invitation_token(invitation: Invitation) -> str:
     """What the link holds.
 
     Made from the row and the installation's secret key, so that a link can be shown again to those
@@ -126,22 +126,22 @@ def token_of(invitation: Invitation) -> str:
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
-def link_of(invitation: Invitation) -> str:
-    return f"{settings.BASE_URL}/invitations/{token_of(invitation)}"
+def invitation_url(invitation: Invitation) -> str:
+    return f"{settings.BASE_URL}/invitations/{invitation_token(invitation)}"
 
 
-def by_token(token: str) -> Invitation:
-    """The open invitation of a link; `NotFound` for none, `InvitationOver` for one that was."""
+def get_by_token(token: str) -> Invitation:
+    """The open invitation of a link; `NotFound` for none, `InvitationClosed` for one that was."""
     rows = Invitation.objects.select_related("organization", "custom_role", "invited_by")
     invitation = rows.filter(digest=_digest(token)).first()
     if invitation is None:
         raise core_errors.NotFound("There is no such invitation.")
     if not invitation.is_open:
-        raise InvitationOver
+        raise InvitationClosed
     return invitation
 
 
-def waiting_for(user: User) -> list[Invitation]:
+def list_open_for(user: User) -> list[Invitation]:
     """Invitations to the person's proved address."""
     if user.email_verified_at is None:
         return []
@@ -155,9 +155,9 @@ def waiting_for(user: User) -> list[Invitation]:
 
 def accept_link(*, token: str, user: User) -> Membership:
     """Take up the invitation that a link names; a link for one address is for its person alone."""
-    invitation = by_token(token)
+    invitation = get_by_token(token)
     if invitation.email and invitation.email != user.email:
-        raise InvitationForAnother
+        raise InvitationAddressMismatch
     return _accept(invitation, user)
 
 
@@ -166,7 +166,7 @@ def accept(*, invitation: Invitation, user: User) -> Membership:
     if not invitation.email or invitation.email != user.email:
         raise core_errors.NotFound
     if user.email_verified_at is None:
-        raise AddressNotVerified
+        raise EmailNotVerified
     return _accept(invitation, user)
 
 
@@ -175,14 +175,14 @@ def decline(*, invitation: Invitation, user: User) -> None:
     """Refuse an invitation to the person's own address; safe to repeat."""
     if not invitation.email or invitation.email != user.email:
         raise core_errors.NotFound
-    Invitation.objects.waiting().filter(pk=invitation.pk).update(declined_at=timezone.now())
+    Invitation.objects.pending().filter(pk=invitation.pk).update(declined_at=timezone.now())
 
 
 @transaction.atomic
 def revoke(*, invitation: Invitation, by: OrganizationCaller | None = None) -> None:
     """Take the invitation back; safe to repeat."""
     check_grant(by, invitation.held_role)
-    waiting = Invitation.objects.waiting().filter(pk=invitation.pk)
+    waiting = Invitation.objects.pending().filter(pk=invitation.pk)
     if waiting.update(revoked_at=timezone.now()):
         record(
             Action.INVITATION_REVOKED,
@@ -198,7 +198,7 @@ def _accept(invitation: Invitation, user: User) -> Membership:
     rows = Invitation.objects.open().select_related("custom_role")
     row = rows.filter(pk=invitation.pk).first()
     if row is None or not user.is_active:
-        raise InvitationOver
+        raise InvitationClosed
     membership, is_new = Membership.objects.get_or_create(
         organization_id=row.organization_id, user=user, defaults=role_fields(row.held_role)
     )

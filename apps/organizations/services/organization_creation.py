@@ -12,13 +12,13 @@ from apps.audit.services import Target, record
 from apps.core import feature_switches
 from apps.organizations.errors import OrganizationNameTaken
 from apps.organizations.models import Membership, Organization, User, Workspace
-from apps.organizations.services.workspaces import make_workspace
+from apps.organizations.services.workspaces import insert_workspace
 
 FIRST_WORKSPACE = "Default"
 
 
 @dataclass(frozen=True)
-class Founding:
+class OrganizationSetup:
     """What `found` made or came upon."""
 
     organization: Organization
@@ -27,7 +27,9 @@ class Founding:
 
 
 @transaction.atomic
-def found(*, organization_name: str, email: str, password: str | None = None) -> Founding:
+def get_or_create_organization(
+    *, organization_name: str, email: str, password: str | None = None
+) -> OrganizationSetup:
     """Create or find the organization, its first workspace and its owner. Safe to repeat.
 
     For operators: a password given here is set, also on a person who exists already, and the
@@ -38,7 +40,7 @@ def found(*, organization_name: str, email: str, password: str | None = None) ->
     organization = Organization.objects.select_for_update().get(pk=organization.pk)
     workspace = organization.workspaces.present().order_by("created_at").first()
     if workspace is None:
-        workspace = make_workspace(organization=organization, name=FIRST_WORKSPACE)
+        workspace = insert_workspace(organization=organization, name=FIRST_WORKSPACE)
 
     owner = User.objects.filter(email=email.strip().lower()).first()
     if owner is None:
@@ -51,7 +53,7 @@ def found(*, organization_name: str, email: str, password: str | None = None) ->
     )
     if is_new:
         _record(organization, owner)
-    return Founding(organization, workspace, owner)
+    return OrganizationSetup(organization, workspace, owner)
 
 
 def may_create_organization(person: User) -> bool:
@@ -68,7 +70,7 @@ def may_create_organization(person: User) -> bool:
 
 
 @transaction.atomic
-def create_organization(*, name: str, owner: User, is_personal: bool = False) -> Founding:
+def create_organization(*, name: str, owner: User, is_personal: bool = False) -> OrganizationSetup:
     """A new organization of the person's, with its first workspace; a taken name is refused.
 
     Whether the person may is `may_create_organization`'s to say.
@@ -79,13 +81,13 @@ def create_organization(*, name: str, owner: User, is_personal: bool = False) ->
             organization.save(force_insert=True)
     except IntegrityError:
         raise OrganizationNameTaken from None
-    workspace = make_workspace(organization=organization, name=FIRST_WORKSPACE)
+    workspace = insert_workspace(organization=organization, name=FIRST_WORKSPACE)
     Membership.objects.create(organization=organization, user=owner, role="owner")
     _record(organization, owner)
-    return Founding(organization, workspace, owner)
+    return OrganizationSetup(organization, workspace, owner)
 
 
-def create_personal_organization(*, owner: User) -> Founding:
+def create_personal_organization(*, owner: User) -> OrganizationSetup:
     """The organization of somebody who signed up without an invitation; its name is free."""
     name = f"Organization of {owner.display_name}"[:90]
     for number in range(1, 1000):

@@ -14,7 +14,7 @@ from apps.organizations import hooks
 from apps.organizations.errors import OrganizationNameTaken
 from apps.organizations.models import Organization
 
-RULES = ("name", "public_sharing_disabled", "personal_keys_disabled", "longest_key_days")
+RULES = ("name", "public_sharing_disabled", "personal_keys_disabled", "max_key_days")
 
 
 @transaction.atomic
@@ -32,7 +32,7 @@ def update_organization(
     except IntegrityError:
         raise OrganizationNameTaken from None
     if unshare_all:
-        hooks.shares_closed(row)
+        hooks.public_links_revoked(row)
     after = _told(row) | ({"unshare_all": True} if unshare_all else {})
     if after != before:
         record(

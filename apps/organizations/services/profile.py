@@ -1,4 +1,4 @@
-"""What people do about themselves, as the logs of their organizations tell it."""
+"""What people do about themselves, as the logs of their organizations record_user_action it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.audit.services import Target, record
 from apps.organizations.models import Membership, User
 
 
-def tell(
+def record_user_action(
     action: Action,
     user: User,
     *,
@@ -38,5 +38,5 @@ def rename(*, user_id: UUID, name: str) -> User:
     before, user.name = user.name, name
     if before != name:
         user.save(update_fields=["name"])
-        tell(Action.USER_UPDATED, user, before={"name": before}, after={"name": name})
+        record_user_action(Action.USER_UPDATED, user, before={"name": before}, after={"name": name})
     return user

@@ -15,12 +15,12 @@ from apps.core import errors as core_errors
 from apps.core.callers import OrganizationCaller
 from apps.organizations.errors import RoleInUse, RoleNameTaken
 from apps.organizations.models import Role
-from apps.organizations.permissions import Level, words_of
+from apps.organizations.permissions import Level, permission_names
 from apps.organizations.roles import SYSTEM_ROLES, SystemRole
-from apps.organizations.services.grants import check_words
+from apps.organizations.services.grants import check_permissions
 
 
-def roles_of(organization_id: UUID, level: Level | None = None) -> list[SystemRole | Role]:
+def list_roles(organization_id: UUID, level: Level | None = None) -> list[SystemRole | Role]:
     """All that can be given: the system's first, then the organization's own by name."""
     own = Role.objects.filter(organization_id=organization_id).order_by("level", "display_name")
     found: list[SystemRole | Role] = [*SYSTEM_ROLES, *own]
@@ -82,7 +82,7 @@ def delete_role(*, role: Role) -> None:
 def _checked(
     level: Level, permissions: Collection[str], by: OrganizationCaller | None
 ) -> list[str]:
-    known = words_of(level)
+    known = permission_names(level)
     if unknown := set(permissions) - set(known):
         raise core_errors.Invalid(
             f"Not a permission of this level: {min(unknown)}.",
@@ -90,7 +90,7 @@ def _checked(
         )
     # Words of workspaces are for the administrators of all of them to hand out, who have them all.
     if by is not None and level == Level.ORGANIZATION:
-        check_words(by.permissions, permissions)
+        check_permissions(by.permissions, permissions)
     return [word for word in known if word in set(permissions)]
 
 

@@ -13,8 +13,8 @@ from apps.core import errors
 from apps.core.secrets import decrypt, encrypt
 from apps.organizations.models import WorkspaceSecret
 
-MOST = 200
-LONGEST_VALUE = 65_536
+MAX_SECRETS = 200
+MAX_VALUE_LENGTH = 65_536
 
 
 @transaction.atomic
@@ -39,8 +39,8 @@ def set_secrets(
         unique_fields=["workspace", "key"],
         update_fields=["value", "updated_at", "updated_by"],
     )
-    if rows.count() > MOST:
-        raise errors.Invalid(f"A workspace has at most {MOST} secrets.")
+    if rows.count() > MAX_SECRETS:
+        raise errors.Invalid(f"A workspace has at most {MAX_SECRETS} secrets.")
     for action, names in (
         (Action.SECRET_SET, sorted(row.key for row in fresh)),
         (Action.SECRET_DELETED, deleted),

@@ -16,9 +16,9 @@ from apps.organizations.errors import TagTaken
 from apps.organizations.models import Tagging, TagKey, TagValue
 from apps.organizations.querysets import TaggingQuerySet
 
-MOST_KEYS = 100
-MOST_VALUES = 1000
-MOST_ASKED = 50
+MAX_KEYS = 100
+MAX_VALUES = 1000
+MAX_TAGS_PER_REQUEST = 50
 """Values that one question may name, or one thing be made with."""
 Q = TypeVar("Q", bound=models.QuerySet[Any])
 
@@ -27,7 +27,7 @@ Q = TypeVar("Q", bound=models.QuerySet[Any])
 def create_key(*, workspace_id: UUID, key: str, description: str = "") -> TagKey:
     row = TagKey(workspace_id=workspace_id, key=key, description=description)
     _saved(row)
-    _bounded(TagKey.objects.for_workspace(workspace_id), MOST_KEYS, "keys")
+    _bounded(TagKey.objects.for_workspace(workspace_id), MAX_KEYS, "keys")
     _record(Action.TAG_CREATED, row.workspace_id, row.pk, key, after={"key": key})
     return row
 
@@ -55,7 +55,7 @@ def create_value(*, key: TagKey, value: str, description: str = "") -> TagValue:
     row = TagValue(workspace_id=key.workspace_id, tag_key=key, value=value, description=description)
     _saved(row)
     _bounded(
-        TagValue.objects.for_workspace(key.workspace_id).filter(tag_key=key), MOST_VALUES, "values"
+        TagValue.objects.for_workspace(key.workspace_id).filter(tag_key=key), MAX_VALUES, "values"
     )
     after = {"key": key.key, "value": value}
     _record(Action.TAG_CREATED, row.workspace_id, row.pk, f"{key.key}: {value}", after=after)
@@ -104,7 +104,7 @@ def tag(*, value: TagValue, resource_type: str, resource_id: UUID) -> Tagging:
 
 
 @transaction.atomic
-def tag_with_all(
+def add_tags(
     *, workspace_id: UUID, value_ids: Collection[UUID], resource_type: str, resource_id: UUID
 ) -> None:
     """Put all these values on a thing of the workspace, or none when one of them is not there.
@@ -121,7 +121,7 @@ def tag_with_all(
         tag(value=value, resource_type=resource_type, resource_id=resource_id)
 
 
-def carrying(
+def filter_by_tags(
     rows: Q,
     workspace_id: UUID,
     value_ids: Collection[UUID],
@@ -136,7 +136,7 @@ def carrying(
 
 
 @transaction.atomic
-def set_on(
+def set_tags(
     *,
     workspace_id: UUID,
     resource_type: str,
@@ -158,12 +158,12 @@ def untag(*, tagging: Tagging) -> None:
     _take_off(Tagging.objects.for_workspace(tagging.workspace_id).filter(pk=tagging.pk))
 
 
-def untag_entirely(*, workspace_id: UUID, resource_type: str, resource_id: UUID) -> None:
+def delete_taggings(*, workspace_id: UUID, resource_type: str, resource_id: UUID) -> None:
     """No value is on the thing any more: it is about to go."""
     Tagging.objects.for_workspace(workspace_id).on(resource_type, [resource_id]).delete()
 
 
-def tags_on(
+def list_taggings(
     workspace_id: UUID, resource_type: str, resource_ids: Collection[UUID]
 ) -> list[Tagging]:
     """What is on these things, by key and value."""

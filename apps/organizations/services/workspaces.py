@@ -49,10 +49,10 @@ def create_workspace(
         there = Workspace.objects.present().filter(pk=workspace_id, organization_id=organization_id)
         if (found := there.first()) is not None:
             return found
-    workspace = make_workspace(
+    workspace = insert_workspace(
         organization=Organization.objects.get(pk=organization_id),
         name=name,
-        handle=checked_handle(handle),
+        handle=validate_handle(handle),
         workspace_id=workspace_id,
     )
     if by is not None and by.user_id is not None and not _administers(by):
@@ -65,7 +65,7 @@ def _administers(by: OrganizationCaller) -> bool:
 
 
 @transaction.atomic
-def make_workspace(
+def insert_workspace(
     *,
     organization: Organization,
     name: str,
@@ -81,7 +81,7 @@ def make_workspace(
         TagKey(workspace=workspace, key=key, description=description)
         for key, description in FIRST_TAG_KEYS.items()
     )
-    hooks.workspace_made(workspace)
+    hooks.workspace_created(workspace)
     record(
         Action.WORKSPACE_CREATED,
         _target(workspace),
@@ -98,7 +98,7 @@ def update_workspace(*, workspace: Workspace, changes: Mapping[str, Any]) -> Wor
     row = Workspace.objects.present().select_for_update(no_key=True).get(pk=workspace.pk)
     before = _told(row)
     if "handle" in changes:
-        row.handle = checked_handle(changes["handle"])
+        row.handle = validate_handle(changes["handle"])
     if "name" in changes:
         row.name = changes["name"]
     _saved(row, fields=["name", "handle"])
@@ -141,7 +141,7 @@ def delete_workspace(*, workspace: Workspace) -> None:
     )
 
 
-def checked_handle(handle: str | None) -> str | None:
+def validate_handle(handle: str | None) -> str | None:
     """The handle as it is kept; None or nothing takes it away."""
     if not handle:
         return None

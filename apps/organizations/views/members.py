@@ -14,29 +14,29 @@ from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.forms import InviteForm, RoleForm, role_choices
 from apps.organizations.models import Invitation, Membership, User
-from apps.organizations.page_parts import done, organization_of, page
+from apps.organizations.page_helpers import organization_caller, page, save_form
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
-from apps.organizations.queries import places_of, workspaces_of
+from apps.organizations.queries import accessible_workspaces, workspace_roles_by_user
 from apps.organizations.services import invitations, members, roles
 from apps.organizations.services.grants import find_role
 from apps.web_ui.pages import PageRequest, to_sign_in, workspace_page
 
 _O = OrganizationPermission
-A_PAGE = 100
+PAGE_SIZE = 100
 
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_people(request: PageRequest) -> HttpResponse:
+def setting_organization_members(request: PageRequest) -> HttpResponse:
     """Who is in the organization and who is invited; the form invites."""
-    caller = organization_of(request, _O.PEOPLE_READ)
+    caller = organization_caller(request, _O.PEOPLE_READ)
     where = caller.organization_id
-    choices = role_choices(roles.roles_of(where, Level.ORGANIZATION))
+    choices = role_choices(roles.list_roles(where, Level.ORGANIZATION))
     form = InviteForm(
         request.POST or None,
         roles=choices,
-        workspaces=[one.workspace for one in workspaces_of(caller)],
-        workspace_roles=role_choices(roles.roles_of(where, Level.WORKSPACE)),
+        workspaces=[one.workspace for one in accessible_workspaces(caller)],
+        workspace_roles=role_choices(roles.list_roles(where, Level.WORKSPACE)),
         initial={
             "role": str(find_role(where, Level.ORGANIZATION, "member").id),
             "workspace_role": str(find_role(where, Level.WORKSPACE, "editor").id),
@@ -57,30 +57,30 @@ def setting_people(request: PageRequest) -> HttpResponse:
                 by=caller,
             )
 
-        if done(form, invite):
+        if save_form(form, invite):
             invited = form.cleaned_data["email"]
             messages.success(
                 request, f"{invited} was invited." if invited else "Invitation link created."
             )
-            return redirect("setting-people", request.caller.workspace_id)
+            return redirect("setting-organization-members", request.caller.workspace_id)
     offset = _offset(request)
     members = Membership.objects.filter(organization_id=where).order_by("user__email")
     text = request.GET.get("q", "").strip()[:200].replace("\0", "")
     if text:
         members = members.filter(user__email__icontains=text)
-    rows = list(members.select_related("user", "custom_role")[offset : offset + A_PAGE + 1])
-    places = places_of(where, [row.user_id for row in rows])
+    rows = list(members.select_related("user", "custom_role")[offset : offset + PAGE_SIZE + 1])
+    places = workspace_roles_by_user(where, [row.user_id for row in rows])
     may_write = caller.may(_O.PEOPLE_MANAGE)
     context = {
         "form": form,
-        "rows": [(row, places.get(row.user_id, [])) for row in rows[:A_PAGE]],
+        "rows": [(row, places.get(row.user_id, [])) for row in rows[:PAGE_SIZE]],
         "waiting": [
-            (one, invitations.link_of(one) if may_write else "") for one in _waiting(where)
+            (one, invitations.invitation_url(one) if may_write else "") for one in _waiting(where)
         ],
         "choices": choices,
         "text": text,
-        "next_offset": offset + A_PAGE if len(rows) > A_PAGE else None,
-        "previous_offset": max(0, offset - A_PAGE) if offset else None,
+        "next_offset": offset + PAGE_SIZE if len(rows) > PAGE_SIZE else None,
+        "previous_offset": max(0, offset - PAGE_SIZE) if offset else None,
         "may_write": may_write,
     }
     return page(request, "organizations/organization_members.html", context, form)
@@ -88,11 +88,11 @@ def setting_people(request: PageRequest) -> HttpResponse:
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_person_role(request: PageRequest, membership_id: UUID) -> HttpResponse:
+def setting_organization_member_role(request: PageRequest, membership_id: UUID) -> HttpResponse:
     membership = _person(request, membership_id)
-    caller = organization_of(request, _O.PEOPLE_MANAGE)
+    caller = organization_caller(request, _O.PEOPLE_MANAGE)
     where = caller.organization_id
-    form = RoleForm(request.POST, roles=role_choices(roles.roles_of(where, Level.ORGANIZATION)))
+    form = RoleForm(request.POST, roles=role_choices(roles.list_roles(where, Level.ORGANIZATION)))
     if not form.is_valid():
         raise errors.Invalid("Unknown role.")
     role = find_role(where, Level.ORGANIZATION, form.cleaned_data["role"])
@@ -100,38 +100,38 @@ def setting_person_role(request: PageRequest, membership_id: UUID) -> HttpRespon
     messages.success(
         request, f"The role of {membership.user.display_name} is now {role.display_name}."
     )
-    return redirect("setting-people", request.caller.workspace_id)
+    return redirect("setting-organization-members", request.caller.workspace_id)
 
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_person_remove(request: PageRequest, membership_id: UUID) -> HttpResponse:
+def setting_organization_member_remove(request: PageRequest, membership_id: UUID) -> HttpResponse:
     membership = _person(request, membership_id)
-    caller = organization_of(request, _O.PEOPLE_MANAGE)
+    caller = organization_caller(request, _O.PEOPLE_MANAGE)
     members.remove_member(membership=membership, by=caller)
     if membership.user_id == request.user.pk:
         messages.success(request, "You have left the organization.")
         return redirect("home")
     messages.success(request, f"{membership.user.display_name} was removed from the organization.")
-    return redirect("setting-people", request.caller.workspace_id)
+    return redirect("setting-organization-members", request.caller.workspace_id)
 
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_invitation_revoke(request: PageRequest, invitation_id: UUID) -> HttpResponse:
-    rows = Invitation.objects.waiting().filter(organization_id=request.caller.organization_id)
+    rows = Invitation.objects.pending().filter(organization_id=request.caller.organization_id)
     invitation = get_or_404(rows.select_related("custom_role"), pk=invitation_id)
-    caller = organization_of(request, _O.PEOPLE_MANAGE)
+    caller = organization_caller(request, _O.PEOPLE_MANAGE)
     invitations.revoke(invitation=invitation, by=caller)
     messages.success(request, "The invitation was revoked.")
-    return redirect("setting-people", request.caller.workspace_id)
+    return redirect("setting-organization-members", request.caller.workspace_id)
 
 
 @never_cache
 @require_http_methods(["GET", "POST"])
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
     """Where the link of an invitation leads: what it offers, and taking it up."""
-    invited = invitations.by_token(token)
+    invited = invitations.get_by_token(token)
     user = request.user
     if not isinstance(user, User):
         return to_sign_in(request)

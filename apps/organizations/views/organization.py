@@ -20,7 +20,7 @@ from apps.organizations.models import (
     Workspace,
     WorkspaceMembership,
 )
-from apps.organizations.page_parts import done, organization_of, page
+from apps.organizations.page_helpers import organization_caller, page, save_form
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.services import members, organizations, roles, workspaces
 from apps.web_ui.pages import PageRequest, workspace_page
@@ -32,7 +32,7 @@ _O = OrganizationPermission
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_organization(request: PageRequest) -> HttpResponse:
     """Name and rules; who owns it, how to hand it over, how to leave."""
-    caller = organization_of(request, _O.ORGANIZATION_READ)
+    caller = organization_caller(request, _O.ORGANIZATION_READ)
     organization = Organization.objects.get(pk=caller.organization_id)
     initial = {name: getattr(organization, name) for name in organizations.RULES}
     form = OrganizationForm(request.POST or None, initial=initial)
@@ -44,7 +44,7 @@ def setting_organization(request: PageRequest) -> HttpResponse:
                 organization_id=organization.pk, changes=form.cleaned_data
             )
 
-        if done(form, save):
+        if save_form(form, save):
             messages.success(request, "Organization saved.")
             return redirect("setting-organization", request.caller.workspace_id)
     members = Membership.objects.filter(organization=organization).select_related("user")
@@ -62,9 +62,9 @@ def setting_organization(request: PageRequest) -> HttpResponse:
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_unshare(request: PageRequest) -> HttpResponse:
+def setting_revoke_public_links(request: PageRequest) -> HttpResponse:
     """Every public link of the organization ends."""
-    caller = organization_of(request, _O.ORGANIZATION_MANAGE)
+    caller = organization_caller(request, _O.ORGANIZATION_MANAGE)
     organizations.update_organization(
         organization_id=caller.organization_id, changes={}, unshare_all=True
     )
@@ -74,9 +74,9 @@ def setting_unshare(request: PageRequest) -> HttpResponse:
 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
-def setting_hand_over(request: PageRequest) -> HttpResponse:
+def setting_transfer_ownership(request: PageRequest) -> HttpResponse:
     """Another member becomes an owner, and the owner who does it an admin."""
-    caller = organization_of(request, _O.OWNERS_MANAGE)
+    caller = organization_caller(request, _O.OWNERS_MANAGE)
     memberships = Membership.objects.filter(organization_id=caller.organization_id)
     heir = get_or_404(memberships.select_related("user"), pk=request.POST.get("member", ""))
     members.transfer_ownership(organization_id=caller.organization_id, owner=request.user, to=heir)
@@ -98,7 +98,7 @@ def setting_leave(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_workspaces(request: PageRequest) -> HttpResponse:
     """The organization's workspaces; the form makes another."""
-    caller = organization_of(request, _O.ORGANIZATION_READ)
+    caller = organization_caller(request, _O.ORGANIZATION_READ)
     form = NewWorkspaceForm(request.POST or None)
     if request.method == "POST":
         caller.require(_O.WORKSPACES_CREATE)
@@ -110,7 +110,7 @@ def setting_workspaces(request: PageRequest) -> HttpResponse:
                 by=caller,
             )
 
-        if done(form, add):
+        if save_form(form, add):
             messages.success(request, f"{form.cleaned_data['name']} was created.")
             return redirect("setting-workspaces", request.caller.workspace_id)
     open_to = Workspace.objects.open_to(request.user)
@@ -127,7 +127,7 @@ def setting_workspaces(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_roles(request: PageRequest) -> HttpResponse:
     """What roles there are; the form makes one of the organization's own, or changes `role`."""
-    caller = organization_of(request, _O.ORGANIZATION_READ)
+    caller = organization_caller(request, _O.ORGANIZATION_READ)
     where = caller.organization_id
     edited = _edited(where, request.GET.get("role", ""))
     named = request.GET.get("level") == Level.ORGANIZATION
@@ -149,7 +149,7 @@ def setting_roles(request: PageRequest) -> HttpResponse:
                     organization_id=where, level=level, by=caller, **form.cleaned_data
                 )
 
-        if done(form, save):
+        if save_form(form, save):
             messages.success(request, f"{form.cleaned_data['display_name']} was saved.")
             return redirect("setting-roles", request.caller.workspace_id)
     context = {
@@ -168,7 +168,7 @@ def setting_role_delete(request: PageRequest, role_id: UUID) -> HttpResponse:
     # Found first: a stranger's role and none look the same.
     own = Role.objects.filter(organization_id=request.caller.organization_id)
     role = get_or_404(own, pk=role_id)
-    organization_of(request, _O.ROLES_MANAGE)
+    organization_caller(request, _O.ROLES_MANAGE)
     roles.delete_role(role=role)
     messages.success(request, f"{role.display_name} was deleted.")
     return redirect("setting-roles", request.caller.workspace_id)
@@ -195,5 +195,5 @@ def _with_holders(organization_id: UUID, level: Level) -> list[tuple[object, int
     holders = {custom or name: n for name, custom, n in counted}
     return [
         (role, holders.get(getattr(role, "key", None) or role.id, 0))
-        for role in roles.roles_of(organization_id, level)
+        for role in roles.list_roles(organization_id, level)
     ]

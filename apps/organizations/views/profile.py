@@ -11,8 +11,8 @@ from django.views.decorators.http import require_http_methods
 from apps.core import errors
 from apps.organizations.forms import NewOrganizationForm
 from apps.organizations.models import Membership, User, Workspace
-from apps.organizations.page_parts import done, page
-from apps.organizations.queries import administrators_in
+from apps.organizations.page_helpers import page, save_form
+from apps.organizations.queries import administrator_emails
 from apps.organizations.services import create_organization, invitations, may_create_organization
 from apps.web_ui.pages import to_sign_in
 
@@ -33,7 +33,7 @@ def organizations(request: HttpRequest) -> HttpResponse:
         def make() -> None:
             made.append(create_organization(name=form.cleaned_data["name"], owner=person).workspace)
 
-        if done(form, make):
+        if save_form(form, make):
             messages.success(request, f"{form.cleaned_data['name']} was created.")
             return redirect("workspace-home", made[0].pk)
     memberships = Membership.objects.filter(user=person).order_by("organization__name")
@@ -43,13 +43,15 @@ def organizations(request: HttpRequest) -> HttpResponse:
     }
     rows = list(memberships.select_related("organization", "custom_role"))
     without = [row.organization_id for row in rows if row.organization_id not in first]
-    helpers = administrators_in(without)
+    helpers = administrator_emails(without)
     for row in rows:
         row.helpers = helpers.get(row.organization_id, [])[:2]  # type: ignore[attr-defined]
     context = {
         "form": form,
         "rows": [(row, first.get(row.organization_id)) for row in rows],
-        "waiting": [(one, invitations.token_of(one)) for one in invitations.waiting_for(person)],
+        "waiting": [
+            (one, invitations.invitation_token(one)) for one in invitations.list_open_for(person)
+        ],
         "is_unproved": person.email_verified_at is None,
         "may_create": may_create,
     }

@@ -14,7 +14,7 @@ from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.forms import TagKeyForm, TagValueForm
 from apps.organizations.models import TagKey, TagValue
-from apps.organizations.page_parts import done, page
+from apps.organizations.page_helpers import page, save_form
 from apps.organizations.permissions import Permission
 from apps.organizations.services import tags
 from apps.web_ui.pages import PageRequest, workspace_page
@@ -32,7 +32,7 @@ def setting_tags(request: PageRequest) -> HttpResponse:
         def add() -> None:
             tags.create_key(workspace_id=workspace_id, **form.cleaned_data)
 
-        if done(form, add):
+        if save_form(form, add):
             messages.success(request, f"{form.cleaned_data['key']} was added.")
             return redirect("setting-tags", workspace_id)
     values = TagValue.objects.for_workspace(workspace_id).annotate(uses=Count("taggings"))

@@ -21,14 +21,14 @@ from apps.organizations.forms import (
     role_choices,
 )
 from apps.organizations.models import User, Workspace, WorkspaceMembership, WorkspaceSecret
-from apps.organizations.page_parts import done, page
+from apps.organizations.page_helpers import page, save_form
 from apps.organizations.permissions import Level, Permission
-from apps.organizations.queries import administrators_of
+from apps.organizations.queries import list_workspace_administrators
 from apps.organizations.services import roles, secrets, workspace_members, workspaces
 from apps.organizations.services.grants import find_role
 from apps.web_ui.pages import PageRequest, workspace_page
 
-MOST_PEOPLE = 500
+MAX_MEMBERS_SHOWN = 500
 
 
 @require_http_methods(["GET", "POST"])
@@ -43,7 +43,7 @@ def setting_general(request: PageRequest) -> HttpResponse:
         def save() -> None:
             workspaces.update_workspace(workspace=workspace, changes=form.cleaned_data)
 
-        if done(form, save):
+        if save_form(form, save):
             messages.success(request, "Workspace saved.")
             return redirect("setting-general", workspace.pk)
     context = {
@@ -72,12 +72,12 @@ def setting_workspace_delete(request: PageRequest) -> HttpResponse:
 def setting_members(request: PageRequest) -> HttpResponse:
     """Who is in the workspace; the form lets somebody of the organization in."""
     workspace = _workspace(request)
-    rows = list(_members(request).order_by("user__email")[:MOST_PEOPLE])
-    administrators = administrators_of(workspace.organization_id)
+    rows = list(_members(request).order_by("user__email")[:MAX_MEMBERS_SHOWN])
+    administrators = list_workspace_administrators(workspace.organization_id)
     inside = {row.user_id for row in rows} | {one.user_id for one in administrators}
-    choices = role_choices(roles.roles_of(workspace.organization_id, Level.WORKSPACE))
+    choices = role_choices(roles.list_roles(workspace.organization_id, Level.WORKSPACE))
     others = User.objects.filter(memberships__organization=workspace.organization)
-    others = others.exclude(pk__in=inside).order_by("email")[:MOST_PEOPLE]
+    others = others.exclude(pk__in=inside).order_by("email")[:MAX_MEMBERS_SHOWN]
     form = AddMemberForm(
         request.POST or None,
         people=[(str(one.pk), one.email) for one in others],
@@ -97,7 +97,7 @@ def setting_members(request: PageRequest) -> HttpResponse:
                 by=request.caller,
             )
 
-        if done(form, add):
+        if save_form(form, add):
             messages.success(request, "Member added.")
             return redirect("setting-members", workspace.pk)
     context = {
@@ -115,7 +115,7 @@ def setting_members(request: PageRequest) -> HttpResponse:
 def setting_member_role(request: PageRequest, identity_id: UUID) -> HttpResponse:
     membership = get_or_404(_members(request), pk=identity_id)
     where = request.caller.organization_id
-    form = RoleForm(request.POST, roles=role_choices(roles.roles_of(where, Level.WORKSPACE)))
+    form = RoleForm(request.POST, roles=role_choices(roles.list_roles(where, Level.WORKSPACE)))
     if not form.is_valid():
         raise errors.Invalid("Unknown role.")
     role = find_role(where, Level.WORKSPACE, form.cleaned_data["role"])
@@ -157,7 +157,7 @@ def setting_secrets(request: PageRequest) -> HttpResponse:
         def save() -> None:
             _set(request, {form.cleaned_data["key"]: form.cleaned_data["value"]})
 
-        if done(form, save):
+        if save_form(form, save):
             messages.success(request, f"{form.cleaned_data['key']} was saved.")
             return redirect("setting-secrets", workspace_id)
     rows = WorkspaceSecret.objects.for_workspace(workspace_id).select_related("updated_by")

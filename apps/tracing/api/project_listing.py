@@ -10,7 +10,7 @@ from django.db.models import Q
 
 from apps.feedback.services import score_stats
 from apps.organizations.models import ResourceType
-from apps.organizations.services.tags import carrying
+from apps.organizations.services.tags import filter_by_tags
 from apps.trace_store import RunQuery, filters, run_store
 from apps.trace_store.filters import orm
 from apps.tracing.api.asking import expression, moment
@@ -49,7 +49,7 @@ def matching(workspace_id: UUID, asked: dict[str, Any]) -> ProjectQuerySet:
     if "reference_dataset" in asked:
         projects = projects.filter(reference_dataset_id__in=asked["reference_dataset"])
     if asked.get("tag_value_id"):
-        projects = carrying(projects, workspace_id, asked["tag_value_id"], TAGGED_AS)
+        projects = filter_by_tags(projects, workspace_id, asked["tag_value_id"], TAGGED_AS)
     if asked.get("type"):
         projects = projects.filter(_of_kinds(asked["type"]))
     if asked.get("dataset_version"):

@@ -7,7 +7,7 @@ from typing import Any
 from rest_framework import serializers
 from rest_framework.request import Request
 
-from apps.organizations.services.tags import MOST_ASKED
+from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store import RunType
 from apps.tracing.api.project_listing import SORTS
 from apps.tracing.models import TraceTier
@@ -148,7 +148,10 @@ class CreateProjectSerializer(ProjectFields):
         child=serializers.CharField(max_length=1000), required=False, allow_null=True
     )
     tag_value_ids = serializers.ListField(
-        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MOST_ASKED
+        child=serializers.UUIDField(),
+        required=False,
+        allow_null=True,
+        max_length=MAX_TAGS_PER_REQUEST,
     )
     kicked_off_by = serializers.CharField(
         required=False, allow_null=True, allow_blank=True, max_length=NAME_LENGTH
@@ -170,7 +173,7 @@ class ProjectListSerializer(serializers.Serializer[Any]):
     reference_free = serializers.BooleanField(required=False, allow_null=True, default=None)
     reference_dataset = serializers.ListField(child=serializers.UUIDField(), required=False)
     tag_value_id = serializers.ListField(
-        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
+        child=serializers.UUIDField(), required=False, max_length=MAX_TAGS_PER_REQUEST
     )
     metadata = serializers.JSONField(required=False, binary=True)
     filter = serializers.CharField(required=False)

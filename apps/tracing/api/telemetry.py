@@ -15,9 +15,9 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.api_keys.authentication import authenticate, key_in
-from apps.api_keys.errors import NeedsWorkspace
-from apps.api_keys.services import holder_of
+from apps.api_keys.authentication import api_key_from_headers, authenticate
+from apps.api_keys.errors import WorkspaceRequired
+from apps.api_keys.services import get_key_info
 from apps.core import errors
 from apps.core.api import OpenAPIView
 from apps.core.json import dumps
@@ -32,8 +32,12 @@ def auth(request: HttpRequest) -> HttpResponse:
         if caller is None:
             raise errors.Unauthenticated
         config = {"org_id": caller.organization_id, "tenant_id": caller.workspace_id}
-    except NeedsWorkspace:
-        config = {"org_id": holder_of(secret=key_in(request.headers) or "").organization_id}
+    except WorkspaceRequired:
+        config = {
+            "org_id": get_key_info(
+                secret=api_key_from_headers(request.headers) or ""
+            ).organization_id
+        }
     except errors.AppError as error:
         return error_response(request, error)
     return HttpResponse(dumps({"org_config": config}), content_type="application/json")

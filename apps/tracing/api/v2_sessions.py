@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest
 from apps.organizations.permissions import Permission
-from apps.organizations.services.tags import MOST_ASKED
+from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store.errors import InvalidCursor
 from apps.tracing import services
 from apps.tracing.api import project_listing
@@ -43,7 +43,7 @@ class SessionsQuerySerializer(serializers.Serializer[Any]):
     type = serializers.ListField(child=UpperChoiceField(choices=KINDS), required=False)
     reference_dataset_id = serializers.ListField(child=serializers.UUIDField(), required=False)
     tag_value_id = serializers.ListField(
-        child=serializers.UUIDField(), required=False, max_length=MOST_ASKED
+        child=serializers.UUIDField(), required=False, max_length=MAX_TAGS_PER_REQUEST
     )
     dataset_version = serializers.CharField(required=False, max_length=200)
     metadata = serializers.JSONField(required=False, binary=True)

@@ -14,7 +14,7 @@ from django.db.models import Q
 from apps.core import errors
 from apps.core.tenancy import get_or_404
 from apps.organizations.models import ResourceType, Tagging
-from apps.organizations.services.tags import carrying
+from apps.organizations.services.tags import filter_by_tags
 from apps.trace_store import ProjectStats, run_store
 from apps.tracing.models import Project
 from apps.tracing.pages.listing import chips
@@ -56,7 +56,7 @@ def listed(
     if text:
         rows = rows.filter(name__icontains=text)
     if tag:
-        rows = carrying(rows, workspace_id, [tag], [ResourceType.PROJECT])
+        rows = filter_by_tags(rows, workspace_id, [tag], [ResourceType.PROJECT])
     if after:
         start, last = _cursor(after)
         rows = rows.filter(Q(start_time__lt=start) | Q(start_time=start, pk__lt=last))

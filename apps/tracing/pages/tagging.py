@@ -31,7 +31,7 @@ def choices(workspace_id: UUID, project_id: UUID | None = None) -> list[Choice]:
     """The keys that have values, by name; with what the project carries."""
     carried = {}
     if project_id is not None:
-        for one in tags.tags_on(workspace_id, ResourceType.PROJECT, [project_id]):
+        for one in tags.list_taggings(workspace_id, ResourceType.PROJECT, [project_id]):
             carried[one.tag_value.tag_key_id] = one.tag_value_id
     values = TagValue.objects.for_workspace(workspace_id).order_by("value")
     keys = TagKey.objects.for_workspace(workspace_id).order_by("key")
@@ -43,7 +43,7 @@ def choices(workspace_id: UUID, project_id: UUID | None = None) -> list[Choice]:
 def on_projects(workspace_id: UUID, ids: Collection[UUID]) -> Mapping[UUID, list[Tagging]]:
     """What these projects carry, by key."""
     found: dict[UUID, list[Tagging]] = defaultdict(list)
-    for one in tags.tags_on(workspace_id, ResourceType.PROJECT, ids):
+    for one in tags.list_taggings(workspace_id, ResourceType.PROJECT, ids):
         found[one.resource_id].append(one)
     return found
 
@@ -63,7 +63,7 @@ def put(workspace_id: UUID, project_id: UUID, posted: Mapping[str, str]) -> None
         if choice.field in posted:
             value = chosen(posted[choice.field], [choice])
             wanted[choice.key.pk] = value.pk if value else None
-    tags.set_on(
+    tags.set_tags(
         workspace_id=workspace_id,
         resource_type=ResourceType.PROJECT,
         resource_id=project_id,

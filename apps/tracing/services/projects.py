@@ -100,7 +100,7 @@ def create_project(
     """
     project = _made(workspace_id, name, upsert=upsert, **fields)
     if tag_value_ids:
-        tags.tag_with_all(
+        tags.add_tags(
             workspace_id=workspace_id,
             value_ids=tag_value_ids,
             resource_type=_tagged_as(project),
@@ -170,7 +170,7 @@ def delete_project(*, project: Project) -> None:
     Project.objects.for_workspace(project.workspace_id).filter(pk=project.pk).update(
         deleted_at=timezone.now()
     )
-    tags.untag_entirely(
+    tags.delete_taggings(
         workspace_id=project.workspace_id,
         resource_type=_tagged_as(project),
         resource_id=project.pk,

@@ -16,12 +16,12 @@ from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.usage import quotas, services
 from apps.usage.models import LimitType, UsageLimit
 
-MOST = 2**62
+MAX_LIMIT_VALUE = 2**62
 
 
 class UsageLimitBody(serializers.Serializer[UsageLimit]):
     limit_type = serializers.ChoiceField(choices=LimitType.choices)
-    limit_value = serializers.IntegerField(min_value=0, max_value=MOST)
+    limit_value = serializers.IntegerField(min_value=0, max_value=MAX_LIMIT_VALUE)
 
 
 class UsageLimitSerializer(serializers.ModelSerializer[UsageLimit]):

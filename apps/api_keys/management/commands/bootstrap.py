@@ -35,7 +35,7 @@ class Command(BaseCommand):
             validate_email(options["email"])
         except ValidationError:
             raise CommandError(f"{options['email']!r} is not an e-mail address.") from None
-        founding = services.found(
+        founding = services.get_or_create_organization(
             organization_name=options["organization"],
             email=options["email"],
             password=options["password"],

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.audit.retention import forget
+from apps.audit.retention import prune
 
 
 class Command(BaseCommand):
@@ -22,7 +22,7 @@ class Command(BaseCommand):
     def handle(self, *, before: date, organization: UUID | None, **_: Any) -> None:
         if before > datetime.now(UTC).date():
             raise CommandError("That day has not come yet.")
-        gone = forget(
+        gone = prune(
             datetime.combine(before, datetime.min.time(), UTC), organization_id=organization
         )
         self.stdout.write(f"{gone} entries from before {before} are gone.")

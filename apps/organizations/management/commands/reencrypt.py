@@ -6,14 +6,14 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.organizations.encrypted import Renewed, renew_all
+from apps.organizations.encrypted_columns import ReencryptionResult, reencrypt_all
 
 
 class Command(BaseCommand):
     help = "Write every secret anew under the first of ENCRYPTION_KEYS; then the others can go."
 
     def handle(self, *_: Any, **__: Any) -> None:
-        found = renew_all(self._tell)
+        found = reencrypt_all(self._tell)
         lost = sum(one.unreadable for one in found)
         if lost:
             raise CommandError(
@@ -21,5 +21,5 @@ class Command(BaseCommand):
             )
         self.stdout.write(f"{sum(one.renewed for one in found)} secrets are under the first key.")
 
-    def _tell(self, one: Renewed) -> None:
+    def _tell(self, one: ReencryptionResult) -> None:
         self.stdout.write(f"{one.label}.{one.column}: {one.renewed} renewed")

@@ -1,4 +1,4 @@
-"""Counting a request on its row, exactly, whichever process it reached.
+"""CountRequest a request on its row, exactly, whichever process it reached.
 
 django-ratelimit's core says which interval it is and under which key it is counted; `cache` counts.
 Intervals are fixed: they begin at another second for each identity, and at the same for all
@@ -16,7 +16,7 @@ from django.conf import settings
 from django_ratelimit.core import get_usage
 
 from apps.core import errors
-from apps.rate_limits.cache import Counting, counting
+from apps.rate_limits.cache import CountRequest, counting
 from apps.rate_limits.identity import Identity
 from apps.rate_limits.table import Row
 
@@ -75,7 +75,7 @@ def scaled(count: int, factor: float) -> int:
 def count(row: Row, who: Identity, factor: float = 1.0) -> Usage:
     """Count one request. Raises `redis.RedisError` while nobody can count."""
     nominal = row.limit(settings.REGION)
-    note = Counting(limit=scaled(nominal.requests, factor))
+    note = CountRequest(limit=scaled(nominal.requests, factor))
     if who.organization_id is not None:
         note.seen, note.hits = keys_of(who.organization_id)
         note.member = f"{row.name}|{who.value}"
@@ -85,12 +85,14 @@ def count(row: Row, who: Identity, factor: float = 1.0) -> Usage:
     return _counted(f"limits|{row.name}|", who.value, tuple(nominal), row.category, note)
 
 
-def count_own(name: str, value: str, limit: tuple[int, int]) -> Usage:
+def count_custom(name: str, value: str, limit: tuple[int, int]) -> Usage:
     """The same on a limit that is no row of the table: so many in so many seconds."""
-    return _counted(f"limits.own|{name}|", value, limit, name, Counting(limit=limit[0]))
+    return _counted(f"limits.own|{name}|", value, limit, name, CountRequest(limit=limit[0]))
 
 
-def _counted(group: str, value: str, rate: tuple[int, ...], category: str, note: Counting) -> Usage:
+def _counted(
+    group: str, value: str, rate: tuple[int, ...], category: str, note: CountRequest
+) -> Usage:
     found = _asking_the_core(group, value, rate, note, increment=True)
     return Usage(
         category=category,
@@ -104,13 +106,13 @@ def _counted(group: str, value: str, rate: tuple[int, ...], category: str, note:
 
 def key_of(row: Row, value: str) -> str:
     """Where Redis has the count of that identity in the present interval."""
-    note, rate = Counting(is_looked_for=True), tuple(row.limit(settings.REGION))
+    note, rate = CountRequest(is_looked_for=True), tuple(row.limit(settings.REGION))
     _asking_the_core(f"limits|{row.name}|", value, rate, note, increment=False)
     return note.key
 
 
 def _asking_the_core(
-    group: str, value: str, rate: tuple[int, ...], note: Counting, *, increment: bool
+    group: str, value: str, rate: tuple[int, ...], note: CountRequest, *, increment: bool
 ) -> dict[str, Any]:
     token = counting.set(note)
     try:

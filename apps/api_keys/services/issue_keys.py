@@ -10,9 +10,9 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
-from apps.api_keys.errors import KeyLivesTooLong, PersonalKeysDisabled
-from apps.api_keys.models import ApiKey, Kind
-from apps.api_keys.services.key_policies import Rights
+from apps.api_keys.errors import KeyLifetimeTooLong, PersonalKeysDisabled
+from apps.api_keys.models import ApiKey, KeyKind
+from apps.api_keys.services.key_policies import KeyPolicy
 from apps.api_keys.services.secrets import PERSONAL_PREFIX, PREFIX, digest, new_secret, shown
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
@@ -21,12 +21,12 @@ from apps.organizations.models import Organization, User, Workspace
 from apps.organizations.permissions import (
     SCOPES,
     Permission,
-    of_scopes,
-    of_scopes_on_organization,
+    organization_scope_permissions,
+    scope_permissions,
 )
-from apps.organizations.services.grants import check_words
+from apps.organizations.services.grants import check_permissions
 
-LONGEST_OVERLAP = timedelta(days=90)
+MAX_OVERLAP = timedelta(days=90)
 
 
 @transaction.atomic
@@ -48,7 +48,7 @@ def issue_key(
     key, secret = _made(
         PREFIX,
         organization=organization,
-        kind=Kind.SERVICE,
+        kind=KeyKind.SERVICE,
         is_organization_wide=not chosen,
         workspace=chosen[0] if len(chosen) == 1 else None,
         name=name,
@@ -67,7 +67,7 @@ def issue_service_key(
     organization_id: UUID,
     name: str,
     scopes: Collection[str],
-    rights: Rights,
+    rights: KeyPolicy,
     workspace_ids: Collection[UUID] = (),
     created_by: User | None = None,
     expires_at: datetime | None = None,
@@ -79,12 +79,12 @@ def issue_service_key(
     workspaces = list(present.order_by("pk"))
     if len(workspaces) != len(wanted):
         raise errors.NotFound("There is no such workspace in the organization.")
-    words = of_scopes(_checked_scopes(scopes))
+    words = scope_permissions(_checked_scopes(scopes))
     for workspace in workspaces:
-        check_words(rights.in_workspace(workspace.pk), words | {str(Permission.KEYS_MANAGE)})
+        check_permissions(rights.in_workspace(workspace.pk), words | {str(Permission.KEYS_MANAGE)})
     if not workspaces:
         rights.require_organization()
-        check_words(rights.on_organization(), of_scopes_on_organization(scopes))
+        check_permissions(rights.on_organization(), organization_scope_permissions(scopes))
     return issue_key(
         organization=organization,
         name=name,
@@ -115,7 +115,7 @@ def issue_personal_key(
     key, secret = _made(
         PERSONAL_PREFIX,
         organization=organization,
-        kind=Kind.PERSONAL,
+        kind=KeyKind.PERSONAL,
         person=person,
         workspace_id=workspace_id,
         name=name,
@@ -130,14 +130,14 @@ def issue_personal_key(
 @transaction.atomic
 def rotate_key(*, key: ApiKey, overlap: timedelta = timedelta()) -> tuple[ApiKey, str]:
     """A new secret for the same key. The old one lives for the overlap, one still older is dead."""
-    if not timedelta() <= overlap <= LONGEST_OVERLAP:
-        raise errors.Invalid(f"An overlap is at most {LONGEST_OVERLAP.days} days.")
+    if not timedelta() <= overlap <= MAX_OVERLAP:
+        raise errors.Invalid(f"An overlap is at most {MAX_OVERLAP.days} days.")
     row = ApiKey.objects.live().select_for_update(no_key=True, of=("self",)).filter(pk=key.pk)
     found = row.first()
     if found is None:
         raise errors.Conflict("The key is revoked or expired. Make another one.")
     now = timezone.now()
-    secret = new_secret(PERSONAL_PREFIX if found.kind == Kind.PERSONAL else PREFIX)
+    secret = new_secret(PERSONAL_PREFIX if found.kind == KeyKind.PERSONAL else PREFIX)
     found.previous_digest = found.digest if overlap else None
     found.previous_prefix = found.prefix if overlap else ""
     found.previous_until = now + overlap if overlap else None
@@ -198,12 +198,12 @@ def _checked_end(organization: Organization, expires_at: datetime | None) -> dat
     now = timezone.now()
     if expires_at is not None and expires_at <= now:
         raise errors.Invalid("`expires_at` has to be in the future.")
-    if organization.longest_key_days is None:
+    if organization.max_key_days is None:
         return expires_at
-    latest = now + timedelta(days=organization.longest_key_days)
+    latest = now + timedelta(days=organization.max_key_days)
     if expires_at is not None and expires_at > latest:
-        raise KeyLivesTooLong(
-            f"The organization's keys live {organization.longest_key_days} days at most."
+        raise KeyLifetimeTooLong(
+            f"The organization's keys live {organization.max_key_days} days at most."
         )
     return expires_at or latest
 

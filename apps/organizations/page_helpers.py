@@ -15,7 +15,7 @@ from apps.organizations.services import organization_caller_for
 from apps.web_ui.pages import PageRequest
 
 
-def organization_of(request: PageRequest, permission: str) -> OrganizationCaller:
+def organization_caller(request: PageRequest, permission: str) -> OrganizationCaller:
     """The person as one who acts on the workspace's organization; 403 without the permission."""
     caller = organization_caller_for(
         user=request.user, organization_id=request.caller.organization_id
@@ -26,7 +26,7 @@ def organization_of(request: PageRequest, permission: str) -> OrganizationCaller
     return caller
 
 
-def done(form: Form, deed: Callable[[], object]) -> bool:
+def save_form(form: Form, deed: Callable[[], object]) -> bool:
     """Whether the form was valid and its deed done; what the deed refuses the form says."""
     if not form.is_valid():
         return False

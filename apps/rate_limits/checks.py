@@ -11,16 +11,16 @@ from django.db import Error as DatabaseError
 
 from apps.core import metrics
 from apps.organizations.models import User
-from apps.rate_limits import counting
-from apps.rate_limits.counting import LimitReached, Usage
+from apps.rate_limits import counters
+from apps.rate_limits.counters import LimitReached, Usage
 from apps.rate_limits.factors import factor_for
-from apps.rate_limits.identity import Identity, identify, of_address
-from apps.rate_limits.matching import (
+from apps.rate_limits.identity import Identity, address_identity, identify
+from apps.rate_limits.row_matching import (
     CATCH_ALL,
+    address_row,
     counted_path,
     is_counted,
     row_for,
-    row_of_address,
 )
 from apps.rate_limits.table import Row
 
@@ -46,37 +46,37 @@ def check(
     plain = counted_path(path)
     try:
         # For a row by address it makes no difference whose the key is, so none is looked up.
-        if (row := row_of_address(method, plain)) is not None:
-            return taken(row, of_address(remote))
+        if (row := address_row(method, plain)) is not None:
+            return consume(row, address_identity(remote))
         who = identify(headers, remote, user)
-        return taken(row_for(method, plain, who.kind), who)
+        return consume(row_for(method, plain, who.kind), who)
     except DatabaseError:
         metrics.limits.labels(CATCH_ALL.category, "unchecked").inc()
         return None
 
 
-def check_stranger(remote: str) -> Usage | None:
+def check_anonymous(remote: str) -> Usage | None:
     """Count what did not authenticate elsewhere, with an agent, on the address's catch-all row."""
     if not settings.RATE_LIMIT_FACTOR:
         return None
-    return taken(CATCH_ALL, of_address(remote))
+    return consume(CATCH_ALL, address_identity(remote))
 
 
-def check_own(name: str, value: str, limit: tuple[int, int]) -> Usage | None:
+def check_deployment(name: str, value: str, limit: tuple[int, int]) -> Usage | None:
     """Count on a limit that is no row of the table, such as a deployment's own."""
     try:
-        usage = counting.count_own(name, value, limit)
+        usage = counters.count_custom(name, value, limit)
     except redis.RedisError:
         metrics.limits.labels(name, "unchecked").inc()
         return None
     return _noted(usage)
 
 
-def taken(row: Row, who: Identity) -> Usage | None:
+def consume(row: Row, who: Identity) -> Usage | None:
     """Count on that row; `LimitReached` when it is used up, None when Redis is away."""
     factor = factor_for(who.organization_id, row.category)
     try:
-        usage = counting.count(row, who, factor)
+        usage = counters.count(row, who, factor)
     except redis.RedisError as error:
         metrics.limits.labels(row.category, "unchecked").inc()
         log.debug("Not counted on %s: %s", row.name, error)

@@ -20,29 +20,29 @@ from apps.accounts import context
 View = Callable[..., HttpResponseBase]
 
 
-def entrance(view: View) -> View:
+def public_page(view: View) -> View:
     """A page for anybody; a form that was refused is 422."""
 
     @wraps(view)
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return _completed(request, _whole(request, view, *args, **kwargs))
+        return _completed(request, _atomic_post(request, view, *args, **kwargs))
 
     return never_cache(page)
 
 
-def own(view: View) -> View:
+def account_page(view: View) -> View:
     """A page about the person who is signed in; others go to the sign-in page and come back."""
 
     @wraps(view)
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())
-        return _completed(request, _whole(request, view, *args, **kwargs))
+        return _completed(request, _atomic_post(request, view, *args, **kwargs))
 
     return never_cache(page)
 
 
-def _whole(request: HttpRequest, view: View, *args: Any, **kwargs: Any) -> HttpResponseBase:
+def _atomic_post(request: HttpRequest, view: View, *args: Any, **kwargs: Any) -> HttpResponseBase:
     """The deed and its word in the audit log together, or neither where the log refuses it."""
     if request.method != "POST":
         return view(request, *args, **kwargs)
@@ -52,14 +52,16 @@ def _whole(request: HttpRequest, view: View, *args: Any, **kwargs: Any) -> HttpR
 
 def _completed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     if isinstance(response, TemplateResponse):
-        shown = response.context_data = (response.context_data or {}) | context.entrance(request)
+        shown = response.context_data = (response.context_data or {}) | context.sign_in_context(
+            request
+        )
         form = shown.get("form")
         fields = getattr(form, "fields", {})
         if "password1" in fields:
-            # Django's own is a list in HTML; a field's help is a sentence.
+            # Django's account_page is a list in HTML; a field's help is a sentence.
             fields["password1"].help_text = " ".join(password_validators_help_texts())
         for name in {"password", "oldpassword"} & set(fields):
-            fields[name].help_text = ""  # a link in HTML: our pages have their own
+            fields[name].help_text = ""  # a link in HTML: our pages have their account_page
         refused = request.method == "POST" and getattr(form, "errors", None)
         if refused and response.status_code == HTTPStatus.OK:
             response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY

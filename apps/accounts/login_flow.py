@@ -9,8 +9,8 @@ from django.http import HttpRequest, HttpResponse
 from apps.organizations.models import User
 
 
-def enter(request: HttpRequest, user: User, after: str) -> HttpResponse:
+def login(request: HttpRequest, user: User, after: str) -> HttpResponse:
     """Sign the person in and lead them to `after`, or to what still has to be shown first."""
-    login = Login(user=user, redirect_url=after, email=user.email)
-    response: HttpResponse = perform_password_login(request, {"email": user.email}, login)
+    flow = Login(user=user, redirect_url=after, email=user.email)
+    response: HttpResponse = perform_password_login(request, {"email": user.email}, flow)
     return response

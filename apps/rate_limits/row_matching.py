@@ -137,7 +137,7 @@ def row_for(method: str, path: str, identity: IdentityKind) -> Row:
     return _RULES.defaults[identity]
 
 
-def row_of_address(method: str, path: str) -> Row | None:
+def address_row(method: str, path: str) -> Row | None:
     """The row by address that is the most specific for the request, whoever asks; None if not."""
     rows = next(_RULES.candidates(_READING.get(method, method), path), None)
     return rows[0] if rows is not None and rows[0].identity is IdentityKind.IP else None

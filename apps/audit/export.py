@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from apps.audit.models import Entry
-from apps.audit.search import Search, everything
+from apps.audit.search import Search, iterate_entries
 from apps.core.json import dumps, dumps_text
 
 FORMATS = {"csv": "text/csv; charset=utf-8", "jsonl": "application/x-ndjson"}
@@ -62,11 +62,11 @@ def as_json(entry: Entry) -> dict[str, Any]:
 def lines(search: Search, kind: str) -> Iterator[bytes]:
     """The file, piece by piece."""
     if kind == "jsonl":
-        for entry in everything(search):
+        for entry in iterate_entries(search):
             yield dumps(as_json(entry)) + b"\n"
         return
     yield _line(COLUMNS)
-    for entry in everything(search):
+    for entry in iterate_entries(search):
         yield _line(_cells(entry))
 
 

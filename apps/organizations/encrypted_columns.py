@@ -13,20 +13,20 @@ from django.db import models, transaction
 from apps.core.secrets import reencrypt
 
 # By label, so that this app need not know those above it. A test compares it with the models.
-ENCRYPTED: dict[str, tuple[str, ...]] = {
+ENCRYPTED_COLUMNS: dict[str, tuple[str, ...]] = {
     "organizations.WorkspaceSecret": ("value",),
     "deployments.Deployment": ("ingest_secret",),
     "deployments.EnvironmentVariable": ("value",),
     "deployments.Revision": ("environment",),
     "exports.Destination": ("secret",),
     "agent_server.WebhookSecret": ("secret", "previous"),
-    "tracing.FeedbackToken": ("token",),
+    "feedback.FeedbackToken": ("token",),
 }
-AT_ONCE = 500
+BATCH_SIZE = 500
 
 
 @dataclass
-class Renewed:
+class ReencryptionResult:
     """How it went with one column."""
 
     label: str
@@ -35,13 +35,13 @@ class Renewed:
     unreadable: int = 0
 
 
-def renew_all(told: Callable[[Renewed], object]) -> list[Renewed]:
+def reencrypt_all(told: Callable[[ReencryptionResult], object]) -> list[ReencryptionResult]:
     """Write every secret anew under the first key. May be broken off and repeated.
 
     A secret that no key opens is counted and left as it is.
     """
     found = []
-    for label, columns in ENCRYPTED.items():
+    for label, columns in ENCRYPTED_COLUMNS.items():
         for column in columns:
             one = _renew(apps.get_model(label), label, column)
             told(one)
@@ -49,14 +49,14 @@ def renew_all(told: Callable[[Renewed], object]) -> list[Renewed]:
     return found
 
 
-def _renew(model: type[models.Model], label: str, column: str) -> Renewed:
-    counted, last = Renewed(label, column), None
+def _renew(model: type[models.Model], label: str, column: str) -> ReencryptionResult:
+    counted, last = ReencryptionResult(label, column), None
     rows = model._meta.base_manager.exclude(**{column: None}).order_by("pk")
     while True:
         after = rows if last is None else rows.filter(pk__gt=last)
         with transaction.atomic():
             # Held, so that what somebody sets meanwhile is not overwritten with what was there.
-            page = list(after.select_for_update(no_key=True).values_list("pk", column)[:AT_ONCE])
+            page = list(after.select_for_update(no_key=True).values_list("pk", column)[:BATCH_SIZE])
             for pk, token in page:
                 _write(model, pk, column, token, counted)
         if not page:
@@ -65,7 +65,7 @@ def _renew(model: type[models.Model], label: str, column: str) -> Renewed:
 
 
 def _write(
-    model: type[models.Model], pk: Any, column: str, token: memoryview, counted: Renewed
+    model: type[models.Model], pk: Any, column: str, token: memoryview, counted: ReencryptionResult
 ) -> None:
     try:
         fresh = reencrypt(token)
