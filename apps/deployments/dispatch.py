@@ -5,7 +5,6 @@ A send that fails is not an error: the row stays and `progress.sweep` sends it a
 
 from __future__ import annotations
 
-from functools import partial
 from uuid import UUID
 
 from celery import current_app
@@ -23,4 +22,8 @@ def purge_deployment(deployment_id: UUID) -> None:
 
 
 def _send(task: str, row_id: UUID) -> None:
-    transaction.on_commit(partial(current_app.send_task, task, [str(row_id)]), robust=True)
+    # Not a `partial`: Django logs the `__qualname__` of a robust hook that fails.
+    def send() -> None:
+        current_app.send_task(task, [str(row_id)])
+
+    transaction.on_commit(send, robust=True)

@@ -102,9 +102,9 @@ def test_the_form_makes_a_deployment_and_shows_its_first_revision(page, base, wo
         ("name", "-x", "The name must have 1 to 63 letters"),
         ("name", "", "This field is required."),
         ("repo_url", "ftp://git.example/a", ""),
-        ("config_path", "../langgraph.json", "is not the path of a file"),
+        ("config_path", "../langgraph.json", "must be a path inside the repository"),
         ("variables", "no equals sign", "Line 1 is not in the form NAME=value."),
-        ("variables", "LANGCHAIN_API_KEY=a", "The platform sets these variables itself"),
+        ("variables", "LANGCHAIN_API_KEY=a", "The platform sets these variables"),
     ],
 )
 def test_what_is_wrong_is_said_in_the_form_and_nothing_is_made(page, base, field, value, words):
@@ -230,7 +230,7 @@ def test_a_build_can_be_stopped_and_a_finished_one_says_so(page, base, deploymen
     again = page.post(address, follow=True)
 
     assert revision.status == "INTERRUPTED"
-    assert b"not in the making any more" in again.content
+    assert b"The revision has already finished" in again.content
 
 
 def test_a_fragment_of_a_revision_is_its_head_alone(page, base, deployment):

@@ -8,7 +8,7 @@ import pytest
 
 from apps.deployments import services
 from apps.deployments.build_dirs import RevisionDir
-from apps.deployments.builds import build_context as works
+from apps.deployments.builds import build_context as build_contexts
 from apps.deployments.builds.build import build
 from apps.deployments.models import Deployment, LogLine, RevisionGraph
 from tests import services as test_services
@@ -267,18 +267,18 @@ def test_a_build_that_takes_too_long_is_stopped(deployment, repository, settings
 
 
 def test_an_interrupted_build_stops(deployment, repository, monkeypatch):
-    monkeypatch.setattr(works, "_RENEW_SECONDS", 0)
+    monkeypatch.setattr(build_contexts, "_RENEW_SECONDS", 0)
     repository.commit({**WORKING, "pyproject.toml": PYPROJECT, "setup.py": SLEEPER})
     revision = services.create_revision(deployment=deployment)
-    tick = works.BuildContext.tick
+    tick = build_contexts.BuildContext.tick
 
-    def interrupting(work):
+    def interrupting(context):
         if "Installing dependencies" in log_of(revision):
-            monkeypatch.setattr(works.BuildContext, "tick", tick)
+            monkeypatch.setattr(build_contexts.BuildContext, "tick", tick)
             services.interrupt_revision(revision=revision)
-        tick(work)
+        tick(context)
 
-    monkeypatch.setattr(works.BuildContext, "tick", interrupting)
+    monkeypatch.setattr(build_contexts.BuildContext, "tick", interrupting)
     build(revision.pk)
 
     revision.refresh_from_db()

@@ -87,8 +87,8 @@ def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
     [
         (["--organization", "Nobody"], "There is no organization named 'Nobody'."),
         (["--workspace", "Other"], "Acme has no workspace named 'Other'."),
-        (["--env", "MOOD"], "'MOOD' must be KEY=VALUE."),
-        (["--env", "REDIS_URI=x"], "The platform sets these variables itself: REDIS_URI."),
+        (["--env", "MOOD"], "--env 'MOOD' must be KEY=VALUE."),
+        (["--env", "REDIS_URI=x"], "The platform sets these variables: REDIS_URI."),
         (["--git", "nonsense"], "'nonsense' is not a Git address"),
         (["--name", "a b"], "The name must have 1 to 63 letters"),
     ],

@@ -36,7 +36,7 @@ def test_packages_and_folders_are_told_apart():
 def test_paths_are_relative_to_the_file_itself():
     found = project("lib/langgraph.json", dependencies=[".."], graphs={"a": "./graph.py:g"})
 
-    assert (found.folder, found.place(".."), found.place(".")) == ("lib", "", "lib")
+    assert (found.folder, found.resolve(".."), found.resolve(".")) == ("lib", "", "lib")
 
 
 def test_a_graph_may_have_a_description():
@@ -49,10 +49,10 @@ def test_a_pip_configuration_file_asks_for_pip():
     assert project(pip_config_file="agent.py").installer == "pip"
 
 
-def test_what_has_no_effect_is_table():
+def test_ignored_keys_and_missing_env_file_give_warnings():
     assert project(image_distro="wolfi", env=".env").warnings == [
         "`image_distro` has no effect here: no container image is built.",
-        "`env` names .env, which is not in the repository and therefore ignored.",
+        "`env` is .env, which is not in the repository and therefore ignored.",
     ]
 
 
