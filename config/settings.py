@@ -222,7 +222,7 @@ CELERY_BEAT_SCHEDULE = {
         "schedule": 60.0,
         "options": {"expires": 55},
     },
-    "exports.spawn": {"task": "exports.spawn", "schedule": 60.0},
+    "exports.schedule_exports": {"task": "exports.schedule_exports", "schedule": 60.0},
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},

@@ -1,4 +1,4 @@
-"""Buckets of S3, or of servers that speak its protocol."""
+"""Writer to a bucket of S3 or of an S3-compatible server."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import boto3
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from apps.exports.errors import NotWritten
+from apps.exports.errors import WriteFailed
 from apps.exports.models import Destination
-from apps.exports.ssrf_guard import guard
+from apps.exports.ssrf_guard import restrict_to_public_addresses
 
 
-class Bucket:
-    """Where a tenant said that their exports go."""
+class BucketWriter:
+    """Writes to the bucket of a destination."""
 
     def __init__(self, destination: Destination) -> None:
         config, credentials = destination.config, destination.credentials()
@@ -30,8 +30,9 @@ class Bucket:
             aws_session_token=credentials.get("session_token") or None,
             config=Config(connect_timeout=5, read_timeout=60, retries={"total_max_attempts": 3}),
         )
-        guard(self._client)
-        # Its parts refer to each other, so connections would stay open until the collector comes.
+        restrict_to_public_addresses(self._client)
+        # The client is part of a reference cycle: without this, its connections stay open until
+        # the next garbage collection.
         weakref.finalize(self, self._client.close)
 
     def path(self, key: str) -> str:
@@ -41,10 +42,10 @@ class Bucket:
         try:
             self._client.put_object(Bucket=self._name, Key=self._prefixed + key, Body=content)
         except (BotoCoreError, ClientError, ValueError) as error:
-            raise NotWritten(str(error)) from error
+            raise WriteFailed(str(error)) from error
 
     def remove(self, key: str) -> None:
         try:
             self._client.delete_object(Bucket=self._name, Key=self._prefixed + key)
         except (BotoCoreError, ClientError):
-            return  # the right to delete is not asked for
+            return  # the credentials need no permission to delete

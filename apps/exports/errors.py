@@ -1,4 +1,4 @@
-"""What can go wrong with an export."""
+"""Errors of exports."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from apps.core import errors
 
 
 class DestinationRefused(errors.BadRequest):
-    code, detail = "destination_refused", "A test object could not be written there."
+    code, detail = "destination_refused", "A test object could not be written to the destination."
 
 
-class ExportOver(errors.Conflict):
-    code, detail = "export_over", "The export has ended already."
+class ExportFinished(errors.Conflict):
+    code, detail = "export_over", "The export has already finished."
 
 
-class NotWritten(Exception):
-    """The file could not be put there; the text is for the destination's owner."""
+class WriteFailed(Exception):
+    """A file could not be written; the message is shown to the owner of the destination."""

@@ -1,16 +1,16 @@
-"""The forms of the export pages."""
+"""Forms of the export pages."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any
 from uuid import UUID
 
 from django import forms
 
 from apps.core.errors import AppError
-from apps.exports.models import BulkExport, Compression, Destination, Kind
-from apps.exports.services import MOST_DAYS
+from apps.exports.models import BulkExport, Compression, Destination, DestinationKind
+from apps.exports.services import MAX_DAYS
 from apps.trace_store import filters
 from apps.tracing.models import Project
 
@@ -71,31 +71,31 @@ class ExportForm(forms.Form):
         return text
 
     def clean(self) -> dict[str, Any]:
-        given: dict[str, Any] = super().clean() or {}
-        begin, end, interval = given.get("begin"), given.get("end"), given.get("interval")
+        cleaned: dict[str, Any] = super().clean() or {}
+        begin, end, interval = cleaned.get("begin"), cleaned.get("end"), cleaned.get("interval")
         if begin and (end is None) == (interval is None):
             self.add_error("end", "Enter either an end date or a repeat interval.")
-        elif begin and end and not timedelta() <= end - begin < timedelta(days=MOST_DAYS):
+        elif begin and end and not timedelta() <= end - begin < timedelta(days=MAX_DAYS):
             self.add_error("end", "The end date must not be before the start date.")
-        return given
+        return cleaned
 
-    def export(self) -> BulkExport:
-        """What was asked for, not yet kept."""
-        given = self.cleaned_data
-        end = given["end"]
+    def to_export(self) -> BulkExport:
+        """Return the unsaved export."""
+        cleaned = self.cleaned_data
+        end = cleaned["end"]
         return BulkExport(
             workspace_id=self.workspace_id,
-            project=given["project"],
-            destination=given["destination"],
-            start_time=_midnight(given["begin"]),
-            end_time=None if end is None else _midnight(end + timedelta(days=1)),
-            interval_hours=given["interval"],
-            filter=given["filter"],
-            compression=given["compression"],
+            project=cleaned["project"],
+            destination=cleaned["destination"],
+            start_time=_to_midnight(cleaned["begin"]),
+            end_time=None if end is None else _to_midnight(end + timedelta(days=1)),
+            interval_hours=cleaned["interval"],
+            filter=cleaned["filter"],
+            compression=cleaned["compression"],
         )
 
 
-def _midnight(day: Any) -> datetime:
+def _to_midnight(day: date) -> datetime:
     return datetime.combine(day, time(), UTC)
 
 
@@ -103,7 +103,10 @@ class DestinationForm(forms.Form):
     name = forms.CharField(max_length=200, label="Name")
     kind = forms.ChoiceField(
         label="Type",
-        choices=[(Kind.S3, "S3 bucket"), (Kind.PLATFORM, "This platform, for download")],
+        choices=[
+            (DestinationKind.S3, "S3 bucket"),
+            (DestinationKind.PLATFORM, "This platform, for download"),
+        ],
     )
     bucket_name = forms.RegexField(
         r"^[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]$", label="Bucket", required=False
@@ -124,33 +127,33 @@ class DestinationForm(forms.Form):
     )
 
     def clean(self) -> dict[str, Any]:
-        given: dict[str, Any] = super().clean() or {}
-        if given.get("kind") == Kind.S3:
+        cleaned: dict[str, Any] = super().clean() or {}
+        if cleaned.get("kind") == DestinationKind.S3:
             for name in ("bucket_name", "access_key_id", "secret_access_key"):
-                if not given.get(name) and name not in self.errors:
+                if not cleaned.get(name) and name not in self.errors:
                     self.add_error(name, "This field is required for an S3 bucket.")
-        return given
+        return cleaned
 
-    def destination(self, workspace_id: UUID) -> Destination:
-        """What was asked for, not yet kept, without its credentials."""
-        given = self.cleaned_data
-        config = {"prefix": given["key_prefix"]}
-        if given["kind"] == Kind.S3:
-            config |= {name: given[name] for name in ("bucket_name", "region", "endpoint_url")}
+    def to_destination(self, workspace_id: UUID) -> Destination:
+        """Return the unsaved destination without credentials."""
+        cleaned = self.cleaned_data
+        config = {"prefix": cleaned["key_prefix"]}
+        if cleaned["kind"] == DestinationKind.S3:
+            config |= {name: cleaned[name] for name in ("bucket_name", "region", "endpoint_url")}
         config = {name: value for name, value in config.items() if value}
         return Destination(
-            workspace_id=workspace_id, name=given["name"], kind=given["kind"], config=config
+            workspace_id=workspace_id, name=cleaned["name"], kind=cleaned["kind"], config=config
         )
 
     def credentials(self) -> dict[str, str] | None:
-        given = self.cleaned_data
-        if given["kind"] == Kind.PLATFORM:
+        cleaned = self.cleaned_data
+        if cleaned["kind"] == DestinationKind.PLATFORM:
             return None
-        return {name: given[name] for name in ("access_key_id", "secret_access_key")}
+        return {name: cleaned[name] for name in ("access_key_id", "secret_access_key")}
 
 
 class ChangeDestinationForm(forms.Form):
-    """Its name, and for a bucket other keys: where it is stays, for exports are there already."""
+    """Changes the name and, for a bucket, the keys. The location of existing exports is fixed."""
 
     name = forms.CharField(max_length=200, label="Name")
     access_key_id = forms.CharField(
@@ -166,21 +169,21 @@ class ChangeDestinationForm(forms.Form):
 
     def __init__(self, destination: Destination, data: Any = None) -> None:
         super().__init__(data, initial={"name": destination.name})
-        if destination.kind != Kind.S3:
+        if destination.kind != DestinationKind.S3:
             del self.fields["access_key_id"], self.fields["secret_access_key"]
 
     def clean(self) -> dict[str, Any]:
-        given: dict[str, Any] = super().clean() or {}
-        if bool(given.get("access_key_id")) != bool(given.get("secret_access_key")):
+        cleaned: dict[str, Any] = super().clean() or {}
+        if bool(cleaned.get("access_key_id")) != bool(cleaned.get("secret_access_key")):
             self.add_error(
                 "secret_access_key",
                 "Enter both keys, or leave both empty to keep the current keys.",
             )
-        return given
+        return cleaned
 
     def credentials(self) -> dict[str, str] | None:
-        """Other keys; None keeps those that are there."""
-        given = self.cleaned_data
-        if not given.get("access_key_id"):
+        """Return new keys, or None to keep the current ones."""
+        cleaned = self.cleaned_data
+        if not cleaned.get("access_key_id"):
             return None
-        return {name: given[name] for name in ("access_key_id", "secret_access_key")}
+        return {name: cleaned[name] for name in ("access_key_id", "secret_access_key")}

@@ -1,8 +1,6 @@
-"""Bulk exports of runs: where to, of what, and how far each day of them has come."""
+"""Bulk exports of runs: destinations, exports and their parts."""
 
 from __future__ import annotations
-
-from typing import Any
 
 from django.db import models
 
@@ -14,7 +12,7 @@ from apps.tracing.models import Project
 
 
 class Status(models.TextChoices):
-    """The values are the wire's."""
+    """Status of an export or a part; the values are part of the API."""
 
     CREATED = "Created"
     RUNNING = "Running"
@@ -31,17 +29,17 @@ class Compression(models.TextChoices):
     ZSTANDARD = "zstandard"
 
 
-class Kind(models.TextChoices):
+class DestinationKind(models.TextChoices):
     S3 = "s3"
     PLATFORM = "platform"
-    """The installation's own object storage; files are fetched by signed addresses."""
+    """The platform's object storage; files are downloaded by signed URLs."""
 
 
 class Destination(WorkspaceOwned):
-    """Where exports go."""
+    """A bucket or platform folder that exports are written to."""
 
     name = models.CharField(max_length=200)
-    kind = models.CharField(max_length=10, choices=Kind, default=Kind.S3)
+    kind = models.CharField(max_length=10, choices=DestinationKind, default=DestinationKind.S3)
     config = models.JSONField(default=dict, blank=True)
     """`bucket_name`, `prefix`, `region`, `endpoint_url`, `include_bucket_in_prefix`."""
     secret = models.BinaryField(null=True)
@@ -65,32 +63,32 @@ class Destination(WorkspaceOwned):
         return str(self.config.get("prefix") or "").strip("/")
 
     def set_credentials(self, credentials: dict[str, str] | None) -> None:
-        """Keep the credentials so that only this platform can read them."""
+        """Set the encrypted credentials."""
         self.secret = encrypt(dumps(credentials).decode()) if credentials else None
 
     def credentials(self) -> dict[str, str]:
-        found: dict[str, Any] = {} if self.secret is None else loads(decrypt(self.secret))
-        return found
+        credentials: dict[str, str] = {} if self.secret is None else loads(decrypt(self.secret))
+        return credentials
 
 
 class BulkExport(WorkspaceOwned):
-    """The runs of a project in a span of time, or with an interval of every coming span."""
+    """An export of a project's runs in a time range, or a schedule of such exports."""
 
     destination = models.ForeignKey(Destination, models.CASCADE, related_name="exports")
     project = models.ForeignKey(Project, models.CASCADE, related_name="+", db_index=False)
     source = models.ForeignKey(
-        "self", models.CASCADE, null=True, related_name="spawned", db_index=False
+        "self", models.CASCADE, null=True, related_name="scheduled_exports", db_index=False
     )
-    """The schedule that made this one."""
+    """The schedule that created this export."""
     start_time = models.DateTimeField()
     end_time = models.DateTimeField(null=True)
-    """Not included; null for a schedule, which has no end."""
+    """Exclusive; null for a schedule."""
     interval_hours = models.PositiveSmallIntegerField(null=True)
     next_window_at = models.DateTimeField(null=True)
-    """Where the next span of a schedule begins."""
+    """Start of the next window of a schedule."""
     filter = models.TextField(default="", blank=True)
     fields = models.JSONField(null=True)
-    """The columns, by name; null for all."""
+    """Names of the exported columns; null for all."""
     compression = models.CharField(
         max_length=10, choices=Compression, default=Compression.ZSTANDARD
     )
@@ -129,21 +127,21 @@ class BulkExport(WorkspaceOwned):
 
 
 class ExportPart(WorkspaceOwned):
-    """One day of an export. `run` on the wire."""
+    """One day of an export; `run` in the API."""
 
     export = models.ForeignKey(BulkExport, models.CASCADE, related_name="parts")
     start_time = models.DateTimeField()
     end_time = models.DateTimeField()
     status = models.CharField(max_length=10, choices=Status, default=Status.CREATED)
     attempts = models.PositiveSmallIntegerField(default=0)
-    busy_until = models.DateTimeField(null=True)
-    """A worker has it until then, or it waits until then to be tried again."""
+    locked_until = models.DateTimeField(null=True)
+    """End of a worker's lease, or of the delay before a retry."""
     rows_written = models.BigIntegerField(default=0)
     files = models.JSONField(default=list, blank=True)
     cursor = models.TextField(default="", blank=True)
-    """Behind the last run that is in a file."""
+    """Position after the last written run."""
     problems = models.JSONField(default=list, blank=True)
-    """What went wrong, latest last."""
+    """The latest errors, oldest first."""
     updated_at = models.DateTimeField(auto_now=True)
     finished_at = models.DateTimeField(null=True)
 

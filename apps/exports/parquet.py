@@ -1,6 +1,6 @@
-"""Runs as Parquet: one row a run, in the fields of the API.
+"""Writes runs to Parquet: one row per run, one column per API field.
 
-What is an object or a list on the wire is JSON text, as it was sent; amounts of money are decimals.
+JSON objects and lists are stored as their original JSON text, costs as decimals.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _error(run: RunDetail) -> Any:
 
 def _attachments(run: RunDetail) -> str | None:
     files = run.row.attachments
-    return _json({one.name: {"mime_type": one.mime_type, "size": one.size} for one in files})
+    return _json({file.name: {"mime_type": file.mime_type, "size": file.size} for file in files})
 
 
 COLUMNS: Mapping[str, tuple[pa.DataType, Callable[[RunDetail], Any]]] = {
@@ -102,14 +102,14 @@ COLUMNS: Mapping[str, tuple[pa.DataType, Callable[[RunDetail], Any]]] = {
     "attachments": (pa.string(), _attachments),
     "inserted_at": (_TIME, lambda run: run.row.received_at),
 }
-"""Each field: its type, and how a run gives it."""
+"""The type of each field, and the function that reads it from a run."""
 FEEDBACK = "feedback_stats"
-"""A field that is looked up for many runs at once."""
+"""This field is read for many runs with one query."""
 FIELDS = (*COLUMNS, FEEDBACK)
 
 
-def payloads_of(fields: Iterable[str]) -> set[Payload]:
-    """What has to be read for these fields."""
+def required_payloads(fields: Iterable[str]) -> set[Payload]:
+    """Return the payloads that the fields need."""
     return {payload for payload in Payload if str(payload) in set(fields)}
 
 
@@ -120,16 +120,17 @@ def to_parquet(
     compression: str,
     feedback: Mapping[Any, Any],
 ) -> bytes:
-    """The runs as one file; `feedback` has the stats of those that have any, by run id."""
+    """Write the runs to one file. `feedback` maps run ids to feedback stats."""
     columns = {name: COLUMNS[name] for name in COLUMNS if name in fields}
     arrays = [
-        pa.array([value_of(run) for run in runs], type=kind) for kind, value_of in columns.values()
+        pa.array([read(run) for run in runs], type=column_type)
+        for column_type, read in columns.values()
     ]
     names = list(columns)
     if FEEDBACK in fields:
         names.append(FEEDBACK)
         arrays.append(pa.array([_json(feedback.get(run.row.id)) for run in runs], type=pa.string()))
-    out = io.BytesIO()
+    buffer = io.BytesIO()
     table = pa.table(arrays, names=names)
-    pq.write_table(table, out, compression=_CODECS[Compression(compression)])
-    return out.getvalue()
+    pq.write_table(table, buffer, compression=_CODECS[Compression(compression)])
+    return buffer.getvalue()

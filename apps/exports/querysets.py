@@ -1,4 +1,4 @@
-"""Chainable questions about exports and their parts."""
+"""Querysets of exports and their parts."""
 
 from __future__ import annotations
 
@@ -28,6 +28,6 @@ class ExportPartQuerySet(models.QuerySet["ExportPart"]):
     def unfinished(self) -> ExportPartQuerySet:
         return self.filter(finished_at=None)
 
-    def workable(self, now: datetime) -> ExportPartQuerySet:
-        """Those that nobody works on and whose time has come."""
-        return self.unfinished().filter(Q(busy_until=None) | Q(busy_until__lt=now))
+    def claimable(self, now: datetime) -> ExportPartQuerySet:
+        """Unfinished parts without a current lease or retry delay."""
+        return self.unfinished().filter(Q(locked_until=None) | Q(locked_until__lt=now))

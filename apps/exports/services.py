@@ -1,4 +1,4 @@
-"""Asking for exports, stopping them, and where they go."""
+"""Creating and cancelling exports, and managing their destinations."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
-from apps.exports import errors, tasks
-from apps.exports.errors import NotWritten
+from apps.exports import dispatch, errors
+from apps.exports.errors import WriteFailed
 from apps.exports.models import BulkExport, Destination, ExportPart, Status
-from apps.exports.writers import try_out
+from apps.exports.writers import test_write
 from apps.organizations.models import Workspace
 
-MOST_DAYS = 3700
+MAX_DAYS = 3700
 
 
 def create_destination(
     *, destination: Destination, credentials: dict[str, str] | None
 ) -> Destination:
-    """Keep the destination once a test file could be written there; else `DestinationRefused`."""
+    """Save the destination after a successful test write, else raise `DestinationRefused`."""
     destination.set_credentials(credentials)
-    _try(destination)
+    _check_writable(destination)
     with transaction.atomic():
         destination.save(force_insert=True)
         _record(Action.EXPORT_DESTINATION_CREATED, destination)
@@ -35,12 +35,12 @@ def create_destination(
 def update_destination(
     *, destination: Destination, name: str | None, credentials: dict[str, str] | None
 ) -> Destination:
-    """Rename it or exchange its credentials, which are tried first."""
+    """Change the name or the credentials; new credentials need a successful test write."""
     if name is not None:
         destination.name = name
     if credentials is not None:
         destination.set_credentials(credentials)
-        _try(destination)
+        _check_writable(destination)
     with transaction.atomic():
         destination.save()
         _record(Action.EXPORT_DESTINATION_UPDATED, destination)
@@ -56,16 +56,16 @@ def _record(action: Action, destination: Destination) -> None:
     )
 
 
-def _try(destination: Destination) -> None:
+def _check_writable(destination: Destination) -> None:
     try:
-        try_out(destination)
-    except NotWritten as error:
+        test_write(destination)
+    except WriteFailed as error:
         raise errors.DestinationRefused(f"A test object could not be written: {error}") from None
 
 
 @transaction.atomic
 def create_export(*, export: BulkExport) -> BulkExport:
-    """Keep the export, a day a part, and begin; a schedule begins with its first window."""
+    """Save the export with one part per day and start it. A schedule waits for its first window."""
     if export.is_schedule:
         export.next_window_at = export.start_time
         export.status = Status.RUNNING
@@ -82,20 +82,20 @@ def create_export(*, export: BulkExport) -> BulkExport:
         workspace_id=export.workspace_id,
     )
     if export.end_time is not None:
-        _cut(export, export.end_time)
-    transaction.on_commit(tasks.go_on.delay, robust=True)
+        _create_parts(export, export.end_time)
+    dispatch.run_exports()
     return export
 
 
-def _cut(export: BulkExport, until: datetime) -> None:
+def _create_parts(export: BulkExport, end_time: datetime) -> None:
     ExportPart.objects.for_workspace(export.workspace_id).bulk_create(
         ExportPart(workspace_id=export.workspace_id, export=export, start_time=begin, end_time=end)
-        for begin, end in days(export.start_time, until)
+        for begin, end in split_into_days(export.start_time, end_time)
     )
 
 
-def days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """The span cut at midnights, UTC."""
+def split_into_days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Split the time range at UTC midnights."""
     while begin < end:
         midnight = begin.replace(hour=0, minute=0, second=0, microsecond=0) + timedelta(days=1)
         yield begin, min(midnight, end)
@@ -104,43 +104,43 @@ def days(begin: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
 
 @transaction.atomic
 def cancel(*, export: BulkExport) -> BulkExport:
-    """Stop the export after what is being written now; `ExportOver` when it has ended."""
+    """Cancel the export after the file in progress; `ExportFinished` when it has finished."""
     exports = BulkExport.objects.for_workspace(export.workspace_id)
     export = exports.select_for_update(no_key=True).get(pk=export.pk)
     if export.finished_at is not None:
         if export.status == Status.CANCELLED:
             return export
-        raise errors.ExportOver
+        raise errors.ExportFinished
     now = timezone.now()
-    end(export, Status.CANCELLED, now)
+    finish(export, Status.CANCELLED, now)
     ExportPart.objects.for_workspace(export.workspace_id).filter(export=export).unfinished().update(
-        status=Status.CANCELLED, finished_at=now, busy_until=None, updated_at=now
+        status=Status.CANCELLED, finished_at=now, locked_until=None, updated_at=now
     )
     return export
 
 
 def cancel_all(workspace: Workspace) -> None:
-    """The workspace is deleted: nothing more is exported from it."""
+    """Cancel the exports of a deleted workspace."""
     exports = BulkExport.objects.for_workspace(workspace).filter(finished_at=None)
     for export in exports.order_by("pk"):
         cancel(export=export)
 
 
-def end(export: BulkExport, status: Status, now: datetime) -> None:
-    """Say how the export ended; a schedule makes no more of them."""
+def finish(export: BulkExport, status: Status, now: datetime) -> None:
+    """Set the final status of an export or a schedule."""
     export.status, export.finished_at, export.next_window_at = status, now, None
     export.save(update_fields=["status", "finished_at", "next_window_at", "updated_at"])
 
 
-WAIT_FOR_LATE = timedelta(minutes=10)
-"""Runs of a window may still arrive so long after it."""
+LATE_RUNS_DELAY = timedelta(minutes=10)
+"""The wait after a window for runs that arrive late."""
 
 
-def spawn_due(now: datetime | None = None) -> int:
-    """Make the exports of schedules whose window is over; how many. Safe to run twice."""
+def create_due_exports(now: datetime | None = None) -> int:
+    """Create the exports of schedules whose window has ended; return their number. Idempotent."""
     now = now or timezone.now()
-    schedules = BulkExport.objects.across_workspaces(reason="schedules are everybody's")
-    made = 0
+    schedules = BulkExport.objects.across_workspaces(reason="the scheduler serves all workspaces")
+    created = 0
     for pk in schedules.scheduled().filter(next_window_at__lt=now).values_list("pk", flat=True):
         with transaction.atomic():
             schedule = (
@@ -150,18 +150,19 @@ def spawn_due(now: datetime | None = None) -> int:
                 .first()
             )
             if schedule is not None:
-                made += _spawn(schedule, now)
-    return made
+                created += _create_windows(schedule, now)
+    return created
 
 
-_AT_ONCE = 50
+_MAX_WINDOWS = 50
+"""The most exports that one call creates for a schedule."""
 
 
-def _spawn(schedule: BulkExport, now: datetime) -> int:
-    made = 0
+def _create_windows(schedule: BulkExport, now: datetime) -> int:
+    created = 0
     span = timedelta(hours=schedule.interval_hours or 1)
     begin = schedule.next_window_at
-    while begin is not None and begin + span + WAIT_FOR_LATE <= now and made < _AT_ONCE:
+    while begin is not None and begin + span + LATE_RUNS_DELAY <= now and created < _MAX_WINDOWS:
         create_export(
             export=BulkExport(
                 workspace_id=schedule.workspace_id,
@@ -177,24 +178,24 @@ def _spawn(schedule: BulkExport, now: datetime) -> int:
             )
         )
         begin += span
-        made += 1
+        created += 1
     schedule.next_window_at = begin
     schedule.save(update_fields=["next_window_at", "updated_at"])
-    return made
+    return created
 
 
-def progress(exports: Sequence[BulkExport]) -> Mapping[Any, tuple[int, int, int]]:
-    """Of each export: parts that have ended, parts, and runs written."""
-    found: dict[Any, tuple[int, int, int]] = {}
+def count_progress(exports: Sequence[BulkExport]) -> Mapping[Any, tuple[int, int, int]]:
+    """Return finished parts, all parts and written runs by export id."""
+    progress: dict[Any, tuple[int, int, int]] = {}
     for export in exports:
-        found[export.pk] = (0, 0, 0)
+        progress[export.pk] = (0, 0, 0)
     if not exports:
-        return found
+        return progress
     parts = ExportPart.objects.for_workspace(exports[0].workspace_id)
     rows = parts.filter(export__in=[export.pk for export in exports])
     for export_id, finished_at, written in rows.values_list(
         "export_id", "finished_at", "rows_written"
     ):
-        done, count, total = found[export_id]
-        found[export_id] = done + (finished_at is not None), count + 1, total + written
-    return found
+        done, count, total = progress[export_id]
+        progress[export_id] = done + (finished_at is not None), count + 1, total + written
+    return progress

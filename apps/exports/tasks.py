@@ -1,23 +1,21 @@
-"""Exports go on in slices, so that none keeps a worker from its other work."""
+"""Celery tasks of exports. They work in slices, so that a worker can do other work in between."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
-
-@shared_task(name="exports.go_on", time_limit=900, acks_late=False)
-def go_on() -> None:
-    """Write some files of what is unfinished. Safe to run twice: each part is claimed."""
-    from apps.exports import runner  # noqa: PLC0415  (services import this module)
-
-    if runner.work_for(seconds=30):
-        go_on.delay()
+from apps.exports import dispatch, runner, services
 
 
-@shared_task(name="exports.spawn", time_limit=300, acks_late=False)
-def spawn() -> None:
-    """Make the exports of schedules whose window is over, and take up what was left."""
-    from apps.exports import services  # noqa: PLC0415  (services import this module)
+@shared_task(name="exports.run_exports", time_limit=900, acks_late=False)
+def run_exports() -> None:
+    """Write files of unfinished exports for one slice. Idempotent: each part is claimed."""
+    if runner.run_slice(seconds=30):
+        dispatch.send_run_exports()
 
-    services.spawn_due()
-    go_on.delay()
+
+@shared_task(name="exports.schedule_exports", time_limit=300, acks_late=False)
+def schedule_exports() -> None:
+    """Create the due exports of schedules, and resume unfinished exports."""
+    services.create_due_exports()
+    dispatch.send_run_exports()

@@ -1,4 +1,4 @@
-"""The pages of exports."""
+"""Pages of exports."""
 
 from __future__ import annotations
 
@@ -17,44 +17,46 @@ from apps.core import errors as core_errors
 from apps.core.tenancy import get_or_404
 from apps.exports import errors, services
 from apps.exports.forms import ChangeDestinationForm, DestinationForm, ExportForm
-from apps.exports.models import BulkExport, Destination, ExportPart, Kind
+from apps.exports.models import BulkExport, Destination, DestinationKind, ExportPart
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
 from apps.web_ui.pages import PageRequest, workspace_page
 
-A_PAGE = 50
-PARTS_SHOWN = 400
-PARQUET = "application/vnd.apache.parquet"
+PAGE_SIZE = 50
+MAX_PARTS = 400
+PARQUET_TYPE = "application/vnd.apache.parquet"
 
 
 @dataclass(frozen=True)
 class ExportRow:
-    """An export as the pages show it."""
+    """An export with its progress."""
 
     export: BulkExport
     done: int
     parts: int
     rows: int
-    spawned: int = 0
-    """Exports that a schedule has made."""
+    scheduled_exports: int = 0
+    """The number of exports that a schedule has created."""
 
     @property
-    def is_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self.export.finished_at is not None
 
     @property
-    def is_moving(self) -> bool:
-        """Whether the page will look different soon."""
-        return not self.is_over and not self.export.is_schedule
+    def is_in_progress(self) -> bool:
+        """Whether the page refreshes itself."""
+        return not self.is_finished and not self.export.is_schedule
 
 
 def _rows(exports: list[BulkExport]) -> list[ExportRow]:
-    found = services.progress(exports)
-    spawned = _spawned([export for export in exports if export.is_schedule])
-    return [ExportRow(export, *found[export.pk], spawned.get(export.pk, 0)) for export in exports]
+    progress = services.count_progress(exports)
+    created = _count_scheduled([export for export in exports if export.is_schedule])
+    return [
+        ExportRow(export, *progress[export.pk], created.get(export.pk, 0)) for export in exports
+    ]
 
 
-def _spawned(schedules: Sequence[BulkExport]) -> dict[UUID, int]:
+def _count_scheduled(schedules: Sequence[BulkExport]) -> dict[UUID, int]:
     if not schedules:
         return {}
     rows = BulkExport.objects.for_workspace(schedules[0].workspace_id)
@@ -70,24 +72,26 @@ def _exports(request: PageRequest) -> Any:
 @require_GET
 @workspace_page(Permission.EXPORTS_MANAGE)
 def export_list(request: PageRequest) -> HttpResponse:
-    """Exports, newest first; as a fragment the rows alone, to see how they go on."""
+    """List exports, newest first; an htmx request gets only the rows."""
     workspace_id = request.caller.workspace_id
-    begin = _number(request.GET.get("from", ""))
-    found = list(_exports(request).order_by("-created_at", "-pk")[begin : begin + A_PAGE + 1])
-    rows = _rows(found[:A_PAGE])
+    offset = _parse_offset(request.GET.get("from", ""))
+    exports = list(
+        _exports(request).order_by("-created_at", "-pk")[offset : offset + PAGE_SIZE + 1]
+    )
+    rows = _rows(exports[:PAGE_SIZE])
     context = {
         "rows": rows,
-        "is_moving": any(row.is_moving for row in rows),
-        "next": begin + A_PAGE if len(found) > A_PAGE else None,
+        "is_in_progress": any(row.is_in_progress for row in rows),
+        "next": offset + PAGE_SIZE if len(exports) > PAGE_SIZE else None,
         "destinations": list(
-            Destination.objects.for_workspace(workspace_id).order_by("name", "pk")[:A_PAGE]
+            Destination.objects.for_workspace(workspace_id).order_by("name", "pk")[:PAGE_SIZE]
         ),
     }
     part = "#rows" if request.htmx else ""
     return render(request, f"exports/export_list.html{part}", context)
 
 
-def _number(text: str) -> int:
+def _parse_offset(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 8 else 0
 
 
@@ -99,7 +103,7 @@ def export_new(request: PageRequest) -> HttpResponse:
         return redirect("export-destination-new", workspace_id)
     form = ExportForm(workspace_id, request.POST or None, project=request.GET.get("project", ""))
     if form.is_valid():
-        export = services.create_export(export=form.export())
+        export = services.create_export(export=form.to_export())
         return redirect("export-detail", workspace_id, export.pk)
     status = 422 if form.is_bound else 200
     return render(request, "exports/export_new.html", {"form": form}, status=status)
@@ -108,16 +112,16 @@ def export_new(request: PageRequest) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.EXPORTS_MANAGE)
 def export_detail(request: PageRequest, export_id: UUID) -> HttpResponse:
-    """An export with its days; as a fragment how far it is."""
+    """Show an export with its parts; an htmx request gets only the progress."""
     export = get_or_404(_exports(request), pk=export_id)
     parts = ExportPart.objects.for_workspace(export.workspace_id).filter(export=export)
     [row] = _rows([export])
     context = {
         "row": row,
         "export": export,
-        "parts": [_part(export, part) for part in parts.order_by("start_time")[:PARTS_SHOWN]],
-        "spawned": _rows(
-            list(_exports(request).filter(source=export).order_by("-start_time")[:A_PAGE])
+        "parts": [_part(export, part) for part in parts.order_by("start_time")[:MAX_PARTS]],
+        "scheduled_exports": _rows(
+            list(_exports(request).filter(source=export).order_by("-start_time")[:PAGE_SIZE])
         )
         if export.is_schedule
         else [],
@@ -127,9 +131,9 @@ def export_detail(request: PageRequest, export_id: UUID) -> HttpResponse:
 
 
 def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
-    is_ours = export.destination.kind == Kind.PLATFORM
+    is_on_platform = export.destination.kind == DestinationKind.PLATFORM
     files = [
-        (name, signed_file_url(path, PARQUET, name) if is_ours else "")
+        (name, signed_file_url(path, PARQUET_TYPE, name) if is_on_platform else "")
         for path in part.files
         for name in [path.rpartition("/")[2]]
     ]
@@ -143,8 +147,8 @@ def export_cancel(request: PageRequest, export_id: UUID) -> HttpResponse:
     try:
         services.cancel(export=export)
         messages.success(request, "Export cancelled.")
-    except errors.ExportOver as over:
-        messages.error(request, over.detail)
+    except errors.ExportFinished as error:
+        messages.error(request, error.detail)
     return redirect("export-detail", export.workspace_id, export.pk)
 
 
@@ -156,10 +160,10 @@ def destination_new(request: PageRequest) -> HttpResponse:
     if form.is_valid():
         try:
             services.create_destination(
-                destination=form.destination(workspace_id), credentials=form.credentials()
+                destination=form.to_destination(workspace_id), credentials=form.credentials()
             )
-        except (errors.DestinationRefused, core_errors.Unavailable) as refused:
-            form.add_error(None, refused.detail)
+        except (errors.DestinationRefused, core_errors.Unavailable) as error:
+            form.add_error(None, error.detail)
         else:
             return redirect("export-new", workspace_id)
     status = 422 if form.is_bound else 200
@@ -169,7 +173,7 @@ def destination_new(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.EXPORTS_MANAGE)
 def destination_edit(request: PageRequest, destination_id: UUID) -> HttpResponse:
-    """Another name, or other keys, which are tried before they are kept."""
+    """Change the name or the keys; new keys need a successful test write."""
     workspace_id = request.caller.workspace_id
     destination = get_or_404(Destination.objects.for_workspace(workspace_id), pk=destination_id)
     title = destination.name
@@ -181,8 +185,8 @@ def destination_edit(request: PageRequest, destination_id: UUID) -> HttpResponse
                 name=form.cleaned_data["name"],
                 credentials=form.credentials(),
             )
-        except (errors.DestinationRefused, core_errors.Unavailable) as refused:
-            form.add_error(None, refused.detail)
+        except (errors.DestinationRefused, core_errors.Unavailable) as error:
+            form.add_error(None, error.detail)
         else:
             messages.success(request, f"{destination.name} was saved.")
             return redirect("export-list", workspace_id)

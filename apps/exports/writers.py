@@ -1,4 +1,4 @@
-"""Where the files of an export are put."""
+"""Writers of export files: the platform's object storage or an S3 bucket."""
 
 from __future__ import annotations
 
@@ -6,39 +6,39 @@ from typing import Protocol
 
 from apps.core import objects
 from apps.core.ids import uuid7
-from apps.exports.models import Destination, Kind
+from apps.exports.models import Destination, DestinationKind
 
 
 class Writer(Protocol):
     def path(self, key: str) -> str:
-        """How people find the file of that key."""
+        """Return the path of the file as users see it."""
 
     def put(self, key: str, content: bytes) -> None:
-        """Put the file, whole or not at all; the same key again replaces it. `NotWritten`."""
+        """Write the file atomically, replacing an existing one; raise `WriteFailed`."""
 
     def remove(self, key: str) -> None:
-        """Remove the file if that is allowed."""
+        """Delete the file if the credentials permit it."""
 
 
-def writer_to(destination: Destination) -> Writer:
-    if destination.kind == Kind.PLATFORM:
-        return _Platform(destination)
-    # The client of S3 costs every process a fifth of a second to import; few ever need it.
-    from apps.exports.buckets import Bucket  # noqa: PLC0415
+def create_writer(destination: Destination) -> Writer:
+    if destination.kind == DestinationKind.PLATFORM:
+        return _PlatformWriter(destination)
+    # Importing boto3 takes 200 ms, and few processes need it.
+    from apps.exports.buckets import BucketWriter  # noqa: PLC0415
 
-    return Bucket(destination)
+    return BucketWriter(destination)
 
 
-def try_out(destination: Destination) -> None:
-    """Write a test file; `NotWritten` says why that is not possible."""
-    writer = writer_to(destination)
+def test_write(destination: Destination) -> None:
+    """Write and delete a test file; raise `WriteFailed` with the reason."""
+    writer = create_writer(destination)
     key = "/".join(part for part in (destination.prefix, f"slipway-test-{uuid7()}") if part)
-    writer.put(key, b"This file shows that exports can be written here.\n")
+    writer.put(key, b"Slipway wrote this file to test the destination.\n")
     writer.remove(key)
 
 
-class _Platform:
-    """The installation's own object storage, a folder for each workspace."""
+class _PlatformWriter:
+    """Writes to the platform's object storage, in one folder per workspace."""
 
     def __init__(self, destination: Destination) -> None:
         self._folder = f"exports/{destination.workspace_id}"

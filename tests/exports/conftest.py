@@ -7,7 +7,7 @@ import boto3
 import pyarrow.parquet as pq
 import pytest
 
-from apps.exports import tasks
+from apps.exports import dispatch
 from apps.organizations.models import Workspace
 from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
@@ -34,7 +34,7 @@ def project(workspace: Workspace) -> Project:
 
 @pytest.fixture(autouse=True)
 def storage(settings: Any, tmp_path: Any) -> None:
-    """Object storage of the test's own; nobody else is told that there is work."""
+    """Object storage of one test."""
     backend = "apps.core.objects.files.FileObjectStorage"
     default = {"BACKEND": backend, "OPTIONS": {"location": tmp_path / "objects"}}
     settings.STORAGES = settings.STORAGES | {"default": default}
@@ -42,13 +42,13 @@ def storage(settings: Any, tmp_path: Any) -> None:
 
 @pytest.fixture(autouse=True)
 def no_messages(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tests do the worker's work themselves, when they want it."""
-    monkeypatch.setattr(tasks.go_on, "delay", lambda: None)
+    """No task is sent: tests call `runner.run_slice`."""
+    monkeypatch.setattr(dispatch, "send_run_exports", lambda: None)
 
 
 @pytest.fixture(scope="session")
 def s3_url() -> Any:
-    """A server that speaks S3."""
+    """The URL of a local S3 server."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -60,7 +60,7 @@ def s3_url() -> Any:
 
 @pytest.fixture
 def s3(s3_url: str, settings: Any) -> Any:
-    """A client of the server, which is on this machine; its bucket is `exports`."""
+    """An S3 client of the local server, with the bucket `exports`."""
     settings.ALLOW_PRIVATE_ADDRESSES = True
     client = boto3.client(
         "s3",
@@ -71,8 +71,8 @@ def s3(s3_url: str, settings: Any) -> Any:
     )
     client.create_bucket(Bucket="exports")
     yield client
-    for one in client.list_objects_v2(Bucket="exports").get("Contents", []):
-        client.delete_object(Bucket="exports", Key=one["Key"])
+    for item in client.list_objects_v2(Bucket="exports").get("Contents", []):
+        client.delete_object(Bucket="exports", Key=item["Key"])
     client.close()
 
 

@@ -1,4 +1,4 @@
-"""Bodies of exports and their destinations."""
+"""Serializers of exports and destinations."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from urllib.parse import urlsplit
 
 from rest_framework import serializers
 
-from apps.exports.models import Compression, Kind, Status
+from apps.exports.models import Compression, DestinationKind, Status
 from apps.exports.parquet import FIELDS
-from apps.exports.services import MOST_DAYS
+from apps.exports.services import MAX_DAYS
 from apps.trace_store import filters
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-_PLAIN = re.compile(r"[^\x00-\x1f\x7f]*")
+_PRINTABLE = re.compile(r"[^\x00-\x1f\x7f]*")
 
 
 class ConfigSerializer(serializers.Serializer[Any]):
@@ -30,23 +30,23 @@ class ConfigSerializer(serializers.Serializer[Any]):
 
     def validate_bucket_name(self, value: str | None) -> str | None:
         if value is not None and not _BUCKET.fullmatch(value):
-            raise serializers.ValidationError("This is not the name of a bucket.")
+            raise serializers.ValidationError("Not a valid bucket name.")
         return value
 
     def validate_prefix(self, value: str | None) -> str | None:
         text = value or ""
-        if not _PLAIN.fullmatch(text) or ".." in text.split("/"):
-            raise serializers.ValidationError("This is not a prefix of keys.")
+        if not _PRINTABLE.fullmatch(text) or ".." in text.split("/"):
+            raise serializers.ValidationError("Not a valid key prefix.")
         return value
 
     def validate_endpoint_url(self, value: str | None) -> str | None:
         try:
             parts = urlsplit(value or "")
-            is_good = not value or (parts.scheme in {"http", "https"} and bool(parts.hostname))
+            is_valid_url = not value or (parts.scheme in {"http", "https"} and bool(parts.hostname))
         except ValueError:
-            is_good = False
-        if not is_good:
-            raise serializers.ValidationError("An address that begins with http:// or https://.")
+            is_valid_url = False
+        if not is_valid_url:
+            raise serializers.ValidationError("Must be a URL with the scheme http or https.")
         return value
 
 
@@ -59,18 +59,20 @@ class CredentialsSerializer(serializers.Serializer[Any]):
 
 
 class DestinationSerializer(serializers.Serializer[Any]):
-    destination_type = serializers.ChoiceField(choices=Kind.values, default=Kind.S3)
+    destination_type = serializers.ChoiceField(
+        choices=DestinationKind.values, default=DestinationKind.S3
+    )
     display_name = serializers.CharField(max_length=200)
     config = ConfigSerializer(required=False, default=dict)
     credentials = CredentialsSerializer(required=False, allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        if attrs["destination_type"] == Kind.S3:
+        if attrs["destination_type"] == DestinationKind.S3:
             if not attrs["config"].get("bucket_name"):
-                raise serializers.ValidationError({"config": "`bucket_name` is missing."})
+                raise serializers.ValidationError({"config": "`bucket_name` is required."})
             if not attrs.get("credentials"):
-                # Without any, boto would look for the operator's own.
-                raise serializers.ValidationError({"credentials": "They are missing."})
+                # Without credentials, boto would use those of the operator.
+                raise serializers.ValidationError({"credentials": "Required for an S3 bucket."})
         return attrs
 
 
@@ -108,12 +110,12 @@ class ExportSerializer(serializers.Serializer[Any]):
         begin, end = attrs["start_time"], attrs.get("end_time")
         if (end is None) == (attrs.get("interval_hours") is None):
             raise serializers.ValidationError(
-                "Give `end_time` for one export, or `interval_hours` for one after each interval."
+                "Give either `end_time` (one export) or `interval_hours` (a schedule)."
             )
         if end is not None and end <= begin:
-            raise serializers.ValidationError("`end_time` is not after `start_time`.")
-        if end is not None and (end - begin).days > MOST_DAYS:
-            raise serializers.ValidationError(f"An export may span {MOST_DAYS} days.")
+            raise serializers.ValidationError("`end_time` must be after `start_time`.")
+        if end is not None and (end - begin).days > MAX_DAYS:
+            raise serializers.ValidationError(f"The time range must not exceed {MAX_DAYS} days.")
         return attrs
 
 

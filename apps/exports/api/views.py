@@ -1,4 +1,4 @@
-"""Bulk exports of runs and where they go."""
+"""API of bulk exports and their destinations."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from apps.exports.api.serializers import (
     DestinationSerializer,
     ExportSerializer,
 )
-from apps.exports.models import BulkExport, Destination, ExportPart, Kind
-from apps.exports.runner import folder
+from apps.exports.models import BulkExport, Destination, DestinationKind, ExportPart
+from apps.exports.runner import part_folder
 from apps.organizations.permissions import Permission
 from apps.tracing.api.downloads import signed_file_url
 from apps.tracing.models import Project
@@ -35,16 +35,16 @@ class PageSerializer(serializers.Serializer[Any]):
 class ExportsAPIView(WorkspaceAPIView):
     required_permission = Permission.EXPORTS_MANAGE
 
-    def asked(self, serializer: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]:
+    def validated(self, serializer: type[serializers.Serializer[Any]], data: Any) -> dict[str, Any]:
         body = serializer(data=data)
         body.is_valid(raise_exception=True)
-        found: dict[str, Any] = body.validated_data
-        return found
+        params: dict[str, Any] = body.validated_data
+        return params
 
     def page(self, request: ApiRequest, rows: Any) -> list[Any]:
-        asked = self.asked(PageSerializer, request.query_params)
-        begin, end = asked["offset"], asked["offset"] + asked["limit"]
-        return list(rows[begin:end])
+        params = self.validated(PageSerializer, request.query_params)
+        start, stop = params["offset"], params["offset"] + params["limit"]
+        return list(rows[start:stop])
 
     @property
     def exports(self) -> Any:
@@ -63,19 +63,19 @@ class DestinationsView(ExportsAPIView):
 
     @extend_schema(request=DestinationSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A destination, once a test file could be written there."""
-        asked = self.asked(DestinationSerializer, request.data)
-        config = {name: value for name, value in asked["config"].items() if value is not None}
-        made = services.create_destination(
+        """Create a destination after a successful test write."""
+        params = self.validated(DestinationSerializer, request.data)
+        config = {name: value for name, value in params["config"].items() if value is not None}
+        destination = services.create_destination(
             destination=Destination(
                 workspace_id=self.workspace_id,
-                name=asked["display_name"],
-                kind=asked["destination_type"],
+                name=params["display_name"],
+                kind=params["destination_type"],
                 config=config,
             ),
-            credentials=asked.get("credentials"),
+            credentials=params.get("credentials"),
         )
-        return Response(_destination(made))
+        return Response(_destination(destination))
 
 
 class DestinationView(ExportsAPIView):
@@ -86,11 +86,11 @@ class DestinationView(ExportsAPIView):
     @extend_schema(request=ChangeDestinationSerializer, responses=dict)
     def patch(self, request: ApiRequest, destination_id: UUID) -> Response:
         destination = get_or_404(self.destinations, pk=destination_id)
-        asked = self.asked(ChangeDestinationSerializer, request.data)
+        params = self.validated(ChangeDestinationSerializer, request.data)
         changed = services.update_destination(
             destination=destination,
-            name=asked.get("display_name"),
-            credentials=asked.get("credentials"),
+            name=params.get("display_name"),
+            credentials=params.get("credentials"),
         )
         return Response(_destination(changed))
 
@@ -99,44 +99,44 @@ class ExportsView(ExportsAPIView):
     @extend_schema(parameters=[PageSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         rows = self.page(request, self.exports.order_by("-created_at", "-pk"))
-        done = services.progress(rows)
-        return Response([_export(row, done[row.pk]) for row in rows])
+        progress = services.count_progress(rows)
+        return Response([_export(row, progress[row.pk]) for row in rows])
 
     @extend_schema(request=ExportSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        asked = self.asked(ExportSerializer, request.data)
+        params = self.validated(ExportSerializer, request.data)
         projects = Project.objects.for_workspace(self.workspace_id).present()
-        end = asked.get("end_time")
-        made = services.create_export(
+        end = params.get("end_time")
+        export = services.create_export(
             export=BulkExport(
                 workspace_id=self.workspace_id,
-                destination=get_or_404(self.destinations, pk=asked["bulk_export_destination_id"]),
-                project=get_or_404(projects, pk=asked["session_id"]),
-                start_time=as_utc(asked["start_time"]),
+                destination=get_or_404(self.destinations, pk=params["bulk_export_destination_id"]),
+                project=get_or_404(projects, pk=params["session_id"]),
+                start_time=as_utc(params["start_time"]),
                 end_time=None if end is None else as_utc(end),
-                interval_hours=asked.get("interval_hours"),
-                filter=asked.get("filter") or "",
-                fields=asked.get("export_fields"),
-                compression=asked["compression"],
-                format_version=asked["format_version"],
+                interval_hours=params.get("interval_hours"),
+                filter=params.get("filter") or "",
+                fields=params.get("export_fields"),
+                compression=params["compression"],
+                format_version=params["format_version"],
             )
         )
-        return Response(_export(made, services.progress([made])[made.pk]))
+        return Response(_export(export, services.count_progress([export])[export.pk]))
 
 
 class ExportView(ExportsAPIView):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, export_id: UUID) -> Response:
-        found = get_or_404(self.exports, pk=export_id)
-        return Response(_export(found, services.progress([found])[found.pk]))
+        export = get_or_404(self.exports, pk=export_id)
+        return Response(_export(export, services.count_progress([export])[export.pk]))
 
     @extend_schema(request=ChangeExportSerializer, responses=dict)
     def patch(self, request: ApiRequest, export_id: UUID) -> Response:
-        """Stop the export; the only change there is."""
+        """Cancel the export, the only supported change."""
         export = get_or_404(self.exports, pk=export_id)
-        self.asked(ChangeExportSerializer, request.data)
+        self.validated(ChangeExportSerializer, request.data)
         export = services.cancel(export=export)
-        return Response(_export(export, services.progress([export])[export.pk]))
+        return Response(_export(export, services.count_progress([export])[export.pk]))
 
 
 class PartsView(ExportsAPIView):
@@ -196,14 +196,14 @@ def _export(row: BulkExport, progress: tuple[int, int, int]) -> dict[str, Any]:
 
 
 def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
-    is_ours = export.destination.kind == Kind.PLATFORM
+    is_on_platform = export.destination.kind == DestinationKind.PLATFORM
     return {
         "id": part.pk,
         "bulk_export_id": export.pk,
         "session_id": export.project_id,
         "status": part.status,
         "retry_number": part.attempts,
-        "errors": {str(at): said for at, said in enumerate(part.problems)} or None,
+        "errors": {str(index): problem for index, problem in enumerate(part.problems)} or None,
         "start_time": part.start_time,
         "end_time": part.end_time,
         "created_at": part.created_at,
@@ -216,14 +216,14 @@ def _part(export: BulkExport, part: ExportPart) -> dict[str, Any]:
             "result": {
                 "rows_written": part.rows_written,
                 "exported_files": part.files,
-                "export_path": folder(export, part),
+                "export_path": part_folder(export, part),
                 "latest_cursor": part.cursor or None,
                 "pending_upload": None,
                 "download_urls": [
                     signed_file_url(path, "application/vnd.apache.parquet", path.rpartition("/")[2])
                     for path in part.files
                 ]
-                if is_ours
+                if is_on_platform
                 else None,
             },
         },
