@@ -16,7 +16,7 @@ from apps.core import timestamps
 from apps.trace_store import Payload
 from apps.trace_store.dotted_order import TreePosition
 from apps.trace_store.json_repair import repair
-from apps.trace_store.postgres.writing.write_runs import RunContent
+from apps.trace_store.run_writes import RunContent
 
 NO_PAYLOAD = msgspec.Raw(b"")
 PAYLOAD_FIELDS = frozenset(str(payload) for payload in Payload)

@@ -22,8 +22,8 @@ from apps.ingest.token_usage import usage_columns
 from apps.trace_store import Payload, RunType
 from apps.trace_store.dotted_order import InvalidDottedOrder, TreePosition, parse_position
 from apps.trace_store.json_repair import repair
-from apps.trace_store.postgres.writing.write_runs import RunContent
 from apps.trace_store.pricing.costs import ModelReference
+from apps.trace_store.run_writes import RunContent
 
 RUN_TYPES = frozenset(str(run_type) for run_type in RunType)
 THREAD_KEYS = ("session_id", "conversation_id", "thread_id")

@@ -12,7 +12,11 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import Fragment
+from apps.trace_store.dotted_order import TreePosition
 from apps.trace_store.filters.nodes import Expression
+
+RunKey = tuple[UUID, UUID, datetime]
+"""The id, the project and the partition time of a run."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -213,3 +217,50 @@ class ProjectStats:
     run_count: int = 0
     trace_count: int = 0
     last_run_start_time: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunLocation:
+    project_id: UUID
+    place: TreePosition
+
+
+@dataclass(frozen=True, slots=True)
+class TraceTimes:
+    first_start_time: datetime
+    last_start_time: datetime
+    first_received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DeletedRun:
+    """A run that was there."""
+
+    id: UUID
+    project_id: UUID
+    trace_id: UUID
+    partition_time: datetime
+    is_root: bool
+    files: Sequence[str]
+    """In object storage: attachments, and payloads that are too large for a row."""
+
+    @property
+    def key(self) -> tuple[UUID, UUID, datetime]:
+        return self.id, self.project_id, self.partition_time
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionCutoffs:
+    """Of a project: what came before then has lived long enough. `None` never has."""
+
+    project_id: UUID
+    long: datetime | None
+    short: datetime | None
+    short_since: datetime | None
+    """When the project began to be short-lived, if it is."""
+
+    @property
+    def latest(self) -> datetime | None:
+        """Nothing that came later is due."""
+        cutoffs = [self.long, None if self.short_since is None else self.short]
+        return max((cutoff for cutoff in cutoffs if cutoff is not None), default=None)

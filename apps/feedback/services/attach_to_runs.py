@@ -16,11 +16,11 @@ from uuid import UUID
 from django.db import transaction
 from django.utils import timezone
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.feedback import hooks
 from apps.feedback.models import Feedback
 from apps.feedback.services import formulas
 from apps.trace_store import ChangedRun
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.reading.locations import estimate_start_range
 
 _LOOK_UP_AFTER = timedelta(seconds=3)

@@ -11,11 +11,11 @@ from django.db import IntegrityError, transaction
 from django.db.models import Q
 
 from apps.core.errors import NotFound
+from apps.core.raw_sql import raw_cursor
 from apps.feedback import dispatch, errors
 from apps.feedback.models import Feedback, FeedbackFormula
 from apps.feedback.projects import datasets_of_projects, experiments_on_dataset, project_exists
 from apps.feedback.services.upsert import upsert_feedback
-from apps.trace_store.postgres.database import raw_cursor
 
 Target = tuple[UUID, UUID | None]
 """A project, and one of its runs or the project itself."""

@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import loads
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store import RunQuery, run_store
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.statistics.run_selection import resolve_query
 
 BucketStats = dict[str, Any]

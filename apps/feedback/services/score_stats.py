@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 from apps.core.json import loads
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store import RunQuery, run_store
-from apps.trace_store.postgres.database import raw_cursor, sql
-from apps.trace_store.postgres.rollups.dimensions import extract_time_bounds
+from apps.trace_store.filters.query_analysis import extract_time_bounds
 
 FeedbackStats = dict[str, dict[str, Any]]
 """By key: `n` (numeric scores; where there are none, values), `avg`, `stdev` (of a sample), `min`,

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from apps.core.json import dumps, storable
+from apps.core.raw_sql import raw_cursor, sql
 from apps.feedback.models import Feedback
-from apps.trace_store.postgres.database import raw_cursor, sql
 
 _IMMUTABLE = ("id", "created_at")
 # Copied from the run when feedback is attached; a repeat without them keeps the stored values.

@@ -13,12 +13,12 @@ from uuid import UUID
 from django.db import connection
 
 from apps.core.json import Fragment, dumps
+from apps.core.raw_sql import raw_cursor, sql
 from apps.ingest.seeding.steps import Step
 from apps.ingest.seeding.traces import SeededRun, TraceContext
 from apps.trace_store import Payload, RunRow, Usage
 from apps.trace_store.filters.subjects import FilterSubject
 from apps.trace_store.filters.terms import ANYTHING, extract_terms
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.postprocess.term_index import copy_terms, encode_terms, salt_terms
 from apps.trace_store.postgres.postprocess.trace_totals import TOTAL_TYPES as AMOUNTS
 

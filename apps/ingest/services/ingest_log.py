@@ -10,8 +10,8 @@ from typing import NamedTuple
 from uuid import UUID
 
 from apps.core.json import loads
+from apps.core.raw_sql import raw_cursor
 from apps.ingest.models import DeferredOperation
-from apps.trace_store.postgres.database import raw_cursor
 
 _APPEND = """
 WITH counted AS (

@@ -42,9 +42,11 @@ from apps.trace_store.dotted_order import (
 )
 from apps.trace_store.postgres import partitions
 from apps.trace_store.postgres.payload_storage import offload
-from apps.trace_store.postgres.reading.locations import RunLocation, locate_runs
-from apps.trace_store.postgres.writing.write_runs import RunKey, RunWrite, is_conflict, write_runs
+from apps.trace_store.postgres.reading.locations import locate_runs
+from apps.trace_store.postgres.writing.write_runs import is_conflict, write_runs
 from apps.trace_store.pricing.costs import add_costs
+from apps.trace_store.run_writes import RunWrite
+from apps.trace_store.types import RunKey, RunLocation
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
 from apps.tracing.services.retention import upgrade_traces

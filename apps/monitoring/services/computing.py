@@ -18,8 +18,8 @@ from apps.monitoring.models import ChartType
 from apps.monitoring.series import FeedbackPart, Part, RatioPart, RunPart, Scope, Series, series_of
 from apps.trace_store import run_store
 from apps.trace_store.aggregation import GroupBy, MetricsQuery, MetricsResult
+from apps.trace_store.filters.query_analysis import extract_root_condition
 from apps.trace_store.metrics import Measure, RunMetrics
-from apps.trace_store.postgres.rollups.dimensions import extract_root_condition
 from apps.tracing.models import Project
 
 MOST_SERIES = 50

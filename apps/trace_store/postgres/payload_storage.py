@@ -18,7 +18,7 @@ from django.conf import settings
 
 from apps.core import objects
 from apps.core.json import Fragment
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.types import Payload, RunDetail, RunRow
 
 _ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"

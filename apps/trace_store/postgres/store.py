@@ -9,8 +9,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.aggregation import MetricsQuery, MetricsResult, ThreadPage, ThreadRow
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.reading import lookup, pages
 from apps.trace_store.postgres.reading.locations import locate_runs
 from apps.trace_store.postgres.statistics import run_metrics, thread_pages

@@ -11,7 +11,7 @@ from apps.feedback.services import score_stats
 from apps.organizations.models import Workspace
 from apps.trace_store import RunRow
 from apps.trace_store.postgres.reading import trace_times
-from apps.trace_store.postgres.reading.trace_times import TraceTimes
+from apps.trace_store.types import TraceTimes
 from apps.tracing.models import Project, Share, TraceTier
 from apps.tracing.services import retention
 from apps.tracing.services.retention import Lives

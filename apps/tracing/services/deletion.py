@@ -17,12 +17,12 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.raw_sql import raw_cursor, sql
 from apps.feedback.models import Feedback
 from apps.trace_store import RunQuery, run_store
 from apps.trace_store.filters.builders import metadata_filter
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.writing import delete_runs
-from apps.trace_store.postgres.writing.delete_runs import DeletedRun
+from apps.trace_store.types import DeletedRun
 from apps.tracing import hooks, tasks
 from apps.tracing.models import (
     DeletionStatus,

@@ -20,7 +20,7 @@ from apps.trace_store.postgres.partitions import Partition
 from apps.trace_store.postgres.payload_storage import offloaded_paths_sql
 from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME
 from apps.trace_store.postgres.writing import delete_runs, expired_traces
-from apps.trace_store.postgres.writing.expired_traces import RetentionCutoffs
+from apps.trace_store.types import RetentionCutoffs
 from apps.tracing.models import Project, TraceTier
 from apps.tracing.services import deletion, retention
 

@@ -12,9 +12,9 @@ from django.utils import timezone
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core.ids import uuid7
+from apps.core.raw_sql import raw_cursor
 from apps.organizations.models import ResourceType, Workspace
 from apps.organizations.services import tags
-from apps.trace_store.postgres.database import raw_cursor
 from apps.tracing import errors, tasks
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services import retention

@@ -18,9 +18,9 @@ from django.utils import timezone
 
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
+from apps.core.raw_sql import raw_cursor
 from apps.organizations.models import Organization, Workspace
 from apps.trace_store import RunRow
-from apps.trace_store.postgres.database import raw_cursor
 from apps.tracing.models import KeptTrace, Project, Retention, TraceTier
 
 

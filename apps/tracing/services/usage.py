@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
-from apps.trace_store.postgres.database import raw_cursor
+from apps.core.raw_sql import raw_cursor
 from apps.tracing.models import TraceTier
 from apps.usage.usage_sources import Figures
 

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 
 from apps.trace_store import RunQuery, filters, run_store
 from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery, MetricsResult
+from apps.trace_store.filters.query_analysis import extract_root_condition, extract_time_bounds
 from apps.trace_store.metrics import Measure, RunMetrics
-from apps.trace_store.postgres.rollups import build, dimensions, query_plan
+from apps.trace_store.postgres.rollups import build, query_plan
 from apps.trace_store.postgres.rollups.dimensions import BY_NOTHING, DEPTH_SCOPES, RollupFilter
 from apps.trace_store.postgres.rollups.intervals import Resolution
 from apps.trace_store.postgres.statistics import run_metrics
@@ -256,7 +257,7 @@ def test_rollups_say_what_the_runs_say(db, early, late, asked):
 def _for_runs(question: MetricsQuery) -> MetricsQuery:
     return replace(
         question,
-        query=dimensions.extract_root_condition(dimensions.extract_time_bounds(question.query)),
+        query=extract_root_condition(extract_time_bounds(question.query)),
     )
 
 

@@ -6,10 +6,10 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor
 from apps.trace_store.filters.fields import ItemKind
 from apps.trace_store.filters.nodes import And, AnyItem, Comparison, Condition, Expression, Not, Or
 from apps.trace_store.filters.subjects import FeedbackItem, FilterSubject
-from apps.trace_store.postgres.database import raw_cursor
 from apps.trace_store.postgres.payload_storage import with_payloads
 from apps.trace_store.types import Payload, RunRow
 

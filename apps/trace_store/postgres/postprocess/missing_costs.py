@@ -8,11 +8,10 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import dumps_text, loads
-from apps.trace_store.postgres.database import raw_cursor
-from apps.trace_store.postgres.writing.write_runs import RunKey
+from apps.core.raw_sql import raw_cursor
 from apps.trace_store.pricing import costs
 from apps.trace_store.pricing.costs import ModelReference
-from apps.trace_store.types import ChangedRun
+from apps.trace_store.types import ChangedRun, RunKey
 
 _FIND = """
 SELECT r.id, r.project_id, r.partition_time, r.model, r.metadata->>'ls_provider',

@@ -11,14 +11,11 @@ from itertools import chain
 from uuid import UUID
 from zlib import crc32
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.filters.subjects import FilterSubject
 from apps.trace_store.filters.terms import extract_terms
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.reading import lookup
-from apps.trace_store.types import ChangedRun, Payload, RunDetail
-
-RunKey = tuple[UUID, UUID, datetime]
-"""Run, project, place."""
+from apps.trace_store.types import ChangedRun, Payload, RunDetail, RunKey
 
 _HEADER = struct.Struct(">5i")
 _INTEGER_OID = 23

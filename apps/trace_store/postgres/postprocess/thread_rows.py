@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.types import ChangedRun
 
 Thread = tuple[UUID, str]

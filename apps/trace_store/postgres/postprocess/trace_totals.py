@@ -15,8 +15,8 @@ from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.dotted_order import root_time
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
 from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TIME
 from apps.trace_store.postgres.usage_totals import UsageSource, UsageTotals

@@ -5,21 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.dotted_order import TreePosition
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.types import RunLocation
 
 _START_MARGIN = timedelta(days=1)
 _TIME_ORDERED = 7
-
-
-@dataclass(frozen=True, slots=True)
-class RunLocation:
-    project_id: UUID
-    place: TreePosition
 
 
 def estimate_start_range(run_ids: Collection[UUID]) -> tuple[datetime, datetime] | None:

@@ -14,10 +14,8 @@ from apps.trace_store.postgres.reading.locations import estimate_start_range
 from apps.trace_store.postgres.reading.pending_deletions import exclude_deleted
 from apps.trace_store.postgres.reading.rows import COLUMNS, StoredRun, select_runs
 from apps.trace_store.postgres.reading.trace_totals import with_totals_of_trace, with_trace_totals
-from apps.trace_store.types import Payload, RunDetail, RunRow
+from apps.trace_store.types import Payload, RunDetail, RunKey, RunRow
 
-RunKey = tuple[UUID, UUID, datetime]
-"""Run, project, place."""
 _RECENT = timedelta(days=2)
 
 

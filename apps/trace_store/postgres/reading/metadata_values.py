@@ -6,7 +6,7 @@ from collections.abc import Collection
 from datetime import datetime
 from uuid import UUID
 
-from apps.trace_store.postgres.database import raw_cursor
+from apps.core.raw_sql import raw_cursor
 
 _SAMPLED_RUNS = 10_000
 """The newest runs stand for all of them."""

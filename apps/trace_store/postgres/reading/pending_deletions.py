@@ -11,8 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from apps.core.json import loads
+from apps.core.raw_sql import raw_cursor
 from apps.trace_store.filters.builders import metadata_filter
-from apps.trace_store.postgres.database import raw_cursor
 from apps.trace_store.postgres.filtering import compile_where
 from apps.trace_store.postgres.filtering.compiler import since_root
 

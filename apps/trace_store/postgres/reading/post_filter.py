@@ -7,10 +7,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.dotted_order import root_time
 from apps.trace_store.filters.nodes import Expression
 from apps.trace_store.filters.reference import matches
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.filtering import CompiledFilter, compile_where
 from apps.trace_store.postgres.filtering.subjects import load_subjects, required_data
 from apps.trace_store.postgres.reading.rows import COLUMNS, MAX_CLOCK_SKEW, StoredRun, select_runs

@@ -10,8 +10,13 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.filters import Expression, all_of
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.trace_store.filters.query_analysis import (
+    extract_time_bounds,
+    required_value,
+    split_conjunction,
+)
 from apps.trace_store.postgres.filtering import CompiledFilter, compile_where, compile_where_root
 from apps.trace_store.postgres.filtering.terms import RequiredTerms, required_terms
 from apps.trace_store.postgres.postprocess.term_index import salt_terms
@@ -19,11 +24,6 @@ from apps.trace_store.postgres.reading.locations import estimate_start_range, lo
 from apps.trace_store.postgres.reading.pending_deletions import exclude_deleted
 from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
 from apps.trace_store.postgres.reading.thread_conditions import thread_conditions
-from apps.trace_store.postgres.rollups.dimensions import (
-    extract_time_bounds,
-    required_value,
-    split_conjunction,
-)
 from apps.trace_store.postgres.rollups.intervals import (
     EARLIEST_TIME,
     LATEST_TIME,

@@ -10,6 +10,12 @@ from typing import TypeAlias
 from uuid import UUID
 
 from apps.trace_store.filters.nodes import Comparison, Condition, Expression
+from apps.trace_store.filters.query_analysis import (
+    extract_root_condition,
+    join_conjunction,
+    required_value,
+    split_conjunction,
+)
 from apps.trace_store.metrics import Measure
 from apps.trace_store.postgres.rollups import dimensions, query_plan
 from apps.trace_store.postgres.rollups.dimensions import RollupFilter
@@ -69,17 +75,17 @@ def pruning_hint(query: RunQuery) -> PruningHint | None:
     """What follows from the query for the rows of rollups; None when it would leave out little."""
     if not query.project_ids or query.run_ids is not None or query.trace_id is not None:
         return None
-    query = dimensions.extract_root_condition(query)
-    parts = [] if query.where is None else dimensions.split_conjunction(query.where)
+    query = extract_root_condition(query)
+    parts = [] if query.where is None else split_conjunction(query.where)
     told = [part for part in parts if dimensions.can_evaluate(part)]
-    if not any(dimensions.required_value(part, "name", "model") for part in told):
+    if not any(required_value(part, "name", "model") for part in told):
         # Rows of all names are nearly as many as the runs.
         told = [
             part
             for part in told
             if dimensions.required_granularity(part) != dimensions.BY_NAME_AND_MODEL
         ]
-    where = None if not told else dimensions.join_conjunction(told)
+    where = None if not told else join_conjunction(told)
     known = RunQuery(
         project_ids=query.project_ids,
         run_type=query.run_type,
@@ -97,7 +103,7 @@ def pruning_hint(query: RunQuery) -> PruningHint | None:
 
 
 def _selects_type(part: Expression) -> bool:
-    found = dimensions.required_value(part, "run_type", "status", "model")
+    found = required_value(part, "run_type", "status", "model")
     return found is not None and found != "error"
 
 

@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from apps.core.json import Fragment, loads
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.types import Attachment, RunRow, Usage
 
 _AMOUNTS = (

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
-from apps.trace_store.postgres.reading.lookup import RunKey
 from apps.trace_store.postgres.reading.prepared_query import Condition, PreparedQuery, latest
 from apps.trace_store.postgres.reading.pruning import (
     ProjectQuarter,
@@ -18,6 +17,7 @@ from apps.trace_store.postgres.reading.pruning import (
 )
 from apps.trace_store.postgres.reading.rows import COLUMNS, StoredRun, select_runs
 from apps.trace_store.postgres.rollups.query_plan import merge_quarters
+from apps.trace_store.types import RunKey
 
 SortKey = tuple[datetime, UUID]
 """Where a run stands in the order of lists."""

@@ -8,11 +8,10 @@ import heapq
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.postgres.filtering.terms import RequiredTerms
 from apps.trace_store.postgres.postprocess.term_index import salt_terms
 from apps.trace_store.postgres.reading import scan
-from apps.trace_store.postgres.reading.lookup import RunKey
 from apps.trace_store.postgres.reading.prepared_query import Condition
 from apps.trace_store.postgres.reading.rows import COLUMNS, StoredRun, select_runs
 from apps.trace_store.postgres.reading.scan import (
@@ -26,6 +25,7 @@ from apps.trace_store.postgres.reading.scan import (
     sort_key,
     window_conditions,
 )
+from apps.trace_store.types import RunKey
 
 _MAX_WINDOW = timedelta(days=30)
 """Of the index's findings a whole window is put in order; of the runs, no more than is wanted."""

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from apps.trace_store.postgres.database import raw_cursor
-from apps.trace_store.types import RunRow
-
-
-@dataclass(frozen=True, slots=True)
-class TraceTimes:
-    first_start_time: datetime
-    last_start_time: datetime
-    first_received_at: datetime
+from apps.core.raw_sql import raw_cursor
+from apps.trace_store.types import RunRow, TraceTimes
 
 
 def trace_times(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, TraceTimes]:

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.dotted_order import root_time
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.reading.rows import (
     MAX_CLOCK_SKEW,
     SUMS,

@@ -18,8 +18,8 @@ from uuid import UUID
 from django.db import transaction
 
 from apps.core.json import dumps_text
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.metrics import ALL_MEASURES, RunMetrics
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.rollups.dimensions import (
     BY_NAME_AND_MODEL,
     BY_NOTHING,

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import NamedTuple
 
 from apps.trace_store.filters.fields import BY_NAME
 from apps.trace_store.filters.nodes import And, Comparison, Condition, Expression, Not, Or
+from apps.trace_store.filters.query_analysis import root_condition, split_conjunction
 from apps.trace_store.filters.reference import compare_values
 from apps.trace_store.types import RunQuery
 
@@ -19,7 +19,6 @@ DEPTH_SCOPES = (0, 1, 2)
 """The scopes of roots, of runs below a root, and of deeper ones, each with its own tokens."""
 BY_NOTHING, BY_TYPE, BY_NAME_AND_MODEL = 0, 1, 2
 """The cuts: all in one row, by type and status, by name and model too."""
-_TICK = timedelta(microseconds=1)
 
 
 class RollupDimensions(NamedTuple):
@@ -85,37 +84,6 @@ class RollupFilter:
         )
 
 
-def extract_time_bounds(query: RunQuery) -> RunQuery:
-    """The query with the bounds of time that its filter states, where it states them for all."""
-    if query.where is None:
-        return query
-    rest: list[Expression] = []
-    begin, end = query.started_from, query.started_until
-    for part in split_conjunction(query.where):
-        bounds = _time_bounds(part)
-        if bounds is None:
-            rest.append(part)
-            continue
-        low, high = bounds
-        begin = low if begin is None or (low is not None and low > begin) else begin
-        end = high if end is None or (high is not None and high < end) else end
-    where = join_conjunction(rest) if rest else None
-    return replace(query, started_from=begin, started_until=end, where=where)
-
-
-def extract_root_condition(query: RunQuery) -> RunQuery:
-    """The query with what its filter says of roots as its own word: tokens depend on that."""
-    if query.where is None or query.is_root is not None:
-        return query
-    parts = split_conjunction(query.where)
-    said = [is_root for part in parts if (is_root := _root_condition(part)) is not None]
-    if not said or len(set(said)) > 1:
-        return query
-    rest = [part for part in parts if _root_condition(part) is None]
-    where = join_conjunction(rest) if rest else None
-    return replace(query, is_root=said[0], where=where)
-
-
 def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter | None:
     """How rollups answer the query; None when they cannot."""
     others = (
@@ -132,7 +100,7 @@ def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter 
     where: list[Expression] = []
     is_root = query.is_root
     for part in () if query.where is None else split_conjunction(query.where):
-        if (said := _root_condition(part)) is not None and is_root in {None, said}:
+        if (said := root_condition(part)) is not None and is_root in {None, said}:
             is_root = said
         elif can_evaluate(part):
             where.append(part)
@@ -149,60 +117,6 @@ def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter 
         scopes = (depth,) if is_root is not True else ()
     granularity = max((required_granularity(part) for part in where), default=BY_NOTHING)
     return RollupFilter(granularity, scopes, tuple(where))
-
-
-def split_conjunction(where: Expression) -> list[Expression]:
-    """The parts that must all hold."""
-    if isinstance(where, And):
-        return [part for one in where.parts for part in split_conjunction(one)]
-    return [where]
-
-
-def join_conjunction(parts: Sequence[Expression]) -> Expression:
-    """What holds where each of the parts does; there is at least one."""
-    return parts[0] if len(parts) == 1 else And(tuple(parts))
-
-
-def required_value(part: Expression, *names: str) -> str | None:
-    """The value that the part asks one of these fields to have."""
-    if (
-        isinstance(part, Condition)
-        and part.comparison is Comparison.EQUAL
-        and part.field.name in names
-    ):
-        return str(part.value)
-    return None
-
-
-def _time_bounds(part: Expression) -> tuple[datetime | None, datetime | None] | None:
-    if not isinstance(part, Condition) or part.field.name != "start_time":
-        return None
-    value = part.value
-    if not isinstance(value, datetime):
-        return None
-    match part.comparison:
-        case Comparison.AT_LEAST:
-            return value, None
-        case Comparison.GREATER:
-            return value + _TICK, None
-        case Comparison.AT_MOST:
-            return None, value
-        case Comparison.LESS:
-            return None, value - _TICK
-    return None
-
-
-def _root_condition(part: Expression) -> bool | None:
-    if isinstance(part, Not):
-        said = _root_condition(part.part)
-        return None if said is None else not said
-    if (
-        isinstance(part, Condition)
-        and part.field.name == "is_root"
-        and part.comparison is Comparison.EQUAL
-    ):
-        return bool(part.value)
-    return None
 
 
 def can_evaluate(part: Expression) -> bool:

@@ -14,8 +14,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.dotted_order import segment_times
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TIME, Resolution
 from apps.trace_store.types import ChangedRun
 

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 from enum import IntEnum
 from uuid import UUID
 
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 
 _ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 EARLIEST_TIME = datetime(1, 1, 5, tzinfo=UTC)

@@ -12,8 +12,8 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.metrics import Measure, RunMetrics, value_range_of
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.rollups import dirty_intervals
 from apps.trace_store.postgres.rollups.dimensions import (
     BY_NAME_AND_MODEL,

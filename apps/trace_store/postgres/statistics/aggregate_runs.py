@@ -16,6 +16,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.histograms import Histogram, bin_index_sql
 from apps.trace_store.metrics import (
     ALL_MEASURES,
@@ -25,7 +26,6 @@ from apps.trace_store.metrics import (
     Measure,
     RunMetrics,
 )
-from apps.trace_store.postgres.database import raw_cursor, sql
 
 ANCESTOR_WINDOW = timedelta(days=3)
 """What stands above a run is looked for so far before it: a trace seldom lasts longer."""

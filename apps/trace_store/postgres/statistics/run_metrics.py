@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery, MetricsResult
+from apps.trace_store.filters.query_analysis import extract_root_condition, extract_time_bounds
 from apps.trace_store.metrics import RunMetrics
 from apps.trace_store.postgres.rollups import dimensions, query_plan
 from apps.trace_store.postgres.rollups.dimensions import RollupDimensions, RollupFilter
@@ -36,7 +37,7 @@ def query_metrics(store: RunStore, workspace_id: UUID, question: MetricsQuery) -
     """The figures of the runs that the query means, whatever was settled yet."""
     question = replace(
         question,
-        query=dimensions.extract_root_condition(dimensions.extract_time_bounds(question.query)),
+        query=extract_root_condition(extract_time_bounds(question.query)),
     )
     rollup = dimensions.rollup_filter(question.query, depth=question.depth)
     group = question.group_by

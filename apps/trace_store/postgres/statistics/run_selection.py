@@ -10,7 +10,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.postgres.filtering import compile_where, compile_where_any, compile_where_root
 from apps.trace_store.postgres.reading.rows import MAX_CLOCK_SKEW
 from apps.trace_store.postgres.reading.thread_conditions import thread_conditions

@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.aggregation import ThreadPage, ThreadRow
+from apps.trace_store.filters.query_analysis import extract_time_bounds
 from apps.trace_store.metrics import ALL_MEASURES
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.postprocess import thread_rows
-from apps.trace_store.postgres.rollups.dimensions import extract_time_bounds
 from apps.trace_store.postgres.statistics import aggregate_runs
 from apps.trace_store.postgres.statistics.aggregate_runs import (
     Aggregation,

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from psycopg.types.numeric import DecimalBinaryDumper
 
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 
 _HEADER = b"PGCOPY\n\xff\r\n\0" + bytes(8)
 _TRAILER = b"\xff\xff"

@@ -9,38 +9,21 @@ about those runs goes with them there, and the files they had are written down a
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from apps.core.json import loads
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.postgres import partitions
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.payload_storage import offloaded_paths_sql
 from apps.trace_store.postgres.postprocess import queue
 from apps.trace_store.postgres.writing import span_trees
-from apps.trace_store.types import ChangedRun
+from apps.trace_store.types import ChangedRun, DeletedRun
 
 BATCH_SIZE = 2000
 _KEY = ("workspace_id", "id", "project_id", "partition_time")
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedRun:
-    """A run that was there."""
-
-    id: UUID
-    project_id: UUID
-    trace_id: UUID
-    partition_time: datetime
-    is_root: bool
-    files: Sequence[str]
-    """In object storage: attachments, and payloads that are too large for a row."""
-
-    @property
-    def key(self) -> tuple[UUID, UUID, datetime]:
-        return self.id, self.project_id, self.partition_time
 
 
 def delete_project_runs(

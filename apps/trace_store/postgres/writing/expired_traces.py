@@ -5,32 +5,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from uuid import UUID
 
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.postgres.partitions import Partition
+from apps.trace_store.types import RetentionCutoffs
 
 # A run may start this much later than it is received, never more: `latest_placement`.
 _MAX_EARLY_START = timedelta(days=1)
-
-
-@dataclass(frozen=True, slots=True)
-class RetentionCutoffs:
-    """Of a project: what came before then has lived long enough. `None` never has."""
-
-    project_id: UUID
-    long: datetime | None
-    short: datetime | None
-    short_since: datetime | None
-    """When the project began to be short-lived, if it is."""
-
-    @property
-    def latest(self) -> datetime | None:
-        """Nothing that came later is due."""
-        cutoffs = [self.long, None if self.short_since is None else self.short]
-        return max((cutoff for cutoff in cutoffs if cutoff is not None), default=None)
 
 
 _EXPIRED_SQL = """(

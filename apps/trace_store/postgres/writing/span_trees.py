@@ -15,7 +15,7 @@ from uuid import UUID
 
 import msgspec
 
-from apps.trace_store.postgres.database import raw_cursor, sql
+from apps.core.raw_sql import raw_cursor, sql
 
 SEGMENT_LENGTH = 58
 """The length of one segment of a dotted order."""

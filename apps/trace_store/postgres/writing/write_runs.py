@@ -10,22 +10,20 @@ transaction by upserts: an update overwrites the stored values, a create fills t
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import datetime
 from operator import attrgetter
 from typing import Any, LiteralString
-from uuid import UUID
 
 import msgspec
 import psycopg
 
 from apps.core.json import storable
+from apps.core.raw_sql import raw_cursor, sql
 from apps.trace_store.json_repair import ODD_NUMBER, repair
 from apps.trace_store.postgres import partitions
-from apps.trace_store.postgres.database import raw_cursor, sql
 from apps.trace_store.postgres.payload_storage import compress_payloads
 from apps.trace_store.postgres.writing.binary_copy import copy_rows
-from apps.trace_store.types import Attachment, Payload
+from apps.trace_store.run_writes import Row, RunContent, RunWrite
+from apps.trace_store.types import Payload, RunKey
 
 KEY_COLUMNS = {
     "workspace_id": "uuid",
@@ -69,61 +67,6 @@ MERGED_COLUMNS = {"metadata": "jsonb", "attachments": "jsonb"}
 PAYLOAD_VALUE_COLUMNS = {"is_created": "bool"} | {str(payload): "bytea" for payload in Payload}
 RUN_COLUMNS = IDENTITY_COLUMNS | VALUE_COLUMNS | MERGED_COLUMNS
 PAYLOAD_COLUMNS = KEY_COLUMNS | PAYLOAD_VALUE_COLUMNS
-
-RunKey = tuple[UUID, UUID, datetime]
-Row = dict[str, Any]
-
-
-@dataclass(slots=True)
-class RunContent:
-    """The given parts of a run; absent parts leave the stored values alone."""
-
-    columns: Row = field(default_factory=dict)
-    """Values of `VALUE_COLUMNS`; those of jsonb columns as JSON."""
-    metadata: bytes = b""
-    """A JSON object, or empty."""
-    payloads: Mapping[Payload, bytes] = field(default_factory=dict)
-    attachments: Mapping[str, Attachment] = field(default_factory=dict)
-
-    def over(self, other: RunContent) -> RunContent:
-        """Merge both; this content wins where they differ."""
-        return RunContent(
-            other.columns | self.columns,
-            _merge_json(other.metadata, self.metadata),
-            {**other.payloads, **self.payloads},
-            {**other.attachments, **self.attachments},
-        )
-
-
-def _merge_json(under: bytes, over: bytes) -> bytes:
-    """Merge two JSON objects without changing their numbers and strings."""
-    if not under or not over:
-        return under or over
-    return msgspec.json.encode(_members.decode(under) | _members.decode(over))
-
-
-_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
-
-
-@dataclass(slots=True)
-class RunWrite:
-    """A run to write: the values of `IDENTITY_COLUMNS` and its content."""
-
-    identity: Row
-    create: RunContent | None = None
-    """A create fills gaps, because it may arrive after its update."""
-    update: RunContent | None = None
-    """An update overwrites."""
-
-    @property
-    def key(self) -> RunKey:
-        return self.identity["id"], self.identity["project_id"], self.identity["partition_time"]
-
-    @property
-    def merged(self) -> RunContent:
-        if self.create is None or self.update is None:
-            return self.create or self.update or RunContent()
-        return self.update.over(self.create)
 
 
 def write_runs(runs: Sequence[RunWrite], *, optimistic: bool) -> set[RunKey]:

@@ -1,0 +1,65 @@
+"""Runs to write: their identity in the tree and the content of creates and updates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from apps.trace_store.types import Attachment, Payload, RunKey
+
+Row = dict[str, Any]
+
+
+@dataclass(slots=True)
+class RunContent:
+    """The given parts of a run; absent parts leave the stored values alone."""
+
+    columns: Row = field(default_factory=dict)
+    """Values of `VALUE_COLUMNS`; those of jsonb columns as JSON."""
+    metadata: bytes = b""
+    """A JSON object, or empty."""
+    payloads: Mapping[Payload, bytes] = field(default_factory=dict)
+    attachments: Mapping[str, Attachment] = field(default_factory=dict)
+
+    def over(self, other: RunContent) -> RunContent:
+        """Merge both; this content wins where they differ."""
+        return RunContent(
+            other.columns | self.columns,
+            _merge_json(other.metadata, self.metadata),
+            {**other.payloads, **self.payloads},
+            {**other.attachments, **self.attachments},
+        )
+
+
+def _merge_json(under: bytes, over: bytes) -> bytes:
+    """Merge two JSON objects without changing their numbers and strings."""
+    if not under or not over:
+        return under or over
+    return msgspec.json.encode(_members.decode(under) | _members.decode(over))
+
+
+_members = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(slots=True)
+class RunWrite:
+    """A run to write: the values of `IDENTITY_COLUMNS` and its content."""
+
+    identity: Row
+    create: RunContent | None = None
+    """A create fills gaps, because it may arrive after its update."""
+    update: RunContent | None = None
+    """An update overwrites."""
+
+    @property
+    def key(self) -> RunKey:
+        return self.identity["id"], self.identity["project_id"], self.identity["partition_time"]
+
+    @property
+    def merged(self) -> RunContent:
+        if self.create is None or self.update is None:
+            return self.create or self.update or RunContent()
+        return self.update.over(self.create)
