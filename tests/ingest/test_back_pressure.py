@@ -26,7 +26,7 @@ def somebody_holds_the_table(transactional_db):
 
 @pytest.mark.django_db(transaction=True)
 def test_a_table_that_is_locked_asks_to_come_again(api, monkeypatch, somebody_holds_the_table):
-    monkeypatch.setattr(write_runs, "_PATIENT", "SET LOCAL lock_timeout = '200ms'")
+    monkeypatch.setattr(write_runs, "_UPSERT_TIMEOUT", "SET LOCAL lock_timeout = '200ms'")
     run = wire_run()
 
     refused = api.post("/runs/batch", {"post": [run]})

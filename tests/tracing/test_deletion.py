@@ -129,7 +129,7 @@ def test_traces_of_another_project_with_the_same_ids_stay(api, workspace, projec
 
 
 def test_a_large_deletion_goes_on_after_the_answer(api, workspace, project, monkeypatch):
-    monkeypatch.setattr(delete_runs, "BATCH", 2)
+    monkeypatch.setattr(delete_runs, "BATCH_SIZE", 2)
     monkeypatch.setattr(delete_runs.delete_trace_runs, "__kwdefaults__", {"limit": 2})
     queued = []
     monkeypatch.setattr(deletion.tasks.delete_traces, "delay", queued.append)

@@ -311,7 +311,7 @@ def test_anothers_change_is_seen_within_seconds(
 
     entry.delete()
     kept = price_map.find_entry(workspace.pk, names, None, None)
-    monkeypatch.setattr(price_map, "STALE_AFTER", 0)
+    monkeypatch.setattr(price_map, "CACHE_SECONDS", 0)
     found = price_map.find_entry(workspace.pk, names, None, None)
 
     assert kept is not None

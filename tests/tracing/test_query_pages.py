@@ -73,7 +73,7 @@ QUESTIONS = {
 @pytest.mark.parametrize("settled", ["nothing", "half", "everything"])
 @pytest.mark.parametrize("probed", [0, 2000], ids=["by the index", "by a look at the newest"])
 def test_pages_are_the_same_however_much_is_settled(workspace, monkeypatch, settled, probed):
-    monkeypatch.setattr(scan, "PROBED", probed)
+    monkeypatch.setattr(scan, "PROBED_RUNS", probed)
     runs = population()
     if settled == "half":
         ingest(workspace, *runs[::2])
@@ -209,8 +209,8 @@ def test_when_time_is_over_a_page_may_be_short_and_an_empty_one_is_an_error(work
     runs = population()
     ingest(workspace, *runs)
     project = ensure_project(workspace.pk, "default")
-    monkeypatch.setattr(pages, "PATIENCE", 0)
-    monkeypatch.setattr(scan, "_SMALLEST", 10)
+    monkeypatch.setattr(pages, "TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr(scan, "_MIN_BATCH", 10)
     some = RunQuery(project_ids=[project.pk], where=filters.parse('not(search("amber"))'))
     none = RunQuery(project_ids=[project.pk], where=filters.parse('not(search("e"))'))
     none_here = RunQuery(

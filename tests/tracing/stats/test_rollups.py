@@ -157,7 +157,7 @@ def test_a_run_that_says_it_started_at_another_time_is_found_by_that_time(worksp
 
 
 def test_too_many_names_are_counted_from_the_runs(workspace, monkeypatch):
-    monkeypatch.setitem(build.MAX_NAMES, build.Span.QUARTER, 2)
+    monkeypatch.setitem(build.MAX_NAMES, Resolution.QUARTER, 2)
     ingest(workspace, *[run(name=f"step {n % 3}") for n in range(6)])
     roll_up()
 
