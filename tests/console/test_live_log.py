@@ -80,7 +80,7 @@ async def test_a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice(co
 
 
 async def test_a_message_that_was_lost_is_made_up_for(connected, revision, monkeypatch):
-    monkeypatch.setattr(consumers, "LOOKS_AGAIN", 0.05)
+    monkeypatch.setattr(consumers, "POLL_SECONDS", 0.05)
     communicator = await connected()
     await said(communicator)
 
@@ -93,7 +93,7 @@ async def test_a_message_that_was_lost_is_made_up_for(connected, revision, monke
 async def test_the_end_of_a_build_closes_the_log_after_its_last_line(
     connected, revision, monkeypatch
 ):
-    monkeypatch.setattr(consumers, "LINES_A_MESSAGE", 2)
+    monkeypatch.setattr(consumers, "MAX_LINES_PER_MESSAGE", 2)
     for _ in range(5):
         await sync_to_async(LogLineFactory)(revision=revision)
     revision.status = "DEPLOYED"

@@ -78,13 +78,13 @@ def test_create_again_empties_the_folder(directory):
     assert list(directory.source.iterdir()) == []
 
 
-def test_only_its_owner_may_enter(directory):
+def test_folder_is_accessible_to_its_owner_only(directory):
     assert directory.folder.stat().st_mode & 0o777 == 0o700
     if directory.uid is not None:
         assert directory.folder.stat().st_uid == directory.uid
 
 
-def test_a_shut_folder_is_removed_too(directory, tmp_path):
+def test_folder_without_permissions_is_removed(directory, tmp_path):
     (tmp_path / "kept").write_text("outside")
     shut = directory.source / "shut"
     shut.mkdir()

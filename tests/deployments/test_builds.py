@@ -65,7 +65,7 @@ def folder_of(revision):
     return RevisionDir.for_attempt(revision.pk, revision.attempt, ORGANIZATION_NUMBER).folder
 
 
-def test_an_agent_is_built_served_outlived_and_brought_back(deployment, repository):
+def test_agent_is_built_activated_kept_after_a_failure_and_redeployed(deployment, repository):
     commit = repository.commit(WORKING, "Shout at people")
 
     first = built(deployment)
@@ -132,7 +132,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_a_broken_project_fails_in_its_authors_words(deployment, repository, case):
+def test_broken_project_fails_with_a_message_for_its_author(deployment, repository, case):
     files, says = BROKEN[case]
     repository.commit(files)
 
@@ -236,7 +236,7 @@ raise SystemExit("REPORT " + " | ".join(found))
 """
 
 
-def test_a_hostile_build_step_finds_nothing(deployment, repository, data_folder):
+def test_malicious_build_step_cannot_access_the_platform(deployment, repository, data_folder):
     from apps.core.instance_paths import Instance
 
     (data_folder / "bait").write_text("the platform's secret")

@@ -160,14 +160,16 @@ def test_a_folder_that_is_no_repository(program, tmp_path, refusal):
     assert refusal(url) == f"There is no repository at {url}."
 
 
-def test_what_the_operator_forbade_since_is_not_cloned(program, repository, refusal, settings):
+def test_clone_fails_after_file_git_is_disallowed(program, repository, refusal, settings):
     repository.commit({"v": "1"})
     settings.ALLOW_FILE_GIT = False
 
-    assert refusal(repository.url).endswith("are not allowed here (ALLOW_FILE_GIT).")
+    assert refusal(repository.url).endswith(
+        "are not allowed on this installation (ALLOW_FILE_GIT)."
+    )
 
 
-def test_a_private_address_is_not_asked(program, refusal, settings):
+def test_clone_from_a_private_address_fails(program, refusal, settings):
     settings.ALLOW_PRIVATE_ADDRESSES = False
 
     assert "is on a private network" in refusal("http://127.0.0.1:9/a.git")
@@ -329,7 +331,7 @@ def tls(tmp_path):
 
 
 @pytest.mark.usefixtures("program")
-def test_https_is_held_to_what_the_operator_trusts(repository, cloned, refusal, tls, monkeypatch):
+def test_https_clone_uses_the_operators_certificates(repository, cloned, refusal, tls, monkeypatch):
     sha = repository.commit({"v": "1"}, "First words")
     context, trusted = tls
 
@@ -352,7 +354,7 @@ def test_a_submodule_that_is_local_is_refused(repository, tmp_path, refusal):
     )
 
 
-def test_submodules_want_git(no_git, repository, refusal):
+def test_submodules_require_git(no_git, repository, refusal):
     entry = '[submodule "tools"]\n\tpath = lib/tools\n\turl = https://git.example/tools.git\n'
     repository.commit({".gitmodules": entry})
 
@@ -362,7 +364,7 @@ def test_submodules_want_git(no_git, repository, refusal):
     )
 
 
-def test_ssh_addresses_want_git(no_git, refusal):
+def test_ssh_addresses_require_git(no_git, refusal):
     for url in ("ssh://git@127.0.0.1/a.git", "git@127.0.0.1:a.git"):
         assert refusal(url).startswith(
             f"{url} cannot be cloned: SSH addresses need git, which this machine does not"
@@ -382,7 +384,7 @@ def test_the_sample_is_the_repository_that_git_would_make(program, data_folder, 
     subprocess.run([*argv, "--strict"], check=True, capture_output=True)
 
 
-def test_the_operator_hears_what_is_missing_without_git(program):
+def test_system_check_warns_without_git(program):
     found = [message.id for message in checks.check_git_installed(None)]
 
     assert found == ([] if program == "git" else ["deployments.I001"])

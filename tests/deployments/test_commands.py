@@ -41,7 +41,7 @@ def deploy_agent(*words):
     return run("deploy", "--name", "agent", "--git", URL, *words)
 
 
-def test_it_makes_the_deployment_and_says_where(workspace):
+def test_deploy_command_creates_the_deployment_and_prints_its_url(workspace):
     said = json.loads(deploy_agent("--ref", "main", "--env", "MOOD=a=b", "--json"))
 
     deployment, revision = Deployment.unscoped.get(), Revision.unscoped.get()
@@ -55,7 +55,7 @@ def test_it_makes_the_deployment_and_says_where(workspace):
     assert environment.revision_variables(revision) == {"MOOD": "a=b"}
 
 
-def test_a_second_time_makes_a_revision_and_keeps_what_is_not_named(workspace):
+def test_second_deploy_creates_a_revision_and_keeps_unnamed_fields(workspace):
     deploy_agent("--ref", "main", "--env", "MOOD=good", "--config", "app/langgraph.json")
 
     deploy_agent()
@@ -66,7 +66,7 @@ def test_a_second_time_makes_a_revision_and_keeps_what_is_not_named(workspace):
     assert environment.revision_variables(newest) == {"MOOD": "good"}
 
 
-def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
+def test_wait_prints_the_log_and_fails_with_the_reason(workspace):
     deploy_agent()
     revision = Revision.unscoped.get()
     LogLineFactory(revision=revision, message="Looking for it")
@@ -93,7 +93,7 @@ def test_waiting_prints_the_log_and_fails_with_the_reason(workspace):
         (["--name", "a b"], "The name must have 1 to 63 letters"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(workspace, words, says):
+def test_invalid_input_is_rejected_with_a_message(workspace, words, says):
     with pytest.raises(CommandError) as caught:
         deploy_agent(*words)
 
@@ -101,7 +101,7 @@ def test_what_cannot_be_is_refused_in_words(workspace, words, says):
     assert Deployment.unscoped.count() == 0
 
 
-def test_the_samples_repository_is_the_same_every_time():
+def test_sample_repository_has_the_same_commit_every_time():
     first, second = sample.ensure_repository(), sample.ensure_repository()
 
     assert first == second
@@ -122,7 +122,7 @@ def test_the_sample_is_deployed_once_per_content(workspace):
     assert Revision.unscoped.count() == 2
 
 
-def test_a_sample_that_failed_is_tried_again(workspace):
+def test_failed_sample_is_deployed_again(workspace):
     run("deploy_sample")
     Revision.unscoped.update(status=S.BUILD_FAILED)
 

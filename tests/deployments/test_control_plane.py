@@ -62,14 +62,14 @@ def create(call, **changes):
     return made
 
 
-def test_anonymous_and_weak_callers_stay_outside(workspace):
+def test_anonymous_and_unprivileged_callers_are_rejected(workspace):
     assert caller(None)("get", "/v2/deployments")[0] == 401
     assert caller(key_for(workspace, "ingest"))("get", "/v2/deployments")[0] == 403
     assert caller(key_for(workspace, "read"))("post", "/v2/deployments", BODY)[0] == 403
     assert Deployment.unscoped.count() == 0
 
 
-def test_a_stranger_finds_nothing(call, stranger):
+def test_outsider_gets_404(call, stranger):
     made = create(call)
     place = f"/v2/deployments/{made['id']}"
     revision = f"{place}/revisions/{made['latest_revision_id']}"
@@ -95,7 +95,7 @@ def test_a_stranger_finds_nothing(call, stranger):
 
 
 @pytest.mark.parametrize("prefix", ["", "/api-host", "/api/v1"])
-def test_creating_answers_what_clients_need(call, workspace, prefix):
+def test_create_response_has_the_fields_of_the_clients(call, workspace, prefix):
     status, made = call("post", "/v2/deployments", BODY, prefix=prefix)
 
     revision = Revision.unscoped.get()
@@ -112,7 +112,7 @@ def test_creating_answers_what_clients_need(call, workspace, prefix):
     assert made["source_revision_config"]["repo_ref"] == "main"
 
 
-def test_what_serves_has_its_address(call, settings):
+def test_served_deployment_has_its_url(call, settings):
     settings.BASE_URL = "https://slipway.example"
     made = create(call)
     Deployment.unscoped.update(active_revision=made["latest_revision_id"], status="READY")
@@ -150,7 +150,7 @@ def test_what_serves_has_its_address(call, settings):
         ({"source_revision_config": {"image_uri": "x@sha256:0"}}, 400, "runs no images"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(call, changes, status, says):
+def test_invalid_input_is_rejected_with_a_message(call, changes, status, says):
     answered, body = call("post", "/v2/deployments", {**BODY, **changes})
 
     assert answered == status
@@ -159,7 +159,7 @@ def test_what_cannot_be_is_refused_in_words(call, changes, status, says):
     assert Deployment.unscoped.count() == 0
 
 
-def test_a_name_is_taken_once(call):
+def test_duplicate_name_is_rejected(call):
     create(call)
 
     assert call("post", "/v2/deployments", BODY)[0] == 409
@@ -196,7 +196,7 @@ def test_filters(call, workspace):
     assert call("get", "/v2/deployments?agent_id=x")[0] == 400
 
 
-def test_a_list_costs_the_same_at_any_size(call, workspace, django_assert_num_queries):
+def test_list_has_a_constant_number_of_queries(call, workspace, django_assert_num_queries):
     DeploymentFactory(workspace=workspace)
     call("get", "/v2/deployments")
     with django_assert_num_queries(1):
@@ -221,7 +221,7 @@ def test_a_list_costs_the_same_at_any_size(call, workspace, django_assert_num_qu
         ({"source_config": {"resource_spec": {"cpu": 1}}}, 2),
     ],
 )
-def test_what_makes_a_revision(call, body, revisions):
+def test_changes_that_create_a_revision(call, body, revisions):
     made = create(call)
 
     status, patched = call("patch", f"/v2/deployments/{made['id']}", body)
@@ -232,7 +232,7 @@ def test_what_makes_a_revision(call, body, revisions):
     assert patched["latest_revision_id"] == str(newest.pk)
 
 
-def test_the_type_never_changes(call):
+def test_deployment_type_cannot_be_changed(call):
     made = create(call)
     place = f"/v2/deployments/{made['id']}"
 
@@ -321,7 +321,7 @@ def lines(call):
     return f"/v1/projects/{made['id']}", f"/v1/projects/{made['id']}/revisions/{revision.pk}"
 
 
-def test_the_build_log_is_read_to_its_end_and_never_twice(call, lines):
+def test_paging_the_build_log_returns_each_line_once(call, lines):
     place = f"{lines[1]}/build_logs"
     seen, offset = [], None
     for _ in range(4):
@@ -333,7 +333,7 @@ def test_the_build_log_is_read_to_its_end_and_never_twice(call, lines):
     assert seen == [f"line {number}" for number in range(5)]
 
 
-def test_the_newest_lines_first(call, lines):
+def test_descending_log_starts_with_the_newest_lines(call, lines):
     _, page = call("post", f"{lines[1]}/build_logs", {"order": "desc", "limit": 2})
 
     assert [line["message"] for line in page["logs"]] == ["line 4", "line 3"]
@@ -353,7 +353,7 @@ def test_lines_are_filtered(call, lines):
     assert call("post", f"{lines[1]}/build_logs", {"offset": "x"})[0] == 422
 
 
-def test_the_servers_log_is_another(call, lines):
+def test_server_log_is_separate_from_the_build_log(call, lines):
     _, of_revision = call("post", f"{lines[1]}/deploy_logs", {})
     _, of_deployment = call("post", f"{lines[0]}/deploy_logs", {})
 
@@ -361,7 +361,7 @@ def test_the_servers_log_is_another(call, lines):
     assert of_deployment["logs"] == of_revision["logs"]
 
 
-def test_uploads_and_images_have_their_place(call):
+def test_uploads_and_images_are_rejected_with_advice(call):
     made = create(call)
     place = f"/v2/deployments/{made['id']}"
 
@@ -372,6 +372,6 @@ def test_uploads_and_images_have_their_place(call):
     assert "add --remote" in push[1]["detail"]
 
 
-def test_there_are_no_listeners_and_integrations(call):
+def test_listeners_and_integrations_are_empty(call):
     assert call("get", "/v2/listeners") == (200, {"resources": [], "offset": 0})
     assert call("get", "/v1/integrations/github/install") == (200, [])

@@ -39,7 +39,7 @@ def test_remote_addresses(text, scheme, host):
         "https://[::1/a",
     ],
 )
-def test_what_is_no_address_is_refused(text, settings):
+def test_malformed_git_address_is_rejected(text, settings):
     settings.ALLOW_FILE_GIT = True
 
     with pytest.raises(InvalidGitAddress):
@@ -47,7 +47,7 @@ def test_what_is_no_address_is_refused(text, settings):
 
 
 @pytest.mark.parametrize("text", ["file:///srv/agent", "/srv/agent"])
-def test_local_repositories_need_the_operators_leave(text, settings):
+def test_local_repository_requires_allow_file_git(text, settings):
     settings.ALLOW_FILE_GIT = False
     with pytest.raises(InvalidGitAddress, match="ALLOW_FILE_GIT"):
         git.parse_address(text)
@@ -57,7 +57,7 @@ def test_local_repositories_need_the_operators_leave(text, settings):
     assert str(git.parse_address(text).folder) == "/srv/agent"
 
 
-def test_other_tenants_sources_are_no_repositories(settings, tmp_path):
+def test_repository_inside_the_data_folder_is_rejected(settings, tmp_path):
     settings.ALLOW_FILE_GIT = True
     settings.DATA_DIR = tmp_path
     (tmp_path / "link").symlink_to(tmp_path / "revisions")
@@ -69,12 +69,12 @@ def test_other_tenants_sources_are_no_repositories(settings, tmp_path):
 
 
 @pytest.mark.parametrize("ref", ["main", "refs/tags/v1", "feature/x-1", "0" * 40, ""])
-def test_refs(ref):
+def test_valid_refs_are_accepted(ref):
     assert git.normalize_ref(ref) == ref
 
 
 @pytest.mark.parametrize("ref", ["-x", "a..b", "a b", "a:b", "x" * 300, "a~1", "x.lock"])
-def test_what_is_no_ref_is_refused(ref):
+def test_malformed_ref_is_rejected(ref):
     with pytest.raises(InvalidGitAddress):
         git.normalize_ref(ref)
 
@@ -82,7 +82,7 @@ def test_what_is_no_ref_is_refused(ref):
 @pytest.mark.parametrize(
     "address", ["127.0.0.1", "10.1.2.3", "169.254.169.254", "::1", "fd00::1", "::ffff:10.0.0.1"]
 )
-def test_private_addresses_are_not_reached(address, monkeypatch, settings):
+def test_host_on_a_private_network_is_rejected(address, monkeypatch, settings):
     found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", (address, 0))]
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
     settings.ALLOW_PRIVATE_ADDRESSES = False

@@ -48,7 +48,7 @@ def test_tracing_is_switched_off_by_the_deployment_or_by_its_author(deployment):
     assert "LANGSMITH_API_KEY" not in by_deployment
 
 
-def test_the_authors_variables_are_there_and_the_hosts_own_stay(deployment):
+def test_host_environment_has_the_authors_variables_and_keeps_its_own(deployment):
     given = variables(deployment, MOOD="good", PYTHONPATH="/mine", PYTHONDONTWRITEBYTECODE="0")
 
     assert given["MOOD"] == "good"
@@ -56,13 +56,13 @@ def test_the_authors_variables_are_there_and_the_hosts_own_stay(deployment):
     assert given["PYTHONDONTWRITEBYTECODE"] == "1"
 
 
-def test_nothing_of_the_platforms_environment_is_passed_on(deployment, monkeypatch):
+def test_platform_environment_is_not_passed_to_the_host(deployment, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgresql://platform")
 
     assert "postgresql://platform" not in variables(deployment).values()
 
 
-def test_what_was_never_built_is_not_launched(deployment):
+def test_revision_without_a_build_is_not_launched(deployment):
     revision = RevisionFactory(deployment=deployment)
 
     with pytest.raises(hosts.LaunchFailed, match="no finished build"):
@@ -71,7 +71,7 @@ def test_what_was_never_built_is_not_launched(deployment):
         hosts.launch(uuid7())
 
 
-def test_what_is_on_another_machine_is_not_launched(deployment, settings, tmp_path):
+def test_build_on_another_machine_is_not_launched(deployment, settings, tmp_path):
     settings.DATA_DIR = tmp_path
     revision = RevisionFactory(deployment=deployment, built_attempt=1)
 

@@ -37,7 +37,7 @@ def install(folder: Path, version: str) -> Path:
     return program
 
 
-def test_the_platforms_own_is_taken_when_none_is_asked_for() -> None:
+def test_default_interpreter_is_the_platforms_own() -> None:
     found = interpreters.find_interpreter(None)
 
     assert found == Path(sys.base_prefix, "bin", f"python3.{sys.version_info.minor}").resolve()
@@ -46,7 +46,7 @@ def test_the_platforms_own_is_taken_when_none_is_asked_for() -> None:
 @pytest.mark.parametrize(
     "folder", [".pyenv/versions", ".asdf/installs/python", ".local/share/mise/installs/python"]
 )
-def test_what_a_version_manager_installed_is_found_behind_its_shims(
+def test_interpreter_of_a_version_manager_is_found_behind_its_shims(
     home: Path, folder: str
 ) -> None:
     install(home / folder / "3.97.9", "3.97")
@@ -56,7 +56,9 @@ def test_what_a_version_manager_installed_is_found_behind_its_shims(
     assert interpreters.find_interpreter("3.97") == newest
 
 
-def test_a_version_manager_may_live_elsewhere(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_a_version_manager_is_configurable(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     program = install(home / "elsewhere/versions/3.97.1", "3.97")
     monkeypatch.setenv("PYENV_ROOT", str(home / "elsewhere"))
 
@@ -76,9 +78,7 @@ def test_an_environment_keeps_its_interpreter_when_a_newer_patch_arrives(
     assert interpreters.find_interpreter("3.97") == newer
 
 
-def test_an_environment_cannot_name_an_interpreter_of_its_own_making(
-    home: Path, tmp_path: Path
-) -> None:
+def test_environment_cannot_select_an_untrusted_interpreter(home: Path, tmp_path: Path) -> None:
     program = install(home / ".pyenv/versions/3.97.1", "3.97")
     environment = tmp_path / "python"
     environment.symlink_to(install(tmp_path / "revision", "3.97"))
@@ -86,7 +86,7 @@ def test_an_environment_cannot_name_an_interpreter_of_its_own_making(
     assert interpreters.select_interpreter(environment, "3.97") == program
 
 
-def test_a_version_that_the_machine_lacks_is_named(home: Path) -> None:
+def test_missing_python_version_is_named_in_the_error(home: Path) -> None:
     with pytest.raises(
         interpreters.InterpreterNotFound, match=r"This machine has no Python 3\.97;"
     ):

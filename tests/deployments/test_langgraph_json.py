@@ -18,7 +18,7 @@ def project(path="langgraph.json", **changes):
     return parse(json.dumps({**LEAST, **changes}), path=path, file_type=file_type)
 
 
-def test_the_least_project():
+def test_minimal_project_is_parsed():
     found = project()
 
     assert found.graphs == {"agent": "./agent.py:graph"}
@@ -26,7 +26,7 @@ def test_the_least_project():
     assert (found.python_version, found.installer, found.warnings) == (None, "uv", [])
 
 
-def test_packages_and_folders_are_told_apart():
+def test_dependencies_are_split_into_packages_and_folders():
     found = project(dependencies=["./lib", "langchain-openai>=1", "git+https://git.example/x.git"])
 
     assert found.folders == ["./lib"]
@@ -45,7 +45,7 @@ def test_a_graph_may_have_a_description():
     assert (found.graphs, found.descriptions) == ({"a": "./agent.py:graph"}, {"a": "Answers"})
 
 
-def test_a_pip_configuration_file_asks_for_pip():
+def test_pip_config_file_selects_pip():
     assert project(pip_config_file="agent.py").installer == "pip"
 
 
@@ -126,7 +126,7 @@ def test_ignored_keys_and_missing_env_file_give_warnings():
         ({"grahps": {}}, "has the unknown key `grahps`."),
     ],
 )
-def test_it_says_what_is_wrong(changes, says):
+def test_invalid_configuration_is_rejected_with_a_message(changes, says):
     with pytest.raises(ConfigError) as caught:
         project(**changes)
 
@@ -166,7 +166,7 @@ def test_header_rules_have_two_spellings(given):
 @pytest.mark.parametrize(
     "pattern", [r"https://.*\.example\.com", r"https?://[a-z0-9-]+\.(a|b)\.example(:\d+)?"]
 )
-def test_usual_patterns_of_origins_are_taken(pattern):
+def test_common_origin_patterns_are_accepted(pattern):
     cors = project(http={"cors": {"allow_origin_regex": pattern}}).sections.http.cors
 
     assert cors.allow_origin_regex == pattern
@@ -181,7 +181,7 @@ def test_usual_patterns_of_origins_are_taken(pattern):
         ({"MOUNT_PREFIX": ""}, "mount_prefix", None),
     ],
 )
-def test_variables_of_the_server_are_facts(given, fact, value):
+def test_server_variables_are_parsed(given, fact, value):
     assert getattr(server_config.read_server_config(given), fact) == value
 
 
@@ -193,7 +193,7 @@ def test_variables_of_the_server_are_facts(given, fact, value):
         ({"MOUNT_PREFIX": "me"}, "The variable MOUNT_PREFIX is 'me'"),
     ],
 )
-def test_variables_that_make_no_sense_are_named(given, says):
+def test_invalid_server_variable_is_named_in_the_error(given, says):
     with pytest.raises(ConfigError) as caught:
         server_config.read_server_config(given)
 

@@ -59,7 +59,7 @@ def test_values_are_encrypted_at_rest(workspace):
     assert b"very secret" not in bytes(deployment.revisions.get().environment)
 
 
-def test_a_taken_name_is_refused_whole(workspace):
+def test_duplicate_name_creates_nothing(workspace):
     create(workspace)
 
     with pytest.raises(errors.NameTaken):
@@ -79,7 +79,7 @@ def test_two_workspaces_may_use_one_name_at_two_addresses(workspace):
 
 
 @pytest.mark.parametrize("name", ["", "-a", "a-", "a b", "ä", "a" * 64, "a/b"])
-def test_unusable_names_are_refused(workspace, name):
+def test_invalid_names_are_rejected(workspace, name):
     with pytest.raises(Invalid):
         create(workspace, name)
 
@@ -94,14 +94,14 @@ def test_reserved_variables_are_named(workspace):
     assert Deployment.unscoped.count() == 0
 
 
-def test_the_deployers_own_key_is_dropped(workspace):
+def test_variables_of_the_deploying_client_are_ignored(workspace):
     deployment = create(workspace, variables={"LANGGRAPH_HOST_API_KEY": "x", "FINE": "z"})
 
     assert variables_of(deployment) == {"FINE": "z"}
 
 
 @pytest.mark.parametrize("pair", [("1X", "v"), ("A B", "v"), ("A", "v\0"), ("A", "x" * 300_000)])
-def test_unusable_variables_are_refused(workspace, pair):
+def test_invalid_variables_are_rejected(workspace, pair):
     with pytest.raises(errors.InvalidVariables):
         create(workspace, variables=dict([pair]))
 
@@ -117,7 +117,7 @@ def test_a_new_branch_makes_a_revision(workspace):
 @pytest.mark.parametrize(
     "changes", [{"repo_url": URL + "2"}, {"display_name": "Ann"}, {"tracing": False}, {}]
 )
-def test_other_changes_make_none(workspace, changes):
+def test_other_changes_create_no_revision(workspace, changes):
     deployment = create(workspace)
 
     assert services.update_deployment(deployment=deployment, changes=changes) is None
@@ -139,7 +139,7 @@ def test_variables_replace_all_and_no_variables_change_nothing(workspace):
     }
 
 
-def test_deleting_ends_its_key_and_frees_its_name(workspace, settings, tmp_path):
+def test_deletion_revokes_the_key_and_frees_the_name(workspace, settings, tmp_path):
     settings.DATA_DIR = tmp_path
     deployment = create(workspace)
     secret = secrets.decrypt(deployment.ingest_secret)
@@ -159,7 +159,7 @@ def test_deleting_ends_its_key_and_frees_its_name(workspace, settings, tmp_path)
     assert create(workspace).slug == "agent"
 
 
-def test_one_unknown_id_keeps_all(workspace):
+def test_unknown_id_deletes_nothing(workspace):
     deployment, stranger = create(workspace), create(WorkspaceFactory(), "other")
 
     with pytest.raises(NotFound):
@@ -170,7 +170,7 @@ def test_one_unknown_id_keeps_all(workspace):
     assert Deployment.unscoped.filter(deleted_at=None).count() == 2
 
 
-def test_a_deployment_that_is_there_is_not_erased(workspace):
+def test_existing_deployment_is_not_purged(workspace):
     deployment = create(workspace)
 
     services.purge_deployment(deployment.pk)

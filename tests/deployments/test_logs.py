@@ -22,7 +22,7 @@ def kept():
     return [(line.level, line.message) for line in LogLine.unscoped.order_by("pk")]
 
 
-def test_lines_are_kept_in_their_order_by_one_statement(log, django_assert_num_queries):
+def test_flush_stores_lines_in_order_with_one_statement(log, django_assert_num_queries):
     with django_assert_num_queries(1), log:
         for number in range(50):
             log.write(f"line {number}")
@@ -30,14 +30,14 @@ def test_lines_are_kept_in_their_order_by_one_statement(log, django_assert_num_q
     assert kept() == [("INFO", f"line {number}") for number in range(50)]
 
 
-def test_a_text_of_several_lines_is_several_lines(log):
+def test_text_with_line_breaks_becomes_several_lines(log):
     with log:
         log.write("one\ntwo\n", level="ERROR")
 
     assert kept() == [("ERROR", "one"), ("ERROR", "two")]
 
 
-def test_nothing_is_kept_before_it_is_due(log, monkeypatch):
+def test_lines_are_not_stored_before_the_flush_is_due(log, monkeypatch):
     monkeypatch.setattr(logs, "FLUSH_SECONDS", 1000)
     log.write("one")
     log.flush_if_due()
@@ -49,8 +49,8 @@ def test_nothing_is_kept_before_it_is_due(log, monkeypatch):
     assert kept() == [("INFO", "one")]
 
 
-def test_a_flood_is_cut_but_for_its_errors(log, monkeypatch):
-    monkeypatch.setattr(logs, "MOST_LINES", 3)
+def test_long_log_is_truncated_except_for_errors(log, monkeypatch):
+    monkeypatch.setattr(logs, "MAX_LINES", 3)
 
     with log:
         for number in range(6):

@@ -35,7 +35,7 @@ def long_ago(revision):
     Revision.unscoped.filter(pk=revision.pk).update(lease_expires_at=past, updated_at=past)
 
 
-def test_a_step_is_recorded(revision):
+def test_status_change_is_recorded(revision):
     progress.advance(revision.pk, to=S.BUILDING, detail="Begun.")
 
     revision.refresh_from_db()
@@ -43,7 +43,7 @@ def test_a_step_is_recorded(revision):
     assert steps_of(revision) == [("BUILDING", "Begun.")]
 
 
-def test_a_step_that_does_not_follow_is_refused(revision):
+def test_invalid_transition_is_rejected(revision):
     with pytest.raises(errors.InvalidTransition):
         progress.advance(revision.pk, to=S.DEPLOYED)
 
@@ -52,7 +52,7 @@ def test_a_step_that_does_not_follow_is_refused(revision):
     assert steps_of(revision) == []
 
 
-def test_an_older_attempt_changes_nothing(revision):
+def test_older_attempt_cannot_change_the_revision(revision):
     claimed = progress.claim(revision.pk, owner="a")
     Revision.unscoped.filter(pk=revision.pk).update(attempt=2)
 
@@ -73,13 +73,13 @@ def test_only_one_builder_gets_a_revision(revision):
 
 
 @pytest.mark.parametrize("status", [S.QUEUED, S.DEPLOYED, S.BUILD_FAILED, S.INTERRUPTED])
-def test_what_does_not_wait_is_not_claimed(deployment, status):
+def test_revision_that_is_not_pending_cannot_be_claimed(deployment, status):
     revision = RevisionFactory(deployment=deployment, status=status)
 
     assert progress.claim(revision.pk, owner="a") is None
 
 
-def test_an_end_ends_the_lease(revision):
+def test_failure_releases_the_lease(revision):
     claimed = progress.claim(revision.pk, owner="a")
 
     progress.fail(claimed, reason="No such file.", attempt=1)
@@ -90,7 +90,7 @@ def test_an_end_ends_the_lease(revision):
     assert revision.finished_at is not None
 
 
-def test_the_newest_goes_next_and_overtakes(deployment, revision):
+def test_newest_pending_revision_is_next_and_others_are_skipped(deployment, revision):
     progress.claim(revision.pk, owner="a")
 
     for _ in range(3):
@@ -104,7 +104,7 @@ def test_the_newest_goes_next_and_overtakes(deployment, revision):
     assert statuses(deployment) == ["BUILD_FAILED", "SKIPPED", "SKIPPED", "AWAITING_BUILD"]
 
 
-def test_an_abandoned_build_begins_again(revision):
+def test_abandoned_build_starts_again(revision):
     progress.claim(revision.pk, owner="a")
     long_ago(revision)
 
@@ -114,7 +114,7 @@ def test_an_abandoned_build_begins_again(revision):
     assert (again.status, again.attempt, again.crash_count) == ("BUILDING", 2, 1)
 
 
-def test_an_abandoned_redeployment_is_not_built_again(deployment):
+def test_abandoned_redeployment_reuses_the_build(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, built_attempt=1)
     progress.claim(revision.pk, owner="a")
     long_ago(revision)
@@ -124,7 +124,7 @@ def test_an_abandoned_redeployment_is_not_built_again(deployment):
     assert progress.claim(revision.pk, owner="b").status == "DEPLOYING"
 
 
-def test_the_third_loss_ends_it(revision):
+def test_third_crash_fails_the_revision(revision):
     for _ in range(3):
         progress.claim(revision.pk, owner="a")
         long_ago(revision)
@@ -135,7 +135,7 @@ def test_the_third_loss_ends_it(revision):
     assert revision.failure == "The builder process died 3 times during this revision."
 
 
-def test_a_live_build_is_left_alone(revision):
+def test_sweep_does_not_change_a_live_build(revision):
     progress.claim(revision.pk, owner="a")
 
     progress.sweep()
@@ -144,7 +144,7 @@ def test_a_live_build_is_left_alone(revision):
     assert (revision.status, revision.lease_owner) == ("BUILDING", "a")
 
 
-def test_activating_switches_the_route(deployment):
+def test_activation_switches_the_active_revision(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, built_attempt=1)
     claimed = progress.claim(revision.pk, owner="a")
 
@@ -154,7 +154,7 @@ def test_activating_switches_the_route(deployment):
     assert (deployment.status, deployment.active_revision_id) == ("READY", revision.pk)
 
 
-def test_a_deleted_deployment_is_not_activated(deployment):
+def test_deleted_deployment_cannot_be_activated(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.AWAITING_DEPLOY, built_attempt=1)
     claimed = progress.claim(revision.pk, owner="a")
     services.delete_deployments(
@@ -168,7 +168,7 @@ def test_a_deleted_deployment_is_not_activated(deployment):
     assert deployment.active_revision_id is None
 
 
-def test_interrupting_takes_the_lease_and_lets_the_next_go(deployment, revision):
+def test_interruption_ends_the_lease_and_starts_the_next_revision(deployment, revision):
     claimed = progress.claim(revision.pk, owner="a")
     services.create_revision(deployment=deployment)
 
@@ -179,21 +179,21 @@ def test_interrupting_takes_the_lease_and_lets_the_next_go(deployment, revision)
         progress.renew_lease(claimed)
 
 
-def test_what_is_over_is_not_interrupted(deployment):
+def test_finished_revision_cannot_be_interrupted(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED)
 
     with pytest.raises(errors.RevisionFinished):
         services.interrupt_revision(revision=revision)
 
 
-def test_redeploying_needs_something_built(deployment):
+def test_redeploy_requires_a_finished_build(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.BUILD_FAILED)
 
     with pytest.raises(errors.RevisionNotBuilt):
         services.redeploy(revision=revision)
 
 
-def test_redeploying_twice_is_redeploying_once(deployment):
+def test_second_redeploy_has_no_effect(deployment):
     revision = RevisionFactory(deployment=deployment, status=S.DEPLOYED, built_attempt=1)
 
     services.redeploy(revision=revision)
@@ -202,7 +202,7 @@ def test_redeploying_twice_is_redeploying_once(deployment):
     assert steps_of(revision) == [("AWAITING_DEPLOY", "Redeployed.")]
 
 
-def test_a_step_is_announced_once_it_is_committed(
+def test_status_change_is_published_after_commit(
     revision, django_capture_on_commit_callbacks, monkeypatch
 ):
     said = []

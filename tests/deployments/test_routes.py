@@ -15,7 +15,7 @@ def nothing_cached():
     routes.clear_cache()
 
 
-def test_a_route_knows_what_the_web_needs():
+def test_route_has_the_data_of_the_active_revision():
     deployment = DeploymentFactory(name="Agent", slug="agent")
     revision = RevisionFactory(
         deployment=deployment, status=RevisionStatus.DEPLOYED, config={"graphs": {"b": "x:y"}}
@@ -37,7 +37,7 @@ def test_a_route_knows_what_the_web_needs():
     assert route.graph_ids == ("a", "b")
 
 
-def test_what_was_never_deployed_has_a_route_without_a_revision():
+def test_route_of_an_undeployed_deployment_has_no_revision():
     deployment = DeploymentFactory()
 
     route = routes.find(deployment.slug)
@@ -45,14 +45,14 @@ def test_what_was_never_deployed_has_a_route_without_a_revision():
     assert (route.active_revision_id, route.config, route.graph_ids) == (None, {}, ())
 
 
-def test_nobodys_address_and_a_deleted_ones_have_none():
+def test_unknown_and_deleted_slugs_have_no_route():
     gone = DeploymentFactory(deleted_at="2026-01-01T00:00:00Z")
 
     assert routes.find("nobody") is None
     assert routes.find(gone.slug) is None
 
 
-def test_a_second_look_asks_nobody(django_assert_num_queries):
+def test_second_lookup_does_not_hit_the_database(django_assert_num_queries):
     deployment = DeploymentFactory()
     routes.find(deployment.slug)
 

@@ -68,7 +68,7 @@ def run(policy, *command, timeout=90):
     return finish(process, timeout)
 
 
-def test_a_hostile_build_backend_installs_and_learns_nothing(world, builder, monkeypatch):
+def test_malicious_build_backend_installs_but_reads_nothing(world, builder, monkeypatch):
     monkeypatch.setenv("DATABASE_URL", "postgres://secret")
     secrets = [str(world.data / "secret"), str(world.other / "agent.py")]
     (world.own / "backend.py").write_text(

@@ -50,12 +50,12 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_the_exit_status_is_the_commands(world):
+def test_exit_code_is_that_of_the_command(world):
     assert world.run("raise SystemExit(3)").code == 3
     assert world.run("import os; os.kill(os.getpid(), 15)").code == 128 + 15
 
 
-def test_a_command_that_does_not_exist_says_so(world):
+def test_missing_command_is_reported(world):
     process = spawn(
         world.policy(), ["/no/such/program"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
@@ -144,7 +144,7 @@ def test_a_forked_worker_starts_its_own(world):
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 5
 
 
-def test_the_only_door_is_the_descriptor_that_was_passed(world):
+def test_only_passed_descriptors_are_open_inside(world):
     ours, theirs = socket.socketpair()
     with ours, (world.data / "secret").open() as secret:
         os.set_inheritable(secret.fileno(), True)

@@ -33,7 +33,7 @@ def latency(seconds: float) -> float:
     return worst
 
 
-def test_a_fork_bomb_is_ended_and_meanwhile_all_others_go_on(world, limits, record_property):
+def test_fork_bomb_is_killed_while_other_processes_continue(world, limits, record_property):
     policy = world.policy(limits=limits(processes=100))
     with world.start(BOMB, policy=policy, stdout=subprocess.PIPE) as bomb:
         assert bomb.stdout.readline() == b"lit\n"
@@ -53,7 +53,7 @@ def test_a_fork_bomb_is_ended_and_meanwhile_all_others_go_on(world, limits, reco
     assert wait_until_gone(pids, 1) == []
 
 
-def test_code_that_wants_every_processor_runs_after_all_others(world, limits):
+def test_code_with_many_busy_threads_gets_idle_priority(world, limits):
     script = """
 import os, time
 for _ in range(60):
@@ -112,7 +112,7 @@ def test_one_process_gets_a_memory_error(world, limits):
     assert (outcome.code, outcome.output, outcome.stopped_because) == (0, "refused", None)
 
 
-def test_many_children_together_are_ended(world, limits):
+def test_memory_of_many_children_together_is_limited(world, limits):
     begun = time.monotonic()
     outcome = world.run(
         """
@@ -146,7 +146,7 @@ def test_shared_memory_counts(world, limits):
     assert outcome.stopped_because == "it used more memory than its limit of 200 MiB"
 
 
-def test_pages_that_forks_share_count_once(world, limits):
+def test_shared_pages_of_forks_count_once(world, limits):
     with world.start(
         """
         import os, time
@@ -208,7 +208,7 @@ def test_the_private_tmp_and_shared_memory_folder_are_bounded_and_forgotten(worl
         assert outcome.output.splitlines() == expected
 
 
-def test_many_files_together_are_too_much_as_well(world, limits):
+def test_total_size_of_many_files_is_limited(world, limits):
     outcome = world.run(
         """
         import sys, time

@@ -90,14 +90,14 @@ def test_processes_environments_and_sockets_of_others_are_out_of_reach(live, hos
     assert "SLIPWAY_INSTANCE" not in environments
 
 
-def test_it_gains_no_rights_and_writes_nothing_that_lasts(hostile):
+def test_agent_gains_no_privileges_and_leaves_no_files(hostile):
     assert outcome(hostile, "become_root") in REFUSED
     assert outcome(hostile, "write", "agent.py") in REFUSED
     assert outcome(hostile, "write", "/usr/bin/owned") in REFUSED
 
 
 @pytest.mark.parametrize("attack", ["fork_without_end", "fill_memory"])
-def test_the_platform_answers_while_an_agent_wants_everything(live, hostile, sample_agent, attack):
+def test_platform_responds_while_an_agent_exhausts_its_limits(live, hostile, sample_agent, attack):
     slowest, answers, over = [0.0], [], threading.Event()
 
     def ask() -> None:

@@ -57,7 +57,7 @@ def start(policy, script, means, *arguments):
     )
 
 
-def test_this_machine_has_namespaces_and_says_for_whom():
+def test_probe_reports_namespaces_and_the_user():
     who = (
         "a separate user for each organization"
         if os.geteuid() == 0
@@ -69,9 +69,7 @@ def test_this_machine_has_namespaces_and_says_for_whom():
     assert probe().description == f"Agent code runs in its own namespaces (bubblewrap), as {who}."
 
 
-def test_where_nothing_isolates_agent_code_is_refused_unless_the_operator_allows_it(
-    reachable, monkeypatch
-):
+def test_agent_code_without_isolation_requires_the_operators_permission(reachable, monkeypatch):
     monkeypatch.setattr(capability, "probe", lambda: NONE)
 
     with pytest.raises(SandboxUnavailable, match="offers nothing"):
@@ -91,7 +89,7 @@ def test_a_bubblewrap_that_fails_is_not_used(world, tmp_path):
 
 
 @needs_landlock_as_root
-def test_landlock_shows_only_what_the_policy_names(world, reachable):
+def test_landlock_exposes_only_the_paths_of_the_policy(world, reachable):
     script = """
 import os, sys
 print(os.getuid())
@@ -142,7 +140,7 @@ def test_without_namespaces_the_whole_tree_ends_as_well(world, reachable, means)
 
 
 @needs_landlock_as_root
-def test_what_only_namespaces_can_do_is_refused_without_them(world, reachable):
+def test_policy_that_requires_namespaces_is_rejected_without_them(world, reachable):
     moved = replace(reachable, read_only=(Bind(world.own, Path("/opt/agent")),))
 
     with pytest.raises(InvalidPolicy, match="at another path"):
@@ -152,7 +150,7 @@ def test_what_only_namespaces_can_do_is_refused_without_them(world, reachable):
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root has users to give")
-def test_an_ordinary_user_stays_who_it_is(world):
+def test_sandbox_of_an_ordinary_user_keeps_its_uid(world):
     world.run("import sys; open(sys.argv[1] + '/made', 'w')", world.scratch, uid=12345)
 
     assert (world.scratch / "made").stat().st_uid == os.getuid()
