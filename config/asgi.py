@@ -13,7 +13,7 @@ from apps.agent_server import routing as agent_server_routing
 from apps.agent_server.api import urls as agent_server_urls
 from apps.agent_server.consumers import drf_adapter
 from apps.agent_server.messaging import redis_dispatcher
-from apps.agent_server.web.router import AgentFront
+from apps.agent_server.web.router import AgentRouter
 from apps.core.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
 from apps.rate_limits.consumers import limited
@@ -21,11 +21,11 @@ from apps.usage import meter
 
 
 def _on_startup() -> None:
-    redis_dispatcher.serve_process()
+    redis_dispatcher.set_process_dispatcher()
     meter.start()
 
 
-application = AgentFront(
+application = AgentRouter(
     http_routes=[
         *agent_server_routing.http_routes,
         *drf_adapter.routes_of(agent_server_urls.urlpatterns),

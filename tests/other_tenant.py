@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from uuid import UUID
 
-from apps.agent_server.services.assistants import system_id
+from apps.agent_server.services.assistants import system_assistant_id
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.organizations.models import Workspace
@@ -87,7 +87,7 @@ class Foreign:
             **planted,
             "token": UUID(int=2),  # one that opens nothing: those that do are open to all
             "agent_run_id": run.pk,
-            "assistant_id": system_id("agent"),
+            "assistant_id": system_assistant_id("agent"),
             "cron_id": CronFactory(deployment=agent, metadata={"a": "sentinel"}).pk,
             "destination_id": part.export.destination_id,
             "export_id": part.export_id,

@@ -50,7 +50,7 @@ def plant_beside_agents(agent: Deployment, run: AgentRun, item: StoreItem, word:
     )
     StreamedEvents.objects.create(run_id=run.pk, position=1, batches=data)
     StoreVector.objects.create(item=item, position=0, path=word, dims=2, embedding=[0.0, 1.0])
-    webhooks.secret(agent)
+    webhooks.get_secret(agent)
     replace_variables(deployment=agent, variables={word.upper(): word})
     StatusChange(workspace=workspace, revision=revision, status="DEPLOYED", detail=word).save()
     Revision.unscoped.filter(pk=revision.pk).update(commit_subject=word)

@@ -32,7 +32,7 @@ from apps.agent_runtime.runs.event_publisher import Voice
 from apps.agent_runtime.runs.run_completion import Attempts
 from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server.messaging import messages
-from apps.agent_server.messaging.redis_connection import RedisLink, RedisLost
+from apps.agent_server.messaging.redis_connection import RedisConnection, RedisLost
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +88,9 @@ class Engine:
             on_stale=self._stale,
             held=lambda: {*self._sessions, *self.attempts.under_way},
         )
-        self.redis = RedisLink(settings.REDIS_URL, on_push=self._pushed, on_lost=self._redis_lost)
+        self.redis = RedisConnection(
+            settings.REDIS_URL, on_push=self._pushed, on_lost=self._redis_lost
+        )
         self._logs = LogKeeper(self.database)
         self.hosts = HostPool(self._launcher, self.options.hosts, self._logs.add)
         self.quarantine = Quarantine(self.hosts.start)
@@ -122,7 +124,7 @@ class Engine:
         """Name the threads again, for workers that stay."""
         if threads:
             try:
-                await self.redis.run(messages.run_waits(*threads))
+                await self.redis.run(messages.enqueue_thread(*threads))
             except (RedisLost, hiredis.ReplyError) as error:
                 logger.info("Threads wait for the sweeper: %s", error)
 
@@ -138,7 +140,7 @@ class Engine:
             session.cancel(rows[0][0])
 
     def _pushed(self, channel: bytes, payload: bytes) -> None:
-        if channel == messages.ALARMS.encode():
+        if channel == messages.SCHEDULES.encode():
             self.alarm.set(float(payload))
         elif channel == messages.CANCELS.encode():
             self._hear_of(UUID(bytes=payload))
@@ -161,7 +163,7 @@ class Engine:
         while True:
             try:
                 await self.redis.connect()
-                self.redis.send([("SUBSCRIBE", messages.CANCELS, messages.ALARMS)])
+                self.redis.send([("SUBSCRIBE", messages.CANCELS, messages.SCHEDULES)])
             except RedisLost:
                 await asyncio.sleep(1)
             else:

@@ -17,8 +17,8 @@ from django.conf import settings
 
 from apps.agent_runtime.graph_calls.call_session import Question
 from apps.agent_runtime.hosts.graph_host import RevisionRef
-from apps.agent_server.messaging.messages import CALLS, RUNS, Answered, Asked
-from apps.agent_server.messaging.redis_connection import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.messages import CALLS, RUNS, CallRequest, CallResponse
+from apps.agent_server.messaging.redis_connection import Command, RedisConnection, RedisLost
 
 if TYPE_CHECKING:
     from apps.agent_runtime.engine import Engine
@@ -57,7 +57,7 @@ class Taker:
         self._kind = kind
         self._room = room
         self._take = take
-        self._link = RedisLink(settings.REDIS_URL)
+        self._link = RedisConnection(settings.REDIS_URL)
         self._has_room = asyncio.Event()
         self._client = 0
         self._is_leaving = False
@@ -158,7 +158,7 @@ class Inbox:
     def _answer(self, found: list[bytes]) -> None:
         for packed in found:
             try:
-                asked = Asked.unpack(packed)
+                asked = CallRequest.unpack(packed)
             except (ValueError, TypeError):
                 logger.warning("A question came that makes no sense.")
                 continue
@@ -174,7 +174,7 @@ class Inbox:
         if not task.cancelled() and (error := task.exception()) is not None:
             logger.error("A question could not be answered.", exc_info=error)
 
-    async def _ask(self, asked: Asked) -> None:
+    async def _ask(self, asked: CallRequest) -> None:
         question = Question(
             revision=RevisionRef(
                 UUID(bytes=asked.revision_id),
@@ -188,5 +188,5 @@ class Inbox:
             params=asked.params,
         )
         reply = await self._engine.ask(question, asked.seconds)
-        answered = Answered(asked.id, reply.done, reply.body)
+        answered = CallResponse(asked.id, reply.done, reply.body)
         await self._engine.redis.run(*answered.commands(asked))

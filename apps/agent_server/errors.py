@@ -60,7 +60,7 @@ class NothingToCancel(errors.NotFound):
     code, detail = "nothing_to_cancel", "No matching runs to cancel: it has ended or is not here."
 
 
-class NothingToCancelAtAll(errors.NotFound):
+class NoRunsToCancel(errors.NotFound):
     code, detail = "nothing_to_cancel", "No runs found to cancel."
 
 
@@ -134,7 +134,7 @@ class ConfigAndContext(errors.BadRequest):
     detail = "Cannot specify both configurable and context. Prefer setting context alone."
 
 
-class NoGraphKnown(errors.BadRequest):
+class ThreadHasNoGraph(errors.BadRequest):
     code = "no_graph_known"
     detail = "The thread knows no graph: run one on it, or give it metadata.graph_id."
 

@@ -20,7 +20,7 @@ Row = tuple[Any, ...]
 Parameters = Mapping[str, Any] | Sequence[Any]
 
 
-def row(statement: str, parameters: Parameters) -> Row | None:
+def fetch_row(statement: str, parameters: Parameters) -> Row | None:
     """The first row of the statement, inside this thread's transaction if there is one.
 
     Django's counters and logs see it like any query.
@@ -34,7 +34,7 @@ def row(statement: str, parameters: Parameters) -> Row | None:
     return first
 
 
-def rows(statement: str, parameters: Parameters) -> list[Row]:
+def fetch_rows(statement: str, parameters: Parameters) -> list[Row]:
     """All rows of the statement."""
     if sync_bridge.is_on_loop():
         return _on_loop(statement, parameters)
@@ -43,7 +43,7 @@ def rows(statement: str, parameters: Parameters) -> list[Row]:
         return cursor.fetchall()
 
 
-def perform(statement: str, parameters: Parameters) -> None:
+def execute(statement: str, parameters: Parameters) -> None:
     """Execute a statement for what it does."""
     if sync_bridge.is_on_loop():
         sync_bridge.mark_dirty()
@@ -53,12 +53,12 @@ def perform(statement: str, parameters: Parameters) -> None:
         cursor.execute(statement, parameters, prepare=True)
 
 
-def when_committed(deed: Callable[[], None]) -> None:
+def on_commit(callback: Callable[[], None]) -> None:
     """Do something once what was executed is committed: at once, unless in a transaction."""
     if sync_bridge.is_on_loop():
-        deed()
+        callback()
     else:
-        transaction.on_commit(deed, robust=True)
+        transaction.on_commit(callback, robust=True)
 
 
 def _on_loop(statement: str, parameters: Parameters) -> list[Row]:

@@ -28,7 +28,7 @@ class AssistantQuerySet(models.QuerySet["Assistant"]):
     def of(self, deployment: Deployment | UUID) -> AssistantQuerySet:
         return self.filter(deployment=deployment)
 
-    def within(self, visible: str) -> AssistantQuerySet:
+    def with_metadata(self, visible: str) -> AssistantQuerySet:
         """Those whose metadata contains that JSON."""
         return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
@@ -41,7 +41,7 @@ class CronQuerySet(models.QuerySet["Cron"]):
     def of(self, deployment: Deployment | UUID) -> CronQuerySet:
         return self.filter(deployment=deployment)
 
-    def within(self, visible: str) -> CronQuerySet:
+    def with_metadata(self, visible: str) -> CronQuerySet:
         """Those whose metadata contains that JSON."""
         return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
@@ -51,7 +51,7 @@ class ThreadQuerySet(models.QuerySet["Thread"]):
         """The deployment's threads that clients may see."""
         return self.filter(deployment=deployment, temporary=False)
 
-    def within(self, visible: str) -> ThreadQuerySet:
+    def with_metadata(self, visible: str) -> ThreadQuerySet:
         """Those whose metadata contains that JSON."""
         return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 

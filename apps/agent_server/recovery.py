@@ -14,27 +14,27 @@ from apps.agent_server.models import AgentRun, Thread
 from apps.agent_server.services import delete_threads, dispatch
 from apps.agent_server.statuses import OPEN, RunStatus
 
-WAITED = timedelta(seconds=3)
+DISPATCH_GRACE = timedelta(seconds=3)
 """A run that waits longer than this, on a thread where nothing runs, has lost its message."""
-MOST_AT_ONCE = 1_000
-TEMPORARY_KEPT = timedelta(minutes=2)
+BATCH_SIZE = 1_000
+TEMPORARY_THREAD_RETENTION = timedelta(minutes=2)
 
 
 def sweep() -> None:
     """Return lost runs to the queue, wake workers. Safe to repeat."""
-    dispatch.execute_threads({*return_lost_runs(), *threads_that_wait()})
+    dispatch.enqueue_threads({*requeue_lost_runs(), *find_stalled_threads()})
 
 
-def return_lost_runs() -> set[UUID]:
+def requeue_lost_runs() -> set[UUID]:
     """Put runs with an expired lease back to `pending`; return their threads.
 
     Whoever claims one that was lost too often, or that was to stop, ends it.
     """
     lease = settings.AGENT_RUN_LEASE_SECONDS
-    return {row[0] for row in prepared_sql.rows(run_state_sql.EXPIRED, [lease, MOST_AT_ONCE])}
+    return {row[0] for row in prepared_sql.fetch_rows(run_state_sql.EXPIRED, [lease, BATCH_SIZE])}
 
 
-def threads_that_wait() -> set[UUID]:
+def find_stalled_threads() -> set[UUID]:
     """Threads with a run that could have been claimed for a while and was not."""
     runs = AgentRun.objects.across_workspaces(reason="messages get lost for everybody")
     now = timezone.now()
@@ -42,9 +42,9 @@ def threads_that_wait() -> set[UUID]:
         ~Exists(runs.filter(thread=OuterRef("thread"), status=RunStatus.RUNNING)),
         status=RunStatus.PENDING,
         available_at__lt=now,
-        updated_at__lt=now - WAITED,
+        updated_at__lt=now - DISPATCH_GRACE,
     )
-    return set(waiting.order_by("available_at").values_list("thread_id", flat=True)[:MOST_AT_ONCE])
+    return set(waiting.order_by("available_at").values_list("thread_id", flat=True)[:BATCH_SIZE])
 
 
 def purge_temporary_threads() -> int:
@@ -57,10 +57,10 @@ def purge_temporary_threads() -> int:
     runs = AgentRun.objects.across_workspaces(reason="the runs of those threads")
     open_runs = runs.filter(thread=OuterRef("pk"), status__in=sorted(OPEN))
     old = threads.filter(
-        ~Exists(open_runs), temporary=True, updated_at__lt=now - TEMPORARY_KEPT
+        ~Exists(open_runs), temporary=True, updated_at__lt=now - TEMPORARY_THREAD_RETENTION
     ).order_by("updated_at")
     deleted = 0
-    while ids := list(old.values_list("pk", flat=True)[:MOST_AT_ONCE]):
+    while ids := list(old.values_list("pk", flat=True)[:BATCH_SIZE]):
         delete_threads.purge(ids)
         deleted += len(ids)
     return deleted

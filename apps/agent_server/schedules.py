@@ -24,7 +24,7 @@ _NAMED = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
-LONGEST = 255
+MAX_LENGTH = 255
 
 
 class InvalidSchedule(Invalid):
@@ -38,11 +38,11 @@ class UnknownTimezone(Invalid):
         super().__init__(f"timezone: '{name[:100]}' is no IANA time zone")
 
 
-def zone(name: str | None) -> ZoneInfo:
+def parse_zone(name: str | None) -> ZoneInfo:
     """The zone of that name; UTC where none is named."""
     if name is None:
         return ZoneInfo("UTC")
-    if not _ZONE.fullmatch(name) or len(name) > LONGEST:
+    if not _ZONE.fullmatch(name) or len(name) > MAX_LENGTH:
         raise UnknownTimezone(name)
     try:
         return ZoneInfo(name)
@@ -50,9 +50,9 @@ def zone(name: str | None) -> ZoneInfo:
         raise UnknownTimezone(name) from None
 
 
-def next_after(schedule: str, timezone: str | None, moment: datetime) -> datetime:
+def next_fire_time(schedule: str, timezone: str | None, moment: datetime) -> datetime:
     """The first firing later than the moment, in UTC; `InvalidSchedule` when there is none."""
-    local = moment.astimezone(zone(timezone))
+    local = moment.astimezone(parse_zone(timezone))
     shown = schedule[:100]
     try:
         return next(CronSim(_seconds_first(schedule), local)).astimezone(UTC)

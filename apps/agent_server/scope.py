@@ -39,7 +39,7 @@ class Scope:
     """Who the agent's own authentication says the caller is."""
     value: dict[str, Any] = field(default_factory=dict)
     """What the caller asks for, as the agent's own rules left it."""
-    told: Mapping[str, Any] = field(default_factory=dict)
+    graph_context: Mapping[str, Any] = field(default_factory=dict)
     """What graphs are told of the caller in `configurable`: who it is, headers that are let in."""
 
     @property
@@ -53,7 +53,7 @@ class Scope:
         return None if self.user is None else str(self.user["identity"])
 
     @property
-    def birthmark(self) -> dict[str, Any]:
+    def owner_metadata(self) -> dict[str, Any]:
         """Metadata of a row that is made on the side: with it, its maker sees it."""
         mark: dict[str, Any] = loads(self.visible)
         return mark
@@ -64,14 +64,14 @@ class Scope:
         Nobody configures who they are.
         """
         own = {n: v for n, v in configurable.items() if not n.startswith("langgraph_auth_")}
-        return {**own, **self.told}
+        return {**own, **self.graph_context}
 
-    def without_rules(self) -> Scope:
+    def unfiltered(self) -> Scope:
         """All of the agent: for what the platform itself does, and to find out what is amiss."""
         return replace(self, visible="{}")
 
 
-def told_of(user: Mapping[str, Any]) -> dict[str, Any]:
+def graph_context_for(user: Mapping[str, Any]) -> dict[str, Any]:
     """How graphs know on whose behalf they run."""
     return {
         "langgraph_auth_user": user,

@@ -42,13 +42,13 @@ def deliver_webhooks() -> None:
 @shared_task(name="agent_server.forget_webhooks", acks_late=False)
 def forget_webhooks() -> None:
     """Delete what is too old of the log of webhooks. Safe to repeat."""
-    deliveries.forget_old()
+    deliveries.delete_old()
 
 
 @shared_task(name="agent_server.sweep_store", acks_late=False)
 def sweep_store() -> None:
     """Delete the items of stores whose time is over. Safe to repeat."""
-    store.sweep()
+    store.delete_expired()
 
 
 @shared_task(name="agent_server.sweep_threads", acks_late=False, expires=60)
@@ -64,4 +64,4 @@ def sweep_streams() -> None:
     """Forget what resumable runs said, once nobody may come back for it. Safe to repeat."""
     from apps.agent_server.streaming import stream_history  # noqa: PLC0415
 
-    stream_history.sweep()
+    stream_history.delete_expired()

@@ -19,10 +19,10 @@ from apps.agent_server.services import checkpoints, delete_threads
 from apps.agent_server.statuses import TTLStrategy
 from apps.core.json import loads
 
-MOST_AT_ONCE = 1_000
+MAX_THREADS_PER_SWEEP = 1_000
 """Threads of one deployment in one sweep, unless its configuration says otherwise."""
 INTERVAL_MINUTES = 5.0
-MOST_DEPLOYMENTS = 1_000
+MAX_DEPLOYMENTS = 1_000
 
 _DUE = """
 SELECT d.id, coalesce(r.config #> '{checkpointer,ttl}', '{}')::text
@@ -46,17 +46,17 @@ ORDER BY t.ttl_until LIMIT %s
 """
 
 
-class Pace(NamedTuple):
+class SweepPolicy(NamedTuple):
     """When and how much a deployment is swept."""
 
     interval_minutes: float
     limit: int
 
     @classmethod
-    def of(cls, configured: dict[str, Any]) -> Pace:
+    def of(cls, configured: dict[str, Any]) -> SweepPolicy:
         interval = configured.get("sweep_interval_minutes") or INTERVAL_MINUTES
-        limit = configured.get("sweep_limit") or MOST_AT_ONCE
-        return cls(float(interval), max(1, min(int(limit), MOST_AT_ONCE)))
+        limit = configured.get("sweep_limit") or MAX_THREADS_PER_SWEEP
+        return cls(float(interval), max(1, min(int(limit), MAX_THREADS_PER_SWEEP)))
 
     def is_due(self, minute: int) -> bool:
         """Whether a sweep falls into this minute since 1970."""
@@ -70,18 +70,18 @@ def sweep(*, always: bool = False) -> int:
     Called every minute; `always` passes over the deployments' own intervals.
     """
     minute, done = int(time.time() // 60), 0
-    for deployment, configured in _rows(_DUE, [MOST_DEPLOYMENTS]):
-        pace = Pace.of(loads(configured))
+    for deployment, configured in _rows(_DUE, [MAX_DEPLOYMENTS]):
+        pace = SweepPolicy.of(loads(configured))
         if always or pace.is_due(minute):
             done += _sweep_deployment(deployment, pace)
     return done
 
 
-def _sweep_deployment(deployment: UUID, pace: Pace) -> int:
+def _sweep_deployment(deployment: UUID, pace: SweepPolicy) -> int:
     by_strategy: dict[str, list[tuple[UUID, float]]] = defaultdict(list)
     for pk, strategy, minutes in _rows(_EXPIRED, [deployment, pace.limit]):
         by_strategy[strategy].append((pk, minutes))
-    gone = delete_threads.forget_rows([pk for pk, _ in by_strategy[TTLStrategy.DELETE]])
+    gone = delete_threads.delete_rows([pk for pk, _ in by_strategy[TTLStrategy.DELETE]])
     now, cut = timezone.now(), 0
     for pk, minutes in by_strategy[TTLStrategy.KEEP_LATEST]:
         cut += checkpoints.keep_latest(pk, before=now - timedelta(minutes=minutes))

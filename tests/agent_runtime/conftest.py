@@ -58,7 +58,7 @@ def listen(settings) -> Iterator[Callable[[UUID], Iterator[tuple[str, Any]]]]:
             entries = found[name.encode()][0] if isinstance(found, dict) else found[0][1]
             for entry_id, fields in entries:
                 last = entry_id
-                for event in streams.unpack(fields[streams.FIELD]):
+                for event in streams.unpack_events(fields[streams.BATCH_FIELD]):
                     yield event.name.decode(), json.loads(event.data)
                     if event.name == streams.END:
                         return

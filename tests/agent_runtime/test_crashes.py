@@ -210,8 +210,8 @@ def test_the_sweeper_returns_runs_whose_lease_expired(revision):
     lost, held = leased(revision, -1), leased(revision, 60, lease_owner="here")
     worn = leased(revision, -1, attempt=4, losses=2)
 
-    assert recovery.return_lost_runs() == {lost.thread_id, worn.thread_id}
-    assert recovery.return_lost_runs() == set()
+    assert recovery.requeue_lost_runs() == {lost.thread_id, worn.thread_id}
+    assert recovery.requeue_lost_runs() == set()
 
     for run in (lost, held, worn):
         run.refresh_from_db()
@@ -226,7 +226,7 @@ def test_leases_that_ran_out_while_the_database_was_away_hold_as_long_again(revi
     settings.AGENT_RUN_LEASE_SECONDS = 10_000_000  # longer than this server is up
     leased(revision, -1)
 
-    assert recovery.return_lost_runs() == set()
+    assert recovery.requeue_lost_runs() == set()
 
 
 def test_who_claims_a_run_that_was_lost_too_often_ends_it(engine, revision, listen):
@@ -319,7 +319,7 @@ def test_a_worker_paused_past_its_lease_writes_nothing_when_it_goes_on(
     await_that(lambda: Checkpoint.objects.filter(thread=steps.thread).count() == 4)
     paused.send_signal(signal.SIGSTOP)
 
-    await_that(lambda: recovery.return_lost_runs() == {steps.thread_id})
+    await_that(lambda: recovery.requeue_lost_runs() == {steps.thread_id})
     second = engines("worker@two", AGENT_RUN_LEASE_SECONDS=20)
     execute(second, steps.thread)
     await_that(lambda: "three 2" in lines(file))

@@ -11,8 +11,8 @@ import redis
 from redis.asyncio.connection import parse_url
 
 from apps.agent_server.messaging import calls, messages
-from apps.agent_server.messaging.messages import Answered
-from apps.agent_server.messaging.redis_dispatcher import Courier
+from apps.agent_server.messaging.messages import CallResponse
+from apps.agent_server.messaging.redis_dispatcher import RedisDispatcher
 from apps.agent_server.services import dispatch
 from tests.agent_runtime.rows import make_run, make_thread
 from tests.installation import wait_until
@@ -33,7 +33,7 @@ def test_a_thread_that_is_named_is_served(engine, revision, listen):
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs=ITEM)
 
-    dispatch.execute_thread(thread.pk)
+    dispatch.enqueue_thread(thread.pk)
     events = list(listen(run.pk))
 
     assert events[-1] == ("end", {"status": "success"})
@@ -42,8 +42,8 @@ def test_a_thread_that_is_named_is_served(engine, revision, listen):
 def test_a_thread_waits_once_and_keeps_its_place(revision, mail):
     first, second = make_thread(revision).pk, make_thread(revision).pk
 
-    dispatch.execute_threads([first])
-    dispatch.execute_threads([second, first])
+    dispatch.enqueue_threads([first])
+    dispatch.enqueue_threads([second, first])
 
     assert mail.zrange(messages.RUNS, 0, -1) == [first.bytes, second.bytes]
 
@@ -57,7 +57,7 @@ def test_an_engine_takes_no_more_than_it_has_room_for(engines, revision, listen,
     ]
 
     for thread in threads:
-        dispatch.execute_thread(thread.pk)
+        dispatch.enqueue_thread(thread.pk)
     wait_until(lambda: mail.zcard(messages.RUNS) == 2, "the first two are taken")
     left = mail.zrange(messages.RUNS, 0, -1)
     for run in runs:
@@ -72,7 +72,7 @@ def test_an_engine_that_leaves_puts_back_what_it_will_not_serve(engine, revision
 
     engine.call(engine.engine.execute, thread.pk)
     wait_until(lambda: mail.zcard(messages.RUNS) == 1, "the thread is there for others")
-    dispatch.execute_thread(make_thread(revision).pk)
+    dispatch.enqueue_thread(make_thread(revision).pk)
     engine.stop(0)
 
     assert mail.zcard(messages.RUNS) == 2
@@ -99,22 +99,22 @@ def test_nobody_answers(settings, revision):
 
 
 def test_a_large_answer_does_not_go_over_the_channel(settings, mail, revision):
-    async def ask() -> tuple[Answered, list[bytes]]:
-        courier = Courier()
-        asked = calls._asked(revision, "collect", "graph", None, None, 10, courier.channel)
+    async def ask() -> tuple[CallResponse, list[bytes]]:
+        courier = RedisDispatcher()
+        asked = calls._build_request(revision, "collect", "graph", None, None, 10, courier.channel)
         asking = asyncio.create_task(courier.ask(asked, 10))
         await asyncio.to_thread(mail.blpop, [messages.CALLS], 10)
-        large = Answered(asked.id, True, b"x" * (messages.MOST_ON_CHANNEL + 1))
+        large = CallResponse(asked.id, True, b"x" * (messages.MAX_CHANNEL_BYTES + 1))
         commands = large.commands(asked)
-        await asyncio.to_thread(messages.send_now, mail, *commands)
+        await asyncio.to_thread(messages.send_commands, mail, *commands)
         answered = await asking
         await courier.aclose()
         return answered, [command[-1] for command in commands]
 
     answered, sent = asyncio.run(ask())
 
-    assert len(answered.body or b"") == messages.MOST_ON_CHANNEL + 1
-    assert [len(sent[0]) > messages.MOST_ON_CHANNEL, len(sent[2]) < 100] == [True, True]
+    assert len(answered.body or b"") == messages.MAX_CHANNEL_BYTES + 1
+    assert [len(sent[0]) > messages.MAX_CHANNEL_BYTES, len(sent[2]) < 100] == [True, True]
     assert mail.keys("slipway:answer:*") == []
 
 
@@ -123,8 +123,8 @@ def test_messages_of_threads_go_out_when_redis_is_back(settings, mail, revision)
     thread = make_thread(revision)
 
     async def send() -> None:
-        courier = Courier("unix:///nonexistent/redis.sock")
-        await asyncio.to_thread(courier.send, messages.run_waits(thread.pk))
+        courier = RedisDispatcher("unix:///nonexistent/redis.sock")
+        await asyncio.to_thread(courier.send, messages.enqueue_thread(thread.pk))
         await asyncio.sleep(0)
         courier._link._options = parse_url(settings.REDIS_URL)
         while not mail.zcard(messages.RUNS):

@@ -80,7 +80,7 @@ async def hub(fragile) -> AsyncIterator[StreamHub]:
 async def read(hub: StreamHub, run, after: EventId, *, over: bool = False) -> list[Event]:
     """All events of the run after that one, to its end."""
     found: list[Event] = []
-    async with asyncio.timeout(60), hub.open(run.pk, after, is_kept=True) as reader:
+    async with asyncio.timeout(60), hub.open(run.pk, after, is_resumable=True) as reader:
         if over:
             reader.finish("over")
         while not found or found[-1].name != END:
@@ -106,7 +106,7 @@ def told(events: list[Event]) -> list[int]:
 
 async def test_readers_see_everything_once_over_two_kills(fragile, hub, engine, revision):
     run = await in_thread(begin, engine, revision)
-    async with hub.open(run.pk, BEGINNING, is_kept=True) as reader:
+    async with hub.open(run.pk, BEGINNING, is_resumable=True) as reader:
         seen: list[Event] = []
         for kill_at in (30, 90, None):
             while (kill_at is None or len(seen) < kill_at) and (not seen or seen[-1].name != END):
@@ -149,10 +149,10 @@ async def test_pages_of_what_is_kept_are_all_read(fragile, hub, engine, revision
 async def test_what_is_kept_goes_when_its_time_is_over(fragile, hub, engine, revision, settings):
     run = await in_thread(begin, engine, revision)
     await read(hub, run, BEGINNING)
-    assert await in_thread(stream_history.sweep) == 0
+    assert await in_thread(stream_history.delete_expired) == 0
 
     settings.RESUMABLE_STREAM_TTL_SECONDS = 0
-    assert await in_thread(stream_history.sweep) > 0
+    assert await in_thread(stream_history.delete_expired) > 0
     assert await in_thread(stream_history.after, run.pk, BEGINNING) == []
 
 

@@ -72,7 +72,7 @@ def newer(thread, file):
 
 @transaction.atomic
 def supersede(thread, action, by):
-    cancel_runs.supersede(thread.pk, action, by.pk)
+    cancel_runs.preempt(thread.pk, action, by.pk)
 
 
 def test_an_interrupted_run_leaves_its_steps_to_the_newer(engine, thread, held, file, listen):

@@ -16,7 +16,7 @@ from apps.agent_server import run_state_sql
 from apps.agent_server.models import AgentRun, WebhookDelivery, WebhookSecret
 from apps.agent_server.run_state_sql import End
 from apps.agent_server.services import deliveries, webhooks
-from apps.agent_server.services.cancel_runs import _perform as perform
+from apps.agent_server.services.cancel_runs import _execute_all as perform
 from apps.agent_server.webhooks import delivery_worker
 from apps.core import secrets
 from apps.deployments.models import EnvironmentVariable
@@ -184,7 +184,7 @@ def test_signatures_are_those_of_the_standard(ended, receiver, revision):
 
     got = receiver.next()
     assert got.headers["webhook-id"] == f"msg_{row.pk}"
-    assert got.is_signed_with(webhooks.secret(revision.deployment).text)
+    assert got.is_signed_with(webhooks.get_secret(revision.deployment).text)
     assert not got.is_signed_with("whsec_" + "A" * 43 + "=")
     kept = WebhookSecret.unscoped.get().secret
     assert b"whsec_" not in bytes(kept)
@@ -193,7 +193,7 @@ def test_signatures_are_those_of_the_standard(ended, receiver, revision):
 
 def test_a_replaced_secret_signs_for_a_day_more(ended, receiver, revision):
     deployment = revision.deployment
-    old = webhooks.secret(deployment)
+    old = webhooks.get_secret(deployment)
     new = webhooks.replace_secret(deployment=deployment)
     settled(ended(receiver.url))
 
@@ -316,7 +316,7 @@ def test_an_agent_that_switched_webhooks_off_sends_none(ended, receiver, configu
     row = settled(run)
 
     assert (row.status, receiver.count_unread) == ("given_up", 0)
-    assert row.last_error == deliveries.SWITCHED_OFF
+    assert row.last_error == deliveries.WEBHOOKS_DISABLED
 
 
 def test_headers_of_the_agent_with_its_variables(ended, receiver, configure, revision):
@@ -384,10 +384,10 @@ def test_an_agent_with_slow_receivers_leaves_places_to_others(ended, receiver, m
 
 def test_the_log_is_forgotten_after_a_while(ended, receiver, settings):
     settled(ended(receiver.url))
-    assert deliveries.forget_old() == 0
+    assert deliveries.delete_old() == 0
 
     old = timezone.now() - timedelta(days=settings.WEBHOOK_LOG_DAYS, seconds=1)
     WebhookDelivery.unscoped.update(created_at=old)
 
-    assert deliveries.forget_old() == 1
+    assert deliveries.delete_old() == 1
     assert not WebhookDelivery.unscoped.exists()

@@ -40,7 +40,7 @@ class Answer:
         return [name for name, _, _ in self.events]
 
 
-class Exchange:
+class AsgiRequest:
     """One request, from its start until it is left or answered."""
 
     def __init__(self, method: str, path: str, headers: dict[str, str], body: bytes) -> None:
@@ -115,10 +115,10 @@ class Caller:
         self.base = f"/agents/{slug}"
         self.headers = {**({"X-Api-Key": key} if key else {}), **headers}
 
-    def open(self, method: str, path: str, body: Any = None, **headers: str) -> Exchange:
+    def open(self, method: str, path: str, body: Any = None, **headers: str) -> AsgiRequest:
         raw = b"" if body is None else json.dumps(body).encode()
-        return Exchange(method, self.base + path, {**self.headers, **headers}, raw)
+        return AsgiRequest(method, self.base + path, {**self.headers, **headers}, raw)
 
     async def __call__(self, method: str, path: str, body: Any = None, **headers: str) -> Answer:
-        async with self.open(method, path, body, **headers) as exchange:
-            return await exchange.ended()
+        async with self.open(method, path, body, **headers) as request:
+            return await request.ended()

@@ -7,7 +7,7 @@ import pytest
 import redis
 from django.db import connections
 
-from apps.agent_server.messaging.redis_dispatcher import courier
+from apps.agent_server.messaging.redis_dispatcher import loop_dispatcher
 from apps.agent_server.services import assistants
 from apps.agent_server.streaming import hub as hubs
 from apps.api_keys import services as api_keys
@@ -26,7 +26,7 @@ from tests.factories.organizations import WorkspaceFactory
 def nothing_cached() -> Iterator[None]:
     yield
     routes.clear_cache()
-    assistants._met.clear()
+    assistants._ensured_revisions.clear()
     api_keys.clear_cache()
 
 
@@ -75,7 +75,7 @@ async def front(transactional_db, redis_client) -> AsyncIterator[None]:
     await hubs.hub()._link.connect()  # so that "from now on" means this moment
     yield
     await hubs.hub().aclose()
-    await courier().aclose()
+    await loop_dispatcher().aclose()
     await loop_database().aclose()
     pool = sync_bridge.thread_pool()
     threads = list(pool._threads)

@@ -56,7 +56,7 @@ class Worker:
         """Put events into the run's stream."""
         packed = [(name, dumps(data)) for name, data in events]
         await self.writer.append(run.pk, packed, resumable=run.kwargs["resumable"])
-        await self.writer.flushed()
+        await self.writer.flush()
 
     async def end(
         self,
@@ -75,7 +75,7 @@ class Worker:
         if not silently:
             body = None if result is None else dumps(result)
             await self.writer.end(run.pk, status, result=body, resumable=run.kwargs["resumable"])
-            await self.writer.flushed()
+            await self.writer.flush()
 
     async def aclose(self) -> None:
         await asyncio.gather(self.writer.aclose(), self._cancels.aclose())

@@ -78,8 +78,8 @@ def test_the_same_id_in_two_deployments_is_two_assistants(agent):
 
 def test_making_system_assistants_can_be_repeated(agent):
     route = route_of(agent)
-    assistants._met.clear()
-    assistants.ensure_system(route)
+    assistants._ensured_revisions.clear()
+    assistants.ensure_system_assistants(route)
 
     assert Assistant.unscoped.count() == 2
     assert AssistantVersion.unscoped.count() == 2
@@ -89,7 +89,7 @@ def test_a_met_revision_costs_no_query(agent, django_assert_num_queries):
     route = route_of(agent)
 
     with django_assert_num_queries(0):
-        assistants.ensure_system(route)
+        assistants.ensure_system_assistants(route)
 
 
 def test_searching_and_counting(ask):

@@ -300,6 +300,6 @@ def test_a_firing_and_the_end_of_its_thread_do_not_block_each_other(scope, clock
 
 def _delete_and_close(scope, thread_id):
     try:
-        delete_threads.forget(scope, thread_id)
+        delete_threads.delete(scope, thread_id)
     finally:
         connections.close_all()

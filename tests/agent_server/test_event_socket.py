@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server.protocol.events import classic, parts
+from apps.agent_server.protocol.events import parse_name, to_stream_mode
 from apps.agent_server.streaming.streams import Event, EventId
 from config.asgi import application
 
@@ -67,10 +67,10 @@ async def test_an_outsider_finds_no_agent(front, agent, outsider_key):
 
 
 def test_the_name_of_an_event_by_channel_has_its_parts():
-    assert parts(b"~messages:agent|research:1|search:2") == (
+    assert parse_name(b"~messages:agent|research:1|search:2") == (
         "messages", "agent", ["research:1", "search:2"],
     )  # fmt: skip
-    assert parts(b"~values") == ("values", "", [])
+    assert parse_name(b"~values") == ("values", "", [])
 
 
 @pytest.mark.parametrize(
@@ -84,6 +84,6 @@ def test_the_name_of_an_event_by_channel_has_its_parts():
     ],
 )
 def test_classic_readers_are_shown_what_they_know(name, shown):
-    event = classic(Event(EventId(1, 0), name, b"1"))
+    event = to_stream_mode(Event(EventId(1, 0), name, b"1"))
 
     assert (event and event.name) == shown

@@ -185,7 +185,7 @@ def test_histories_are_cut_in_portions(agent, monkeypatch):
         save(thread, number)
     monkeypatch.setattr(delete_threads, "PORTION", 2)
 
-    delete_threads.forget_rows([thread.pk])
+    delete_threads.delete_rows([thread.pk])
     delete_threads.purge([thread.pk])
 
     with connection.cursor() as cursor:
@@ -198,10 +198,10 @@ def test_histories_are_cut_in_portions(agent, monkeypatch):
 def test_a_forgotten_thread_frees_its_id_at_once(agent):
     thread = ThreadFactory(deployment=agent)
 
-    assert delete_threads.forget_rows([thread.pk]) == 1
+    assert delete_threads.delete_rows([thread.pk]) == 1
     ThreadFactory(deployment=agent, thread_id=thread.thread_id)
 
-    assert delete_threads.forget_rows([thread.pk]) == 0
+    assert delete_threads.delete_rows([thread.pk]) == 0
 
 
 # The deployment's settings
@@ -224,10 +224,10 @@ def test_a_deployment_says_how_much_is_swept_at_once(agent):
 
 
 def test_a_deployment_says_how_often_it_is_swept():
-    pace = thread_ttl.Pace.of({"sweep_interval_minutes": 10})
+    pace = thread_ttl.SweepPolicy.of({"sweep_interval_minutes": 10})
 
     assert [minute for minute in range(31) if pace.is_due(minute)] == [0, 10, 20, 30]
-    assert thread_ttl.Pace.of({}) == (5, 1_000)
+    assert thread_ttl.SweepPolicy.of({}) == (5, 1_000)
 
 
 def test_new_threads_get_the_deployments_time_to_live(agent):
@@ -238,4 +238,4 @@ def test_new_threads_get_the_deployments_time_to_live(agent):
         tracing=False, graph_ids=(),
     )  # fmt: skip
 
-    assert threads.time_to_live(route, None) == (60, "keep_latest")
+    assert threads.resolve_ttl(route, None) == (60, "keep_latest")

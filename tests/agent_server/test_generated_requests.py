@@ -61,7 +61,7 @@ async def test_no_fault_of_ours(call, agent, method, path, operation):
         maker = Maker(DOCUMENT, seed)
         address = maker.path(path, operation["parameters"], known)
         given = maker.value(body["schema"]) if body else None
-        async with call.open(method, address, given) as exchange, asyncio.timeout(20):
-            answer = await exchange.started()
+        async with call.open(method, address, given) as request, asyncio.timeout(20):
+            answer = await request.started()
         said = (seed, address, given, answer.status, answer.body)
         assert answer.status in success or 400 <= answer.status < 500, said

@@ -72,9 +72,9 @@ def test_what_would_take_everything_gets_what_is_left():
 def test_groups_are_shut_one_by_one(flag, shut, open_):
     http = Http(**{flag: True})
 
-    assert custom_paths.is_shut(http, shut) is True
-    assert custom_paths.is_shut(http, open_) is False
-    assert custom_paths.is_shut(Http(), shut) is False
+    assert custom_paths.is_disabled(http, shut) is True
+    assert custom_paths.is_disabled(http, open_) is False
+    assert custom_paths.is_disabled(Http(), shut) is False
 
 
 def names(headers):
@@ -82,8 +82,10 @@ def names(headers):
 
 
 def test_everybody_may_read_without_credentials_only():
-    open_ = custom_cors.of_answer(Cors(allow_origins=["*"]), "https://a")
-    named = custom_cors.of_answer(Cors(allow_origins=["*"], allow_credentials=True), "https://a")
+    open_ = custom_cors.response_headers(Cors(allow_origins=["*"]), "https://a")
+    named = custom_cors.response_headers(
+        Cors(allow_origins=["*"], allow_credentials=True), "https://a"
+    )
 
     assert names(open_) == {"access-control-allow-origin": "*"}
     assert names(named)["access-control-allow-origin"] == "https://a"
@@ -91,12 +93,12 @@ def test_everybody_may_read_without_credentials_only():
 
 
 def test_what_does_not_come_from_a_browser_needs_no_headers():
-    assert custom_cors.of_answer(Cors(allow_origins=["*"]), None) == []
+    assert custom_cors.response_headers(Cors(allow_origins=["*"]), None) == []
 
 
 def test_a_rule_without_methods_and_headers_lets_no_post_in():
     """As with the peer: what is given replaces every default."""
-    code, text, _ = custom_cors.of_preflight(
+    code, text, _ = custom_cors.preflight_response(
         Cors(allow_origins=["*"]), "https://a", "POST", "x-api-key"
     )
 
@@ -106,7 +108,7 @@ def test_a_rule_without_methods_and_headers_lets_no_post_in():
 def test_stars_allow_what_is_asked_for():
     cors = Cors(allow_origins=["https://a"], allow_methods=["*"], allow_headers=["*"])
 
-    code, _, headers = custom_cors.of_preflight(cors, "https://a", "DELETE", "x-one, x-two")
+    code, _, headers = custom_cors.preflight_response(cors, "https://a", "DELETE", "x-one, x-two")
 
     assert code == 200
     assert names(headers)["access-control-allow-headers"] == "x-one, x-two"

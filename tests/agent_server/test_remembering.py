@@ -8,14 +8,14 @@ import pytest
 from django.db import connection
 
 from apps.agent_server.consumers import graph_calls
-from apps.agent_server.consumers.state_cache import Remembered
+from apps.agent_server.consumers.state_cache import StateCache
 from apps.agent_server.models import Thread
 from apps.core.sync_bridge import in_thread
 from tests.factories.agent_server import ThreadFactory
 
 
 async def test_what_was_used_longest_ago_is_forgotten_first():
-    kept, thread, asked = Remembered(most_bytes=25, largest=20), uuid4(), []
+    kept, thread, asked = StateCache(most_bytes=25, largest=20), uuid4(), []
 
     async def ask(name):
         async def answer():
@@ -32,7 +32,7 @@ async def test_what_was_used_longest_ago_is_forgotten_first():
 
 
 async def test_a_large_answer_is_not_kept():
-    kept, asked = Remembered(most_bytes=25, largest=5), []
+    kept, asked = StateCache(most_bytes=25, largest=5), []
 
     async def answer():
         asked.append(1)

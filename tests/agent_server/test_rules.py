@@ -8,7 +8,7 @@ from uuid import uuid4
 import pytest
 
 from apps.agent_server.auth import custom_auth, rules
-from apps.agent_server.auth.rules import FilterRefused
+from apps.agent_server.auth.rules import UnsupportedFilter
 from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.schemas.threads import NewThread
 from apps.deployments.langgraph_json.sections import Auth
@@ -30,7 +30,7 @@ from apps.deployments.serving_config import ServingConfig
     ],
 )
 def test_filters_become_what_a_row_must_contain(filters, document):
-    assert json.loads(rules.visible("threads", filters)) == document
+    assert json.loads(rules.metadata_filter("threads", filters)) == document
 
 
 @pytest.mark.parametrize(
@@ -48,45 +48,45 @@ def test_filters_become_what_a_row_must_contain(filters, document):
     ],
 )
 def test_a_filter_that_would_not_be_exact_is_refused(filters):
-    with pytest.raises(FilterRefused):
-        rules.visible("threads", filters)
+    with pytest.raises(UnsupportedFilter):
+        rules.metadata_filter("threads", filters)
 
 
 def test_the_store_has_nothing_to_filter():
-    with pytest.raises(FilterRefused, match="rewrite value"):
-        rules.visible("store", {"owner": "ann"})
+    with pytest.raises(UnsupportedFilter, match="rewrite value"):
+        rules.metadata_filter("store", {"owner": "ann"})
 
 
 @pytest.mark.parametrize(("told", "status"), [(418, 418), (200, 403), ("x", 403), (None, 403)])
 def test_a_refusal_has_the_status_that_was_meant(told, status):
-    assert rules.refusal({"status": told, "detail": "No."}).status == status
+    assert rules.refusal_error({"status": told, "detail": "No."}).status == status
 
 
 def test_a_body_comes_back_as_the_rules_left_it():
     body = NewThread.check({"metadata": {"a": 1}})
-    before = rules.value_of("threads", "create", body, {})
+    before = rules.describe_value("threads", "create", body, {})
 
     after = {**before, "metadata": {"a": 1, "owner": "ann"}, "unknown": 1}
-    mended = rules.rewritten("threads", "create", body, before, after)
+    mended = rules.apply_changes("threads", "create", body, before, after)
 
     assert before == {"metadata": {"a": 1}}
     assert mended.metadata == {"a": 1, "owner": "ann"}
-    assert rules.rewritten("threads", "create", body, before, dict(before)) is body
+    assert rules.apply_changes("threads", "create", body, before, dict(before)) is body
 
 
 def test_what_a_rule_writes_is_checked_like_any_body():
     body = NewThread.check({})
-    before = rules.value_of("threads", "create", body, {})
+    before = rules.describe_value("threads", "create", body, {})
 
     with pytest.raises(Exception, match="if_exists"):
-        rules.rewritten("threads", "create", body, before, {**before, "if_exists": "perhaps"})
+        rules.apply_changes("threads", "create", body, before, {**before, "if_exists": "perhaps"})
 
 
 def test_a_run_is_told_as_the_sdk_has_it():
     thread_id = str(uuid4())
     body = RunBody.check({"assistant_id": "agent", "input": {"a": 1}, "after_seconds": 5})
 
-    value = rules.value_of("threads", "create_run", body, {"thread_id": thread_id})
+    value = rules.describe_value("threads", "create_run", body, {"thread_id": thread_id})
 
     assert (value["assistant_id"], value["thread_id"]) == ("agent", thread_id)
     assert (value["status"], value["metadata"], value["after_seconds"]) == ("pending", {}, 5)
@@ -95,10 +95,10 @@ def test_a_run_is_told_as_the_sdk_has_it():
 
 def test_a_rule_may_change_what_a_run_is_given():
     body = RunBody.check({"assistant_id": "agent", "input": {"a": 1}})
-    before = rules.value_of("threads", "create_run", body, {})
+    before = rules.describe_value("threads", "create_run", body, {})
     after = {**before, "metadata": {"owner": "ann"}, "kwargs": {**before["kwargs"], "input": 2}}
 
-    mended = rules.rewritten("threads", "create_run", body, before, after)
+    mended = rules.apply_changes("threads", "create_run", body, before, after)
 
     assert (mended.metadata, mended.input) == ({"owner": "ann"}, 2)
 
@@ -115,7 +115,7 @@ def route(**cache) -> Route:
 
 
 def test_users_are_remembered_by_the_headers_that_are_named():
-    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
     users.keep(cached, {"authorization": "a", "x": "1"}, {"identity": "ann"})
 
     assert users.get(cached, {"authorization": "a", "x": "2"}) == {"identity": "ann"}
@@ -124,21 +124,21 @@ def test_users_are_remembered_by_the_headers_that_are_named():
 
 
 def test_who_sends_none_of_the_headers_is_not_remembered():
-    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"])
+    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"])
     users.keep(cached, {}, {"identity": "ann"})
 
     assert users.get(cached, {}) is None
 
 
 def test_nobody_is_remembered_without_a_cache():
-    users, plain = custom_auth.KnownUsers(), route()
+    users, plain = custom_auth.UserCache(), route()
     users.keep(plain, {"authorization": "a"}, {"identity": "ann"})
 
     assert users.get(plain, {"authorization": "a"}) is None
 
 
 def test_the_oldest_are_forgotten_first():
-    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"], max_size=2)
+    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], max_size=2)
     for name in "abc":
         users.keep(cached, {"authorization": name}, {"identity": name})
 
@@ -148,7 +148,7 @@ def test_the_oldest_are_forgotten_first():
 
 
 def test_users_are_forgotten_in_time(monkeypatch):
-    users, cached = custom_auth.KnownUsers(), route(cache_keys=["authorization"], ttl_seconds=5)
+    users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
     users.keep(cached, {"authorization": "a"}, {"identity": "ann"})
     later = custom_auth.time.monotonic() + 6
 
@@ -167,4 +167,7 @@ def test_agents_do_not_learn_what_is_the_platforms(settings):
         ("X-Else", "kept"),
     ]
 
-    assert [*custom_auth.without_secrets(sent)] == [("Cookie", "theirs=2"), ("X-Else", "kept")]
+    assert [*custom_auth.strip_platform_credentials(sent)] == [
+        ("Cookie", "theirs=2"),
+        ("X-Else", "kept"),
+    ]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.agent_server.schedules import InvalidSchedule, UnknownTimezone, next_after, zone
+from apps.agent_server.schedules import InvalidSchedule, UnknownTimezone, next_fire_time, parse_zone
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
@@ -18,7 +18,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 def moments(schedule, timezone, after, count):
     found = []
     for _ in range(count):
-        after = next_after(schedule, timezone, after)
+        after = next_fire_time(schedule, timezone, after)
         found.append(after.strftime("%d %H:%M:%S"))
     return found
 
@@ -81,7 +81,7 @@ def test_every_minute_is_every_minute_also_in_that_night():
 )
 def test_what_is_no_schedule(schedule):
     with pytest.raises(InvalidSchedule):
-        next_after(schedule, None, NOON)
+        next_fire_time(schedule, None, NOON)
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_is_no_schedule(schedule):
 )
 def test_what_is_no_zone(name):
     with pytest.raises(UnknownTimezone):
-        zone(name)
+        parse_zone(name)
 
 
 @given(
@@ -100,7 +100,7 @@ def test_what_is_no_zone(name):
 def test_moments_only_go_forward(schedule, timezone, after):
     found = [after]
     for _ in range(5):
-        found.append(next_after(schedule, timezone, found[-1]))
+        found.append(next_fire_time(schedule, timezone, found[-1]))
 
     assert all(earlier < later for earlier, later in pairwise(found))
 
@@ -108,4 +108,4 @@ def test_moments_only_go_forward(schedule, timezone, after):
 @given(st.text(max_size=30))
 def test_any_text_is_a_schedule_or_refused(text):
     with contextlib.suppress(InvalidSchedule):
-        assert next_after(text, None, NOON) > NOON
+        assert next_fire_time(text, None, NOON) > NOON

@@ -64,11 +64,11 @@ async def test_threads_streams_end_with_an_error_within_two_seconds(front, agent
 
     async def follow(deed: Any) -> Any:
         key = await in_thread(key_for, agent.workspace)
-        async with Caller(agent.slug, key).open("GET", path) as exchange:
-            await exchange.started()
+        async with Caller(agent.slug, key).open("GET", path) as request:
+            await request.started()
             await in_thread(deed, key)
             done = time.monotonic()
-            answer = await exchange.ended()
+            answer = await request.ended()
             took.append(time.monotonic() - done)
             return answer.events
 
@@ -79,12 +79,12 @@ async def test_threads_streams_end_with_an_error_within_two_seconds(front, agent
 
 
 async def test_a_runs_stream_ends_and_its_run_goes_on(call, key, worker, thread):
-    async with call.open("POST", f"/threads/{thread.thread_id}/runs/stream", HELLO) as exchange:
+    async with call.open("POST", f"/threads/{thread.thread_id}/runs/stream", HELLO) as request:
         run = await worker.take()
         await worker.say(run, ("values", {"n": 1}))
-        await exchange.until(lambda answer: answer.names == ["values"])
+        await request.until(lambda answer: answer.names == ["values"])
         await in_thread(revoke, key)
-        answer = await exchange.ended()
+        answer = await request.ended()
 
     assert answer.events == [("values", {"n": 1}, None), ("error", REVOKED, None)]
     assert (await in_thread(AgentRun.unscoped.get, pk=run.pk)).status == "running"
@@ -92,11 +92,11 @@ async def test_a_runs_stream_ends_and_its_run_goes_on(call, key, worker, thread)
 
 async def test_a_run_that_was_to_end_with_its_line_is_told_to_stop(call, key, worker, thread):
     body = {**HELLO, "on_disconnect": "cancel"}
-    async with call.open("POST", f"/threads/{thread.thread_id}/runs/stream", body) as exchange:
+    async with call.open("POST", f"/threads/{thread.thread_id}/runs/stream", body) as request:
         run = await worker.take()
-        await exchange.started()
+        await request.started()
         await in_thread(revoke, key)
-        await exchange.ended()
+        await request.ended()
 
         assert await worker.told_to_stop() == run.pk
 
@@ -104,20 +104,20 @@ async def test_a_run_that_was_to_end_with_its_line_is_told_to_stop(call, key, wo
 @pytest.mark.parametrize("address", ["/threads/{t}/runs/wait", "/runs/wait"])
 async def test_who_waits_for_a_result_gets_the_refusal_instead(call, key, worker, thread, address):
     path = address.format(t=thread.thread_id)
-    async with call.open("POST", path, HELLO) as exchange:
+    async with call.open("POST", path, HELLO) as request:
         await worker.take()
         await in_thread(revoke, key)
-        answer = await exchange.ended()
+        answer = await request.ended()
 
     assert answer.json() == {"__error__": REVOKED}
 
 
 async def test_the_events_by_channel_end_too(call, key, thread):
     path, body = f"/threads/{thread.thread_id}/stream/events", {"channels": ["values"]}
-    async with call.open("POST", path, body) as exchange:
-        await exchange.started()
+    async with call.open("POST", path, body) as request:
+        await request.started()
         await in_thread(revoke, key)
-        answer = await exchange.ended()
+        answer = await request.ended()
 
     assert answer.events[-1] == ("error", REVOKED, None)
 
@@ -185,10 +185,10 @@ async def test_browsers_streams_end_with_their_session_or_membership(front, agen
     async def follow(deed: Any) -> Any:
         member = await in_thread(member_of, agent.workspace)
         caller = Caller(agent.slug, **await in_thread(cookie_of, member))
-        async with caller.open("GET", f"/threads/{thread.thread_id}/stream") as exchange:
-            assert (await exchange.started()).status == 200
+        async with caller.open("GET", f"/threads/{thread.thread_id}/stream") as request:
+            assert (await request.started()).status == 200
             await in_thread(deed, member)
-            return (await exchange.ended()).events
+            return (await request.ended()).events
 
     said = await asyncio.gather(*map(follow, deeds))
 
@@ -316,13 +316,13 @@ async def test_nobody_is_sent_away_because_the_database_does_not_answer(
     monkeypatch.setattr(live_reauth, "REVALIDATION_INTERVAL_SECONDS", 0.01)
     with monkeypatch.context() as away:
         away.setattr(live_reauth, "find_rejected", fails)
-        async with call.open("GET", f"/threads/{thread.thread_id}/stream") as exchange:
-            await exchange.started()
+        async with call.open("GET", f"/threads/{thread.thread_id}/stream") as request:
+            await request.started()
             async with asyncio.timeout(30):
                 while len(failures) < 3:
                     await asyncio.sleep(0.01)
 
-            assert exchange.answer.events == []
+            assert request.answer.events == []
             away.undo()
             await in_thread(revoke, key)
-            assert (await exchange.ended()).events == [("error", REVOKED, None)]
+            assert (await request.ended()).events == [("error", REVOKED, None)]

@@ -493,8 +493,8 @@ def test_the_sweeper_deletes_what_has_expired_with_its_vectors(agent):
     past = datetime.now(UTC) - timedelta(seconds=1)
     StoreItem.unscoped.filter(key="gone").update(expires_at=past)
 
-    assert store.sweep() == 1
-    assert store.sweep() == 0
+    assert store.delete_expired() == 1
+    assert store.delete_expired() == 0
 
     assert [row.key for row in StoreItem.unscoped.all()] == ["stays"]
     assert StoreVector.objects.count() == 1

@@ -82,13 +82,13 @@ async def test_who_may_not_come_in(  # noqa: PLR0917  (fixtures)
 
 
 async def test_a_stream_has_the_runs_events_and_its_end(call, worker, runs):
-    async with call.open("POST", f"{runs}/stream", HELLO) as exchange:
-        answer = await exchange.started()
+    async with call.open("POST", f"{runs}/stream", HELLO) as request:
+        answer = await request.started()
         run = await worker.take()
         await worker.say(run, ("metadata", {"run_id": str(run.pk), "attempt": 1}))
         await worker.say(run, ("updates|sub:1", {"plan": {"n": 1}}), ("values", {"n": "ü"}))
         await worker.end(run)
-        await exchange.ended()
+        await request.ended()
 
     assert answer.status == 200
     assert answer.headers["content-type"] == "text/event-stream; charset=utf-8"
@@ -107,22 +107,22 @@ async def test_a_stream_has_the_runs_events_and_its_end(call, worker, runs):
 
 
 async def test_an_error_is_the_last_event(call, worker, runs):
-    async with call.open("POST", f"{runs}/stream", HELLO) as exchange:
+    async with call.open("POST", f"{runs}/stream", HELLO) as request:
         run = await worker.take()
         error = {"error": "ValueError", "message": "no such city"}
         await worker.say(run, ("error", error))
         await worker.end(run, "error", error=error)
-        answer = await exchange.ended()
+        answer = await request.ended()
 
     assert answer.events == [("error", error, None)]
 
 
 async def test_ids_are_sent_with_resumable_runs_only(call, worker, runs):
-    async with call.open("POST", f"{runs}/stream", {**HELLO, "stream_resumable": True}) as exchange:
+    async with call.open("POST", f"{runs}/stream", {**HELLO, "stream_resumable": True}) as request:
         run = await worker.take()
         await worker.say(run, ("values", 1), ("values", 2))
         await worker.end(run)
-        answer = await exchange.ended()
+        answer = await request.ended()
 
     ids = [event_id for _, _, event_id in answer.events]
     assert None not in ids
@@ -132,18 +132,18 @@ async def test_ids_are_sent_with_resumable_runs_only(call, worker, runs):
 
 async def test_a_stateless_stream_can_be_come_back_to(call, worker):
     body = {**HELLO, "stream_resumable": True}
-    async with call.open("POST", "/runs/stream", body) as exchange:
-        answer = await exchange.started()
+    async with call.open("POST", "/runs/stream", body) as request:
+        answer = await request.started()
         run = await worker.take()
         await worker.say(run, ("values", 1))
-        await exchange.until(lambda answer: answer.events)
+        await request.until(lambda answer: answer.events)
     location = answer.headers["location"]
     [(_, _, last)] = answer.events
 
-    async with call.open("GET", location, **{"Last-Event-ID": last}) as exchange:
+    async with call.open("GET", location, **{"Last-Event-ID": last}) as request:
         await worker.say(run, ("values", 2))
         await worker.end(run)
-        rest = await exchange.ended()
+        rest = await request.ended()
 
     assert location == f"/runs/{run.pk}/stream"
     assert answer.headers["content-location"] == f"/runs/{run.pk}"
@@ -155,18 +155,18 @@ async def test_a_stateless_stream_can_be_come_back_to(call, worker):
 
 async def test_a_client_who_comes_back_misses_nothing_and_sees_nothing_twice(call, worker, runs):
     body = {**HELLO, "stream_resumable": True}
-    async with call.open("POST", f"{runs}/stream", body) as exchange:
+    async with call.open("POST", f"{runs}/stream", body) as request:
         run = await worker.take()
         await worker.say(run, *[("custom", number) for number in range(10)])
-        answer = await exchange.until(lambda answer: len(answer.events) == 10)
+        answer = await request.until(lambda answer: len(answer.events) == 10)
     await worker.say(run, *[("custom", number) for number in range(10, 20)])
     _, seen, last = answer.events[6]
 
-    async with call.open("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": last}) as exchange:
-        await exchange.until(lambda answer: len(answer.events) == 13)
+    async with call.open("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": last}) as request:
+        await request.until(lambda answer: len(answer.events) == 13)
         await worker.say(run, ("custom", 20))
         await worker.end(run)
-        rest = await exchange.ended()
+        rest = await request.ended()
     again = await call("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": last})
     everything = await call("GET", f"{runs}/{run.pk}/stream", **{"Last-Event-ID": "-1"})
 
@@ -182,13 +182,13 @@ async def test_joining_without_an_id_gives_what_comes_from_now_on(call, worker, 
     await worker.say(run, ("metadata", {}), ("values", 1))
     await call("GET", f"{runs}/{created.json()['run_id']}")
 
-    async with call.open("GET", f"{runs}/{run.pk}/stream") as exchange:
-        answer = await exchange.started()
+    async with call.open("GET", f"{runs}/{run.pk}/stream") as request:
+        answer = await request.started()
         await in_thread(lambda: None)
         await hubs.hub().ask(("PING",))
         await worker.say(run, ("values", 2))
         await worker.end(run)
-        await exchange.ended()
+        await request.ended()
 
     assert answer.names == ["values", "end"]
     assert answer.events[0][1] == 2
@@ -245,11 +245,11 @@ async def test_joining_what_is_over_or_unknown(call, worker, runs):
 
 
 async def test_wait_answers_what_the_worker_sent(call, worker, runs):
-    async with call.open("POST", f"{runs}/wait", HELLO) as exchange:
-        answer = await exchange.started()
+    async with call.open("POST", f"{runs}/wait", HELLO) as request:
+        answer = await request.started()
         run = await worker.take()
         await worker.end(run, values={"n": 1}, result={"n": 1, "__interrupt__": []})
-        await exchange.ended()
+        await request.ended()
 
     assert answer.status == 200
     assert answer.headers["content-type"] == "application/json"
@@ -287,20 +287,20 @@ async def test_wait_answers_what_the_worker_sent(call, worker, runs):
     ],
 )
 async def test_wait_reads_a_result_that_was_not_sent(call, worker, runs, ending, expected):
-    async with call.open("POST", f"{runs}/wait", HELLO) as exchange:
+    async with call.open("POST", f"{runs}/wait", HELLO) as request:
         run = await worker.take()
         await worker.end(run, **ending)
-        answer = await exchange.ended()
+        answer = await request.ended()
 
     assert answer.json() == expected
 
 
 async def test_a_stateless_wait_names_its_thread(call, worker):
-    async with call.open("POST", "/runs/wait", HELLO) as exchange:
-        answer = await exchange.started()
+    async with call.open("POST", "/runs/wait", HELLO) as request:
+        answer = await request.started()
         run = await worker.take()
         await worker.end(run, result={"n": 2})
-        await exchange.ended()
+        await request.ended()
 
     place = f"/threads/{await in_thread(lambda: run.thread.thread_id)}/runs/{run.pk}"
     assert answer.headers["content-location"] == place
@@ -311,10 +311,10 @@ async def test_a_stateless_wait_names_its_thread(call, worker):
 async def test_join_answers_the_threads_values_as_they_are_now(call, worker, runs):
     await call("POST", runs, HELLO)
     run = await worker.take()
-    async with call.open("GET", f"{runs}/{run.pk}/join") as exchange:
-        await exchange.started()
+    async with call.open("GET", f"{runs}/{run.pk}/join") as request:
+        await request.started()
         await worker.end(run, values={"n": 5})
-        live = await exchange.ended()
+        live = await request.ended()
     later = await call("GET", f"{runs}/{run.pk}/join")
 
     assert live.json() == later.json() == {"n": 5}
@@ -360,8 +360,8 @@ async def test_lines_are_kept_up_at_an_even_pace(call, worker, runs, quick_heart
 @pytest.mark.parametrize("wish", ["cancel", "continue"])
 async def test_a_client_who_leaves_may_take_the_run_along(call, worker, runs, kind, wish):
     body = {**HELLO, "on_disconnect": wish}
-    async with call.open("POST", f"{runs}/{kind}", body) as exchange:
-        await exchange.started()
+    async with call.open("POST", f"{runs}/{kind}", body) as request:
+        await request.started()
         run = await worker.take()
     await in_thread(run.refresh_from_db)
 
@@ -373,8 +373,8 @@ async def test_a_client_who_leaves_may_take_the_run_along(call, worker, runs, ki
 
 async def test_a_run_that_waits_is_cancelled_at_once(call, worker, thread, runs):
     body = {**HELLO, "stream_resumable": True, "on_disconnect": "cancel"}
-    async with call.open("POST", f"{runs}/stream", body) as exchange:
-        created = await exchange.started()
+    async with call.open("POST", f"{runs}/stream", body) as request:
+        created = await request.started()
     run_id = created.headers["content-location"].rpartition("/")[2]
 
     run = await call("GET", f"{runs}/{run_id}")
@@ -390,14 +390,14 @@ async def test_a_run_that_waits_is_cancelled_at_once(call, worker, thread, runs)
 async def test_a_join_takes_the_run_along_only_when_it_says_so(call, worker, runs, value):
     await call("POST", runs, HELLO)
     run = await worker.take()
-    async with call.open("GET", f"{runs}/{run.pk}/join") as exchange:
-        await exchange.started()
+    async with call.open("GET", f"{runs}/{run.pk}/join") as request:
+        await request.started()
     await in_thread(run.refresh_from_db)
     assert run.cancel_action == ""
 
     path = f"{runs}/{run.pk}/stream?cancel_on_disconnect={value}"
-    async with call.open("GET", path) as exchange:
-        await exchange.started()
+    async with call.open("GET", path) as request:
+        await request.started()
     await in_thread(run.refresh_from_db)
     assert run.cancel_action == "interrupt"
 
@@ -408,10 +408,10 @@ async def test_cancelling_a_run(call, worker, runs):
     run = await worker.take()
 
     at_once = await call("POST", f"{runs}/{queued}/cancel")
-    async with call.open("POST", f"{runs}/{running}/cancel?wait=1") as exchange:
-        await exchange.started()
+    async with call.open("POST", f"{runs}/{running}/cancel?wait=1") as request:
+        await request.started()
         await worker.end(run, "interrupted")
-        waited = await exchange.ended()
+        waited = await request.ended()
     again = await call("POST", f"{runs}/{running}/cancel?wait=true")
     unknown = await call("POST", f"{runs}/{uuid4()}/cancel")
     pause = await call("POST", f"{runs}/{running}/cancel?action=pause")
@@ -449,17 +449,17 @@ async def test_a_wiped_redis_costs_no_waiting_client_its_answer(
 ):
     monkeypatch.setattr(hubs, "LOOK_SECONDS", 0.05)
     monkeypatch.setattr(hubs, "LOOKS_WHILE_WELL", 1)
-    async with call.open("POST", f"{runs}/stream", HELLO) as exchange:
+    async with call.open("POST", f"{runs}/stream", HELLO) as request:
         run = await worker.take()
         await worker.say(run, ("values", 1))
-        await exchange.until(lambda answer: answer.events)
+        await request.until(lambda answer: answer.events)
         redis_client.flushdb()
         hang_up(redis_client)
         await worker.say(run, ("values", 2))
-        await exchange.until(lambda answer: len(answer.events) == 2)
+        await request.until(lambda answer: len(answer.events) == 2)
         redis_client.flushdb()
         await worker.end(run, silently=True)
-        answer = await exchange.ended()
+        answer = await request.ended()
 
     assert answer.names == ["values", "values", "end"]
 

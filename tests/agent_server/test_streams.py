@@ -11,7 +11,14 @@ import pytest
 
 from apps.agent_server.streaming import subscription as subscriptions
 from apps.agent_server.streaming.hub import StreamHub
-from apps.agent_server.streaming.streams import BEGINNING, Event, EventId, key, pack, unpack
+from apps.agent_server.streaming.streams import (
+    BEGINNING,
+    Event,
+    EventId,
+    key,
+    pack_batch,
+    unpack_events,
+)
 from apps.agent_server.streaming.subscription import Subscription
 from apps.agent_server.streaming.writer import StreamWriter
 from apps.core.ids import uuid7
@@ -65,7 +72,7 @@ async def test_events_come_back_as_they_were_written(writer, hub, run_id):
 
 async def test_a_reader_who_comes_late_gets_everything_once(writer, hub, run_id):
     await writer.append(run_id, [("values", b"1")])
-    await writer.flushed()
+    await writer.flush()
     async with hub.open(run_id, BEGINNING) as reader:
         await writer.append(run_id, [("values", b"2")])
         found = await some(reader, 2)
@@ -75,9 +82,9 @@ async def test_a_reader_who_comes_late_gets_everything_once(writer, hub, run_id)
 
 async def test_from_now_on_leaves_out_what_was_before(writer, hub, run_id):
     await writer.append(run_id, [("values", b"1")])
-    await writer.flushed()
+    await writer.flush()
     async with hub.open(run_id, None) as reader:
-        reader.nudge()
+        reader.wake()
         assert await reader.next() == []
         waiting = asyncio.create_task(some(reader, 1))
         await asyncio.sleep(0)
@@ -90,7 +97,7 @@ async def test_from_now_on_leaves_out_what_was_before(writer, hub, run_id):
 async def test_from_now_on_still_hears_of_an_end_that_was_before(writer, hub, run_id):
     await writer.append(run_id, [("values", b"1")])
     await writer.end(run_id, "error")
-    await writer.flushed()
+    await writer.flush()
     async with hub.open(run_id, None) as reader:
         [end] = await some(reader, 1)
 
@@ -101,7 +108,7 @@ async def test_ids_are_unique_and_grow_within_a_millisecond(writer, hub, run_id)
     for number in range(300):
         await writer.append(run_id, [("custom", b"%d" % number)])
         if number % 7 == 0:
-            await writer.flushed()
+            await writer.flush()
     async with hub.open(run_id, BEGINNING) as reader:
         found = await some(reader, 300)
 
@@ -123,7 +130,7 @@ async def test_many_pages_are_read_back_in_order(writer, hub, run_id, monkeypatc
     monkeypatch.setattr(subscriptions, "PAGE", 3)
     for number in range(20):
         await writer.append(run_id, [("custom", b"%d" % number)])
-        await writer.flushed()
+        await writer.flush()
     async with hub.open(run_id, BEGINNING) as reader:
         found = await some(reader, 20)
 
@@ -137,7 +144,7 @@ async def test_a_slow_reader_is_served_from_redis_and_misses_nothing(
     async with hub.open(run_id, BEGINNING) as reader:
         for number in range(100):
             await writer.append(run_id, [("custom", b"%0200d" % number)])
-            await writer.flushed()
+            await writer.flush()
         waiting = reader._size
         found = await some(reader, 100)
 
@@ -175,7 +182,7 @@ async def test_a_lost_connection_is_made_good(writer, hub, run_id, redis_client)
 
 async def test_the_writer_outlives_its_connection(writer, hub, run_id, redis_client):
     await writer.append(run_id, [("values", b"1")])
-    await writer.flushed()
+    await writer.flush()
     hang_up(redis_client)
     for number in (2, 3):
         await writer.append(run_id, [("values", b"%d" % number)])
@@ -189,7 +196,7 @@ async def test_a_writer_whose_clock_is_behind_goes_on_after_the_last_id(
     writer, hub, run_id, redis_client
 ):
     ahead = EventId(99_999_999_999_999, 4)
-    redis_client.xadd(key(run_id), {"b": pack(ahead, [("values", b"1")])}, id=str(ahead))
+    redis_client.xadd(key(run_id), {"b": pack_batch(ahead, [("values", b"1")])}, id=str(ahead))
     async with hub.open(run_id, BEGINNING) as reader:
         await some(reader, 1)
         await writer.append(run_id, [("values", b"2")])
@@ -202,12 +209,12 @@ async def test_a_writer_whose_clock_is_behind_goes_on_after_the_last_id(
 async def test_streams_go_away_by_themselves(writer, run_id, redis_client, settings):
     kept = uuid7()
     await writer.append(run_id, [("values", b"1")])
-    await writer.flushed()
+    await writer.flush()
     assert redis_client.ttl(key(run_id)) > 23 * 3600
 
     await writer.end(run_id, "success")
     await writer.end(kept, "success", resumable=True)
-    await writer.flushed()
+    await writer.flush()
 
     assert 0 < redis_client.ttl(key(run_id)) <= 15
     assert 15 < redis_client.ttl(key(kept)) <= settings.RESUMABLE_STREAM_TTL_SECONDS
@@ -222,9 +229,9 @@ async def test_a_large_result_is_left_to_postgresql(writer, hub, run_id):
 
 
 def test_a_packed_batch_knows_the_id_of_each_event():
-    batch = pack(EventId(7, 2), [("a", b"1"), ("b", b"2"), ("end", b"3", b"r")])
+    batch = pack_batch(EventId(7, 2), [("a", b"1"), ("b", b"2"), ("end", b"3", b"r")])
 
-    assert unpack(batch) == [
+    assert unpack_events(batch) == [
         Event(EventId(7, 0), b"a", b"1"),
         Event(EventId(7, 1), b"b", b"2"),
         Event(EventId(7, 2), b"end", b"3", b"r"),

@@ -90,7 +90,7 @@ def test_metrics_count_the_agents_own_runs(ask, agent, redis_client, settings):
 
 def test_metrics_count_the_answers(ask, agent, redis_client):
     route_of(agent)
-    traffic.sum_up()
+    traffic.flush()
     redis_client.flushdb()
     ask("/info")
     ask("/info")
@@ -104,7 +104,7 @@ def test_metrics_count_the_answers(ask, agent, redis_client):
 
 def test_addresses_that_nobody_has_are_not_counted(client, agent, redis_client):
     client.get("/agents/nobody-is-here/info")
-    traffic.sum_up()
+    traffic.flush()
 
     assert redis_client.keys("slipway:traffic:nobody*") == []
 

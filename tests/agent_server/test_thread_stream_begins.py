@@ -19,7 +19,7 @@ def path(agent):
 
 
 async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch):
-    look, asked, may_look = thread_streams.of_thread, threading.Event(), threading.Event()
+    look, asked, may_look = thread_streams.list_followed, threading.Event(), threading.Event()
 
     def look_late(*words):
         asked.set()
@@ -27,20 +27,20 @@ async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch
         return look(*words)
 
     monkeypatch.setattr(thread_streams, "of_thread", look_late)
-    async with call.open("GET", path) as exchange:
+    async with call.open("GET", path) as request:
         assert await in_thread(asked.wait, PATIENCE_SECONDS)
         await asyncio.sleep(0)
-        before = exchange.answer.status
+        before = request.answer.status
         may_look.set()
-        await exchange.started()
+        await request.started()
 
-    assert (before, exchange.answer.status) == (0, 200)
+    assert (before, request.answer.status) == (0, 200)
 
 
 async def test_a_thread_that_is_deleted_meanwhile_is_not_found(call, path, monkeypatch):
     monkeypatch.setattr(thread_streams, "of_thread", lambda *_: None)
 
-    async with call.open("GET", path) as exchange:
-        answer = await exchange.ended()
+    async with call.open("GET", path) as request:
+        answer = await request.ended()
 
     assert answer.status == 404

@@ -16,12 +16,12 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from apps.agent_server.webhooks import sending
-from apps.agent_server.webhooks.rules import Rules
-from apps.agent_server.webhooks.sending import Letter, Outcome
+from apps.agent_server.webhooks.rules import WebhookPolicy
+from apps.agent_server.webhooks.sending import DeliveryResult, WebhookRequest
 from tests.receiver import Receiver
 
 HOST = "hooks.example"
-OPEN = Rules(allows_private=True)
+OPEN = WebhookPolicy(allows_private=True)
 
 
 @pytest.fixture(scope="module")
@@ -80,8 +80,8 @@ def receiver(certificate):
         yield receiver
 
 
-def letter(url, rules=OPEN) -> Letter:
-    return Letter(rules.target(url), rules, {"content-type": "application/json"}, b"{}")
+def letter(url, rules=OPEN) -> WebhookRequest:
+    return WebhookRequest(rules.target(url), rules, {"content-type": "application/json"}, b"{}")
 
 
 async def test_tls_with_the_name_of_the_address(receiver, names, certificate, monkeypatch):
@@ -89,7 +89,7 @@ async def test_tls_with_the_name_of_the_address(receiver, names, certificate, mo
 
     outcome = await sending.send(letter(f"https://{HOST}:{receiver.port}/a?b=c"))
 
-    assert outcome == Outcome(200)
+    assert outcome == DeliveryResult(200)
     got = receiver.next()
     assert (got.path, got.headers["host"]) == ("/a?b=c", f"{HOST}:{receiver.port}")
     # Once: nobody may answer differently between the check and the connection.
@@ -116,7 +116,7 @@ async def test_a_certificate_of_another_host(receiver, names, certificate, monke
 
 async def test_a_name_that_leads_inside_is_not_connected_to(receiver, names):
 
-    outcome = await sending.send(letter(f"http://{HOST}:{receiver.port}/", Rules()))
+    outcome = await sending.send(letter(f"http://{HOST}:{receiver.port}/", WebhookPolicy()))
 
     assert outcome.is_final
     assert outcome.error == (
@@ -132,13 +132,13 @@ async def test_who_never_answers_is_left():
         outcome = await sending.send(letter(silent.url), seconds=0.2)
         over.set()
 
-    assert outcome == Outcome(error="There was no answer within 0.2 s.")
+    assert outcome == DeliveryResult(error="There was no answer within 0.2 s.")
 
 
 async def test_headers_that_cannot_be_sent_are_a_final_failure():
     with Receiver() as receiver:
         target = OPEN.target(receiver.url)
-        outcome = await sending.send(Letter(target, OPEN, {"x-a": "b\r\nx-c: d"}, b"{}"))
+        outcome = await sending.send(WebhookRequest(target, OPEN, {"x-a": "b\r\nx-c: d"}, b"{}"))
 
     assert outcome.is_final
     assert outcome.error.startswith("The request cannot be made:")

@@ -114,13 +114,13 @@ def _queries(owner: Any, near: Any, dims: int) -> Iterator[tuple[str, Any]]:
     from apps.agent_server.store.namespaces import Match
 
     def search(prefix: list[str], wanted: Any = None, offset: int = 0) -> Any:
-        condition = filters.compiled(wanted)
+        condition = filters.compile_filter(wanted)
         return statements.search(owner, prefix, condition, limit=10, offset=offset)
 
     def listed(*matches: Match, depth: int | None = None) -> Any:
         return namespaces.list_namespaces(owner, matches, max_depth=depth, limit=100, offset=0)
 
-    place = statements.Place(["users", "u7", "k0"], "20007")
+    place = statements.ItemKey(["users", "u7", "k0"], "20007")
     yield "get", statements.get(owner, place)
     yield "put", statements.put(owner, place, '{"a": 1}', None)
     yield "search: everything", search([])
@@ -144,7 +144,7 @@ def _queries(owner: Any, near: Any, dims: int) -> Iterator[tuple[str, Any]]:
     vector = statements.Vector("", dims, str([0.5] * dims))
     for name, prefix in (("all", []), ("one user's", ["users", "u7"])):
         query = statements.search(
-            near, prefix, filters.compiled(None), limit=10, offset=0, query=vector
+            near, prefix, filters.compile_filter(None), limit=10, offset=0, query=vector
         )
         yield f"likeness: {name}", query
 

@@ -10,10 +10,10 @@ import pytest
 from langgraph_sdk import get_sync_client
 from langgraph_sdk.errors import APIStatusError
 
-from apps.agent_server.services.assistants import system_id
+from apps.agent_server.services.assistants import system_assistant_id
 from tests.contract.deploying import deploy
 
-AGENT = str(system_id("agent"))
+AGENT = str(system_assistant_id("agent"))
 
 
 @pytest.fixture(scope="module")

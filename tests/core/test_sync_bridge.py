@@ -98,7 +98,7 @@ async def test_call_that_uses_the_orm_restarts_in_a_thread(transactional_db):
 
     def work():
         calls.append(is_on_loop())
-        found = prepared_sql.row("SELECT 1", [])
+        found = prepared_sql.fetch_row("SELECT 1", [])
         return found, Organization.objects.count(), threading.get_ident()
 
     found, count, thread = await run_on_loop(work)
@@ -121,7 +121,7 @@ async def test_dirty_call_is_not_restarted(transactional_db):
 
 async def test_statements_on_the_loop_run_concurrently(transactional_db):
     def work():
-        return prepared_sql.row("SELECT pg_sleep(0.3)::text, 1", [])
+        return prepared_sql.fetch_row("SELECT pg_sleep(0.3)::text, 1", [])
 
     loop = asyncio.get_running_loop()
     begin = loop.time()
@@ -166,7 +166,7 @@ def _backend_pids_around_check() -> tuple[int, int]:
     found = []
     for _ in range(2):
         close_dead()
-        row = prepared_sql.row("SELECT pg_backend_pid()", [])
+        row = prepared_sql.fetch_row("SELECT pg_backend_pid()", [])
         found.append(row[0])
     connection.close()
     return found[0], found[1]

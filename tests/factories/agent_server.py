@@ -8,7 +8,7 @@ from django.utils import timezone
 from factory.django import DjangoModelFactory
 
 from apps.agent_server.models import AgentRun, Cron, StoreItem, Thread, WebhookDelivery
-from apps.agent_server.services.assistants import ensure_system, system_id
+from apps.agent_server.services.assistants import ensure_system_assistants, system_assistant_id
 from apps.deployments import routes
 from apps.deployments.models import Deployment, Revision, RevisionGraph
 from apps.deployments.routes import Route
@@ -73,7 +73,7 @@ class AgentRunFactory(DjangoModelFactory[AgentRun]):
     thread = factory.SubFactory(ThreadFactory)
     deployment = factory.SelfAttribute("thread.deployment")
     workspace = factory.SelfAttribute("thread.workspace")
-    assistant_id = system_id("agent")
+    assistant_id = system_assistant_id("agent")
     graph_id = "agent"
     sequence = factory.Sequence(lambda n: n + 1)
 
@@ -88,9 +88,9 @@ class CronFactory(DjangoModelFactory[Cron]):
 
     deployment = factory.SubFactory(AgentFactory)
     workspace = factory.SelfAttribute("deployment.workspace")
-    assistant_id = system_id("agent")
+    assistant_id = system_assistant_id("agent")
     schedule = "0 0 1 1 *"
-    payload = {"assistant_id": str(system_id("agent")), "schedule": "0 0 1 1 *"}
+    payload = {"assistant_id": str(system_assistant_id("agent")), "schedule": "0 0 1 1 *"}
     next_run_date = datetime(2999, 1, 1, tzinfo=UTC)
 
     @classmethod
@@ -137,7 +137,7 @@ def route_of(agent: Deployment) -> Route:
     routes.clear_cache()
     route = routes.find(agent.slug)
     assert route is not None
-    ensure_system(route)
+    ensure_system_assistants(route)
     return route
 
 

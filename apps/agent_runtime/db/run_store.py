@@ -19,8 +19,8 @@ from apps.agent_runtime.db.write_batch import Stale, Token
 from apps.agent_server.store import filters, namespace_rules, namespaces, statements
 from apps.agent_server.store.filters import Condition
 from apps.agent_server.store.namespaces import Match
-from apps.agent_server.store.statements import Owner, Place, Query, Vector
-from apps.agent_server.store.vectors import unpacked
+from apps.agent_server.store.statements import ItemKey, Owner, Query, Vector
+from apps.agent_server.store.vectors import unpack_vector
 from apps.core import errors
 from apps.core.json import loads, storable
 
@@ -115,7 +115,7 @@ class RunStore:
             ]
             if read and token is not None:
                 held = statements.fence(*token)
-                await connection.execute(*statements.touch(owner, sorted(set(read)), held))
+                await connection.execute(*statements.extend_ttl(owner, sorted(set(read)), held))
         return [_result(asked.kind, rows) for asked, rows in zip(reads, found, strict=True)]
 
     async def _write(
@@ -124,10 +124,10 @@ class RunStore:
         held = statements.fence(*token)
         async with self._database.transaction() as connection:
             async with connection.pipeline():
-                holding = await _run(connection, statements.hold(*token))
+                holding = await _run(connection, statements.lock_attempt(*token))
                 # In one order for all, so that two runs never wait for each other.
                 for namespace, key in sorted(puts):
-                    place = Place(list(namespace), key)
+                    place = ItemKey(list(namespace), key)
                     for query in _writing(owner, place, puts[namespace, key], held):
                         await _run(connection, query)
             if await holding.fetchone() is None:
@@ -146,12 +146,12 @@ async def _run(connection: Connection, query: Query) -> Any:
     return await connection.execute(*query, prepare=True, binary=True)
 
 
-def _writing(owner: Owner, place: Place, put: Put, held: Condition) -> list[Query]:
+def _writing(owner: Owner, place: ItemKey, put: Put, held: Condition) -> list[Query]:
     if put.value is None:
         return statements.delete(owner, place, held)
     queries = [
         statements.put(owner, place, put.value, put.ttl_minutes, held),
-        statements.forget_vectors(owner, place, held),
+        statements.delete_vectors(owner, place, held),
     ]
     if put.vectors:
         queries.append(statements.put_vectors(owner, place, put.vectors, held))
@@ -163,9 +163,9 @@ def _writing(owner: Owner, place: Place, put: Put, held: Condition) -> list[Quer
 
 def _put(namespace: Any, key: Any, value: bytes | None, ttl_minutes: Any, vectors: Any) -> Put:
     if value is None:  # deleting asks no more of a place than that it can be one
-        namespace_rules.checked_labels(namespace)
+        namespace_rules.validate_labels(namespace)
         return Put(None, None, [])
-    namespace_rules.checked_place(namespace, key)
+    namespace_rules.validate_item_key(namespace, key)
     if value[:1] != b"{":
         raise errors.Invalid("A value of the store is an object.")
     minutes = None if ttl_minutes is None else float(ttl_minutes)
@@ -174,13 +174,13 @@ def _put(namespace: Any, key: Any, value: bytes | None, ttl_minutes: Any, vector
     return Put(
         storable(bytes(value)).decode(),
         minutes,
-        [unpacked(str(path), bytes(packed)) for path, packed in vectors],
+        [unpack_vector(str(path), bytes(packed)) for path, packed in vectors],
     )
 
 
 def _get(owner: Owner, namespace: Any, key: Any, refreshes: Any) -> Read:
-    namespace_rules.checked_labels(namespace)
-    return Read("item", statements.get(owner, Place(namespace, _text(key))), bool(refreshes))
+    namespace_rules.validate_labels(namespace)
+    return Read("item", statements.get(owner, ItemKey(namespace, _text(key))), bool(refreshes))
 
 
 def _search(  # noqa: PLR0917  (the order of the frame)
@@ -192,21 +192,21 @@ def _search(  # noqa: PLR0917  (the order of the frame)
     packed: bytes | None,
     refreshes: Any,
 ) -> Read:
-    namespace_rules.checked_labels(prefix)
+    namespace_rules.validate_labels(prefix)
     query = statements.search(
         owner,
         prefix,
-        filters.compiled(loads(wanted) if wanted else None),
+        filters.compile_filter(loads(wanted) if wanted else None),
         limit=_count(limit),
         offset=_count(offset, 2**31),
-        query=unpacked("", bytes(packed)) if packed else None,
+        query=unpack_vector("", bytes(packed)) if packed else None,
     )
     return Read("items", query, bool(refreshes))
 
 
 def _namespaces(owner: Owner, matches: Any, max_depth: Any, limit: Any, offset: Any) -> Read:
     for _, path in matches:
-        namespace_rules.checked_labels(path)
+        namespace_rules.validate_labels(path)
     query = namespaces.list_namespaces(
         owner,
         [Match(kind == "prefix", path) for kind, path in matches],

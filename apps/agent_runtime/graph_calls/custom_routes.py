@@ -14,7 +14,7 @@ from uuid import UUID
 from apps.agent_runtime.graph_calls.call_session import Question, Reply, failure
 from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_server.messaging.redis_connection import RedisLost
-from apps.agent_server.web.tunnels import PIECE, WINDOW, Switchboard
+from apps.agent_server.web.tunnels import MAX_MESSAGE_BYTES, WINDOW_BYTES, TunnelManager
 from apps.core.json import dumps, loads
 from apps.graph_host.wire import Frame
 
@@ -25,14 +25,14 @@ MOST_AT_ONCE = 500
 """Exchanges of one host."""
 _FROM_HOST = frozenset({"web", "more", "over"})
 _FROM_WEB = frozenset({"web", "more"})
-_SLACK = 4 * PIECE
+_SLACK = 4 * MAX_MESSAGE_BYTES
 
 
 class OwnRoutes:
     """The exchanges that the hosts of one engine have with clients of their own routes."""
 
     def __init__(self) -> None:
-        self._board = Switchboard()
+        self._board = TunnelManager()
         self._of_host: Counter[UUID] = Counter()
 
     async def open(self, host: GraphHost, question: Question) -> Reply:
@@ -58,7 +58,7 @@ class OwnExchange:
 
     def __init__(
         self,
-        board: Switchboard,
+        board: TunnelManager,
         host: GraphHost,
         id_: bytes,
         asked: dict[str, Any],
@@ -81,17 +81,17 @@ class OwnExchange:
         value = rest[0] if rest else None
         if kind == "web":
             self._under_way += _size(value)
-            if self._under_way > WINDOW + _SLACK:
+            if self._under_way > WINDOW_BYTES + _SLACK:
                 self._host.link.send(("web", self._key, {"type": "gone"}))
                 self.lost("The agent's own routes sent more than they may.")
                 return
-        self._tunnel.say(kind, value)
+        self._tunnel.send(kind, value)
         if kind == "over":
             self._end()
 
     def lost(self, reason: str) -> None:
         """The host is gone; nothing more will come."""
-        self._tunnel.say("over", reason[:500])
+        self._tunnel.send("over", reason[:500])
         self._end()
 
     # From the web process
@@ -119,6 +119,6 @@ class OwnExchange:
 def _size(message: Any) -> int:
     """Bytes of a message, as both ends count them."""
     if not isinstance(message, dict):
-        return PIECE
+        return MAX_MESSAGE_BYTES
     parts = (message.get(name) for name in ("body", "bytes", "text"))
     return sum(len(part) for part in parts if isinstance(part, bytes | str)) + 64

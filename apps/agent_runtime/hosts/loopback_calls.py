@@ -16,7 +16,7 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 
 from apps.agent_server.auth import loopback
-from apps.agent_server.web.tunnels import WINDOW, Budget
+from apps.agent_server.web.tunnels import WINDOW_BYTES, FlowControlWindow
 from apps.core.sync_bridge import in_thread
 from apps.deployments.models import Deployment
 from apps.graph_host.wire import Frame
@@ -81,20 +81,20 @@ class OwnCall:
         self._host = host
         self._number = number
         self._heard: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
-        self._budget = Budget()
+        self._window = FlowControlWindow()
         self._waiting = 0
         self.task = asyncio.get_running_loop().create_task(self._run(asked))
 
     def hear(self, kind: str, value: Any) -> None:
         if kind == "more":
-            self._budget.give(int(value))
+            self._window.release(int(value))
         elif kind == "gone":
-            self._budget.close()
+            self._window.close()
             self._heard.put_nowait({"type": "http.disconnect"})
         elif kind == "web":
             body, more = bytes(value.get("body") or b""), bool(value.get("more_body"))
             self._waiting += len(body)
-            if self._waiting > settings.MAX_BODY_BYTES + WINDOW:
+            if self._waiting > settings.MAX_BODY_BYTES + WINDOW_BYTES:
                 self.task.cancel()
             self._heard.put_nowait({"type": "http.request", "body": body, "more_body": more})
 
@@ -112,7 +112,7 @@ class OwnCall:
         self._host.link.send(("loop", self._number, "over", reason))
 
     async def _send(self, message: dict[str, Any]) -> None:
-        await self._budget.take(len(message.get("body") or b"") + 64)
+        await self._window.acquire(len(message.get("body") or b"") + 64)
         if self._host.link.is_full:
             await self._host.link.drain()
         self._host.link.send(("loop", self._number, "web", _plain(message)))
@@ -135,7 +135,7 @@ def _scope(slug: str, deployment_id: Any, asked: dict[str, Any]) -> dict[str, An
     ]
     hosts = [name for name in settings.ALLOWED_HOSTS if name != "*"]
     own = (hosts[0].lstrip(".") if hosts else "localhost").encode()
-    passed = (loopback.HEADER.lower().encode(), loopback.pass_for(deployment_id).encode())
+    passed = (loopback.HEADER.lower().encode(), loopback.make_token(deployment_id).encode())
     return {
         "type": "http",
         "asgi": {"version": "3.0"},

@@ -41,7 +41,7 @@ def ending(claimed: Claimed, told: dict[str, Any], *, timed_out: bool = False) -
     values, state = told.get("values"), told.get("state")
     written = Ending(claimed.token, claimed.thread, status, thread_status)
     written.is_last = claimed.temporary
-    written.has_webhook = webhooks.MARK in claimed.kwargs
+    written.has_webhook = webhooks.WEBHOOK_MARKER in claimed.kwargs
     if error is not None:
         written.error = storable(dumps(error)).decode()
     if told.get("is_unknown"):

@@ -7,7 +7,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView, paged
-from apps.agent_server.api.serializers import assistant_json, only, version_json
+from apps.agent_server.api.serializers import assistant_json, select_fields, version_json
 from apps.agent_server.schemas.assistants import (
     AssistantChanges,
     AssistantCount,
@@ -26,7 +26,7 @@ class AssistantsView(AgentView):
     @extend_schema(request=NewAssistant)
     def post(self, request: ApiRequest, slug: str) -> Response:
         """Make an assistant: a graph with settings of its own."""
-        scope, body = self.admission.grant("assistants", "create", self.body(NewAssistant))
+        scope, body = self.admission.authorize("assistants", "create", self.body(NewAssistant))
         return Response(assistant_json(assistant_changes.create(scope, body)))
 
 
@@ -37,9 +37,9 @@ class AssistantSearchView(AgentView):
     @extend_schema(request=AssistantSearch)
     def post(self, request: ApiRequest, slug: str) -> Response:
         """A page of assistants, the newest first unless asked otherwise."""
-        scope, body = self.admission.grant("assistants", "search", self.body(AssistantSearch))
+        scope, body = self.admission.authorize("assistants", "search", self.body(AssistantSearch))
         found, has_more = assistants.search(scope, body)
-        rows = [only(assistant_json(assistant), body.select) for assistant in found]
+        rows = [select_fields(assistant_json(assistant), body.select) for assistant in found]
         return paged(rows, body, has_more=has_more)
 
 
@@ -49,7 +49,7 @@ class AssistantCountView(AgentView):
     @extend_schema(request=AssistantCount)
     def post(self, request: ApiRequest, slug: str) -> Response:
         """How many assistants there are."""
-        scope, body = self.admission.grant("assistants", "search", self.body(AssistantCount))
+        scope, body = self.admission.authorize("assistants", "search", self.body(AssistantCount))
         return Response(assistants.count(scope, body))
 
 
@@ -57,7 +57,7 @@ class AssistantView(AgentView):
     def get(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
         """One assistant, as its active version says."""
         found = self.uuid(assistant_id, "assistant")
-        scope = self.admission.scope("assistants", "read", assistant_id=assistant_id)
+        scope = self.admission.resolve_scope("assistants", "read", assistant_id=assistant_id)
         return Response(assistant_json(assistants.get(scope, found)))
 
     @extend_schema(request=AssistantChanges)
@@ -67,7 +67,7 @@ class AssistantView(AgentView):
         `metadata` is merged; `config` and `context` are replaced whole.
         """
         found, changes = self.uuid(assistant_id, "assistant"), self.body(AssistantChanges)
-        scope, changes = self.admission.grant(
+        scope, changes = self.admission.authorize(
             "assistants", "update", changes, assistant_id=assistant_id
         )
         return Response(assistant_json(assistant_changes.update(scope, found, changes)))
@@ -78,10 +78,10 @@ class AssistantView(AgentView):
         `delete_threads` also deletes the threads that it ran on last.
         """
         found = self.uuid(assistant_id, "assistant")
-        scope = self.admission.scope("assistants", "delete", assistant_id=assistant_id)
+        scope = self.admission.resolve_scope("assistants", "delete", assistant_id=assistant_id)
         threads_of = None
-        if query.flag(request.query_params.get("delete_threads")):
-            threads_of = self.admission.scope("threads", "delete")
+        if query.parse_flag(request.query_params.get("delete_threads")):
+            threads_of = self.admission.resolve_scope("threads", "delete")
         assistant_changes.delete(scope, found, threads_of=threads_of)
         return Response(status=204)
 
@@ -93,8 +93,8 @@ class AssistantVersionsView(AgentView):
     def post(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
         """A page of an assistant's versions, the newest first."""
         found, body = self.uuid(assistant_id, "assistant"), self.body(VersionSearch)
-        scope = self.admission.scope("assistants", "read", assistant_id=assistant_id)
-        assistant, versions = assistants.versions(scope, found, body)
+        scope = self.admission.resolve_scope("assistants", "read", assistant_id=assistant_id)
+        assistant, versions = assistants.list_versions(scope, found, body)
         return Response([version_json(assistant, version) for version in versions])
 
 
@@ -103,7 +103,9 @@ class AssistantLatestView(AgentView):
     def post(self, request: ApiRequest, slug: str, assistant_id: str) -> Response:
         """Make one of an assistant's versions the active one."""
         found, body = self.uuid(assistant_id, "assistant"), self.body(LatestVersion)
-        scope, body = self.admission.grant("assistants", "update", body, assistant_id=assistant_id)
+        scope, body = self.admission.authorize(
+            "assistants", "update", body, assistant_id=assistant_id
+        )
         return Response(assistant_json(assistant_changes.set_latest(scope, found, body.version)))
 
 

@@ -14,7 +14,12 @@ from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from apps.agent_server.auth.access import Admission, admit
-from apps.agent_server.auth.custom_auth import VISIT, AskFirst, Visit, facts_of
+from apps.agent_server.auth.custom_auth import (
+    AUTH_EXCHANGE_KEY,
+    AuthExchange,
+    AuthPending,
+    describe_request,
+)
 from apps.agent_server.errors import InvalidId
 from apps.agent_server.schemas.base import Body, Page
 from apps.agent_server.web import query
@@ -57,19 +62,19 @@ def _member(request: HttpRequest) -> User | None:
     return user
 
 
-def _visit(request: Request, kwargs: Mapping[str, str]) -> Visit:
+def _visit(request: Request, kwargs: Mapping[str, str]) -> AuthExchange:
     """The request's visit, which stays with it when it is begun again."""
     environ = request._request.META
-    if VISIT not in environ:
-        facts = facts_of(
+    if AUTH_EXCHANGE_KEY not in environ:
+        facts = describe_request(
             method=request.method or "GET",
             path=request._request.path_info,
             query=environ.get("QUERY_STRING", ""),
             headers=request.headers.items(),
             path_params=kwargs,
         )
-        environ[VISIT] = Visit(facts)
-    visit: Visit = environ[VISIT]
+        environ[AUTH_EXCHANGE_KEY] = AuthExchange(facts)
+    visit: AuthExchange = environ[AUTH_EXCHANGE_KEY]
     return visit
 
 
@@ -99,8 +104,8 @@ class AgentView(WorkspaceAPIView):
 
     def handle_exception(self, exc: Exception) -> Response:
         environ = self.request._request.META
-        if isinstance(exc, AskFirst) and VISIT in environ:
-            environ[RETRY_KEY] = environ[VISIT].settle
+        if isinstance(exc, AuthPending) and AUTH_EXCHANGE_KEY in environ:
+            environ[RETRY_KEY] = environ[AUTH_EXCHANGE_KEY].resolve
         return super().handle_exception(exc)
 
     @property
@@ -126,7 +131,7 @@ class AgentView(WorkspaceAPIView):
 
     def words(self, name: str) -> list[str]:
         """A list of the query."""
-        return query.words(name, self.request.query_params.getlist(name))
+        return query.parse_list(name, self.request.query_params.getlist(name))
 
     def number(self, name: str, default: int, *, least: int, most: int) -> int:
         """An integer of the query."""

@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView, paged
-from apps.agent_server.api.serializers import cron_json, moment, only
+from apps.agent_server.api.serializers import cron_json, format_timestamp, select_fields
 from apps.agent_server.schemas.crons import CronChanges, CronCount, CronSearch, NewCron
 from apps.agent_server.services import crons
 from apps.core.api import ApiRequest
@@ -19,7 +19,7 @@ class CronsView(AgentView):
     @extend_schema(request=NewCron)
     def post(self, request: ApiRequest, slug: str) -> Response:
         """Start runs by a schedule, each on a thread of its own."""
-        scope, body = self.admission.grant("crons", "create", self.body(NewCron))
+        scope, body = self.admission.authorize("crons", "create", self.body(NewCron))
         return Response(cron_json(crons.create(scope, body)))
 
 
@@ -28,8 +28,8 @@ class ThreadCronsView(AgentView):
     def post(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         """Start runs by a schedule on this thread."""
         found, body = self.uuid(thread_id, "thread"), self.body(NewCron)
-        on = self.admission.scope("threads", "create_run", thread_id=thread_id)
-        scope, body = self.admission.grant("crons", "create", body, thread_id=thread_id)
+        on = self.admission.resolve_scope("threads", "create_run", thread_id=thread_id)
+        scope, body = self.admission.authorize("crons", "create", body, thread_id=thread_id)
         return Response(cron_json(crons.create_on_thread(scope, on, found, body)))
 
 
@@ -37,20 +37,20 @@ class CronView(AgentView):
     def get(self, request: ApiRequest, slug: str, cron_id: str) -> Response:
         """One cron, with the moment when it fires next."""
         found = self.uuid(cron_id, "cron")
-        scope = self.admission.scope("crons", "read", cron_id=cron_id)
+        scope = self.admission.resolve_scope("crons", "read", cron_id=cron_id)
         return Response(cron_json(crons.get(scope, found)))
 
     @extend_schema(request=CronChanges)
     def patch(self, request: ApiRequest, slug: str, cron_id: str) -> Response:
         """Change a cron; `metadata` is merged, everything else is replaced."""
         found, changes = self.uuid(cron_id, "cron"), self.body(CronChanges)
-        scope, changes = self.admission.grant("crons", "update", changes, cron_id=cron_id)
+        scope, changes = self.admission.authorize("crons", "update", changes, cron_id=cron_id)
         return Response(cron_json(crons.update(scope, found, changes)))
 
     def delete(self, request: ApiRequest, slug: str, cron_id: str) -> Response:
         """Delete a cron; the runs that it started stay."""
         found = self.uuid(cron_id, "cron")
-        crons.delete(self.admission.scope("crons", "delete", cron_id=cron_id), found)
+        crons.delete(self.admission.resolve_scope("crons", "delete", cron_id=cron_id), found)
         return Response(status=204)
 
 
@@ -60,10 +60,10 @@ class CronSearchView(AgentView):
     @extend_schema(request=CronSearch)
     def post(self, request: ApiRequest, slug: str) -> Response:
         """A page of crons, the newest first unless asked otherwise."""
-        scope, body = self.admission.grant("crons", "search", self.body(CronSearch))
+        scope, body = self.admission.authorize("crons", "search", self.body(CronSearch))
         found, has_more = crons.search(scope, body)
-        now = {"now": moment(timezone.now())} if body.select else {}
-        rows = [only({**cron_json(cron), **now}, body.select) for cron in found]
+        now = {"now": format_timestamp(timezone.now())} if body.select else {}
+        rows = [select_fields({**cron_json(cron), **now}, body.select) for cron in found]
         return paged(rows, body, has_more=has_more)
 
 
@@ -73,7 +73,7 @@ class CronCountView(AgentView):
     @extend_schema(request=CronCount)
     def post(self, request: ApiRequest, slug: str) -> Response:
         """How many crons there are."""
-        scope, body = self.admission.grant("crons", "search", self.body(CronCount))
+        scope, body = self.admission.authorize("crons", "search", self.body(CronCount))
         return Response(crons.count(scope, body))
 
 

@@ -16,12 +16,12 @@ JSONObject = dict[str, Any]
 THREAD_JSON = frozenset({"metadata", "config", "values", "interrupts", "error", "extracted", "ttl"})
 
 
-def moment(value: datetime) -> str:
+def format_timestamp(value: datetime) -> str:
     """ISO 8601 with microseconds and offset, always."""
     return value.isoformat(timespec="microseconds")
 
 
-def text(value: str | None) -> Fragment | None:
+def json_fragment(value: str | None) -> Fragment | None:
     """JSON that PostgreSQL wrote, to go out as it is."""
     return None if value is None else Fragment(value.encode())
 
@@ -36,8 +36,8 @@ def assistant_json(assistant: Assistant | AssistantRow) -> JSONObject:
         "context": assistant.context,
         "metadata": assistant.metadata,
         "version": assistant.version,
-        "created_at": moment(assistant.created_at),
-        "updated_at": moment(assistant.updated_at),
+        "created_at": format_timestamp(assistant.created_at),
+        "updated_at": format_timestamp(assistant.updated_at),
     }
 
 
@@ -51,7 +51,7 @@ def version_json(assistant: Assistant, version: AssistantVersion) -> JSONObject:
         "config": version.config,
         "context": version.context,
         "metadata": version.metadata,
-        "created_at": moment(version.created_at),
+        "created_at": format_timestamp(version.created_at),
     }
 
 
@@ -63,14 +63,14 @@ def cron_json(cron: Cron) -> JSONObject:
         "user_id": cron.user_id,
         "schedule": cron.schedule,
         "timezone": cron.timezone,
-        "end_time": cron.end_time and moment(cron.end_time),
+        "end_time": cron.end_time and format_timestamp(cron.end_time),
         "enabled": cron.enabled,
         "on_run_completed": cron.on_run_completed,
         "payload": cron.payload,
         "metadata": cron.metadata,
-        "next_run_date": moment(cron.next_run_date),
-        "created_at": moment(cron.created_at),
-        "updated_at": moment(cron.updated_at),
+        "next_run_date": format_timestamp(cron.next_run_date),
+        "created_at": format_timestamp(cron.created_at),
+        "updated_at": format_timestamp(cron.updated_at),
     }
 
 
@@ -81,14 +81,14 @@ def thread_json(row: ThreadRow) -> JSONObject:
 def thread_fields(fields: JSONObject) -> JSONObject:
     """The fields of a thread, all or some; JSON is text still."""
     return {
-        name: text(value) if name in THREAD_JSON else _plain(value)
+        name: json_fragment(value) if name in THREAD_JSON else _plain(value)
         for name, value in fields.items()
         if name != "interrupts" or value is not None  # absent before the first run
     }
 
 
 def _plain(value: Any) -> Any:
-    return moment(value) if isinstance(value, datetime) else value
+    return format_timestamp(value) if isinstance(value, datetime) else value
 
 
 def run_json(row: RunRow) -> JSONObject:
@@ -97,14 +97,14 @@ def run_json(row: RunRow) -> JSONObject:
         "thread_id": row.thread_id,
         "assistant_id": row.assistant_id,
         "status": row.status,
-        "metadata": text(row.metadata),
-        "kwargs": text(row.kwargs),
+        "metadata": json_fragment(row.metadata),
+        "kwargs": json_fragment(row.kwargs),
         "multitask_strategy": row.multitask_strategy,
-        "created_at": moment(row.created_at),
-        "updated_at": moment(row.updated_at),
+        "created_at": format_timestamp(row.created_at),
+        "updated_at": format_timestamp(row.updated_at),
     }
 
 
-def only(shape: JSONObject, select: Collection[str] | None) -> JSONObject:
+def select_fields(shape: JSONObject, select: Collection[str] | None) -> JSONObject:
     """The fields that were asked for; all without a selection."""
     return shape if select is None else {name: shape.get(name) for name in select}

@@ -31,7 +31,7 @@ class OkView(OpenAPIView):
 
     def get(self, request: ApiRequest, slug: str) -> Response:
         """Whether the server is there; with `check_db`, whether its database is."""
-        if query.flag(request.query_params.get("check_db")):
+        if query.parse_flag(request.query_params.get("check_db")):
             _check_database()
         return Response({"ok": True})
 
@@ -77,7 +77,7 @@ def _info(route: Route) -> dict[str, Any]:
 class MetricsView(AgentView):
     def get(self, request: ApiRequest, slug: str) -> HttpResponse:
         """Figures of the queue, the workers and the API, for Prometheus or as JSON (`format`)."""
-        found = metrics.measure(Scope(self.route))
+        found = metrics.collect(Scope(self.route))
         match request.query_params.get("format", "prometheus"):
             case "json":
                 return Response(found.as_json())

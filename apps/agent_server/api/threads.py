@@ -8,7 +8,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView, paged
-from apps.agent_server.api.serializers import text, thread_fields, thread_json
+from apps.agent_server.api.serializers import json_fragment, thread_fields, thread_json
 from apps.agent_server.schemas.threads import (
     NewThread,
     Prune,
@@ -26,24 +26,26 @@ class ThreadView(AgentView):
 
     def get(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found = self.uuid(thread_id, "thread")
-        scope = self.admission.scope("threads", "read", thread_id=thread_id)
+        scope = self.admission.resolve_scope("threads", "read", thread_id=thread_id)
         shape = thread_json(threads.get(scope, found))
         if "ttl" in self.words("include"):
-            shape["ttl"] = text(threads.ttl(scope, found))
+            shape["ttl"] = json_fragment(threads.read_ttl(scope, found))
         return Response(shape)
 
     @extend_schema(request=ThreadChanges)
     def patch(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found, changes = self.uuid(thread_id, "thread"), self.body(ThreadChanges)
-        scope, changes = self.admission.grant("threads", "update", changes, thread_id=thread_id)
-        row = threads.change(scope, found, changes)
+        scope, changes = self.admission.authorize("threads", "update", changes, thread_id=thread_id)
+        row = threads.update(scope, found, changes)
         if request.headers.get("Prefer") == "return=minimal":
             return Response(status=204)
         return Response(thread_json(row))
 
     def delete(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found = self.uuid(thread_id, "thread")
-        delete_threads.forget(self.admission.scope("threads", "delete", thread_id=thread_id), found)
+        delete_threads.delete(
+            self.admission.resolve_scope("threads", "delete", thread_id=thread_id), found
+        )
         return Response(status=204)
 
 
@@ -53,7 +55,7 @@ class ThreadSearchView(AgentView):
 
     @extend_schema(request=ThreadSearch)
     def post(self, request: ApiRequest, slug: str) -> Response:
-        scope, body = self.admission.grant("threads", "search", self.body(ThreadSearch))
+        scope, body = self.admission.authorize("threads", "search", self.body(ThreadSearch))
         found, has_more = threads.search(scope, body)
         return paged([thread_fields(row) for row in found], body, has_more=has_more)
 
@@ -63,7 +65,7 @@ class ThreadCountView(AgentView):
 
     @extend_schema(request=ThreadCount)
     def post(self, request: ApiRequest, slug: str) -> Response:
-        scope, body = self.admission.grant("threads", "search", self.body(ThreadCount))
+        scope, body = self.admission.authorize("threads", "search", self.body(ThreadCount))
         return Response(threads.count(scope, body))
 
 
@@ -72,15 +74,15 @@ class ThreadCopyView(AgentView):
 
     def post(self, request: ApiRequest, slug: str, thread_id: str) -> Response:
         found = self.uuid(thread_id, "thread")
-        _, made = self.admission.grant("threads", "create", NewThread())
-        scope = self.admission.scope("threads", "read", thread_id=thread_id)
+        _, made = self.admission.authorize("threads", "create", NewThread())
+        scope = self.admission.resolve_scope("threads", "read", thread_id=thread_id)
         return Response(thread_json(checkpoints.copy(scope, found, made.metadata)))
 
 
 class PruneView(AgentView):
     @extend_schema(request=Prune)
     def post(self, request: ApiRequest, slug: str) -> Response:
-        scope, body = self.admission.grant("threads", "delete", self.body(Prune))
+        scope, body = self.admission.authorize("threads", "delete", self.body(Prune))
         pruned = delete_threads.prune(scope, body.thread_ids, body.strategy)
         return Response({"pruned_count": pruned})
 
@@ -90,8 +92,10 @@ class StorageView(AgentView):
 
     def get(self, request: ApiRequest, slug: str, thread_id: str) -> HttpResponse:
         found = self.uuid(thread_id, "thread")
-        scope = self.admission.scope("threads", "read", thread_id=thread_id)
-        return HttpResponse(checkpoints.storage(scope, found), content_type="application/json")
+        scope = self.admission.resolve_scope("threads", "read", thread_id=thread_id)
+        return HttpResponse(
+            checkpoints.measure_storage(scope, found), content_type="application/json"
+        )
 
 
 _THREADS = "agents/<slug:slug>/threads"

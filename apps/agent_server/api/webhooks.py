@@ -12,7 +12,7 @@ from drf_spectacular.utils import extend_schema
 from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView
-from apps.agent_server.api.serializers import moment
+from apps.agent_server.api.serializers import format_timestamp
 from apps.agent_server.models import WebhookDelivery
 from apps.agent_server.services import webhooks
 from apps.agent_server.services.webhooks import Secret
@@ -27,8 +27,8 @@ class ThreadRunWebhooksView(AgentView):
     def get(self, request: ApiRequest, slug: str, thread_id: str, run_id: str) -> Response:
         """The webhooks of a run, with every attempt; an empty list before its end."""
         thread, run = self.uuid(thread_id, "thread"), self.uuid(run_id, "run")
-        scope = self.admission.scope("threads", "read", thread_id=thread_id)
-        return Response([_delivery_json(row) for row in webhooks.of_run(scope, run, thread)])
+        scope = self.admission.resolve_scope("threads", "read", thread_id=thread_id)
+        return Response([_delivery_json(row) for row in webhooks.list_for_run(scope, run, thread)])
 
 
 class RunWebhooksView(AgentView):
@@ -36,8 +36,8 @@ class RunWebhooksView(AgentView):
     def get(self, request: ApiRequest, slug: str, run_id: str) -> Response:
         """The webhooks of a stateless run, also when it is gone itself."""
         run = self.uuid(run_id, "run")
-        scope = self.admission.scope("threads", "read")
-        return Response([_delivery_json(row) for row in webhooks.of_run(scope, run)])
+        scope = self.admission.resolve_scope("threads", "read")
+        return Response([_delivery_json(row) for row in webhooks.list_for_run(scope, run)])
 
 
 class WebhookSecretView(WorkspaceAPIView):
@@ -47,7 +47,7 @@ class WebhookSecretView(WorkspaceAPIView):
 
     @extend_schema(responses=OpenApiTypes.OBJECT)
     def get(self, request: ApiRequest, deployment_id: UUID) -> Response:
-        return Response(_secret_json(webhooks.secret(self._deployment(deployment_id))))
+        return Response(_secret_json(webhooks.get_secret(self._deployment(deployment_id))))
 
     @extend_schema(request=None, responses=OpenApiTypes.OBJECT)
     def post(self, request: ApiRequest, deployment_id: UUID) -> Response:
@@ -81,13 +81,13 @@ def _delivery_json(row: WebhookDelivery) -> dict[str, Any]:
 def _secret_json(secret: Secret) -> dict[str, Any]:
     return {
         "secret": secret.text,
-        "created_at": moment(secret.created_at),
+        "created_at": format_timestamp(secret.created_at),
         "previous_signs_until": _moment(secret.previous_signs_until),
     }
 
 
 def _moment(value: datetime | None) -> str | None:
-    return moment(value) if value else None
+    return format_timestamp(value) if value else None
 
 
 _AGENT = "agents/<slug:slug>"

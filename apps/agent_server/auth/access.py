@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from apps.agent_server.auth import loopback, rules
-from apps.agent_server.auth.custom_auth import Visit, known_users
+from apps.agent_server.auth.custom_auth import AuthExchange, user_cache
 from apps.agent_server.errors import NoSuchAgent
-from apps.agent_server.scope import Action, Resource, Scope, told_of
+from apps.agent_server.scope import Action, Resource, Scope, graph_context_for
 from apps.api_keys.authentication import api_key_from_headers
 from apps.api_keys.services import caller_for_key, get_key_info
 from apps.core import errors
@@ -33,7 +33,7 @@ from apps.rate_limits.checks import check_anonymous, check_deployment
 B = TypeVar("B")
 
 # What configures nothing, however a deployment lists its headers: credentials.
-_NEVER_CONFIGURES = frozenset({"authorization", "cookie", "x-api-key", "x-tenant-id"})
+_CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "x-tenant-id"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Admission:
     headers: Mapping[str, str]
     caller: Caller | None
     """None where the agent's own code decides."""
-    visit: Visit | None = None
+    visit: AuthExchange | None = None
     """Set where the agent's own code has to be asked."""
     studio: bool = False
     """Somebody of the platform, at an agent with rules of its own."""
@@ -55,7 +55,7 @@ class Admission:
         self.user()
         return self._route
 
-    def count(self, visit: Callable[[], Visit]) -> None:
+    def count(self, visit: Callable[[], AuthExchange]) -> None:
         """Count the request on the deployment's own limit, if it has one.
 
         The agent's own graphs are not counted, and a request that is begun again is the same.
@@ -76,19 +76,21 @@ class Admission:
             self._ask({})
         return self._known()
 
-    def scope(self, resource: Resource, action: Action, **value: Any) -> Scope:
+    def resolve_scope(self, resource: Resource, action: Action, **value: Any) -> Scope:
         """What the caller may see of the agent when doing this; for a thread, it may ask the agent.
 
         `value` is what is asked for, as the agent's own rules are told: ids, as text.
         """
-        scope, _ = self.grant(resource, action, None, **value)
+        scope, _ = self.authorize(resource, action, None, **value)
         return scope
 
-    def grant(self, resource: Resource, action: Action, body: B, **value: Any) -> tuple[Scope, B]:
+    def authorize(
+        self, resource: Resource, action: Action, body: B, **value: Any
+    ) -> tuple[Scope, B]:
         """The same for a body, which comes back as the agent's own rules left it."""
         if self.visit is None:
-            return Scope(self._route, value=value, told=self._told(None)), body
-        before = rules.value_of(resource, action, body, value)
+            return Scope(self._route, value=value, graph_context=self._graph_context(None)), body
+        before = rules.describe_value(resource, action, body, value)
         question = {"resource": resource, "action": action, "value": before}
         has_rules = self._route.serving.has_auth_rule(resource, action)
         said = self._ask(question) if has_rules else {"value": before}
@@ -96,12 +98,12 @@ class Admission:
         after = said.get("value") or {}
         scope = Scope(
             self._route,
-            visible=rules.visible(resource, said.get("filters")),
+            visible=rules.metadata_filter(resource, said.get("filters")),
             user=user,
             value=after,
-            told=self._told(user),
+            graph_context=self._graph_context(user),
         )
-        return scope, rules.rewritten(resource, action, body, before, after)
+        return scope, rules.apply_changes(resource, action, body, before, after)
 
     # Asking
 
@@ -112,7 +114,7 @@ class Admission:
         if self.visit is None:
             return None
         if self.visit.user is None:
-            self.visit.user = known_users.get(self._route, self.headers)
+            self.visit.user = user_cache.get(self._route, self.headers)
         return self.visit.user
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
@@ -122,13 +124,13 @@ class Admission:
         who = {"request": self.visit.facts} if user is None else {"user": user}
         said = self.visit.answer(self._route, who, question)
         if "refused" in said:
-            raise rules.refusal(said["refused"])
+            raise rules.refusal_error(said["refused"])
         if user is None:
             self.visit.user = said["user"]
-            known_users.keep(self._route, self.headers, said["user"])
+            user_cache.keep(self._route, self.headers, said["user"])
         return said
 
-    def _told(self, user: dict[str, Any] | None) -> dict[str, Any]:
+    def _graph_context(self, user: dict[str, Any] | None) -> dict[str, Any]:
         """What graphs are told of the caller, beside what the caller configures."""
         told: dict[str, Any] = {}
         listed = self._route.serving.http.configurable_headers
@@ -136,14 +138,15 @@ class Admission:
             told |= {
                 name.lower(): value
                 for name, value in self.headers.items()
-                if is_listed(name.lower(), listed) and name.lower() not in _NEVER_CONFIGURES
+                if matches_header_rules(name.lower(), listed)
+                and name.lower() not in _CREDENTIAL_HEADERS
             }
         if user is not None:
-            told |= told_of(user)
+            told |= graph_context_for(user)
         return told
 
 
-def is_listed(name: str, listed: HeaderRules) -> bool:
+def matches_header_rules(name: str, listed: HeaderRules) -> bool:
     """Whether the rules include a header, by its name in lower case."""
     if any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in listed.excludes):
         return False
@@ -155,7 +158,7 @@ def admit(
     permission: str,
     headers: Mapping[str, str],
     member: Callable[[], User | None],
-    visit: Callable[[], Visit],
+    visit: Callable[[], AuthExchange],
 ) -> Admission:
     """Let the caller in or raise: no key 401, an agent of strangers 404, too weak a key 403.
 
@@ -179,23 +182,23 @@ def _admit(
     permission: str,
     headers: Mapping[str, str],
     member: Callable[[], User | None],
-    visit: Callable[[], Visit],
+    visit: Callable[[], AuthExchange],
 ) -> Admission:
     if headers.get(loopback.HEADER):
-        return Admission(loopback.route_of(headers[loopback.HEADER], slug), headers, None)
+        return Admission(loopback.route_for_token(headers[loopback.HEADER], slug), headers, None)
     has_own = (known := routes.find(slug)) is not None and known.serving.auth is not None
     if known is not None and has_own:
-        return _admit_to_own(known, permission, headers, member, visit)
+        return _admit_with_custom_auth(known, permission, headers, member, visit)
     secret = api_key_from_headers(headers)
     person = None if secret else member()
     if not secret and person is None:
         raise errors.Unauthenticated
-    caller, route = _of_platform(known, secret, person)
+    caller, route = _resolve_platform_caller(known, secret, person)
     caller.require(permission)
     return Admission(route, headers, caller)
 
 
-def _of_platform(
+def _resolve_platform_caller(
     route: Route | None, secret: str | None, person: User | None
 ) -> tuple[Caller, Route]:
     """Somebody who may see where the agent is deployed."""
@@ -212,19 +215,19 @@ def _of_platform(
     return caller, route
 
 
-def _admit_to_own(
+def _admit_with_custom_auth(
     route: Route,
     permission: str,
     headers: Mapping[str, str],
     member: Callable[[], User | None],
-    visit: Callable[[], Visit],
+    visit: Callable[[], AuthExchange],
 ) -> Admission:
     """Who enters an agent with authentication of its own: visitors, or the platform's people."""
-    caller = _platforms_own(route, permission, headers, member)
+    caller = _find_studio_caller(route, permission, headers, member)
     return Admission(route, headers, caller, visit(), studio=caller is not None)
 
 
-def _platforms_own(
+def _find_studio_caller(
     route: Route,
     permission: str,
     headers: Mapping[str, str],
@@ -240,12 +243,12 @@ def _platforms_own(
         if secret or headers.get("Authorization"):
             if not (says_so and secret):
                 return None
-            caller, _ = _of_platform(route, secret, None)
+            caller, _ = _resolve_platform_caller(route, secret, None)
         else:
             person = member()
             if person is None:
                 return None
-            caller, _ = _of_platform(route, None, person)
+            caller, _ = _resolve_platform_caller(route, None, person)
     except (errors.Unauthenticated, errors.Forbidden, errors.NotFound):
         return None
     return caller if caller.may(permission) else None

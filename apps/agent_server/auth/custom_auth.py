@@ -2,7 +2,7 @@
 
 The code runs in a graph host, so asking takes as long as the author's code likes; no thread waits
 for it. A view or a service that needs an answer raises `AskFirst`. Whoever called it on an event
-loop awaits `Visit.settle` and begins again, and then the answer is there. So what happens before
+loop awaits `Visit.resolve` and begins again, and then the answer is there. So what happens before
 the last question must be safe to repeat: reading the request and checking it is.
 """
 
@@ -24,23 +24,23 @@ from apps.core.json import dumps, loads
 from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 
-VISIT = "slipway.visit"
+AUTH_EXCHANGE_KEY = "slipway.visit"
 """Where a WSGI environment keeps it."""
-ANSWER_SECONDS = 30
-MOST_OF_A_REQUEST = 50
-MOST_AT_ONCE = 64
+AUTH_TIMEOUT_SECONDS = 30
+MAX_CALLS_PER_REQUEST = 50
+MAX_CONCURRENT_CALLS = 64
 """Questions to one deployment's code that a web process has under way."""
 
 
-class AskFirst(errors.Unavailable):
+class AuthPending(errors.Unavailable):
     """The agent's code must be asked; nobody outside sees this."""
 
 
-class TooManyQuestions(errors.Unavailable):
+class AuthBusy(errors.Unavailable):
     code, detail = "agent_auth_busy", "The agent's authentication is slower than its callers."
 
 
-class Visit:
+class AuthExchange:
     """One request, over all the times that it is begun."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
@@ -61,16 +61,16 @@ class Visit:
         """
         key = dumps(question)
         answer = self._answers.get(key)
-        if answer is None and len(self._answers) < MOST_OF_A_REQUEST:
+        if answer is None and len(self._answers) < MAX_CALLS_PER_REQUEST:
             self._open = route, key, {**who, **question}
-            raise AskFirst
+            raise AuthPending
         if answer is None:
-            raise TooManyQuestions
+            raise AuthBusy
         if isinstance(answer, errors.AppError):
             raise answer
         return answer
 
-    async def settle(self) -> None:
+    async def resolve(self) -> None:
         """Get the answer that is missing."""
         if self._open is None:
             return
@@ -81,32 +81,32 @@ class Visit:
             self._answers[key] = error
 
 
-_under_way: dict[UUID, int] = {}
+_open_calls: dict[UUID, int] = {}
 
 
 async def _ask(route: Route, question: dict[str, Any]) -> dict[str, Any]:
     deployment = route.deployment_id
-    busy = _under_way.get(deployment, 0)
-    if busy >= MOST_AT_ONCE:
-        raise TooManyQuestions
-    _under_way[deployment] = busy + 1
+    busy = _open_calls.get(deployment, 0)
+    if busy >= MAX_CONCURRENT_CALLS:
+        raise AuthBusy
+    _open_calls[deployment] = busy + 1
     revision = Revision(
         pk=route.active_revision_id, deployment_id=deployment, workspace_id=route.workspace_id
     )
     try:
         answer: dict[str, Any] = loads(
-            await acall(revision, "", "auth", question, seconds=ANSWER_SECONDS)
+            await acall(revision, "", "auth", question, seconds=AUTH_TIMEOUT_SECONDS)
         )
         return answer
     finally:
-        left = _under_way[deployment] - 1
+        left = _open_calls[deployment] - 1
         if left:
-            _under_way[deployment] = left
+            _open_calls[deployment] = left
         else:
-            del _under_way[deployment]
+            del _open_calls[deployment]
 
 
-class KnownUsers:
+class UserCache:
     """Who was told apart by the values of some headers, for as long as `auth.cache` says."""
 
     def __init__(self) -> None:
@@ -138,7 +138,7 @@ class KnownUsers:
         self._users.clear()
 
 
-known_users = KnownUsers()
+user_cache = UserCache()
 
 
 def _cache(route: Route) -> Any:
@@ -159,7 +159,7 @@ def _revision(route: Route) -> UUID:
     return route.active_revision_id or route.deployment_id
 
 
-def facts_of(
+def describe_request(
     *,
     method: str,
     path: str,
@@ -176,12 +176,12 @@ def facts_of(
         "method": method,
         "path": below,
         "query": query,
-        "headers": [*without_secrets(headers)],
+        "headers": [*strip_platform_credentials(headers)],
         "path_params": params,
     }
 
 
-def without_secrets(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
+def strip_platform_credentials(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """A request's headers without what is between its sender and the platform.
 
     Agent code is somebody else's: it must not learn a key or a session of this platform.

@@ -17,18 +17,18 @@ from apps.deployments.routes import Route
 
 HEADER = "X-Slipway-Loopback"
 _SALT = "slipway.agent-server.loopback"
-_SECONDS = 600
+_MAX_AGE_SECONDS = 600
 
 
-def pass_for(deployment_id: UUID) -> str:
+def make_token(deployment_id: UUID) -> str:
     """The header's value for requests of the deployment's own graphs."""
     return signing.dumps(str(deployment_id), salt=_SALT)
 
 
-def route_of(value: str, slug: str) -> Route:
+def route_for_token(value: str, slug: str) -> Route:
     """The deployment that is let in; raises when it is not the one of the address."""
     try:
-        deployment_id = signing.loads(value, salt=_SALT, max_age=_SECONDS)
+        deployment_id = signing.loads(value, salt=_SALT, max_age=_MAX_AGE_SECONDS)
     except signing.BadSignature:
         raise errors.Unauthenticated from None
     route = routes.find(slug)

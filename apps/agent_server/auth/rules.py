@@ -15,7 +15,7 @@ B = TypeVar("B")
 _STORE_NAMES = {"search": "namespace_prefix", "list_namespaces": "prefix"}
 
 
-class FilterRefused(errors.Forbidden):
+class UnsupportedFilter(errors.Forbidden):
     """A handler's filter cannot be applied exactly, so nothing is shown at all."""
 
     code = "auth_filter_refused"
@@ -24,13 +24,13 @@ class FilterRefused(errors.Forbidden):
         super().__init__(f"The agent's authorization returned a filter that cannot be used: {why}.")
 
 
-class RefusedByAgent(errors.AppError):
+class DeniedByAgent(errors.AppError):
     """The agent's own code said no, in its own words."""
 
     code = "refused_by_agent"
 
 
-def refusal(told: Mapping[str, Any]) -> errors.AppError:
+def refusal_error(told: Mapping[str, Any]) -> errors.AppError:
     """What the agent's code wants the caller to be answered."""
     status = told.get("status")
     known = isinstance(status, int) and 400 <= status <= 599
@@ -38,18 +38,18 @@ def refusal(told: Mapping[str, Any]) -> errors.AppError:
 
 
 @cache
-def _of_status(status: Any) -> type[RefusedByAgent]:
-    return type("RefusedByAgent", (RefusedByAgent,), {"status": status})
+def _of_status(status: Any) -> type[DeniedByAgent]:
+    return type("DeniedByAgent", (DeniedByAgent,), {"status": status})
 
 
-def visible(resource: str, filters: Any) -> str:
+def metadata_filter(resource: str, filters: Any) -> str:
     """The JSON that a row's metadata must contain; `FilterRefused` where that is not exact."""
     if not filters:
         return "{}"
     if not isinstance(filters, dict):
-        raise FilterRefused("it is not an object")
+        raise UnsupportedFilter("it is not an object")
     if resource == "store":
-        raise FilterRefused("items of the store have no metadata; rewrite value['namespace']")
+        raise UnsupportedFilter("items of the store have no metadata; rewrite value['namespace']")
     return dumps_text({key: _contained(key, rule) for key, rule in filters.items()})
 
 
@@ -58,23 +58,29 @@ def _contained(key: str, rule: Any) -> Any:
     if not isinstance(rule, dict):
         return _scalar(key, rule)
     if len(rule) != 1:
-        raise FilterRefused(f"`{key}` must have one operator")
+        raise UnsupportedFilter(f"`{key}` must have one operator")
     [(operator, wanted)] = rule.items()
     if operator == "$eq":
         return _scalar(key, wanted)
     if operator == "$contains":
         values = wanted if isinstance(wanted, list) else [wanted]
         return [_scalar(key, value) for value in values]
-    raise FilterRefused(f"`{key}` has the operator `{operator}`; `$eq` and `$contains` are known")
+    raise UnsupportedFilter(
+        f"`{key}` has the operator `{operator}`; `$eq` and `$contains` are known"
+    )
 
 
 def _scalar(key: str, value: Any) -> Any:
     if isinstance(value, dict | list):
-        raise FilterRefused(f"`{key}` must be compared with a text, a number, a boolean or null")
+        raise UnsupportedFilter(
+            f"`{key}` must be compared with a text, a number, a boolean or null"
+        )
     return value
 
 
-def value_of(resource: str, action: str, body: Any, asked: Mapping[str, Any]) -> dict[str, Any]:
+def describe_value(
+    resource: str, action: str, body: Any, asked: Mapping[str, Any]
+) -> dict[str, Any]:
     """What is asked for, as handlers are told of it."""
     value: dict[str, Any] = {}
     if isinstance(body, Body):
@@ -106,7 +112,7 @@ def _run_value(value: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def rewritten(resource: str, action: str, body: B, before: Any, after: dict[str, Any]) -> B:
+def apply_changes(resource: str, action: str, body: B, before: Any, after: dict[str, Any]) -> B:
     """The body with what a handler changed in it, checked like any."""
     if not isinstance(body, Body):
         return body

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from apps.agent_server import results
-from apps.agent_server.consumers.http_request import JSON, Consumer, Exchange
-from apps.agent_server.consumers.sse_relay import address, located, relay, wait_for_end
+from apps.agent_server.consumers.http_request import JSON, Consumer, HttpRequestContext
+from apps.agent_server.consumers.sse_relay import location_headers, relay, run_path, wait_for_end
 from apps.agent_server.errors import InvalidIdAtRunCreation
 from apps.agent_server.schemas.runs import RunBody
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import runs
-from apps.agent_server.services.runs import Joinable, RunRow
+from apps.agent_server.services.runs import JoinableRun, RunRow
 from apps.agent_server.streaming import sse
 from apps.agent_server.streaming.streams import BEGINNING
 from apps.core.sync_bridge import in_thread
@@ -23,7 +23,7 @@ from apps.organizations.permissions import Permission
 
 
 @dataclass(frozen=True, slots=True)
-class Received:
+class CreatedRun:
     """A run that was just created for a caller who stays on the line."""
 
     scope: Scope
@@ -31,41 +31,41 @@ class Received:
     body: RunBody
 
 
-class CreatesRun(Consumer):
+class RunCreator(Consumer):
     """Creates a run, on the thread of the path or on one of its own, and stays with it."""
 
     on_thread: ClassVar[bool]
 
-    async def received(self, exchange: Exchange) -> Received:
-        raw = await exchange.body()
-        return await exchange.perform(self.receive, exchange, raw)
+    async def received(self, context: HttpRequestContext) -> CreatedRun:
+        raw = await context.body()
+        return await context.run_service(self.receive, context, raw)
 
-    def receive(self, exchange: Exchange, raw: bytes) -> Received:
+    def receive(self, context: HttpRequestContext, raw: bytes) -> CreatedRun:
         """Let the caller in and create the run; for a thread."""
-        admission = exchange.admit(Permission.AGENTS_RUN)
+        admission = context.admit(Permission.AGENTS_RUN)
         if not self.on_thread:
-            scope, body = admission.grant("threads", "create_run", RunBody.parse(raw))
-            return Received(scope, runs.create_stateless(scope, body), body)
-        thread_id = exchange.uuid("thread_id", InvalidIdAtRunCreation)
-        scope, body = admission.grant(
+            scope, body = admission.authorize("threads", "create_run", RunBody.parse(raw))
+            return CreatedRun(scope, runs.create_stateless(scope, body), body)
+        thread_id = context.path_uuid("thread_id", InvalidIdAtRunCreation)
+        scope, body = admission.authorize(
             "threads", "create_run", RunBody.parse(raw), thread_id=str(thread_id)
         )
-        return Received(scope, runs.create_on_thread(scope, thread_id, body), body)
+        return CreatedRun(scope, runs.create_on_thread(scope, thread_id, body), body)
 
 
-class StreamRun(CreatesRun):
+class StreamRun(RunCreator):
     """`POST .../runs/stream`: the run's events from its first to its last."""
 
-    async def handle(self, exchange: Exchange) -> None:
-        received = await self.received(exchange)
+    async def handle(self, context: HttpRequestContext) -> None:
+        received = await self.received(context)
         run, resumable = received.run, received.body.stream_resumable
-        path = address(run) if self.on_thread else f"/runs/{run.run_id}"
-        await exchange.start(*sse.HEADERS, *located(path, f"{path}/stream"))
-        frames = sse.Frames(with_ids=resumable)
+        path = run_path(run) if self.on_thread else f"/runs/{run.run_id}"
+        await context.start(*sse.HEADERS, *location_headers(path, f"{path}/stream"))
+        frames = sse.FrameRenderer(with_ids=resumable)
         with_cancel = received.body.on_disconnect == "cancel"
-        joined = Joinable(run.run_id, is_open=True, is_resumable=resumable)
+        joined = JoinableRun(run.run_id, is_open=True, is_resumable=resumable)
         await relay(
-            exchange, received.scope, joined, BEGINNING, frames, cancels=with_cancel, is_new=True
+            context, received.scope, joined, BEGINNING, frames, cancels=with_cancel, is_new=True
         )
 
 
@@ -77,22 +77,22 @@ class StreamStatelessRun(StreamRun):
     on_thread = False
 
 
-class WaitForRun(CreatesRun):
+class WaitForRun(RunCreator):
     """`POST .../runs/wait`: what the run leaves, after newlines that keep the line up."""
 
-    async def handle(self, exchange: Exchange) -> None:
-        received = await self.received(exchange)
-        path = address(received.run)
-        await exchange.start(JSON, *located(path, f"{path}/join"))
+    async def handle(self, context: HttpRequestContext) -> None:
+        received = await self.received(context)
+        path = run_path(received.run)
+        await context.start(JSON, *location_headers(path, f"{path}/join"))
         run_id = received.run.run_id
         cancels = received.body.on_disconnect == "cancel"
-        end = await wait_for_end(exchange, received.scope, run_id, BEGINNING, cancels=cancels)
+        end = await wait_for_end(context, received.scope, run_id, BEGINNING, cancels=cancels)
         if end is None:
             return
         answer = end.result
         if answer is None:
-            answer = await in_thread(results.of_wait, received.scope, run_id)
-        await exchange.finish(answer)
+            answer = await in_thread(results.wait_result, received.scope, run_id)
+        await context.finish(answer)
 
 
 class WaitForThreadRun(WaitForRun):

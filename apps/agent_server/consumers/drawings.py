@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from apps.agent_server.consumers.graph_calls import ask
-from apps.agent_server.consumers.http_request import Consumer, Exchange
+from apps.agent_server.consumers.graph_calls import call_graph
+from apps.agent_server.consumers.http_request import Consumer, HttpRequestContext
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import assistants
-from apps.agent_server.services.assistants import Drawn
+from apps.agent_server.services.assistants import GraphRecord
 from apps.core.errors import Invalid
 from apps.core.json import dumps, loads
 from apps.core.sync_bridge import in_thread
@@ -23,15 +23,15 @@ class GraphConsumer(Consumer):
 
     methods = ("GET",)
 
-    async def found(self, exchange: Exchange) -> tuple[Scope, Drawn]:
-        return await in_thread(_graph, exchange)
+    async def found(self, context: HttpRequestContext) -> tuple[Scope, GraphRecord]:
+        return await in_thread(_graph, context)
 
     async def ask(
-        self, scope: Scope, drawn: Drawn, method: str, params: dict[str, Any] | None = None
+        self, scope: Scope, drawn: GraphRecord, method: str, params: dict[str, Any] | None = None
     ) -> bytes:
         given = {**(params or {}), **({"config": drawn.config} if drawn.config else {})}
         given["user"] = scope.user
-        return await ask(scope.route, drawn.graph.graph_id, method, given)
+        return await call_graph(scope.route, drawn.graph.graph_id, method, given)
 
 
 class DrawGraph(GraphConsumer):
@@ -40,24 +40,24 @@ class DrawGraph(GraphConsumer):
     `xray` opens the graphs inside: all of them, or that many levels.
     """
 
-    async def handle(self, exchange: Exchange) -> None:
-        xray = _xray(exchange.query.get("xray", ["false"])[-1])
-        scope, drawn = await self.found(exchange)
+    async def handle(self, context: HttpRequestContext) -> None:
+        xray = _xray(context.query.get("xray", ["false"])[-1])
+        scope, drawn = await self.found(context)
         if xray is False and drawn.config is None:
-            await exchange.respond(dumps(drawn.graph.drawing))
+            await context.respond(dumps(drawn.graph.drawing))
             return
-        await exchange.respond(await self.ask(scope, drawn, "graph", {"xray": xray}))
+        await context.respond(await self.ask(scope, drawn, "graph", {"xray": xray}))
 
 
 class DescribeSchemas(GraphConsumer):
     """JSON Schemas of what an assistant takes, gives and keeps; null where none can be made."""
 
-    async def handle(self, exchange: Exchange) -> None:
-        scope, drawn = await self.found(exchange)
+    async def handle(self, context: HttpRequestContext) -> None:
+        scope, drawn = await self.found(context)
         schemas = drawn.graph.schemas
         if drawn.config is not None:
             schemas = loads(await self.ask(scope, drawn, "schemas"))
-        await exchange.respond(dumps({"graph_id": drawn.graph.graph_id, **schemas}))
+        await context.respond(dumps({"graph_id": drawn.graph.graph_id, **schemas}))
 
 
 class DescribeSubgraphs(GraphConsumer):
@@ -66,20 +66,20 @@ class DescribeSubgraphs(GraphConsumer):
     `recurse` goes on into theirs. A namespace that is not there gives an empty object.
     """
 
-    async def handle(self, exchange: Exchange) -> None:
-        scope, drawn = await self.found(exchange)
+    async def handle(self, context: HttpRequestContext) -> None:
+        scope, drawn = await self.found(context)
         params = {
-            "namespace": exchange.kwargs.get("namespace"),
-            "recurse": exchange.flag("recurse"),
+            "namespace": context.kwargs.get("namespace"),
+            "recurse": context.query_flag("recurse"),
         }
-        await exchange.respond(await self.ask(scope, drawn, "subgraphs", params))
+        await context.respond(await self.ask(scope, drawn, "subgraphs", params))
 
 
-def _graph(exchange: Exchange) -> tuple[Scope, Drawn]:
-    assistant_id = exchange.kwargs["assistant_id"]
-    admission = exchange.admit(Permission.AGENTS_READ)
-    scope = admission.scope("assistants", "read", assistant_id=assistant_id)
-    return scope, assistants.graph_of(scope, assistant_id)
+def _graph(context: HttpRequestContext) -> tuple[Scope, GraphRecord]:
+    assistant_id = context.kwargs["assistant_id"]
+    admission = context.admit(Permission.AGENTS_READ)
+    scope = admission.resolve_scope("assistants", "read", assistant_id=assistant_id)
+    return scope, assistants.get_graph(scope, assistant_id)
 
 
 def _xray(text: str) -> bool | int:

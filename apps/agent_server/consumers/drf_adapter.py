@@ -1,7 +1,7 @@
 """Answering with a view of `api` without Django's handler and REST framework's dispatch around it.
 
 Middleware, request objects and negotiation cost a request several times what the view does. What
-an agent's address needs of them, the exchange has: the caller is admitted, ids and CORS headers are
+an agent's address needs of them, the context has: the caller is admitted, ids and CORS headers are
 on the answer, errors have their one shape. The views also stand in Django's URLs: for methods that
 they do not take, and for the OpenAPI description. See docs/adr/0014-requests-on-the-event-loop.md.
 """
@@ -18,7 +18,7 @@ from rest_framework.response import Response
 
 from apps.agent_server.api.base import AgentView
 from apps.agent_server.auth.access import Admission
-from apps.agent_server.consumers.http_request import JSON, Consumer, Exchange, Header
+from apps.agent_server.consumers.http_request import JSON, Consumer, Header, HttpRequestContext
 from apps.core.api import from_drf
 from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
@@ -30,17 +30,17 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 class Asked:
     """What views use of a request, in the names that REST framework gives it."""
 
-    def __init__(self, exchange: Exchange, body: bytes) -> None:
-        self._exchange = exchange
+    def __init__(self, context: HttpRequestContext, body: bytes) -> None:
+        self._context = context
         self._request = self  # Django's own request, as far as views ask it
         self.body = body
-        self.method = exchange.scope["method"]
-        self.headers = exchange.headers
+        self.method = context.scope["method"]
+        self.headers = context.headers
         self.auth: Admission
 
     @cached_property
     def query_params(self) -> QueryDict:
-        return QueryDict(self._exchange.scope["query_string"])
+        return QueryDict(self._context.scope["query_string"])
 
 
 class Views(Consumer):
@@ -48,21 +48,21 @@ class Views(Consumer):
 
     view: type[AgentView]
 
-    async def handle(self, exchange: Exchange) -> None:
-        raw = await exchange.body()
-        on_loop = exchange.scope["method"] in self.view.on_loop
-        answer = await (exchange.perform if on_loop else in_thread)(self.answer, exchange, raw)
-        await exchange.start(*_headers(answer, body := _body(answer)), status=answer.status_code)
-        await exchange.finish(body)
+    async def handle(self, context: HttpRequestContext) -> None:
+        raw = await context.body()
+        on_loop = context.scope["method"] in self.view.on_loop
+        answer = await (context.run_service if on_loop else in_thread)(self.answer, context, raw)
+        await context.start(*_headers(answer, body := _body(answer)), status=answer.status_code)
+        await context.finish(body)
 
-    def answer(self, exchange: Exchange, raw: bytes) -> HttpResponse:
+    def answer(self, context: HttpRequestContext, raw: bytes) -> HttpResponse:
         """Let the caller in and have the view answer."""
-        view, asked = self.view(), Asked(exchange, raw)
+        view, asked = self.view(), Asked(context, raw)
         view.request = cast("Any", asked)
-        view.kwargs = exchange.kwargs
-        asked.auth = exchange.admit(view.permission_for(asked.method))
+        view.kwargs = context.kwargs
+        asked.auth = context.admit(view.permission_for(asked.method))
         try:
-            response: HttpResponse = getattr(view, asked.method.lower())(asked, **exchange.kwargs)
+            response: HttpResponse = getattr(view, asked.method.lower())(asked, **context.kwargs)
         except APIException as error:
             raise from_drf(error) from error
         return response

@@ -12,7 +12,7 @@ from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THRE
 
 
 @contextlib.asynccontextmanager
-async def editing(thread_id: UUID) -> AsyncIterator[None]:
+async def edit_errors(thread_id: UUID) -> AsyncIterator[None]:
     """Asking for an edit: what is permanent is a refusal, for a 5xx would be repeated."""
     try:
         yield

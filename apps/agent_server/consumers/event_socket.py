@@ -11,17 +11,22 @@ from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from apps.agent_server.auth.custom_auth import AskFirst
-from apps.agent_server.consumers.commands import bad_command
-from apps.agent_server.consumers.http_request import Exchange, Headers
-from apps.agent_server.consumers.thread_stream import beginning, events_in
-from apps.agent_server.protocol.command_handler import BadCommand, CommandFailed, Desk
-from apps.agent_server.protocol.filters import Wanted
+from apps.agent_server.auth.custom_auth import AuthPending
+from apps.agent_server.consumers.commands import bad_command_envelope
+from apps.agent_server.consumers.http_request import Headers, HttpRequestContext
+from apps.agent_server.consumers.thread_stream import protocol_events, start_position
+from apps.agent_server.protocol.command_handler import BadCommand, CommandFailed, CommandHandler
+from apps.agent_server.protocol.filters import EventFilter
 from apps.agent_server.schemas.base import JSONObject
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import thread_streams
 from apps.agent_server.streaming.hub import hub
-from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
+from apps.agent_server.streaming.thread_reader import (
+    CaughtUp,
+    RunEvents,
+    ThreadClosed,
+    ThreadReader,
+)
 from apps.api_keys import live_reauth
 from apps.api_keys.authentication import api_key_from_headers
 from apps.core.errors import AppError, Forbidden, NotFound
@@ -32,12 +37,12 @@ from apps.organizations.permissions import Permission
 
 log = logging.getLogger(__name__)
 
-REFUSED = 4000
+CLOSE_CODE_OFFSET = 4000
 """What is added to an HTTP status to make the code of a close: browsers see no other status."""
-FRAME_LIMIT = 16 * 1024 * 1024
-REPLAY_SECONDS = 5.0
-LOOK_AGAIN_SECONDS = 2.0
-MOST_REPLAYED = 10_000
+MAX_FRAME_BYTES = 16 * 1024 * 1024
+REPLAY_TIMEOUT_SECONDS = 5.0
+THREAD_POLL_SECONDS = 2.0
+MAX_REPLAYED_EVENTS = 10_000
 """Events that are held for the count in a subscription's answer."""
 
 
@@ -66,7 +71,9 @@ class EventSocket:
         self._send = send
         self._sending = asyncio.Lock()
         # To the agent's own rules, and to who admits, this is a request that reads.
-        self._exchange = Exchange({"http_version": "1.1", **scope, "method": "GET"}, receive, send)
+        self._context = HttpRequestContext(
+            {"http_version": "1.1", **scope, "method": "GET"}, receive, send
+        )
         self._subscriptions: dict[str, asyncio.Task[None]] = {}
         self._numbers = itertools.count(1)
         self._commands: set[asyncio.Task[None]] = set()
@@ -77,7 +84,7 @@ class EventSocket:
     async def serve(self) -> None:
         assert (await self._receive())["type"] == "websocket.connect"  # noqa: S101
         try:
-            self._thread_id = self._exchange.uuid("thread_id")
+            self._thread_id = self._context.path_uuid("thread_id")
             self._rights = await self._let_in()
         except Exception as exception:
             error = as_app_error(exception)
@@ -86,15 +93,15 @@ class EventSocket:
                 error = AppError()
             await self._refuse(error)
             return
-        self._desk = Desk(self._exchange, self._thread_id)
-        self._desk.extra = {
+        self._handler = CommandHandler(self._context, self._thread_id)
+        self._handler.extra = {
             "subscription.subscribe": self._subscribe,
             "subscription.unsubscribe": self._unsubscribe,
             "subscription.reconnect": self._reconnect,
         }
         await self._send({"type": "websocket.accept"})
         try:
-            with live_reauth.revalidating(self._exchange.proof, self._end):
+            with live_reauth.revalidating(self._context.proof, self._end):
                 while (message := await self._receive())["type"] == "websocket.receive":
                     if self._closing is None:
                         await self._take(message)
@@ -119,7 +126,7 @@ class EventSocket:
         said = {"type": "error", "id": None, "error": error.code, "message": error.detail}
         with contextlib.suppress(OSError):
             await self._say(said)
-            await self._send({"type": "websocket.close", "code": REFUSED + error.status})
+            await self._send({"type": "websocket.close", "code": CLOSE_CODE_OFFSET + error.status})
 
     # Coming in
 
@@ -128,16 +135,16 @@ class EventSocket:
         while True:
             try:
                 return await in_thread(self._admit)
-            except AskFirst:
-                await self._exchange.visit().settle()
+            except AuthPending:
+                await self._context.auth_exchange().resolve()
 
     def _admit(self) -> Scope:
-        admission = self._exchange.admit(Permission.AGENTS_READ)
-        return admission.scope("threads", "read", thread_id=str(self._thread_id))
+        admission = self._context.admit(Permission.AGENTS_READ)
+        return admission.resolve_scope("threads", "read", thread_id=str(self._thread_id))
 
     def _check_origin(self) -> None:
         """A page elsewhere must not use the session of whoever looks at it."""
-        headers: Headers = self._exchange.headers
+        headers: Headers = self._context.headers
         origin = headers.get("origin")
         if origin is None or api_key_from_headers(headers) is not None or "cookie" not in headers:
             return
@@ -155,16 +162,16 @@ class EventSocket:
             await self._send({"type": "websocket.http.response.body", "body": body})
             return
         await self._send({"type": "websocket.accept"})
-        await self._send({"type": "websocket.close", "code": REFUSED + error.status})
+        await self._send({"type": "websocket.close", "code": CLOSE_CODE_OFFSET + error.status})
 
     # Commands
 
     async def _take(self, message: JSONObject) -> None:
         raw = message.get("text") or (message.get("bytes") or b"")
         try:
-            command = loads(raw) if len(raw) <= FRAME_LIMIT else None
+            command = loads(raw) if len(raw) <= MAX_FRAME_BYTES else None
         except ValueError:
-            await self._say(bad_command(BadCommand("That is not JSON.")))
+            await self._say(bad_command_envelope(BadCommand("That is not JSON.")))
             return
         task = asyncio.create_task(self._answer(command))
         self._commands.add(task)
@@ -172,9 +179,9 @@ class EventSocket:
 
     async def _answer(self, command: Any) -> None:
         try:
-            answer = await self._desk.answer(command)
+            answer = await self._handler.answer(command)
         except BadCommand as error:
-            await self._say(bad_command(error))
+            await self._say(bad_command_envelope(error))
             return
         except Exception as exception:
             error_ = as_app_error(exception)
@@ -192,14 +199,14 @@ class EventSocket:
             held_back.set()
 
     async def _subscribe(self, params: JSONObject) -> JSONObject:
-        wanted = Wanted.check(params)
+        wanted = EventFilter.check(params)
         subscription_id = f"sub-{next(self._numbers)}"
         replay = Replay()
         pump = asyncio.create_task(self._pump(wanted, replay))
         self._subscriptions[subscription_id] = pump
         self._held_back[asyncio.current_task()] = replay.may_be_sent
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(REPLAY_SECONDS):
+            async with asyncio.timeout(REPLAY_TIMEOUT_SECONDS):
                 await replay.is_whole.wait()
         return {"subscription_id": subscription_id, "replayed_events": len(replay.texts)}
 
@@ -218,14 +225,14 @@ class EventSocket:
 
     # Events
 
-    async def _pump(self, wanted: Wanted, replay: Replay) -> None:
+    async def _pump(self, wanted: EventFilter, replay: Replay) -> None:
         """Send a subscription's events: first those that are kept, behind the answer to it."""
         try:
             pk = await self._thread_pk(replay)
-            async with ThreadReader(hub(), self._rights, pk, beginning(wanted)) as reader:
+            async with ThreadReader(hub(), self._rights, pk, start_position(wanted)) as reader:
                 while not isinstance(heard := await reader.next(), CaughtUp):
                     replay.texts += self._chosen(heard, wanted)
-                    if len(replay.texts) > MOST_REPLAYED:
+                    if len(replay.texts) > MAX_REPLAYED_EVENTS:
                         break
                 replay.is_whole.set()
                 await replay.may_be_sent.wait()
@@ -234,7 +241,7 @@ class EventSocket:
                 while True:
                     for text in self._chosen(await reader.next(), wanted):
                         await self._send_text(text)
-        except (ThreadGone, OSError):
+        except (ThreadClosed, OSError):
             return
         except Exception:
             log.exception("a subscription broke off")
@@ -250,18 +257,18 @@ class EventSocket:
             except NotFound:
                 replay.is_whole.set()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                async with asyncio.timeout(THREAD_POLL_SECONDS):
                     await self._is_there.wait()
             self._is_there.clear()
 
-    def _chosen(self, heard: Any, wanted: Wanted) -> list[bytes]:
-        if not isinstance(heard, Heard):
+    def _chosen(self, heard: Any, wanted: EventFilter) -> list[bytes]:
+        if not isinstance(heard, RunEvents):
             return []
         texts = []
-        for event in events_in(heard):
-            self._desk.tree.take(event)
-            self._desk.applied_through = max(self._desk.applied_through, event.seq)
-            if wanted.lets_by(event):
+        for event in protocol_events(heard):
+            self._handler.tree.take(event)
+            self._handler.applied_through = max(self._handler.applied_through, event.seq)
+            if wanted.matches(event):
                 texts.append(event.as_json())
         return texts
 

@@ -11,7 +11,7 @@ from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 
 
-async def ask(
+async def call_graph(
     route: Route,
     graph_id: str,
     method: str,

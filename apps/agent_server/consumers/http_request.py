@@ -25,7 +25,7 @@ from django.http import HttpRequest
 from django.utils.module_loading import import_string
 
 from apps.agent_server.auth.access import Admission, admit
-from apps.agent_server.auth.custom_auth import AskFirst, Visit, facts_of
+from apps.agent_server.auth.custom_auth import AuthExchange, AuthPending, describe_request
 from apps.agent_server.errors import InvalidId
 from apps.agent_server.web import query, traffic
 from apps.agent_server.web.cors import ASGI_HEADERS
@@ -49,7 +49,7 @@ T = TypeVar("T")
 Header = tuple[bytes, bytes]
 JSON = (b"content-type", b"application/json")
 HEARTBEAT_SECONDS = 5.0
-QUICK_BYTES = 32 * 1024
+MAX_LOOP_BODY_BYTES = 32 * 1024
 """A body that is checked within a millisecond."""
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 
@@ -70,7 +70,7 @@ class Headers(Mapping[str, str]):
         return len(self._by_name)
 
 
-class Exchange:
+class HttpRequestContext:
     """A request, and the ways to answer it."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -83,12 +83,12 @@ class Exchange:
         """By what the platform knows the caller; None for whom the agent's own code lets in."""
         self.refusal: errors.AppError | None = None
         """Why the caller may stay no longer, which `kept_alive` notices."""
-        self._has_left = False
+        self._is_disconnected = False
         self._receive = receive
         self._send = send
         self._body: bytes | None = None
         self._began = time.perf_counter()
-        self._visit: Visit | None = None
+        self._auth_exchange: AuthExchange | None = None
         self._person: tuple[str, User] | None = None
         given = self.headers.get("x-request-id", "")
         self.request_id = given if _REQUEST_ID.fullmatch(given) else str(uuid7())
@@ -101,26 +101,26 @@ class Exchange:
             self._body = (await read_body(self.scope, self._receive)).getvalue()
         return self._body
 
-    async def perform(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    async def run_service(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a service that only executes prepared statements: on the loop while that is quick.
 
         One that turns out to need the ORM goes to a thread (see `crossing.on_loop`).
         """
-        is_quick = self._body is None or len(self._body) <= QUICK_BYTES
+        is_quick = self._body is None or len(self._body) <= MAX_LOOP_BODY_BYTES
         return await (run_on_loop if is_quick else in_thread)(function, *args, **kwargs)
 
     def admit(self, permission: str) -> Admission:
         """Let the caller in or raise. Asks the database, so it is for a thread."""
         slug = self.kwargs["slug"]
-        admission = admit(slug, permission, self.headers, self._member, self.visit)
+        admission = admit(slug, permission, self.headers, self._member, self.auth_exchange)
         self.proof = self._proof(admission.caller, permission)
         return admission
 
-    def visit(self) -> Visit:
+    def auth_exchange(self) -> AuthExchange:
         """This request, as an agent with authentication of its own is told of it."""
-        if self._visit is None:
-            self._visit = Visit(
-                facts_of(
+        if self._auth_exchange is None:
+            self._auth_exchange = AuthExchange(
+                describe_request(
                     method=self.scope["method"],
                     path=self.scope["path"],
                     query=self.scope["query_string"].decode("latin-1"),
@@ -128,22 +128,22 @@ class Exchange:
                     path_params=self.kwargs,
                 )
             )
-        return self._visit
+        return self._auth_exchange
 
-    def uuid(self, name: str, refusal: type[errors.AppError] = InvalidId) -> UUID:
+    def path_uuid(self, name: str, refusal: type[errors.AppError] = InvalidId) -> UUID:
         """An id of the path: `thread_id`, `run_id`, ..."""
         try:
             return UUID(self.kwargs[name])
         except ValueError:
             raise refusal(name.removesuffix("_id")) from None
 
-    def flag(self, name: str) -> bool:
+    def query_flag(self, name: str) -> bool:
         """A boolean of the query, as any of the clients writes it."""
-        return query.flag(self.query.get(name, [""])[-1])
+        return query.parse_flag(self.query.get(name, [""])[-1])
 
-    def words(self, name: str) -> list[str]:
+    def query_list(self, name: str) -> list[str]:
         """A list of the query."""
-        return query.words(name, self.query.get(name, []))
+        return query.parse_list(name, self.query.get(name, []))
 
     def _member(self) -> User | None:
         """The person whose browser session this is; held to CSRF like any page."""
@@ -173,7 +173,7 @@ class Exchange:
 
     async def start(self, *headers: Header, status: int = 200) -> None:
         self.is_started = True
-        traffic.seen(self.kwargs["slug"], status)
+        traffic.count_response(self.kwargs["slug"], status)
         route = self.scope["url_route"].get("route")
         metrics.observe_request(
             self.scope["method"],
@@ -206,23 +206,23 @@ class Exchange:
         await self.start(JSON, length, *headers, status=status)
         await self.finish(body)
 
-    def has_left(self) -> bool:
+    def is_disconnected(self) -> bool:
         """Whether the client hung up, which `kept_alive` notices."""
-        return self._has_left
+        return self._is_disconnected
 
     def must_end(self) -> bool:
         """Whether there is nobody to answer any more: gone, or not let in any more."""
-        return self._has_left or self.refusal is not None
+        return self._is_disconnected or self.refusal is not None
 
     async def _to_client(self, message: dict[str, Any]) -> None:
         try:
             await self._send(message)
         except OSError:
-            self._has_left = True
+            self._is_disconnected = True
 
     @contextlib.asynccontextmanager
-    async def kept_alive(self, nudge: Callable[[], None]) -> AsyncIterator[None]:
-        """Call `nudge` every five seconds, at an even pace, and when the exchange `must_end`."""
+    async def keep_alive(self, wake: Callable[[], None]) -> AsyncIterator[None]:
+        """Call `wake` every five seconds, at an even pace, and when the context `must_end`."""
         loop = asyncio.get_running_loop()
         next_at = loop.time() + HEARTBEAT_SECONDS
         timer: asyncio.TimerHandle
@@ -231,17 +231,17 @@ class Exchange:
             nonlocal next_at, timer
             next_at += HEARTBEAT_SECONDS
             timer = loop.call_at(next_at, beat)
-            nudge()
+            wake()
 
         async def watch() -> None:
             while (await self._receive())["type"] != "http.disconnect":
                 pass
-            self._has_left = True
-            nudge()
+            self._is_disconnected = True
+            wake()
 
         def refuse(error: errors.AppError) -> None:
             self.refusal = error
-            nudge()
+            wake()
 
         timer = loop.call_at(next_at, beat)
         watching = loop.create_task(watch())
@@ -261,20 +261,20 @@ class Consumer(ABC):
     @classmethod
     def as_asgi(cls) -> Callable[[Scope, Receive, Send], Awaitable[None]]:
         async def application(scope: Scope, receive: Receive, send: Send) -> None:
-            await cls()(Exchange(scope, receive, send))
+            await cls()(HttpRequestContext(scope, receive, send))
 
         return application
 
-    async def __call__(self, exchange: Exchange) -> None:
-        client = exchange.scope.get("client")
-        enter(RequestContext(client[0] if client else None, exchange.request_id))
+    async def __call__(self, context: HttpRequestContext) -> None:
+        client = context.scope.get("client")
+        enter(RequestContext(client[0] if client else None, context.request_id))
         try:
             while True:
                 try:
-                    await self.handle(exchange)
+                    await self.handle(context)
                     break
-                except AskFirst:
-                    await exchange.visit().settle()
+                except AuthPending:
+                    await context.auth_exchange().resolve()
         except ConnectionError:
             return
         except Exception as exception:
@@ -282,12 +282,12 @@ class Consumer(ABC):
             if error is None:
                 log.exception("%s failed", type(self).__name__)
                 error = errors.AppError()
-            if exchange.is_started:
+            if context.is_started:
                 # The status is out: an answer that breaks off says that it is not whole.
                 raise
             told = [(n.lower().encode(), v.encode()) for n, v in error.headers.items()]
-            await exchange.respond(dumps(error.as_json()), *told, status=error.status)
+            await context.respond(dumps(error.as_json()), *told, status=error.status)
 
     @abstractmethod
-    async def handle(self, exchange: Exchange) -> None:
+    async def handle(self, context: HttpRequestContext) -> None:
         """Answer the request; an `AppError` becomes the answer while none has begun."""

@@ -12,25 +12,25 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 from uuid import UUID
 
-MOST_BYTES = 32 * 1024 * 1024
-LARGEST = 1024 * 1024
+MAX_BYTES = 32 * 1024 * 1024
+MAX_ENTRY_BYTES = 1024 * 1024
 
-Question = tuple[Any, ...]
+CallKey = tuple[Any, ...]
 
 
-class Remembered:
+class StateCache:
     """The answers that were given last, up to so many bytes."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES, largest: int = LARGEST) -> None:
+    def __init__(self, most_bytes: int = MAX_BYTES, largest: int = MAX_ENTRY_BYTES) -> None:
         self._most_bytes, self._largest = most_bytes, largest
-        self._answers: OrderedDict[tuple[UUID, str, Question], bytes] = OrderedDict()
+        self._answers: OrderedDict[tuple[UUID, str, CallKey], bytes] = OrderedDict()
         self._size = 0
 
     async def answer(
         self,
         thread: UUID,
         version: str,
-        question: Question,
+        question: CallKey,
         ask: Callable[[], Awaitable[bytes]],
     ) -> bytes:
         """The answer about the thread at that version, asked for unless it is known."""
@@ -53,4 +53,4 @@ class Remembered:
         return self._size
 
 
-remembered = Remembered()
+state_cache = StateCache()

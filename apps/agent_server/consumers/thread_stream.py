@@ -7,55 +7,62 @@ from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
-from apps.agent_server.consumers.http_request import Consumer, Exchange
+from apps.agent_server.consumers.http_request import Consumer, HttpRequestContext
 from apps.agent_server.errors import ThreadNotFound
 from apps.agent_server.protocol import events as channels
-from apps.agent_server.protocol.filters import Wanted
+from apps.agent_server.protocol.filters import EventFilter
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import thread_streams
 from apps.agent_server.streaming import sse
 from apps.agent_server.streaming.hub import hub
 from apps.agent_server.streaming.streams import BEGINNING, END, EventId
 from apps.agent_server.streaming.thread_notices import StateUpdated
-from apps.agent_server.streaming.thread_reader import CaughtUp, Heard, ThreadGone, ThreadReader
+from apps.agent_server.streaming.thread_reader import (
+    CaughtUp,
+    RunEvents,
+    ThreadClosed,
+    ThreadReader,
+)
 from apps.core.errors import Invalid
 from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
-Told = Heard | StateUpdated | CaughtUp
+ThreadItem = RunEvents | StateUpdated | CaughtUp
 MODES = frozenset({"run_modes", "lifecycle", "state_update"})
 
 
-def find(exchange: Exchange) -> tuple[Scope, UUID]:
+def find(context: HttpRequestContext) -> tuple[Scope, UUID]:
     """Let the caller in and look the thread up; for a thread of the pool."""
-    admission = exchange.admit(Permission.AGENTS_READ)
-    thread_id = exchange.uuid("thread_id")
-    scope = admission.scope("threads", "read", thread_id=str(thread_id))
+    admission = context.admit(Permission.AGENTS_READ)
+    thread_id = context.path_uuid("thread_id")
+    scope = admission.resolve_scope("threads", "read", thread_id=str(thread_id))
     return scope, thread_streams.thread_pk(scope, thread_id)
 
 
-async def relay(exchange: Exchange, reader: ThreadReader, render: Callable[[Told], bytes]) -> None:
-    """Send what a thread's reader hears, until the exchange must end or the thread is deleted.
+async def relay(
+    context: HttpRequestContext, reader: ThreadReader, render: Callable[[ThreadItem], bytes]
+) -> None:
+    """Send what a thread's reader hears, until the context must end or the thread is deleted.
 
     The answer begins when the reader has: whoever has seen it begin misses nothing after that.
     """
     async with reader:
         try:
             await reader.begun()
-        except ThreadGone:
-            raise ThreadNotFound(exchange.uuid("thread_id")) from None
-        await exchange.start(*sse.HEADERS)
-        async with exchange.kept_alive(reader.nudge):
-            with contextlib.suppress(ThreadGone):
-                while not exchange.must_end():
+        except ThreadClosed:
+            raise ThreadNotFound(context.path_uuid("thread_id")) from None
+        await context.start(*sse.HEADERS)
+        async with context.keep_alive(reader.wake):
+            with contextlib.suppress(ThreadClosed):
+                while not context.must_end():
                     heard = await reader.next()
                     chunk = sse.HEARTBEAT if heard is None else render(heard)
                     if chunk:
-                        await exchange.write(chunk)
-    if not exchange.has_left():
-        refusal = exchange.refusal
-        await exchange.finish(b"" if refusal is None else sse.refusal_frame(refusal))
+                        await context.write(chunk)
+    if not context.is_disconnected():
+        refusal = context.refusal
+        await context.finish(b"" if refusal is None else sse.refusal_frame(refusal))
 
 
 class StreamThread(Consumer):
@@ -63,11 +70,11 @@ class StreamThread(Consumer):
 
     methods = ("GET",)
 
-    async def handle(self, exchange: Exchange) -> None:
-        scope, pk = await in_thread(find, exchange)
-        modes = _modes(exchange)
-        after = _after(exchange.headers.get("last-event-id"))
-        await relay(exchange, ThreadReader(hub(), scope, pk, after), _Rendering(modes))
+    async def handle(self, context: HttpRequestContext) -> None:
+        scope, pk = await in_thread(find, context)
+        modes = _modes(context)
+        after = _after(context.headers.get("last-event-id"))
+        await relay(context, ThreadReader(hub(), scope, pk, after), _ThreadRenderer(modes))
 
 
 class StreamEvents(Consumer):
@@ -75,47 +82,47 @@ class StreamEvents(Consumer):
 
     methods = ("POST",)
 
-    async def handle(self, exchange: Exchange) -> None:
-        raw = await exchange.body()
-        scope, pk = await in_thread(find, exchange)
-        wanted = _wanted(raw)
+    async def handle(self, context: HttpRequestContext) -> None:
+        raw = await context.body()
+        scope, pk = await in_thread(find, context)
+        wanted = _parse_filter(raw)
 
-        def render(heard: Told) -> bytes:
+        def render(heard: ThreadItem) -> bytes:
             return b"".join(
                 b"event: %b\r\ndata: %b\r\nid: %d\r\n\r\n"
                 % (event.method.encode(), event.as_json(), event.seq)
-                for event in events_in(heard)
-                if wanted.lets_by(event)
+                for event in protocol_events(heard)
+                if wanted.matches(event)
             )
 
-        await relay(exchange, ThreadReader(hub(), scope, pk, beginning(wanted)), render)
+        await relay(context, ThreadReader(hub(), scope, pk, start_position(wanted)), render)
 
 
-class NotAnEventStream(Invalid):
+class InvalidEventFilter(Invalid):
     status = 400
 
 
-def _wanted(raw: bytes) -> Wanted:
+def _parse_filter(raw: bytes) -> EventFilter:
     try:
-        return Wanted.parse(raw)
+        return EventFilter.parse(raw)
     except Invalid as error:
-        raise NotAnEventStream(error.detail) from None
+        raise InvalidEventFilter(error.detail) from None
 
 
-def beginning(wanted: Wanted) -> EventId:
+def start_position(wanted: EventFilter) -> EventId:
     """Where a reader by channel begins: at what is kept, or where it says it was."""
     return BEGINNING if wanted.since is None else EventId.at(wanted.since)
 
 
-def events_in(heard: Told) -> list[channels.ProtocolEvent]:
+def protocol_events(heard: ThreadItem) -> list[channels.ProtocolEvent]:
     """What was heard, by channel."""
-    if not isinstance(heard, Heard):
+    if not isinstance(heard, RunEvents):
         return []
-    found = (channels.event_of(heard.run, event) for event in heard.events)
+    found = (channels.to_protocol_event(heard.run, event) for event in heard.events)
     return [event for event in found if event is not None]
 
 
-class _Rendering:
+class _ThreadRenderer:
     """Frames of a thread's stream. All have ids, except what is told of no stored event."""
 
     def __init__(self, modes: frozenset[str]) -> None:
@@ -123,12 +130,12 @@ class _Rendering:
         self._says_lifecycle = self._says_all or "lifecycle" in modes
         self._says_states = "state_update" in modes
 
-    def __call__(self, heard: Told) -> bytes:
+    def __call__(self, heard: ThreadItem) -> bytes:
         if isinstance(heard, StateUpdated):
             if not self._says_states:
                 return b""
             return sse.frame(b"state_update", b'{"state":%b}' % heard.state)
-        if not isinstance(heard, Heard):
+        if not isinstance(heard, RunEvents):
             return b""
         frames = []
         for event in heard.events:
@@ -140,14 +147,14 @@ class _Rendering:
             elif event.name == b"metadata":
                 if self._says_lifecycle:
                     frames.append(sse.frame(event.name, event.data, event_id))
-            elif self._says_all and (shown := channels.classic(event)) is not None:
+            elif self._says_all and (shown := channels.to_stream_mode(event)) is not None:
                 frames.append(sse.frame(shown.name, shown.data, event_id))
         return b"".join(frames)
 
 
-def _modes(exchange: Exchange) -> frozenset[str]:
+def _modes(context: HttpRequestContext) -> frozenset[str]:
     """The documentation says `stream_modes`, both clients say `stream_mode`."""
-    words = [*exchange.words("stream_modes"), *exchange.words("stream_mode")]
+    words = [*context.query_list("stream_modes"), *context.query_list("stream_mode")]
     asked = [mode.strip() for word in words for mode in word.split(",") if mode.strip()]
     for mode in asked:
         if mode not in MODES:

@@ -7,9 +7,9 @@ from uuid import UUID
 
 from apps.agent_server import errors
 from apps.agent_server.api.serializers import thread_json
-from apps.agent_server.consumers.edit_errors import editing
-from apps.agent_server.consumers.graph_calls import ask
-from apps.agent_server.consumers.http_request import Consumer, Exchange
+from apps.agent_server.consumers.edit_errors import edit_errors
+from apps.agent_server.consumers.graph_calls import call_graph
+from apps.agent_server.consumers.http_request import Consumer, HttpRequestContext
 from apps.agent_server.models import Thread
 from apps.agent_server.schemas.threads import NewThread
 from apps.agent_server.scope import Scope
@@ -26,25 +26,27 @@ class CreateThread(Consumer):
     With `supersteps` the thread is seen once they are all applied; if one fails there is none.
     """
 
-    async def handle(self, exchange: Exchange) -> None:
-        raw = await exchange.body()
-        scope, body, row = await exchange.perform(_begin, exchange, raw)
+    async def handle(self, context: HttpRequestContext) -> None:
+        raw = await context.body()
+        scope, body, row = await context.run_service(_begin, context, raw)
         if row is None:
             row = await _with_history(scope, body)
-        await exchange.respond(dumps(thread_json(row)))
+        await context.respond(dumps(thread_json(row)))
 
 
-def _begin(exchange: Exchange, raw: bytes) -> tuple[Scope, NewThread, threads.ThreadRow | None]:
+def _begin(
+    context: HttpRequestContext, raw: bytes
+) -> tuple[Scope, NewThread, threads.ThreadRow | None]:
     """Let the caller in and make the thread, unless its graph has work to do for it."""
-    admission = exchange.admit(Permission.AGENTS_RUN)
-    scope, body = admission.grant("threads", "create", NewThread.parse(raw or b"{}"))
+    admission = context.admit(Permission.AGENTS_RUN)
+    scope, body = admission.authorize("threads", "create", NewThread.parse(raw or b"{}"))
     return scope, body, None if body.supersteps else threads.create(scope, body)
 
 
 async def _with_history(scope: Scope, body: NewThread) -> threads.ThreadRow:
     graph_id = body.metadata.get("graph_id")
     if graph_id is None:
-        raise errors.NoGraphKnown
+        raise errors.ThreadHasNoGraph
     if graph_id not in scope.route.graph_ids:
         raise errors.GraphGone(str(graph_id))
     pk, thread_id = uuid7(), body.thread_id or uuid7()
@@ -52,7 +54,7 @@ async def _with_history(scope: Scope, body: NewThread) -> threads.ThreadRow:
     def hide() -> threads.ThreadRow | None:
         given: dict[str, Any] = {"ttl": body.ttl, "pk": pk, "hidden": True}
         if threads.insert(scope, thread_id, body.metadata, **given) is None:
-            return threads.existing(scope, thread_id, body)
+            return threads.get_existing(scope, thread_id, body)
         return None
 
     there = await in_thread(hide)
@@ -66,8 +68,8 @@ async def _with_history(scope: Scope, body: NewThread) -> threads.ThreadRow:
     }
     thread = Thread(pk=pk, thread_id=thread_id)
     try:
-        async with editing(thread_id):
-            await ask(scope.route, graph_id, "supersteps", params, thread=thread)
+        async with edit_errors(thread_id):
+            await call_graph(scope.route, graph_id, "supersteps", params, thread=thread)
     except BaseException:
         await in_thread(_take_back, pk)
         raise

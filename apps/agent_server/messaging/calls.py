@@ -14,15 +14,15 @@ import redis
 from django.conf import settings
 
 from apps.agent_server.messaging import messages
-from apps.agent_server.messaging.messages import Answered, Asked
+from apps.agent_server.messaging.messages import CallRequest, CallResponse
 from apps.agent_server.messaging.redis_connection import RedisLost
-from apps.agent_server.messaging.redis_dispatcher import courier
+from apps.agent_server.messaging.redis_dispatcher import loop_dispatcher
 from apps.agent_server.models import Thread
 from apps.core import errors, sync_bridge
 from apps.core.json import dumps, loads
 from apps.deployments.models import Revision
 
-LONGEST_SECONDS = 120
+MAX_CALL_SECONDS = 120
 
 
 class CallFailed(errors.Unavailable):
@@ -53,15 +53,15 @@ def call(
     if sync_bridge.is_on_loop():
         work = acall(revision, graph_id, method, params, thread=thread, seconds=seconds)
         return sync_bridge.await_result(work)
-    asked = _asked(revision, graph_id, method, params, thread, seconds)
+    asked = _build_request(revision, graph_id, method, params, thread, seconds)
     try:
-        messages.send_now(_client(), *asked.commands())
+        messages.send_commands(_client(), *asked.commands())
         found: Any = _client().blpop([asked.place], timeout=asked.seconds + 1)
     except redis.RedisError as error:
-        raise _unreachable() from error
+        raise _unreachable_error() from error
     if found is None:
-        raise _too_late()
-    return _body(Answered.unpack(found[1]))
+        raise _timeout_error()
+    return _response_body(CallResponse.unpack(found[1]))
 
 
 async def acall(
@@ -74,17 +74,17 @@ async def acall(
     seconds: float = 60,
 ) -> bytes:
     """`call` for an event loop."""
-    mail = courier()
-    asked = _asked(revision, graph_id, method, params, thread, seconds, mail.channel)
+    mail = loop_dispatcher()
+    asked = _build_request(revision, graph_id, method, params, thread, seconds, mail.channel)
     try:
-        return _body(await mail.ask(asked, asked.seconds + 1))
+        return _response_body(await mail.ask(asked, asked.seconds + 1))
     except RedisLost as error:
-        raise _unreachable() from error
+        raise _unreachable_error() from error
     except TimeoutError as error:
-        raise _too_late() from error
+        raise _timeout_error() from error
 
 
-def _asked(  # noqa: PLR0917
+def _build_request(  # noqa: PLR0917
     revision: Revision,
     graph_id: str,
     method: str,
@@ -92,15 +92,15 @@ def _asked(  # noqa: PLR0917
     thread: Thread | None,
     seconds: float,
     answer_to: str = "",
-) -> Asked:
+) -> CallRequest:
     given = dict(params or {})
     if thread is not None:
         given["thread_id"] = str(thread.thread_id)
-    return Asked(
+    return CallRequest(
         id=uuid4().bytes,
         answer_to=answer_to,
         asked_at=time.time(),
-        seconds=min(seconds, LONGEST_SECONDS),
+        seconds=min(seconds, MAX_CALL_SECONDS),
         revision_id=revision.pk.bytes,
         deployment_id=_bytes(revision.deployment_id),
         workspace_id=_bytes(revision.workspace_id),
@@ -116,7 +116,7 @@ def _bytes(key: UUID) -> bytes:
     return key.bytes
 
 
-def _body(answered: Answered) -> bytes:
+def _response_body(answered: CallResponse) -> bytes:
     body = answered.body or b""
     if not answered.done:
         reason = loads(body)
@@ -124,14 +124,14 @@ def _body(answered: Answered) -> bytes:
     return body
 
 
-def _unreachable() -> CallFailed:
+def _unreachable_error() -> CallFailed:
     return CallFailed("RedisError", "The platform cannot reach its graphs now.")
 
 
-def _too_late() -> CallFailed:
+def _timeout_error() -> CallFailed:
     return CallFailed("TimeoutError", "The graph did not answer in time.")
 
 
 @cache
 def _client() -> redis.Redis:
-    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=LONGEST_SECONDS + 5)
+    return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=MAX_CALL_SECONDS + 5)

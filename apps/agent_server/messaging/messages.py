@@ -25,13 +25,13 @@ from apps.agent_server.messaging.redis_connection import Command
 RUNS = "slipway:runs"
 CALLS = "slipway:calls"
 CANCELS = "slipway:cancels"
-ALARMS = "slipway:alarms"
-UNASKED_SECONDS = 180
+SCHEDULES = "slipway:alarms"
+CALL_QUEUE_TTL_SECONDS = 180
 """How long questions wait when no engine takes any."""
-ANSWER_KEPT_SECONDS = 60
-MOST_ON_CHANNEL = 1024 * 1024
+RESPONSE_TTL_SECONDS = 60
+MAX_CHANNEL_BYTES = 1024 * 1024
 """Bytes of an answer; Redis cuts off a listener for whom too much is waiting."""
-SKEW_SECONDS = 10
+MAX_CLOCK_SKEW_SECONDS = 10
 """By how much the clocks of two machines may differ."""
 
 # Error names in the response of an edit call.
@@ -41,23 +41,23 @@ EDIT_REFUSED = "EditRefused"
 """The graph rejected the edit; the message is for the caller."""
 
 
-def run_waits(*threads: UUID) -> Command:
+def enqueue_thread(*threads: UUID) -> Command:
     """The threads, by their rows' keys, have something to run. One that waits keeps its place."""
     now = time.time_ns() // 1_000
     return ("ZADD", RUNS, "NX", *[part for thread in threads for part in (now, thread.bytes)])
 
 
-def shall_stop(run_id: UUID) -> Command:
+def cancel_run(run_id: UUID) -> Command:
     """The run has got a `cancel_action`."""
     return ("PUBLISH", CANCELS, run_id.bytes)
 
 
-def run_is_planned(seconds: float) -> Command:
+def schedule_run(seconds: float) -> Command:
     """A run is due in so many seconds."""
-    return ("PUBLISH", ALARMS, str(seconds))
+    return ("PUBLISH", SCHEDULES, str(seconds))
 
 
-def send_now(client: redis.Redis, *commands: Command) -> None:
+def send_commands(client: redis.Redis, *commands: Command) -> None:
     """Send from a thread, and wait until Redis has them; raises `redis.RedisError`."""
     with client.pipeline(transaction=False) as pipeline:
         for command in commands:
@@ -65,7 +65,7 @@ def send_now(client: redis.Redis, *commands: Command) -> None:
         pipeline.execute()
 
 
-class Asked(NamedTuple):
+class CallRequest(NamedTuple):
     """A question to the graph of a revision."""
 
     id: bytes
@@ -88,7 +88,7 @@ class Asked(NamedTuple):
     @property
     def is_late(self) -> bool:
         """Whether nobody waits for the answer any more."""
-        return time.time() > self.asked_at + self.seconds + SKEW_SECONDS
+        return time.time() > self.asked_at + self.seconds + MAX_CLOCK_SKEW_SECONDS
 
     @property
     def place(self) -> str:
@@ -98,7 +98,7 @@ class Asked(NamedTuple):
     def commands(self) -> list[Command]:
         return [
             ("RPUSH", CALLS, msgpack.packb(tuple(self))),
-            ("EXPIRE", CALLS, UNASKED_SECONDS),
+            ("EXPIRE", CALLS, CALL_QUEUE_TTL_SECONDS),
         ]
 
     @classmethod
@@ -106,7 +106,7 @@ class Asked(NamedTuple):
         return cls(*msgpack.unpackb(packed))
 
 
-class Answered(NamedTuple):
+class CallResponse(NamedTuple):
     """What became of a question."""
 
     id: bytes
@@ -114,14 +114,14 @@ class Answered(NamedTuple):
     body: bytes | None
     """JSON; None when it is in the list, because it is too large for a channel."""
 
-    def commands(self, asked: Asked) -> list[Command]:
+    def commands(self, asked: CallRequest) -> list[Command]:
         """What leaves the answer where it is waited for."""
         packed = msgpack.packb(tuple(self))
-        if asked.answer_to and len(packed) <= MOST_ON_CHANNEL:
+        if asked.answer_to and len(packed) <= MAX_CHANNEL_BYTES:
             return [("PUBLISH", asked.answer_to, packed)]
         commands: list[Command] = [
             ("RPUSH", asked.place, packed),
-            ("EXPIRE", asked.place, ANSWER_KEPT_SECONDS),
+            ("EXPIRE", asked.place, RESPONSE_TTL_SECONDS),
         ]
         if asked.answer_to:
             where = msgpack.packb(tuple(self._replace(body=None)))

@@ -17,7 +17,7 @@ import hiredis
 from redis.asyncio.connection import SSLConnection, parse_url
 
 Command = tuple[str | bytes | int, ...]
-CONNECT_SECONDS = 5.0
+CONNECT_TIMEOUT_SECONDS = 5.0
 # Answered by a push, not by a reply.
 _PUSHED = frozenset({"SUBSCRIBE", "UNSUBSCRIBE"})
 # The stub wants one-tuples; hiredis takes any.
@@ -28,7 +28,7 @@ class RedisLost(ConnectionError):
     """The connection is gone; what was under way may or may not have been done."""
 
 
-class RedisLink:
+class RedisConnection:
     """A connection that is made at first use and again after a loss, whenever it is asked.
 
     `on_push(channel, payload)` gets each pub/sub message; `on_lost()` is told of each loss.
@@ -58,7 +58,7 @@ class RedisLink:
                 return
             wire = _Wire(self._on_push, self._forget)
             try:
-                async with asyncio.timeout(CONNECT_SECONDS):
+                async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                     await _open(self._options, wire)
                     await asyncio.gather(*wire.send(_greeting(self._options)))
             except (OSError, hiredis.ReplyError) as error:

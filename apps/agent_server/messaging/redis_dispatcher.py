@@ -14,25 +14,25 @@ from weakref import WeakKeyDictionary
 
 from django.conf import settings
 
-from apps.agent_server.messaging.messages import Answered, Asked
-from apps.agent_server.messaging.redis_connection import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.messages import CallRequest, CallResponse
+from apps.agent_server.messaging.redis_connection import Command, RedisConnection, RedisLost
 
 log = logging.getLogger(__name__)
 
-MOST_UNSENT = 10_000
+MAX_UNSENT_COMMANDS = 10_000
 """Messages that wait for Redis to come back; for the others there is the sweeper."""
 
 
-class Courier:
+class RedisDispatcher:
     """The messages of one event loop."""
 
     def __init__(self, url: str | None = None) -> None:
         self._loop = asyncio.get_running_loop()
-        self._link = RedisLink(
+        self._link = RedisConnection(
             url or settings.REDIS_URL, on_push=self._pushed, on_lost=self._lost_link
         )
         self.channel = f"slipway:answers:{uuid4().hex}"
-        self._asked: dict[bytes, asyncio.Future[Answered]] = {}
+        self._asked: dict[bytes, asyncio.Future[CallResponse]] = {}
         self._handing_over = threading.Lock()
         self._unsent: list[Command] = []
         self._is_called = False
@@ -48,7 +48,7 @@ class Courier:
             self._is_called = True
         self._loop.call_soon_threadsafe(self._send)
 
-    async def ask(self, asked: Asked, seconds: float) -> Answered:
+    async def ask(self, asked: CallRequest, seconds: float) -> CallResponse:
         """The answer to a question. `RedisLost`, or `TimeoutError` when none comes in time."""
         await self._connect()
         answer = self._loop.create_future()
@@ -56,11 +56,11 @@ class Courier:
         try:
             async with asyncio.timeout(seconds):
                 for reply in self._link.send(asked.commands()):
-                    reply.add_done_callback(_read)
-                answered: Answered = await answer
+                    reply.add_done_callback(_log_failed_reply)
+                answered: CallResponse = await answer
                 if answered.body is None:
                     [packed] = await self._link.run(("LPOP", asked.place))
-                    answered = Answered.unpack(packed)
+                    answered = CallResponse.unpack(packed)
                 return answered
         finally:
             self._asked.pop(asked.id, None)
@@ -79,11 +79,13 @@ class Courier:
         with self._handing_over:
             commands, self._unsent, self._is_called = self._unsent, [], False
         for reply in self._link.send(commands):
-            reply.add_done_callback(_read)
+            reply.add_done_callback(_log_failed_reply)
 
     def _connect_soon(self) -> None:
         if self._connecting is None or self._connecting.done():
-            self._connecting = self._loop.create_task(self._connect_and_send(), name="courier")
+            self._connecting = self._loop.create_task(
+                self._connect_and_send(), name="loop_dispatcher"
+            )
 
     async def _connect_and_send(self) -> None:
         pause = 0.05
@@ -100,7 +102,7 @@ class Courier:
 
     def _forget_some(self, error: RedisLost) -> None:
         with self._handing_over:
-            excess = len(self._unsent) - MOST_UNSENT
+            excess = len(self._unsent) - MAX_UNSENT_COMMANDS
             if excess > 0:
                 del self._unsent[:excess]
         if excess > 0:
@@ -114,7 +116,7 @@ class Courier:
             self._is_listening = True
 
     def _pushed(self, _: bytes, payload: bytes) -> None:
-        answered = Answered.unpack(payload)
+        answered = CallResponse.unpack(payload)
         waiting = self._asked.get(answered.id)
         if waiting is not None and not waiting.done():
             waiting.set_result(answered)
@@ -126,30 +128,30 @@ class Courier:
                 waiting.set_exception(RedisLost("Redis hung up"))
 
 
-def _read(reply: asyncio.Future[object]) -> None:
+def _log_failed_reply(reply: asyncio.Future[object]) -> None:
     if not reply.cancelled() and (error := reply.exception()) is not None:
         log.warning("a message waits for the sweeper: %s", error)
 
 
-_couriers: WeakKeyDictionary[asyncio.AbstractEventLoop, Courier] = WeakKeyDictionary()
-_of_process: Courier | None = None
+_dispatchers: WeakKeyDictionary[asyncio.AbstractEventLoop, RedisDispatcher] = WeakKeyDictionary()
+_process_dispatcher: RedisDispatcher | None = None
 
 
-def courier() -> Courier:
+def loop_dispatcher() -> RedisDispatcher:
     """The courier of the running loop."""
     loop = asyncio.get_running_loop()
-    found = _couriers.get(loop)
+    found = _dispatchers.get(loop)
     if found is None:
-        found = _couriers[loop] = Courier()
+        found = _dispatchers[loop] = RedisDispatcher()
     return found
 
 
-def serve_process() -> None:
-    """Let the threads of this process use the running loop's courier, as long as the loop runs."""
-    global _of_process  # noqa: PLW0603
-    _of_process = courier()
+def set_process_dispatcher() -> None:
+    """Let this process's threads use the running loop's dispatcher while the loop runs."""
+    global _process_dispatcher  # noqa: PLW0603
+    _process_dispatcher = loop_dispatcher()
 
 
-def of_process() -> Courier | None:
+def process_dispatcher() -> RedisDispatcher | None:
     """The courier that the threads of this process may use; None where no loop serves."""
-    return _of_process
+    return _process_dispatcher

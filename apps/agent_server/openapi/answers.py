@@ -12,7 +12,7 @@ from typing import Any
 from apps.agent_server.openapi import shapes
 from apps.agent_server.openapi.handlers import Handler
 from apps.agent_server.schemas.states import StatePatch, StateUpdate
-from apps.agent_server.schemas.store import ItemPlace, NewItem
+from apps.agent_server.schemas.store import ItemReference, NewItem
 
 JSON = "application/json"
 EVENTS = "text/event-stream"
@@ -206,7 +206,7 @@ TOLD: dict[str, Told] = {
         status=204, has_body=False, bodies=(NewItem,), summary="Keep an item in the store."
     ),
     "DELETE /store/items": Told(
-        status=204, has_body=False, bodies=(ItemPlace,), summary="Delete an item of the store."
+        status=204, has_body=False, bodies=(ItemReference,), summary="Delete an item of the store."
     ),
     "POST /store/items/search": Told(shapes.FoundItems),
     "POST /store/namespaces": Told(shapes.Namespaces),

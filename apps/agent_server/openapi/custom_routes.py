@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from apps.agent_server.openapi.document import document
-from apps.agent_server.web.custom_paths import is_shut
+from apps.agent_server.web.custom_paths import is_disabled
 from apps.core.json import dumps, loads
 from apps.deployments import routes
 from apps.deployments.serving_config import ServingConfig
@@ -24,7 +24,7 @@ def _tailored(made: dict[str, Any], serving: ServingConfig) -> dict[str, Any]:
     made["paths"] = {
         path: operations
         for path, operations in made["paths"].items()
-        if not is_shut(serving.http, path)
+        if not is_disabled(serving.http, path)
     }
     own = (serving.auth.openapi if serving.auth is not None else None) or {}
     # As the SDK's users write it: the names of OpenAPI, at the top or among `components`.

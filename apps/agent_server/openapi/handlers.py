@@ -133,7 +133,7 @@ def _is_edge(function: FunctionType) -> bool:
     """Whether it belongs to the views and consumers, and not to what they share."""
     module = function.__module__
     inside = module.startswith((f"{_INSIDE}api.", f"{_INSIDE}consumers."))
-    return inside and not module.endswith((".base", ".exchange"))
+    return inside and not module.endswith((".base", ".context"))
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -167,6 +167,6 @@ def _query_of(function: FunctionType) -> dict[str, str]:
 
 
 def _is_query(function: ast.Attribute) -> bool:
-    """Whether it is asked of `request.query_params` or `exchange.query`."""
+    """Whether it is asked of `request.query_params` or `context.query`."""
     holder = function.value
     return isinstance(holder, ast.Attribute) and holder.attr in {"query_params", "query"}

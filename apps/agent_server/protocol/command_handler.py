@@ -7,21 +7,21 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_server import errors
-from apps.agent_server.auth.custom_auth import AskFirst
-from apps.agent_server.consumers.graph_calls import ask
-from apps.agent_server.consumers.http_request import Exchange
+from apps.agent_server.auth.custom_auth import AuthPending
+from apps.agent_server.consumers.graph_calls import call_graph
+from apps.agent_server.consumers.http_request import HttpRequestContext
 from apps.agent_server.models import Thread
-from apps.agent_server.protocol.tree import Tree
+from apps.agent_server.protocol.tree import AgentTree
 from apps.agent_server.schemas.base import JSONObject
 from apps.agent_server.schemas.commands import (
     ChannelRun,
     InputRespond,
     ListCheckpoints,
-    Malformed,
+    MalformedParameters,
     RunStart,
     StateFork,
     StateGet,
-    run_of,
+    build_run,
 )
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import runs, threads
@@ -32,11 +32,11 @@ from apps.core.json import loads
 from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 
-NOT_OFFERED = frozenset({"input.inject"})
-HTTP_HAS_NONE = frozenset(
+UNSUPPORTED = frozenset({"input.inject"})
+WEBSOCKET_ONLY = frozenset(
     {"subscription.subscribe", "subscription.unsubscribe", "subscription.reconnect"}
 )
-Doer = Callable[[JSONObject], Awaitable[JSONObject]]
+Handler = Callable[[JSONObject], Awaitable[JSONObject]]
 
 
 class CommandFailed(Exception):
@@ -55,17 +55,17 @@ class BadCommand(Exception):
         self.given_id = given_id
 
 
-class Desk:
+class CommandHandler:
     """For as long as the caller stays."""
 
-    def __init__(self, exchange: Exchange, thread_id: UUID) -> None:
-        self._exchange = exchange
+    def __init__(self, context: HttpRequestContext, thread_id: UUID) -> None:
+        self._context = context
         self._thread_id = thread_id
-        self.tree = Tree()
+        self.tree = AgentTree()
         self.applied_through = 0
-        self.extra: dict[str, Doer] = {}
+        self.extra: dict[str, Handler] = {}
         """Commands that only this caller's way here has."""
-        self._doers: dict[str, Doer] = {
+        self._handlers: dict[str, Handler] = {
             "run.start": self._start,
             "input.respond": self._respond,
             "agent.getTree": self._tree,
@@ -90,7 +90,7 @@ class Desk:
             result = await self._do(method, params or {})
         except CommandFailed as failure:
             return self._enveloped(given, error=failure.code, message=str(failure))
-        except Malformed as error:
+        except MalformedParameters as error:
             return self._enveloped(given, error="invalid_argument", message=error.detail)
         except Forbidden as error:
             return self._enveloped(given, error="permission_denied", message=error.detail)
@@ -105,18 +105,18 @@ class Desk:
         return {"type": kind, "id": given, **said, "meta": meta}
 
     async def _do(self, method: str, params: JSONObject) -> JSONObject:
-        doer = self.extra.get(method) or self._doers.get(method)
-        if doer is None and method in HTTP_HAS_NONE:
+        handler = self.extra.get(method) or self._handlers.get(method)
+        if handler is None and method in WEBSOCKET_ONLY:
             raise CommandFailed("not_supported", f"{method} needs a WebSocket.")
-        if doer is None and method in NOT_OFFERED:
+        if handler is None and method in UNSUPPORTED:
             raise CommandFailed("not_supported", f"{method} is not offered by this server.")
-        if doer is None:
+        if handler is None:
             raise CommandFailed("unknown_command", f"There is no command {method!r}.")
         while True:
             try:
-                return await doer(params)
-            except AskFirst:
-                await self._exchange.visit().settle()
+                return await handler(params)
+            except AuthPending:
+                await self._context.auth_exchange().resolve()
 
     # Runs
 
@@ -126,7 +126,7 @@ class Desk:
         return {"run_id": str(run_id)}
 
     def _start_now(self, asked: RunStart) -> UUID:
-        run = run_of(
+        run = build_run(
             asked.assistant_id,
             input=asked.input,
             config=asked.config,
@@ -147,15 +147,15 @@ class Desk:
 
     def _respond_now(self, asked: InputRespond) -> None:
         thread = self._thread(Permission.AGENTS_RUN)
-        pending = {question["id"] for question in _questions(thread)}
+        pending = {question["id"] for question in _pending_interrupts(thread)}
         for response in asked.responses:
             if response.interrupt_id not in pending:
                 said = f"The thread has no question {response.interrupt_id!r}."
                 raise CommandFailed("no_such_interrupt", said)
         answers = {one.interrupt_id: one.response for one in asked.responses}
         command = {"resume": answers, "update": asked.update, "goto": asked.goto}
-        run = run_of(
-            _assistant(thread),
+        run = build_run(
+            _last_assistant_id(thread),
             command={name: value for name, value in command.items() if value is not None},
             config=asked.config,
             metadata=asked.metadata,
@@ -170,8 +170,8 @@ class Desk:
 
     def _fork_now(self, asked: StateFork) -> UUID:
         thread = self._thread(Permission.AGENTS_RUN)
-        run = run_of(
-            _assistant(thread),
+        run = build_run(
+            _last_assistant_id(thread),
             input=asked.input,
             config=asked.config,
             metadata={},
@@ -218,7 +218,7 @@ class Desk:
             return None
         thread = Thread(pk=source.pk, thread_id=self._thread_id)
         busy = source.status == ThreadStatus.BUSY
-        answer = await ask(
+        answer = await call_graph(
             scope.route,
             source.graph_id,
             method,
@@ -231,12 +231,12 @@ class Desk:
     # For a thread of the pool
 
     def _scope(self, permission: Permission) -> Scope:
-        admission = self._exchange.admit(permission)
-        return admission.scope("threads", "read", thread_id=str(self._thread_id))
+        admission = self._context.admit(permission)
+        return admission.resolve_scope("threads", "read", thread_id=str(self._thread_id))
 
     def _grant(self, run: ChannelRun) -> tuple[Scope, ChannelRun]:
-        admission = self._exchange.admit(Permission.AGENTS_RUN)
-        return admission.grant("threads", "create_run", run, thread_id=str(self._thread_id))
+        admission = self._context.admit(Permission.AGENTS_RUN)
+        return admission.authorize("threads", "create_run", run, thread_id=str(self._thread_id))
 
     def _thread(self, permission: Permission) -> ThreadRow:
         return threads.get(self._scope(permission), self._thread_id)
@@ -246,19 +246,19 @@ class Desk:
             thread = threads.get(scope, self._thread_id)
         except errors.ThreadNotFound:
             return False
-        return thread.status == ThreadStatus.INTERRUPTED and bool(_questions(thread))
+        return thread.status == ThreadStatus.INTERRUPTED and bool(_pending_interrupts(thread))
 
     def _state_source(self) -> tuple[Scope, StateSource]:
         scope = self._scope(Permission.AGENTS_READ)
-        return scope, threads.state_source(scope, self._thread_id)
+        return scope, threads.get_state_source(scope, self._thread_id)
 
 
-def _questions(thread: ThreadRow) -> list[JSONObject]:
+def _pending_interrupts(thread: ThreadRow) -> list[JSONObject]:
     asked = loads(thread.interrupts or "{}")
     return [question for of_task in asked.values() for question in of_task]
 
 
-def _assistant(thread: ThreadRow) -> str:
+def _last_assistant_id(thread: ThreadRow) -> str:
     """That of the thread's latest run."""
     assistant_id = loads(thread.metadata).get("assistant_id")
     if not isinstance(assistant_id, str):

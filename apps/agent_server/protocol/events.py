@@ -9,21 +9,21 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from apps.agent_server.services.thread_streams import Followed
+from apps.agent_server.services.thread_streams import FollowedRun
 from apps.agent_server.streaming.streams import END, Event, EventId
 from apps.core.json import dumps, loads
 
-MARK = b"~"
-_SHARED = frozenset({"values", "updates", "custom", "tasks"})
+CHANNEL_PREFIX = b"~"
+_STREAM_MODES = frozenset({"values", "updates", "custom", "tasks"})
 _EVENT = b'{"type":"event","event_id":"%b.%d","seq":%d,"method":"%b","params":%b,"data":%b}}'
-_ENDED_BADLY = frozenset({"error", "timeout"})
+_FAILED_STATUSES = frozenset({"error", "timeout"})
 
 
 class ProtocolEvent(NamedTuple):
     """One event on a channel."""
 
     at: EventId
-    run: Followed
+    run: FollowedRun
     method: str
     qualifier: str
     """The node of a message, or the name of a custom event."""
@@ -56,13 +56,13 @@ class ProtocolEvent(NamedTuple):
         )
 
 
-def event_of(run: Followed, event: Event) -> ProtocolEvent | None:
+def to_protocol_event(run: FollowedRun, event: Event) -> ProtocolEvent | None:
     """What the event is to readers by channel; None when it is nothing to them."""
-    if event.name.startswith(MARK):
-        method, qualifier, namespace = parts(event.name)
+    if event.name.startswith(CHANNEL_PREFIX):
+        method, qualifier, namespace = parse_name(event.name)
         return ProtocolEvent(event.id, run, method, qualifier, namespace, event.data)
     if event.name == END:
-        return _lifecycle(run, event, _how_it_ended(event))
+        return _lifecycle(run, event, _end_lifecycle(event))
     if event.name == b"metadata":
         return _lifecycle(run, event, {"event": "running"})
     if event.name == b"error":
@@ -70,39 +70,39 @@ def event_of(run: Followed, event: Event) -> ProtocolEvent | None:
         said = f"{error.get('error')}: {error.get('message')}"
         return _lifecycle(run, event, {"event": "failed", "error": said})
     method, _, rest = event.name.decode().partition("|")
-    if method not in _SHARED:
+    if method not in _STREAM_MODES:
         return None
     return ProtocolEvent(event.id, run, method, "", rest.split("|") if rest else [], event.data)
 
 
-def parts(name: bytes) -> tuple[str, str, list[str]]:
+def parse_name(name: bytes) -> tuple[str, str, list[str]]:
     """The method, the qualifier and the namespace in the name of an event."""
     first, *namespace = name[1:].decode().split("|")
     method, _, qualifier = first.partition(":")
     return method, qualifier, namespace
 
 
-def classic(event: Event) -> Event | None:
+def to_stream_mode(event: Event) -> Event | None:
     """An event by channel as readers by stream mode know it; None when they know none like it."""
-    if not event.name.startswith(MARK):
+    if not event.name.startswith(CHANNEL_PREFIX):
         return event
-    method, _, namespace = parts(event.name)
-    if method not in _SHARED:
+    method, _, namespace = parse_name(event.name)
+    if method not in _STREAM_MODES:
         return None
     return event._replace(name="|".join((method, *namespace)).encode())
 
 
-def _lifecycle(run: Followed, event: Event, data: dict[str, str] | None) -> ProtocolEvent | None:
+def _lifecycle(run: FollowedRun, event: Event, data: dict[str, str] | None) -> ProtocolEvent | None:
     if data is None:
         return None
     told = dumps({**data, "graph_name": run.graph_id})
     return ProtocolEvent(event.id, run, "lifecycle", "", [], told)
 
 
-def _how_it_ended(event: Event) -> dict[str, str] | None:
+def _end_lifecycle(event: Event) -> dict[str, str] | None:
     """None for a failed run: its error said so already."""
     status = loads(event.data).get("status")
-    if status in _ENDED_BADLY:
+    if status in _FAILED_STATUSES:
         return None
     if status == "success" and event.left == b"interrupted":
         return {"event": "interrupted"}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field, StringConstraints
 
 from apps.agent_server.protocol.events import ProtocolEvent
-from apps.agent_server.schemas.commands import Parameters
+from apps.agent_server.schemas.commands import CommandParameters
 
 CHANNELS = (
     "values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"
@@ -15,7 +15,7 @@ CHANNELS = (
 Channel = Annotated[str, StringConstraints(pattern=rf"^(?:{'|'.join(CHANNELS)}|custom:.+)$")]
 
 
-class Wanted(Parameters):
+class EventFilter(CommandParameters):
     """Channels, and how deep below which namespaces."""
 
     channels: list[Channel] = Field(min_length=1)
@@ -26,7 +26,7 @@ class Wanted(Parameters):
     def model_post_init(self, _: Any) -> None:
         object.__setattr__(self, "_channels", frozenset(self.channels))
 
-    def lets_by(self, event: ProtocolEvent) -> bool:
+    def matches(self, event: ProtocolEvent) -> bool:
         channels: frozenset[str] = self._channels  # type: ignore[attr-defined]
         channel = event.channel
         if channel not in channels and not (channel[:7] == "custom:" and "custom" in channels):
@@ -39,9 +39,9 @@ class Wanted(Parameters):
         below = len(namespace) - len(prefix)
         if below < 0 or (self.depth is not None and below > self.depth):
             return False
-        return all(map(_is_named, prefix, namespace))
+        return all(map(_matches_segment, prefix, namespace))
 
 
-def _is_named(wanted: str, segment: str) -> bool:
+def _matches_segment(wanted: str, segment: str) -> bool:
     """A segment is `node:task`; who does not know the task may name the node."""
     return wanted == segment or (":" not in wanted and segment.partition(":")[0] == wanted)

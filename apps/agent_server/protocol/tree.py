@@ -8,7 +8,7 @@ from apps.agent_server.protocol.events import ProtocolEvent
 from apps.core.json import loads
 
 
-class Tree:
+class AgentTree:
     """Of the run that spoke last."""
 
     def __init__(self) -> None:

@@ -12,9 +12,9 @@ from apps.core.json import dumps, loads, storable
 
 JSONObject = dict[str, Any]
 SortOrder = Literal["asc", "desc"]
-DEEPEST = 200
+MAX_DEPTH = 200
 """Levels of JSON that a body may have."""
-_MOST_WRITTEN = 254
+_MAX_SERIALIZED_DEPTH = 254
 """What orjson writes, and rows and answers wrap what bodies hold."""
 
 B = TypeVar("B", bound="Body")
@@ -42,7 +42,7 @@ class Body(BaseModel):
         try:
             return cls.model_validate(data)
         except ValidationError as error:
-            raise _as_invalid(error) from None
+            raise _to_invalid(error) from None
 
 
 def read_json(raw: bytes) -> Any:
@@ -51,13 +51,13 @@ def read_json(raw: bytes) -> Any:
         value = loads(storable(raw))
     except ValueError:
         raise Invalid("Invalid JSON in request body") from None
-    if raw.count(b"[") + raw.count(b"{") > DEEPEST and not _can_be_wrapped(value):
-        raise Invalid(f"JSON nested deeper than {DEEPEST} levels in request body")
+    if raw.count(b"[") + raw.count(b"{") > MAX_DEPTH and not _is_serializable(value):
+        raise Invalid(f"JSON nested deeper than {MAX_DEPTH} levels in request body")
     return value
 
 
-def _can_be_wrapped(value: Any) -> bool:
-    for _ in range(_MOST_WRITTEN - DEEPEST):
+def _is_serializable(value: Any) -> bool:
+    for _ in range(_MAX_SERIALIZED_DEPTH - MAX_DEPTH):
         value = [value]
     try:
         dumps(value)
@@ -66,7 +66,7 @@ def _can_be_wrapped(value: Any) -> bool:
     return True
 
 
-def _as_invalid(error: ValidationError) -> Invalid:
+def _to_invalid(error: ValidationError) -> Invalid:
     problems = [
         {"field": ".".join(map(str, problem["loc"])), "message": problem["msg"]}
         for problem in error.errors(include_url=False, include_input=False)

@@ -15,11 +15,11 @@ from apps.core.errors import Invalid
 _CAPITAL = re.compile(r"[A-Z]")
 
 
-class Malformed(Invalid):
+class MalformedParameters(Invalid):
     """The parameters of a command are not what it takes."""
 
 
-class Parameters(Body):
+class CommandParameters(Body):
     """What a command is given."""
 
     @classmethod
@@ -27,10 +27,10 @@ class Parameters(Body):
         try:
             return super().check(data)
         except Invalid as error:
-            raise Malformed(error.detail, error.errors) from None
+            raise MalformedParameters(error.detail, error.errors) from None
 
 
-class ChannelRun(Parameters, RunBody):
+class ChannelRun(CommandParameters, RunBody):
     """A run that speaks by channels, and can be come back to."""
 
     @property
@@ -38,7 +38,7 @@ class ChannelRun(Parameters, RunBody):
         return {**super().kwargs, "channels": True}
 
 
-class RunStart(Parameters):
+class RunStart(CommandParameters):
     """What `run.start` asks for. JavaScript's client writes the strategy in camelCase."""
 
     assistant_id: str
@@ -67,7 +67,7 @@ class Response(Body):
     response: Any = None
 
 
-class InputRespond(Parameters):
+class InputRespond(CommandParameters):
     """Answers, and what else is to be done with them."""
 
     responses: list[Response] = Field(min_length=1)
@@ -84,24 +84,24 @@ class InputRespond(Parameters):
         return data
 
 
-class StateGet(Parameters):
+class StateGet(CommandParameters):
     namespace: list[str] = []
     keys: list[str] | None = None
 
 
-class ListCheckpoints(Parameters):
+class ListCheckpoints(CommandParameters):
     namespace: list[str] = []
     limit: int = Field(10, ge=1, le=1000)
     before: UUID | None = None
 
 
-class StateFork(Parameters):
+class StateFork(CommandParameters):
     checkpoint_id: UUID
     input: Any = None
     config: JSONObject = {}
 
 
-def run_of(
+def build_run(
     assistant_id: str,
     *,
     config: JSONObject,

@@ -41,7 +41,7 @@ def _in_utc(moment: datetime) -> datetime:
 class NewCron(RunBody):
     """A run to create again and again."""
 
-    schedule: str = Field(max_length=schedules.LONGEST)
+    schedule: str = Field(max_length=schedules.MAX_LENGTH)
     timezone: str | None = None
     end_time: Annotated[datetime, AfterValidator(_in_utc)] | None = None
     enabled: bool = True
@@ -49,7 +49,7 @@ class NewCron(RunBody):
 
     @model_validator(mode="after")
     def _fires_at_some_time(self) -> Self:
-        schedules.next_after(self.schedule, self.timezone, datetime.now(UTC))
+        schedules.next_fire_time(self.schedule, self.timezone, datetime.now(UTC))
         return self
 
     @property

@@ -26,8 +26,8 @@ StreamMode = Literal[
 ]
 STREAM_MODES: frozenset[str] = frozenset(get_args(StreamMode))
 Nodes = Literal["*"] | list[str]
-LONGEST_DELAY_SECONDS = 366 * 24 * 3600
-MOST_IN_BATCH = 1_000
+MAX_DELAY_SECONDS = 366 * 24 * 3600
+MAX_BATCH_RUNS = 1_000
 _CAPITAL = re.compile("[A-Z]")
 
 
@@ -97,7 +97,7 @@ class RunBody(Body):
     if_not_exists: Literal["reject", "create"] = "reject"
     on_disconnect: Literal["continue", "cancel"] = "continue"
     on_completion: Literal["delete", "keep"] = "delete"
-    after_seconds: float = Field(0, ge=0, le=LONGEST_DELAY_SECONDS, allow_inf_nan=False)
+    after_seconds: float = Field(0, ge=0, le=MAX_DELAY_SECONDS, allow_inf_nan=False)
     durability: Literal["sync", "async", "exit"] = "async"
     checkpoint_during: bool | None = None
     webhook: str | None = None
@@ -153,12 +153,12 @@ class BatchedRun(RunBody):
     def parse_list(cls, raw: bytes) -> list[Self]:
         """The checked bodies; `Invalid` also for none."""
         given = read_json(raw)
-        if not isinstance(given, list) or not 1 <= len(given) <= MOST_IN_BATCH:
-            raise Invalid(f"A batch is a list of 1 to {MOST_IN_BATCH} runs.")
+        if not isinstance(given, list) or not 1 <= len(given) <= MAX_BATCH_RUNS:
+            raise Invalid(f"A batch is a list of 1 to {MAX_BATCH_RUNS} runs.")
         return [cls.check(body) for body in given]
 
 
-class RunsToStop(Body):
+class RunsToCancel(Body):
     """Which runs are to be cancelled: some of a thread, or all with a status."""
 
     thread_id: UUID | None = None

@@ -71,7 +71,7 @@ class StatePatch(Body):
     metadata: JSONObject = {}
 
 
-def selected(names: list[str]) -> list[str]:
+def validate_select(names: list[str]) -> list[str]:
     """The names of fields to show, of which `values.<key>` is one; others are `Invalid`."""
     for name in names:
         if name not in FIELDS and not (name.startswith("values.") and len(name) > len("values.")):

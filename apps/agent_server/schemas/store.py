@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, field_validator
 from apps.agent_server.schemas.base import Body, JSONObject
 from apps.agent_server.store import namespace_rules
 
-LONGEST_MINUTES = 52_560_000.0
+MAX_TTL_MINUTES = 52_560_000.0
 """A hundred years."""
 Labels = list[Any]
 """Checked by `places`, whose words clients know."""
@@ -19,18 +19,18 @@ def _one_as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-class ItemPlace(Body):
+class ItemReference(Body):
     namespace: Labels = []
     key: str
 
-    def check_place(self) -> None:
-        namespace_rules.checked_place(self.namespace, self.key)
+    def validate_key(self) -> None:
+        namespace_rules.validate_item_key(self.namespace, self.key)
 
 
-class NewItem(ItemPlace):
+class NewItem(ItemReference):
     value: JSONObject
     index: Literal[False] | list[str] | None = None
-    ttl: float | None = Field(None, gt=0, le=LONGEST_MINUTES, allow_inf_nan=False)
+    ttl: float | None = Field(None, gt=0, le=MAX_TTL_MINUTES, allow_inf_nan=False)
 
     @field_validator("index", mode="before")
     @classmethod
@@ -50,6 +50,6 @@ class ItemSearch(Body):
 class NamespaceSearch(Body):
     prefix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
     suffix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
-    max_depth: int | None = Field(None, ge=1, le=namespace_rules.MOST_LABELS)
+    max_depth: int | None = Field(None, ge=1, le=namespace_rules.MAX_LABELS)
     limit: int = Field(100, ge=1, le=1000)
     offset: int = Field(0, ge=0, le=2**31)

@@ -12,8 +12,8 @@ from apps.agent_server.schemas.base import Body, JSONObject, Page, SortOrder
 from apps.agent_server.schemas.runs import CommandBody
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
 
-MOST_EXTRACTS = 10
-_A_CENTURY = 100 * 366 * 24 * 60
+MAX_EXTRACTS = 10
+_MAX_TTL_MINUTES = 100 * 366 * 24 * 60
 _PATH = re.compile(r"(values|metadata|config|interrupts)((?:\.[^.\[\]]+|\[-?\d{1,9}\])*)")
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+)\]")
 
@@ -21,7 +21,7 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(-?\d+)\]")
 class TTL(Body):
     """How long to keep a thread after its last activity, and what of it."""
 
-    ttl: float = Field(gt=0, le=_A_CENTURY)
+    ttl: float = Field(gt=0, le=_MAX_TTL_MINUTES)
     """Minutes."""
     strategy: TTLStrategy = TTLStrategy.DELETE
 
@@ -75,17 +75,17 @@ class ThreadSearch(ThreadCount, Page):
     )
     sort_order: SortOrder = "desc"
     select: list[ThreadField] | None = None
-    extract: dict[str, str] = Field({}, max_length=MOST_EXTRACTS)
+    extract: dict[str, str] = Field({}, max_length=MAX_EXTRACTS)
 
     @field_validator("extract")
     @classmethod
     def _has_paths(cls, extract: dict[str, str]) -> dict[str, str]:
         for path in extract.values():
-            steps_of(path)
+            parse_path(path)
         return extract
 
 
-def steps_of(path: str) -> tuple[str, list[str]]:
+def parse_path(path: str) -> tuple[str, list[str]]:
     """The column and the steps below it of a path such as `values.messages[-1].content`."""
     match = _PATH.fullmatch(path)
     if match is None:

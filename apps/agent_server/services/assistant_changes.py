@@ -20,7 +20,7 @@ def create(scope: Scope, body: NewAssistant) -> Assistant:
 
     An id that is taken by a row the caller may not see is refused in either case.
     """
-    assistants.ensure_system(scope.route)
+    assistants.ensure_system_assistants(scope.route)
     _check_graph(scope, body.graph_id)
     config, context = body.mirrored({}, {})
     assistant = Assistant(
@@ -36,7 +36,7 @@ def create(scope: Scope, body: NewAssistant) -> Assistant:
     )
     if _insert(assistant):
         return assistant
-    found = assistants.of(scope).filter(assistant_id=assistant.assistant_id).first()
+    found = assistants.queryset_for(scope).filter(assistant_id=assistant.assistant_id).first()
     if found is None or body.if_exists == "raise":
         raise errors.AssistantExists(assistant.assistant_id)
     return found
@@ -58,7 +58,7 @@ def update(scope: Scope, assistant_id: UUID, body: AssistantChanges) -> Assistan
     assistant = _locked(scope, assistant_id)
     if body.graph_id is not None and body.graph_id != assistant.graph_id:
         _check_graph(scope, body.graph_id)
-        if assistant_id == assistants.system_id(assistant.graph_id):
+        if assistant_id == assistants.system_assistant_id(assistant.graph_id):
             raise errors.SystemAssistant(assistant.graph_id)
         assistant.graph_id = body.graph_id
     assistant.config, assistant.context = body.mirrored(assistant.config, assistant.context)
@@ -95,7 +95,7 @@ def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> Non
     runs, before the assistant: a request that breaks off can be repeated.
     """
     assistants.get(scope, assistant_id)
-    if assistant_id in {assistants.system_id(name) for name in scope.route.graph_ids}:
+    if assistant_id in {assistants.system_assistant_id(name) for name in scope.route.graph_ids}:
         raise errors.SystemAssistant(assistants.get(scope, assistant_id).graph_id)
     if threads_of is not None:
         _delete_threads(threads_of, assistant_id)
@@ -107,13 +107,15 @@ def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> Non
 
 
 def _delete_threads(scope: Scope, assistant_id: UUID) -> None:
-    owned = threads.of(scope).filter(metadata__contains={"assistant_id": str(assistant_id)})
-    delete_threads.forget_rows(list(owned.values_list("pk", flat=True)))
+    owned = threads.queryset_for(scope).filter(
+        metadata__contains={"assistant_id": str(assistant_id)}
+    )
+    delete_threads.delete_rows(list(owned.values_list("pk", flat=True)))
 
 
 def _locked(scope: Scope, assistant_id: UUID) -> Assistant:
     """The assistant, held until the transaction ends: versions are counted under its lock."""
-    rows = assistants.present(scope).select_for_update(of=("self",))
+    rows = assistants.available(scope).select_for_update(of=("self",))
     assistant = rows.filter(assistant_id=assistant_id).first()
     if assistant is None:
         raise errors.AssistantNotFound

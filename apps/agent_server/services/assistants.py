@@ -24,8 +24,8 @@ from apps.deployments.routes import Route
 
 NAMESPACE = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
 """The protocol's own, close to the well-known ones and none of them."""
-MADE_BY_SYSTEM = {"created_by": "system"}
-_met: dict[UUID, UUID] = {}
+SYSTEM_METADATA = {"created_by": "system"}
+_ensured_revisions: dict[UUID, UUID] = {}
 """Of each deployment the revision whose graphs were seen to have their assistants."""
 
 
@@ -50,19 +50,19 @@ _COLUMNS = ", ".join(f"{n}::text" if n in _JSON else n for n in AssistantRow._fi
 _PRESENT = """NOT (metadata @> '{"created_by": "system"}' AND graph_id <> ALL(%s))"""
 
 
-def system_id(graph_id: str) -> UUID:
+def system_assistant_id(graph_id: str) -> UUID:
     """The id of a graph's own assistant: the same in every deployment, as clients expect."""
     return uuid5(NAMESPACE, graph_id)
 
 
-def ensure_system(route: Route) -> None:
+def ensure_system_assistants(route: Route) -> None:
     """Make the assistants of the active revision's graphs, once per process. Safe to repeat."""
     revision_id = route.active_revision_id
     if revision_id is None:
         raise errors.AgentNotReady
-    if _met.get(route.deployment_id) != revision_id:
+    if _ensured_revisions.get(route.deployment_id) != revision_id:
         _make_system(route, revision_id)
-        _met[route.deployment_id] = revision_id
+        _ensured_revisions[route.deployment_id] = revision_id
 
 
 @transaction.atomic
@@ -74,17 +74,19 @@ def _make_system(route: Route, revision_id: UUID) -> None:
             Assistant(
                 workspace_id=route.workspace_id,
                 deployment_id=route.deployment_id,
-                assistant_id=system_id(graph_id),
+                assistant_id=system_assistant_id(graph_id),
                 graph_id=graph_id,
                 name=graph_id,
                 description=description or None,
-                metadata=MADE_BY_SYSTEM,
+                metadata=SYSTEM_METADATA,
             )
             for graph_id, description in sorted(descriptions.items())
         ],
         ignore_conflicts=True,
     )
-    made = of(Scope(route)).filter(assistant_id__in=[system_id(name) for name in descriptions])
+    made = queryset_for(Scope(route)).filter(
+        assistant_id__in=[system_assistant_id(name) for name in descriptions]
+    )
     unchanged = [row for row in made.annotate(highest=Max("versions__version")) if _is_first(row)]
     for assistant in unchanged:
         description = descriptions[assistant.graph_id] or None
@@ -104,34 +106,34 @@ def _is_first(assistant: Any) -> bool:
     return assistant.highest in {None, 1}
 
 
-def resolve(scope: Scope, text: str) -> UUID:
+def resolve_id(scope: Scope, text: str) -> UUID:
     """The assistant that a run's `assistant_id` means: a UUID, or a graph's name."""
     if text in scope.route.graph_ids:
-        return system_id(text)
+        return system_assistant_id(text)
     try:
         return UUID(text)
     except ValueError:
         raise errors.UnknownGraph(text, scope.route.graph_ids) from None
 
 
-def of(scope: Scope) -> AssistantQuerySet:
+def queryset_for(scope: Scope) -> AssistantQuerySet:
     """The assistants of the agent that the caller may see."""
     rows = Assistant.objects.for_workspace(scope.route.workspace_id)
-    return rows.of(scope.route.deployment_id).within(scope.visible)
+    return rows.of(scope.route.deployment_id).with_metadata(scope.visible)
 
 
-def present(scope: Scope) -> AssistantQuerySet:
+def available(scope: Scope) -> AssistantQuerySet:
     """The same, without the own assistants of graphs that the revision in service lacks.
 
     Those come back with their graph; assistants that people made stay visible without it.
     """
-    ensure_system(scope.route)
-    gone = Q(metadata__contains=MADE_BY_SYSTEM) & ~Q(graph_id__in=scope.route.graph_ids)
-    return of(scope).exclude(gone)
+    ensure_system_assistants(scope.route)
+    gone = Q(metadata__contains=SYSTEM_METADATA) & ~Q(graph_id__in=scope.route.graph_ids)
+    return queryset_for(scope).exclude(gone)
 
 
 def get(scope: Scope, assistant_id: UUID) -> Assistant:
-    assistant = present(scope).filter(assistant_id=assistant_id).first()
+    assistant = available(scope).filter(assistant_id=assistant_id).first()
     if assistant is None:
         raise errors.AssistantNotFound
     return assistant
@@ -139,11 +141,11 @@ def get(scope: Scope, assistant_id: UUID) -> Assistant:
 
 def search(scope: Scope, body: AssistantSearch) -> tuple[list[AssistantRow], bool]:
     """One page of assistants, and whether there are more."""
-    where, parameters = _matching(scope, body)
+    where, parameters = _search_condition(scope, body)
     order = "DESC" if body.sort_order == "desc" else "ASC"
     statement = f"""SELECT {_COLUMNS} FROM agent_server_assistant WHERE {where}
         ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
-    found = prepared_sql.rows(statement, [*parameters, body.limit + 1, body.offset])
+    found = prepared_sql.fetch_rows(statement, [*parameters, body.limit + 1, body.offset])
     page = [_as_row(row) for row in found]
     return page[: body.limit], len(page) > body.limit
 
@@ -154,12 +156,14 @@ def _as_row(row: tuple[Any, ...]) -> AssistantRow:
 
 
 def count(scope: Scope, body: AssistantCount) -> int:
-    where, parameters = _matching(scope, body)
-    row = prepared_sql.row(f"SELECT count(*) FROM agent_server_assistant WHERE {where}", parameters)
+    where, parameters = _search_condition(scope, body)
+    row = prepared_sql.fetch_row(
+        f"SELECT count(*) FROM agent_server_assistant WHERE {where}", parameters
+    )
     return row[0] if row is not None else 0
 
 
-def versions(
+def list_versions(
     scope: Scope, assistant_id: UUID, body: VersionSearch
 ) -> tuple[Assistant, list[AssistantVersion]]:
     """The assistant, and a page of its versions, the newest first."""
@@ -171,9 +175,9 @@ def versions(
     return assistant, list(found[body.offset : body.offset + body.limit])
 
 
-def _matching(scope: Scope, body: AssistantCount) -> tuple[str, list[Any]]:
+def _search_condition(scope: Scope, body: AssistantCount) -> tuple[str, list[Any]]:
     """The condition of a search, made of words of this module, and its parameters."""
-    ensure_system(scope.route)
+    ensure_system_assistants(scope.route)
     where = f"workspace_id = %s AND deployment_id = %s AND {_PRESENT}"
     wanted: list[tuple[str, Any]] = []
     if scope.visible != "{}":
@@ -190,7 +194,7 @@ def _matching(scope: Scope, body: AssistantCount) -> tuple[str, list[Any]]:
     return where, [*parameters, *(value for _, value in wanted)]
 
 
-class Drawn(NamedTuple):
+class GraphRecord(NamedTuple):
     """What is known of a graph without asking it."""
 
     graph: RevisionGraph
@@ -198,9 +202,9 @@ class Drawn(NamedTuple):
     """The assistant's own settings, for which a function may make another graph."""
 
 
-def graph_of(scope: Scope, text: str) -> Drawn:
+def get_graph(scope: Scope, text: str) -> GraphRecord:
     """The graph of an assistant, or the graph of that name, as the build recorded it."""
-    ensure_system(scope.route)
+    ensure_system_assistants(scope.route)
     graph_id, config = text, None
     if text not in scope.route.graph_ids:
         assistant = get(scope, _uuid(text))
@@ -210,7 +214,7 @@ def graph_of(scope: Scope, text: str) -> Drawn:
     graph = graphs.filter(revision=scope.route.active_revision_id, graph_id=graph_id).first()
     if graph is None:
         raise errors.GraphGone(graph_id)
-    return Drawn(graph, config)
+    return GraphRecord(graph, config)
 
 
 def _uuid(text: str) -> UUID:

@@ -20,9 +20,9 @@ from apps.agent_server.services import dispatch
 from apps.agent_server.statuses import OPEN, RunStatus
 
 Action = Literal["interrupt", "rollback"]
-Wanted = Literal["pending", "running", "all"]
+StatusFilter = Literal["pending", "running", "all"]
 
-MOST_AT_ONCE = 500
+MAX_THREADS_PER_TRANSACTION = 500
 """Threads whose runs stop in one transaction."""
 
 _MATCHING = """
@@ -57,7 +57,7 @@ UPDATE agent_server_thread SET error = %s::jsonb WHERE id = %s RETURNING id
 """
 
 
-class _Open(NamedTuple):
+class _OpenRun(NamedTuple):
     run_id: UUID
     thread: UUID
     attempt: int
@@ -71,7 +71,7 @@ def cancel(
     *,
     thread_id: UUID | None = None,
     run_ids: Collection[UUID] | None = None,
-    status: Wanted = "all",
+    status: StatusFilter = "all",
 ) -> int:
     """Have the caller's open runs stop that match; how many there were. Safe to repeat."""
     statuses = ["pending", "running"] if status == "all" else [status]
@@ -79,79 +79,81 @@ def cancel(
     wanted = {"runs": runs, "statuses": statuses}
     workspace, deployment = scope.key
     place = {"workspace": workspace, "deployment": deployment, "visible": scope.visible}
-    found = prepared_sql.rows(_MATCHING, {**place, **wanted, "thread": thread_id})
+    found = prepared_sql.fetch_rows(_MATCHING, {**place, **wanted, "thread": thread_id})
     threads = [row[0] for row in found]
     stopped = 0
-    for first in range(0, len(threads), MOST_AT_ONCE):
+    for first in range(0, len(threads), MAX_THREADS_PER_TRANSACTION):
         with transaction.atomic():
-            stopped += _stop(threads[first : first + MOST_AT_ONCE], action, wanted)
+            stopped += _stop(threads[first : first + MAX_THREADS_PER_TRANSACTION], action, wanted)
     return stopped
 
 
-def supersede(thread: UUID, action: Action, by: UUID) -> None:
+def preempt(thread: UUID, action: Action, by: UUID) -> None:
     """Have all other open runs of the thread stop for the newest. Inside a transaction."""
     if _stop([thread], action, {"runs": None, "statuses": ["pending", "running"]}, by):
-        prepared_sql.row(_MARK_THREAD, [run_state_sql.superseded(by), thread])
+        prepared_sql.fetch_row(_MARK_THREAD, [run_state_sql.superseded(by), thread])
 
 
 @transaction.atomic
-def remove(thread: UUID, run_id: UUID) -> bool:
+def delete_run(thread: UUID, run_id: UUID) -> bool:
     """Delete the run's row, and end it first if it is open; False when it is not there."""
-    prepared_sql.rows(_LOCK_THREADS, [[thread]])
+    prepared_sql.fetch_rows(_LOCK_THREADS, [[thread]])
     wanted = {"threads": [thread], "runs": [run_id], "statuses": RunStatus.values, "by": None}
-    found = prepared_sql.rows(_LOCK_RUNS, wanted)
+    found = prepared_sql.fetch_rows(_LOCK_RUNS, wanted)
     if not found:
         return False
-    run = _Open(*found[0])
+    run = _OpenRun(*found[0])
     if run.status in OPEN:
         never_began = run.status == RunStatus.PENDING and not run.attempt
         if never_began or run.cancel_action == "rollback":
-            _undo([run])
+            _roll_back([run])
         else:
-            _perform(run_state_sql.end([_interrupted(run, run_state_sql.CANCELLED)]))
-        forget([run_id])
-    prepared_sql.perform(_REMOVE, [run_id])
+            _execute_all(run_state_sql.end([_interrupted(run, run_state_sql.CANCELLED)]))
+        stop_deleted([run_id])
+    prepared_sql.execute(_REMOVE, [run_id])
     return True
 
 
-def forget(run_ids: Collection[UUID]) -> None:
+def stop_deleted(run_ids: Collection[UUID]) -> None:
     """Have runs stop at once whose rows are deleted in this transaction, and tell their readers.
 
     What they still write is refused as soon as the rows are gone; the message stops their code.
     """
     for run_id in run_ids:
         _after_commit(dispatch.cancel_run, run_id)
-        _after_commit(dispatch.announce_end, run_id, RunStatus.INTERRUPTED.value)
+        _after_commit(dispatch.announce_run_end, run_id, RunStatus.INTERRUPTED.value)
 
 
 def _stop(
     threads: Sequence[UUID], action: Action, wanted: dict[str, Any], by: UUID | None = None
 ) -> int:
-    prepared_sql.rows(_LOCK_THREADS, [list(threads)])
-    found = prepared_sql.rows(_LOCK_RUNS, {**wanted, "threads": list(threads), "by": by})
-    runs = [_Open(*row) for row in found]
+    prepared_sql.fetch_rows(_LOCK_THREADS, [list(threads)])
+    found = prepared_sql.fetch_rows(_LOCK_RUNS, {**wanted, "threads": list(threads), "by": by})
+    runs = [_OpenRun(*row) for row in found]
     waiting = [run for run in runs if run.status == RunStatus.PENDING]
     under_way = [run.run_id for run in runs if run.status == RunStatus.RUNNING]
     if waiting and action == "rollback":
-        _undo(waiting)
+        _roll_back(waiting)
     elif waiting:
         error = run_state_sql.superseded(by) if by else run_state_sql.CANCELLED
-        _perform(run_state_sql.end([_interrupted(run, error) for run in waiting]))
+        _execute_all(run_state_sql.end([_interrupted(run, error) for run in waiting]))
     for run in waiting:
-        _after_commit(dispatch.announce_end, run.run_id, RunStatus.INTERRUPTED.value)
+        _after_commit(dispatch.announce_run_end, run.run_id, RunStatus.INTERRUPTED.value)
     if under_way:
-        prepared_sql.rows(_MARK, {"runs": under_way, "action": action, "by": by})
+        prepared_sql.fetch_rows(_MARK, {"runs": under_way, "action": action, "by": by})
     for run_id in under_way:
         _after_commit(dispatch.cancel_run, run_id)
     return len(runs)
 
 
-def _undo(runs: Sequence[_Open]) -> None:
+def _roll_back(runs: Sequence[_OpenRun]) -> None:
     threads = sorted({run.thread for run in runs})
-    _perform(run_state_sql.undo(threads, [(run.run_id, run.attempt, run.status) for run in runs]))
+    _execute_all(
+        run_state_sql.undo(threads, [(run.run_id, run.attempt, run.status) for run in runs])
+    )
 
 
-def _interrupted(run: _Open, error: str) -> End:
+def _interrupted(run: _OpenRun, error: str) -> End:
     # An attempt that was lost may have left checkpoints: whoever wants the state asks the graph.
     state = "null" if run.attempt else None
     return End(
@@ -159,9 +161,9 @@ def _interrupted(run: _Open, error: str) -> End:
     )
 
 
-def _perform(deed: run_state_sql.Deed) -> None:
+def _execute_all(deed: run_state_sql.Deed) -> None:
     for statement, parameters in deed:
-        prepared_sql.perform(statement, parameters)
+        prepared_sql.execute(statement, parameters)
 
 
 def _after_commit(work: Any, *arguments: Any) -> None:

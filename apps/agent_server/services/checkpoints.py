@@ -18,7 +18,7 @@ from apps.agent_server.services.threads import RETURNED, THIS, ThreadRow
 from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
 
-PORTION = 5_000
+BATCH_SIZE = 5_000
 """Checkpoints that one transaction removes."""
 
 # One statement sees one moment: a run that goes on meanwhile adds to the source only. The kept
@@ -102,7 +102,7 @@ FROM this, checkpoints c, all_channels v, writes w
 # What stays: the thread's newest checkpoint, the newest of each graph inside that keeps its state
 # for good (no task in its namespace), and those of tasks that are still under way in the newest.
 # A head that is rebuilt from the writes of its ancestors (a delta channel's counters) keeps them.
-_CUT = f"""
+_DELETE_CHECKPOINTS = f"""
 WITH heads AS (
     SELECT DISTINCT ON (namespace) namespace, checkpoint_id, metadata
     FROM agent_server_checkpoint WHERE thread_id = %(thread)s
@@ -120,11 +120,11 @@ WITH heads AS (
           WHERE k.namespace = c.namespace AND (k.checkpoint_id = c.checkpoint_id
                 OR k.metadata ? 'counters_since_delta_snapshot')
       )
-    LIMIT {PORTION}
+    LIMIT {BATCH_SIZE}
 )
 DELETE FROM agent_server_checkpoint WHERE ctid = ANY(ARRAY(SELECT ctid FROM old))
 """
-_WRITES_LEFT = f"""
+_DELETE_ORPHANED_WRITES = f"""
 DELETE FROM agent_server_checkpointwrite WHERE ctid = ANY(ARRAY(
     SELECT w.ctid FROM agent_server_checkpointwrite w
     WHERE w.thread_id = %(thread)s AND NOT EXISTS (
@@ -132,10 +132,10 @@ DELETE FROM agent_server_checkpointwrite WHERE ctid = ANY(ARRAY(
         WHERE c.thread_id = w.thread_id AND c.namespace = w.namespace
           AND c.checkpoint_id = w.checkpoint_id
     )
-    LIMIT {PORTION}
+    LIMIT {BATCH_SIZE}
 ))
 """
-_BLOBS_LEFT = f"""
+_DELETE_ORPHANED_BLOBS = f"""
 WITH used AS MATERIALIZED (
     SELECT DISTINCT c.namespace, v.key AS channel, v.value AS version
     FROM agent_server_checkpoint c, jsonb_each_text(c.blob_versions) v
@@ -147,7 +147,7 @@ DELETE FROM agent_server_checkpointblob WHERE ctid = ANY(ARRAY(
         SELECT 1 FROM used u
         WHERE u.namespace = b.namespace AND u.channel = b.channel AND u.version = b.version
     )
-    LIMIT {PORTION}
+    LIMIT {BATCH_SIZE}
 ))
 """
 
@@ -156,7 +156,7 @@ def copy(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
     """A new thread with the same state and history, and `metadata` put over the old one's."""
     new_id = uuid7()
     text = storable(dumps(metadata)).decode()
-    row = prepared_sql.row(
+    row = prepared_sql.fetch_row(
         _COPY, [*scope.key, thread_id, scope.visible, uuid7(), new_id, text, str(new_id)]
     )
     if row is None:
@@ -164,9 +164,9 @@ def copy(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
     return ThreadRow(*row)
 
 
-def storage(scope: Scope, thread_id: UUID) -> str:
+def measure_storage(scope: Scope, thread_id: UUID) -> str:
     """How many bytes the thread takes, and for what; as JSON."""
-    row = prepared_sql.row(_STORAGE, [*scope.key, thread_id, scope.visible, str(thread_id)])
+    row = prepared_sql.fetch_row(_STORAGE, [*scope.key, thread_id, scope.visible, str(thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     text: str = row[0]
@@ -179,11 +179,11 @@ def keep_latest(thread: UUID, *, before: datetime | None = None) -> bool:
     False for a thread that is busy, which is left alone. In portions; safe to repeat.
     """
     given = {"thread": thread, "before": before}
-    for statement in (_CUT, _WRITES_LEFT, _BLOBS_LEFT):
-        removed = PORTION
-        while removed == PORTION:
+    for statement in (_DELETE_CHECKPOINTS, _DELETE_ORPHANED_WRITES, _DELETE_ORPHANED_BLOBS):
+        removed = BATCH_SIZE
+        while removed == BATCH_SIZE:
             with transaction.atomic(), connection.cursor() as cursor:
-                if not _is_free(thread):
+                if not _lock_idle_thread(thread):
                     return False
                 cursor.execute(statement, given)
                 removed = cursor.rowcount
@@ -193,7 +193,7 @@ def keep_latest(thread: UUID, *, before: datetime | None = None) -> bool:
     return True
 
 
-def _is_free(thread: UUID) -> bool:
+def _lock_idle_thread(thread: UUID) -> bool:
     """Whether the thread has no open run; its row is held, so that none begins."""
     rows = Thread.objects.across_workspaces(reason="the caller chose this thread")
     if not rows.filter(pk=thread, temporary=False).select_for_update(no_key=True).exists():

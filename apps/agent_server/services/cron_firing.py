@@ -18,15 +18,15 @@ from apps.agent_server import errors
 from apps.agent_server.models import Cron, Thread
 from apps.agent_server.querysets import CronQuerySet
 from apps.agent_server.schemas.runs import RunBody
-from apps.agent_server.scope import Scope, told_of
+from apps.agent_server.scope import Scope, graph_context_for
 from apps.agent_server.services import runs
-from apps.agent_server.services.crons import set_next, with_cron_id, without_cron_id
+from apps.agent_server.services.crons import schedule_next, with_cron_id, without_cron_id
 from apps.core.errors import AppError
 from apps.core.json import dumps
 from apps.deployments import routes
 
 log = logging.getLogger(__name__)
-MOST_AT_ONCE = 100
+BATCH_SIZE = 100
 
 
 def fire_due() -> int:
@@ -34,7 +34,7 @@ def fire_due() -> int:
     fired, passed = 0, set[UUID]()
     while True:
         due = _due().exclude(pk__in=passed).order_by("due_at").values_list("pk", "thread_id")
-        found = list(due[:MOST_AT_ONCE])
+        found = list(due[:BATCH_SIZE])
         if not found:
             return fired
         for cron_id, thread_pk in found:
@@ -77,7 +77,7 @@ def fire(cron_id: UUID, thread_pk: UUID | None) -> bool:
     except Exception:
         log.exception("cron %s of %s cannot fire", cron.pk, cron.deployment.slug)
     # Never the same moment twice, whatever the clocks of the machines say.
-    set_next(cron, max(timezone.now(), cron.due_at))
+    schedule_next(cron, max(timezone.now(), cron.due_at))
     cron.save(update_fields=["next_run_date", "due_at"])
     return True
 
@@ -86,8 +86,10 @@ def _start(cron: Cron) -> None:
     route = routes.find(cron.deployment.slug)
     if route is None or route.deployment_id != cron.deployment_id:
         raise errors.NoSuchAgent
-    scope = Scope(route, user=cron.user, told=told_of(cron.user) if cron.user else {})
-    body = _run_of(cron)
+    scope = Scope(
+        route, user=cron.user, graph_context=graph_context_for(cron.user) if cron.user else {}
+    )
+    body = _build_run(cron)
     if cron.thread is not None:
         runs.create_on_thread(scope, cron.thread.thread_id, body)
         return
@@ -102,7 +104,7 @@ WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s
 """
 
 
-def _run_of(cron: Cron) -> RunBody:
+def _build_run(cron: Cron) -> RunBody:
     """The payload as a run, with the cron's own metadata and id."""
     payload = without_cron_id(cron.payload)
     payload["metadata"] = {**cron.metadata, **payload.get("metadata", {})}

@@ -28,7 +28,7 @@ def create(scope: Scope, body: NewCron) -> Cron:
 
 def create_on_thread(scope: Scope, on: Scope, thread_id: UUID, body: NewCron) -> Cron:
     """Have runs start on that thread, which `on` must see."""
-    thread = threads.of(on).filter(thread_id=thread_id).first()
+    thread = threads.queryset_for(on).filter(thread_id=thread_id).first()
     if thread is None:
         raise errors.ThreadNotFound(thread_id)
     return _insert(scope, body, thread)
@@ -46,7 +46,7 @@ def _insert(scope: Scope, body: NewCron, thread: Thread | None) -> Cron:
         metadata=body.metadata,
         user=scope.user,
     )
-    _set(cron, body, {**body.payload, "assistant_id": str(assistant_id)})
+    _apply_body(cron, body, {**body.payload, "assistant_id": str(assistant_id)})
     cron.save(force_insert=True)
     return cron
 
@@ -57,14 +57,14 @@ def _check_webhook(scope: Scope, body: NewCron) -> None:
 
 
 def _assistant(scope: Scope, text: str) -> UUID:
-    assistants.ensure_system(scope.route)
-    assistant_id = assistants.resolve(scope, text)
-    if not assistants.of(scope.without_rules()).filter(assistant_id=assistant_id).exists():
+    assistants.ensure_system_assistants(scope.route)
+    assistant_id = assistants.resolve_id(scope, text)
+    if not assistants.queryset_for(scope.unfiltered()).filter(assistant_id=assistant_id).exists():
         raise errors.AssistantNotFound
     return assistant_id
 
 
-def _set(cron: Cron, body: NewCron, payload: JSONObject) -> None:
+def _apply_body(cron: Cron, body: NewCron, payload: JSONObject) -> None:
     now = timezone.now()
     cron.schedule, cron.timezone = body.schedule, body.timezone
     cron.end_time, cron.enabled = body.end_time, body.enabled
@@ -73,12 +73,12 @@ def _set(cron: Cron, body: NewCron, payload: JSONObject) -> None:
     cron.updated_at = now
     if cron._state.adding:  # noqa: SLF001  (Django's way to tell)
         cron.created_at = now
-    set_next(cron, now)
+    schedule_next(cron, now)
 
 
-def set_next(cron: Cron, after: datetime) -> None:
+def schedule_next(cron: Cron, after: datetime) -> None:
     """Move the cron on to its first moment after that one."""
-    cron.next_run_date = schedules.next_after(cron.schedule, cron.timezone, after)
+    cron.next_run_date = schedules.next_fire_time(cron.schedule, cron.timezone, after)
     is_over = cron.end_time is not None and cron.next_run_date > cron.end_time
     cron.due_at = None if is_over or not cron.enabled else cron.next_run_date
 
@@ -100,21 +100,23 @@ def without_cron_id(payload: JSONObject) -> JSONObject:
 @transaction.atomic
 def update(scope: Scope, cron_id: UUID, changes: Changes) -> Cron:
     """Change the cron; what it is then must make sense as a whole."""
-    cron = of(scope).select_for_update(no_key=True, of=("self",)).filter(pk=cron_id).first()
+    cron = (
+        queryset_for(scope).select_for_update(no_key=True, of=("self",)).filter(pk=cron_id).first()
+    )
     if cron is None:
         raise errors.CronNotFound
     given = changes.given
-    payload = {**_making_room(without_cron_id(cron.payload), given), **given}
+    payload = {**_drop_replaced(without_cron_id(cron.payload), given), **given}
     body = NewCron.check(payload)
     if "webhook" in given:
         _check_webhook(scope, body)
     cron.metadata = {**cron.metadata, **given.get("metadata", {})}
-    _set(cron, body, {name: value for name, value in payload.items() if value is not None})
+    _apply_body(cron, body, {name: value for name, value in payload.items() if value is not None})
     cron.save()
     return cron
 
 
-def _making_room(payload: JSONObject, given: JSONObject) -> JSONObject:
+def _drop_replaced(payload: JSONObject, given: JSONObject) -> JSONObject:
     """The payload without what the change replaces: of `context` and `configurable` one is left."""
     if "context" in given:
         config = {k: v for k, v in payload["config"].items() if k != "configurable"}
@@ -125,39 +127,39 @@ def _making_room(payload: JSONObject, given: JSONObject) -> JSONObject:
 
 
 def get(scope: Scope, cron_id: UUID) -> Cron:
-    cron = of(scope).filter(pk=cron_id).first()
+    cron = queryset_for(scope).filter(pk=cron_id).first()
     if cron is None:
         raise errors.CronNotFound
     return cron
 
 
 def delete(scope: Scope, cron_id: UUID) -> None:
-    deleted, _ = of(scope).filter(pk=cron_id).delete()
+    deleted, _ = queryset_for(scope).filter(pk=cron_id).delete()
     if not deleted:
         raise errors.CronNotFound
 
 
-def of(scope: Scope) -> CronQuerySet:
+def queryset_for(scope: Scope) -> CronQuerySet:
     """The crons of the agent that the caller may see."""
     rows = Cron.objects.for_workspace(scope.route.workspace_id).select_related("thread")
-    return rows.of(scope.route.deployment_id).within(scope.visible)
+    return rows.of(scope.route.deployment_id).with_metadata(scope.visible)
 
 
 def search(scope: Scope, body: CronSearch) -> tuple[list[Cron], bool]:
     """One page of crons, and whether there are more."""
     sign = "-" if body.sort_order == "desc" else ""
     column = _SORTED_BY.get(body.sort_by, body.sort_by)
-    found = _matching(scope, body).order_by(f"{sign}{column}", f"{sign}id")
+    found = _search_queryset(scope, body).order_by(f"{sign}{column}", f"{sign}id")
     page = list(found[body.offset : body.offset + body.limit + 1])
     return page[: body.limit], len(page) > body.limit
 
 
 def count(scope: Scope, body: CronCount) -> int:
-    return _matching(scope, body).count()
+    return _search_queryset(scope, body).count()
 
 
-def _matching(scope: Scope, body: CronCount) -> QuerySet[Cron]:
-    found = of(scope)
+def _search_queryset(scope: Scope, body: CronCount) -> QuerySet[Cron]:
+    found = queryset_for(scope)
     if body.assistant_id is not None:
         found = found.filter(assistant_id=body.assistant_id)
     if body.thread_id is not None:

@@ -17,24 +17,26 @@ from apps.agent_server.services import checkpoints, dispatch, threads
 from apps.agent_server.statuses import RunStatus, TTLStrategy
 from apps.core.ids import uuid7
 
-LONG_AGO = timedelta(days=1)
-PORTION = 5_000
+PURGE_AGE = timedelta(days=1)
+BATCH_SIZE = 5_000
 """Rows that one transaction removes."""
-_LEFT = ("checkpointwrite", "checkpointblob", "checkpoint")
+_CHECKPOINT_TABLES = ("checkpointwrite", "checkpointblob", "checkpoint")
 
 
-def forget(scope: Scope, thread_id: UUID) -> None:
+def delete(scope: Scope, thread_id: UUID) -> None:
     """Forget the thread with its runs and state; runs under way are told to stop.
 
     What such a run still writes is refused, because its row is gone.
     """
-    thread = threads.of(scope).filter(thread_id=thread_id).values_list("pk", flat=True).first()
-    if thread is None or not forget_rows([thread]):
+    thread = (
+        threads.queryset_for(scope).filter(thread_id=thread_id).values_list("pk", flat=True).first()
+    )
+    if thread is None or not delete_rows([thread]):
         raise errors.ThreadNotFound(thread_id)
 
 
 @transaction.atomic
-def forget_rows(pks: Collection[UUID]) -> int:
+def delete_rows(pks: Collection[UUID]) -> int:
     """Make the threads invisible, free their ids and delete their runs; return how many.
 
     The rows, now nobody's, and what was saved on them are left for the purge of temporary threads.
@@ -53,12 +55,12 @@ def forget_rows(pks: Collection[UUID]) -> int:
         thread__in=chosen
     ).delete()
     for pk in chosen:
-        transaction.on_commit(lambda pk=pk: dispatch.announce_gone(pk))  # type: ignore[misc]
+        transaction.on_commit(lambda pk=pk: dispatch.announce_thread_deleted(pk))  # type: ignore[misc]
         rows.filter(pk=pk).update(
             thread_id=uuid7(),
             temporary=True,
             edits=F("edits") + 1,
-            updated_at=timezone.now() - LONG_AGO,
+            updated_at=timezone.now() - PURGE_AGE,
         )
     return len(chosen)
 
@@ -67,7 +69,7 @@ def _stop(run_id: UUID, status: str) -> None:
     """Tell the worker of a run that is gone, and those who listen to it."""
     if status == RunStatus.RUNNING:
         dispatch.cancel_run(run_id)
-    dispatch.announce_end(run_id, RunStatus.INTERRUPTED)
+    dispatch.announce_run_end(run_id, RunStatus.INTERRUPTED)
 
 
 def prune(scope: Scope, thread_ids: Sequence[UUID], strategy: TTLStrategy) -> int:
@@ -76,28 +78,28 @@ def prune(scope: Scope, thread_ids: Sequence[UUID], strategy: TTLStrategy) -> in
     Unknown ids are skipped. Where rules hide threads, an unknown id is an error, as a hidden one
     must look the same.
     """
-    found = threads.of(scope).filter(thread_id__in=set(thread_ids))
+    found = threads.queryset_for(scope).filter(thread_id__in=set(thread_ids))
     pks = dict(found.values_list("thread_id", "pk"))
     if scope.visible != "{}":
         for thread_id in thread_ids:
             if thread_id not in pks:
                 raise errors.ThreadNotFound(thread_id)
     if strategy == TTLStrategy.DELETE:
-        return forget_rows([*pks.values()])
+        return delete_rows([*pks.values()])
     return sum(checkpoints.keep_latest(pk) for pk in pks.values())
 
 
 def purge(pks: Sequence[UUID]) -> None:
     """Remove what was saved on forgotten threads, in portions, then the threads."""
-    for table in _LEFT:
+    for table in _CHECKPOINT_TABLES:
         statement = f"""
             DELETE FROM agent_server_{table} WHERE ctid = ANY(ARRAY(
-                SELECT ctid FROM agent_server_{table} WHERE thread_id = ANY(%s) LIMIT {PORTION}
+                SELECT ctid FROM agent_server_{table} WHERE thread_id = ANY(%s) LIMIT {BATCH_SIZE}
             ))
             """  # noqa: S608  (our own words)
         with connection.cursor() as cursor:
             cursor.execute(statement, [[*pks]])
-            while cursor.rowcount == PORTION:
+            while cursor.rowcount == BATCH_SIZE:
                 cursor.execute(statement, [[*pks]])
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM agent_server_agentrun WHERE thread_id = ANY(%s)", [[*pks]])

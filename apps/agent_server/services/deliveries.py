@@ -18,21 +18,23 @@ from django.utils import timezone
 
 from apps.agent_server.services import webhooks
 from apps.agent_server.webhooks import signing, statements
-from apps.agent_server.webhooks.rules import Rules, Target, WebhookBlocked
-from apps.agent_server.webhooks.sending import SECONDS, Letter, Outcome
+from apps.agent_server.webhooks.rules import Target, WebhookBlocked, WebhookPolicy
+from apps.agent_server.webhooks.sending import TIMEOUT_SECONDS, DeliveryResult, WebhookRequest
 from apps.core.json import Fragment, dumps, dumps_text, loads
 from apps.deployments.models import Deployment
 from apps.deployments.services import environment
 from apps.deployments.serving_config import ServingConfig
 
-LEASE_SECONDS = SECONDS + 45
-PAUSES = (1, 5, 30, 120, 600, 1800, 7200, 18_000)
+LEASE_SECONDS = TIMEOUT_SECONDS + 45
+RETRY_SECONDS = (1, 5, 30, 120, 600, 1800, 7200, 18_000)
 """Seconds before each further attempt; after the last the webhook is given up."""
-MOST_AT_ONCE = 1_000
-SWITCHED_OFF = "The agent's langgraph.json switches webhooks off."
+DELETE_BATCH_SIZE = 1_000
+WEBHOOKS_DISABLED = "The agent's langgraph.json switches webhooks off."
 _TEMPLATE = re.compile(r"\$\{\{\s*env\.(\w+)\s*\}\}")
-_OURS = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
-_LOST = {
+_RESERVED_HEADERS = frozenset(
+    {"host", "content-length", "content-type", "transfer-encoding", "connection"}
+)
+_DEFAULT_ERRORS = {
     "interrupted": {"error": "UserInterrupt", "message": "The run was cancelled."},
     "timeout": {"error": "TimeoutError", "message": "The run took too long."},
     "error": {"error": "RuntimeError", "message": "The run failed."},
@@ -47,7 +49,7 @@ class Delivery:
     attempt: int
     """The token: who holds an older one writes nothing."""
     deployment_id: UUID
-    letter: Letter | Outcome
+    letter: WebhookRequest | DeliveryResult
     """What to send; an outcome where there is nothing to send."""
 
 
@@ -56,7 +58,7 @@ class _Sender:
     """An agent, as far as its webhooks go."""
 
     slug: str
-    rules: Rules
+    rules: WebhookPolicy
     headers: Mapping[str, str]
     variables: Mapping[str, str]
     keys: tuple[str, ...]
@@ -80,16 +82,16 @@ def _delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -> Deli
     if deployment_id not in senders:
         senders[deployment_id] = _sender(workspace_id, deployment_id)
     sender = senders[deployment_id]
-    letter: Letter | Outcome
+    letter: WebhookRequest | DeliveryResult
     if sender is None or sender.is_off:
-        reason = SWITCHED_OFF if sender else "The agent is gone."
-        letter = Outcome(error=reason, is_final=True)
+        reason = WEBHOOKS_DISABLED if sender else "The agent is gone."
+        letter = DeliveryResult(error=reason, is_final=True)
     else:
         try:
             body = _body(run_id, thread_id, payload, *times)
-            letter = _letter(sender, f"msg_{id_}", url, body)
+            letter = _build_request(sender, f"msg_{id_}", url, body)
         except WebhookBlocked as error:
-            letter = Outcome(error=error.detail, is_final=True)
+            letter = DeliveryResult(error=error.detail, is_final=True)
     return Delivery(id_, attempt, deployment_id, letter)
 
 
@@ -106,7 +108,7 @@ def _sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
         variables |= environment.revision_variables(revision)
     return _Sender(
         slug=found.slug,
-        rules=Rules.of(serving.webhooks),
+        rules=WebhookPolicy.of(serving.webhooks),
         headers=serving.webhooks.headers,
         variables=variables,
         keys=webhooks.signing_keys(workspace_id, deployment_id),
@@ -114,21 +116,23 @@ def _sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
     )
 
 
-def _letter(sender: _Sender, webhook_id: str, url: str, body: bytes) -> Letter:
+def _build_request(sender: _Sender, webhook_id: str, url: str, body: bytes) -> WebhookRequest:
     target, rules = sender.rules.target(url), sender.rules
-    own = {name: _filled(value, sender.variables) for name, value in sender.headers.items()}
+    own = {
+        name: _expand_variables(value, sender.variables) for name, value in sender.headers.items()
+    }
     headers = {
         "user-agent": "Slipway-Webhook/1",
-        **{name: value for name, value in own.items() if name.lower() not in _OURS},
+        **{name: value for name, value in own.items() if name.lower() not in _RESERVED_HEADERS},
         "content-type": "application/json",
         **signing.headers(sender.keys, webhook_id, int(time.time()), body),
     }
     if target.is_own:
-        return Letter(_inside(sender.slug, target.path), None, headers, body)
-    return Letter(target, rules, headers, body)
+        return WebhookRequest(_own_target(sender.slug, target.path), None, headers, body)
+    return WebhookRequest(target, rules, headers, body)
 
 
-def _inside(slug: str, path: str) -> Target:
+def _own_target(slug: str, path: str) -> Target:
     """A route of the agent itself, by way of this platform's front."""
     front = urlsplit(settings.INTERNAL_URL)
     secure = front.scheme == "https"
@@ -140,7 +144,7 @@ def _inside(slug: str, path: str) -> Target:
     )
 
 
-def _filled(template: str, variables: Mapping[str, str]) -> str:
+def _expand_variables(template: str, variables: Mapping[str, str]) -> str:
     """The header's value; a variable that the agent has not is empty."""
     return _TEMPLATE.sub(lambda found: variables.get(found[1], ""), template).strip()
 
@@ -156,30 +160,30 @@ def _body(  # noqa: PLR0917  (the order of the columns)
     """The run as it ended, with the thread's values of that moment."""
     kept = loads(payload)
     status = kept["status"]
-    error = kept.pop("error") or _LOST.get(status)
+    error = kept.pop("error") or _DEFAULT_ERRORS.get(status)
     whole: dict[str, Any] = {
         "run_id": run_id,
         "thread_id": thread_id,
         **{name: Fragment(dumps(value)) for name, value in kept.items()},
-        "created_at": _moment(created_at),
-        "updated_at": _moment(ended_at),
-        "run_started_at": _moment(started_at),
-        "run_ended_at": _moment(ended_at),
-        "webhook_sent_at": _moment(timezone.now()),
+        "created_at": _format_timestamp(created_at),
+        "updated_at": _format_timestamp(ended_at),
+        "run_started_at": _format_timestamp(started_at),
+        "run_ended_at": _format_timestamp(ended_at),
+        "webhook_sent_at": _format_timestamp(timezone.now()),
     }
-    if status in _LOST:
+    if status in _DEFAULT_ERRORS:
         whole["error"] = error
     return dumps(whole)
 
 
-def _moment(value: datetime | None) -> str | None:
+def _format_timestamp(value: datetime | None) -> str | None:
     return value.isoformat(timespec="microseconds") if value else None
 
 
-def record(delivery: Delivery, outcome: Outcome, seconds: float) -> None:
+def record(delivery: Delivery, outcome: DeliveryResult, seconds: float) -> None:
     """Write down an attempt, and when the next is due. A stale attempt writes nothing."""
     entry = {
-        "at": _moment(timezone.now()),
+        "at": _format_timestamp(timezone.now()),
         "status": outcome.status,
         "error": outcome.error or None,
         "milliseconds": round(seconds * 1000),
@@ -188,24 +192,24 @@ def record(delivery: Delivery, outcome: Outcome, seconds: float) -> None:
     with connection.cursor() as cursor:
         if outcome.is_delivered:
             cursor.execute(statements.DELIVERED, told)
-        elif outcome.is_final or delivery.attempt > len(PAUSES):
+        elif outcome.is_final or delivery.attempt > len(RETRY_SECONDS):
             cursor.execute(statements.GIVEN_UP, told)
         else:
-            cursor.execute(statements.TRY_AGAIN, [_pause(delivery, outcome), *told])
+            cursor.execute(statements.RETRY, [_retry_delay(delivery, outcome), *told])
 
 
-def _pause(delivery: Delivery, outcome: Outcome) -> float:
-    pause = PAUSES[delivery.attempt - 1] * random.uniform(1.0, 1.2)  # noqa: S311  (no secret)
+def _retry_delay(delivery: Delivery, outcome: DeliveryResult) -> float:
+    pause = RETRY_SECONDS[delivery.attempt - 1] * random.uniform(1.0, 1.2)  # noqa: S311  (no secret)
     return max(pause, outcome.retry_after)
 
 
-def forget_old() -> int:
+def delete_old() -> int:
     """Delete the log of webhooks that ended long ago; return how many. Safe to repeat."""
     deleted = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
-            cursor.execute(statements.FORGET_OLD, [settings.WEBHOOK_LOG_DAYS, MOST_AT_ONCE])
+            cursor.execute(statements.DELETE_OLD, [settings.WEBHOOK_LOG_DAYS, DELETE_BATCH_SIZE])
             gone = int(cursor.rowcount)
         deleted += gone
-        if gone < MOST_AT_ONCE:
+        if gone < DELETE_BATCH_SIZE:
             return deleted

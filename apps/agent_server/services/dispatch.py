@@ -23,54 +23,57 @@ from apps.core.json import dumps
 
 log = logging.getLogger(__name__)
 
-AHEAD_MS = 1_000
+MAX_CLOCK_SKEW_MS = 1_000
 
 
-def execute_thread(thread_pk: UUID) -> None:
+def enqueue_thread(thread_pk: UUID) -> None:
     """Have an engine look at the thread's queue; the row's own key, not the client's id."""
-    _send(messages.run_waits(thread_pk))
+    _send(messages.enqueue_thread(thread_pk))
 
 
-def execute_threads(thread_pks: Iterable[UUID]) -> None:
+def enqueue_threads(thread_pks: Iterable[UUID]) -> None:
     """The same for many; those that are named already keep their place."""
     if thread_pks := list(thread_pks):
-        _send(messages.run_waits(*thread_pks))
+        _send(messages.enqueue_thread(*thread_pks))
 
 
-def plan_run(seconds: float) -> None:
+def schedule_run(seconds: float) -> None:
     """Have the engines look for a run that is due in so many seconds."""
-    _send(messages.run_is_planned(seconds))
+    _send(messages.schedule_run(seconds))
 
 
 def cancel_run(run_id: UUID) -> None:
     """Have the engine that executes the run read its `cancel_action` now."""
-    _send(messages.shall_stop(run_id))
+    _send(messages.cancel_run(run_id))
 
 
-def announce_end(run_id: UUID, status: str) -> None:
+def announce_run_end(run_id: UUID, status: str) -> None:
     """Tell the readers of a run that ended without an engine."""
     # Ahead of what a worker with a faster clock may have said.
-    name, now = streams.key(run_id), streams.EventId(time.time_ns() // 1_000_000 + AHEAD_MS, 0)
-    batch = streams.pack(now, [[streams.END.decode(), dumps({"status": status})]])
+    name, now = (
+        streams.key(run_id),
+        streams.EventId(time.time_ns() // 1_000_000 + MAX_CLOCK_SKEW_MS, 0),
+    )
+    batch = streams.pack_batch(now, [[streams.END.decode(), dumps({"status": status})]])
     _send(
-        ("XADD", name, str(now), streams.FIELD, batch),
+        ("XADD", name, str(now), streams.BATCH_FIELD, batch),
         ("PUBLISH", name, batch),
-        ("EXPIRE", name, streams.ENDED_SECONDS),
+        ("EXPIRE", name, streams.ENDED_STREAM_TTL_SECONDS),
     )
 
 
-def announce_gone(thread_pk: UUID) -> None:
+def announce_thread_deleted(thread_pk: UUID) -> None:
     """Tell the readers of a thread that it was deleted."""
-    _send(thread_notices.gone(thread_pk))
+    _send(thread_notices.thread_deleted(thread_pk))
 
 
 def _send(*commands: Command) -> None:
-    mail = redis_dispatcher.of_process()
+    mail = redis_dispatcher.process_dispatcher()
     if mail is not None:
         mail.send(*commands)
         return
     try:
-        messages.send_now(_client(), *commands)
+        messages.send_commands(_client(), *commands)
     except redis.RedisError as error:
         log.warning("a message waits for the sweeper: %s", error)
 

@@ -79,11 +79,13 @@ def _gauge(name: str, says: str, label: str, value: float) -> Iterator[str]:
     yield f"slipway_{name}{{{label}}} {value:g}"
 
 
-def measure(scope: Scope) -> Metrics:
+def collect(scope: Scope) -> Metrics:
     """As it is now: one query on an index of open runs, two questions to Redis."""
-    pending, running, waited = prepared_sql.row(_QUEUE, scope.key) or (0, 0, 0.0)
+    pending, running, waited = prepared_sql.fetch_row(_QUEUE, scope.key) or (0, 0, 0.0)
     slots = _engines() * settings.AGENT_RUNS_PER_WORKER
-    return Metrics(pending, running, max(0.0, waited), slots, traffic.of(scope.route.slug))
+    return Metrics(
+        pending, running, max(0.0, waited), slots, traffic.responses_for(scope.route.slug)
+    )
 
 
 def _engines() -> int:

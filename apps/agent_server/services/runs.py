@@ -45,7 +45,7 @@ class RunRow(NamedTuple):
     updated_at: datetime
 
 
-class Ended(NamedTuple):
+class RunOutcome(NamedTuple):
     """What is left of a run that has ended."""
 
     status: str
@@ -54,7 +54,7 @@ class Ended(NamedTuple):
     interrupts: dict[str, list[dict[str, Any]]] | None
 
 
-class Joinable(NamedTuple):
+class JoinableRun(NamedTuple):
     """What a reader of a run's stream must know of it."""
 
     run_id: UUID
@@ -84,10 +84,10 @@ def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> RunRow:
     parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": body.multitask_strategy.value}
     parameters |= {"on_completion": "keep", "supersedes": False}
-    row = prepared_sql.row(statements.ON_THREAD, parameters)
+    row = prepared_sql.fetch_row(statements.ON_THREAD, parameters)
     if row is None:
-        row = _try_again_or_refuse(scope, thread_id, body, parameters)
-    return _dispatched(row, thread_id, body)
+        row = _retry_or_raise(scope, thread_id, body, parameters)
+    return _dispatch(row, thread_id, body)
 
 
 def create_stateless(scope: Scope, body: RunBody) -> RunRow:
@@ -95,18 +95,18 @@ def create_stateless(scope: Scope, body: RunBody) -> RunRow:
     thread_id = uuid7()
     parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
-    minutes, strategy = threads.time_to_live(scope.route, None)
+    minutes, strategy = threads.resolve_ttl(scope.route, None)
     parameters |= {
         "on_completion": body.on_completion,
         "temporary": body.on_completion == "delete",
         "ttl_minutes": minutes,
         "ttl_strategy": strategy,
-        "birthmark": _json(scope.birthmark),
+        "owner_metadata": _json(scope.owner_metadata),
     }
-    row = prepared_sql.row(statements.ON_TEMPORARY_THREAD, parameters)
+    row = prepared_sql.fetch_row(statements.ON_TEMPORARY_THREAD, parameters)
     if row is None:
-        raise _lack(scope, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
-    return _dispatched(row, thread_id, body)
+        raise _missing_reason(scope, parameters["assistant"]) or errors.ThreadOrAssistantNotFound
+    return _dispatch(row, thread_id, body)
 
 
 @transaction.atomic
@@ -125,7 +125,7 @@ def create_batch(wanted: Sequence[tuple[Scope, BatchedRun]]) -> list[RunRow]:
 
 
 def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
-    assistants.ensure_system(scope.route)
+    assistants.ensure_system_assistants(scope.route)
     config = body.config.model_dump(exclude_none=True)
     configurable = {**config.pop("configurable", {}), **(body.context or {})}
     if request_id := _request_id():
@@ -138,7 +138,7 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
         "deployment": scope.route.deployment_id,
         "revision": scope.route.active_revision_id,
         "graphs": list(scope.route.graph_ids),
-        "assistant": assistants.resolve(scope, body.assistant_id),
+        "assistant": assistants.resolve_id(scope, body.assistant_id),
         "config": _json(config),
         "configurable": _json(scope.configured(configurable)),
         "context": _json(body.context) if body.context else None,
@@ -158,99 +158,99 @@ def _json(value: Any) -> str:
     return storable(dumps(value)).decode()
 
 
-def _try_again_or_refuse(
+def _retry_or_raise(
     scope: Scope, thread_id: UUID, body: RunBody, parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
     """What becomes of a run that found no thread to join, or no assistant."""
-    if lack := _lack(scope, parameters["assistant"]):
+    if lack := _missing_reason(scope, parameters["assistant"]):
         raise lack
-    if not threads.of(scope).filter(thread_id=thread_id).exists():
+    if not threads.queryset_for(scope).filter(thread_id=thread_id).exists():
         if body.if_not_exists != "create":
             raise errors.ThreadOrAssistantNotFound
-        threads.insert(scope, thread_id, scope.birthmark)
-    row = prepared_sql.row(statements.ON_THREAD, parameters)
+        threads.insert(scope, thread_id, scope.owner_metadata)
+    row = prepared_sql.fetch_row(statements.ON_THREAD, parameters)
     if row is not None:
         return row
     if body.multitask_strategy == MultitaskStrategy.REJECT:
         raise errors.ThreadBusy
-    return _supersede(parameters)
+    return _preempt(parameters)
 
 
 @transaction.atomic
-def _supersede(parameters: dict[str, Any]) -> tuple[Any, ...]:
+def _preempt(parameters: dict[str, Any]) -> tuple[Any, ...]:
     """Receive a run for which the thread's open ones have to stop."""
-    row = prepared_sql.row(statements.ON_THREAD, {**parameters, "supersedes": True})
+    row = prepared_sql.fetch_row(statements.ON_THREAD, {**parameters, "supersedes": True})
     if row is None:
         raise errors.ThreadOrAssistantNotFound  # it was deleted meanwhile
     run_id, thread_pk, *_ = row
-    cancel_runs.supersede(thread_pk, parameters["strategy"], run_id)
+    cancel_runs.preempt(thread_pk, parameters["strategy"], run_id)
     return row
 
 
-def _lack(scope: Scope, assistant_id: UUID) -> AppError | None:
+def _missing_reason(scope: Scope, assistant_id: UUID) -> AppError | None:
     """What is wrong with the assistant, if anything is."""
-    found = assistants.of(scope.without_rules()).filter(assistant_id=assistant_id)
+    found = assistants.queryset_for(scope.unfiltered()).filter(assistant_id=assistant_id)
     graph_id = found.values_list("graph_id", flat=True).first()
     if graph_id is None:
         return errors.ThreadOrAssistantNotFound()
     return None if graph_id in scope.route.graph_ids else errors.GraphGone(graph_id)
 
 
-def _dispatched(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
+def _dispatch(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
     run_id, thread_pk, *rest = row
     if body.after_seconds:
-        prepared_sql.when_committed(lambda: dispatch.plan_run(body.after_seconds))
+        prepared_sql.on_commit(lambda: dispatch.schedule_run(body.after_seconds))
     else:
-        prepared_sql.when_committed(lambda: dispatch.execute_thread(thread_pk))
+        prepared_sql.on_commit(lambda: dispatch.enqueue_thread(thread_pk))
     return RunRow(run_id, thread_id, *rest)
 
 
-def of(scope: Scope, thread_id: UUID) -> AgentRunQuerySet:
+def queryset_for(scope: Scope, thread_id: UUID) -> AgentRunQuerySet:
     """The runs of a thread of the agent; of a stateless run's thread as well."""
     runs = AgentRun.objects.for_workspace(scope.route.workspace_id)
     return runs.filter(deployment=scope.route.deployment_id, thread__thread_id=thread_id)
 
 
 def get(scope: Scope, thread_id: UUID, run_id: UUID) -> RunRow:
-    row = prepared_sql.row(statements.RUN, [run_id, *scope.key, scope.visible, thread_id])
+    row = prepared_sql.fetch_row(statements.RUN, [run_id, *scope.key, scope.visible, thread_id])
     if row is None:
         raise errors.RunNotFound
     return RunRow(*row)
 
 
-def newest(
+def list_newest(
     scope: Scope, thread_id: UUID, *, limit: int, offset: int, status: str | None
 ) -> list[RunRow]:
     """A page of the thread's runs, newest first."""
-    if not threads.of(scope).filter(thread_id=thread_id).exists():
+    if not threads.queryset_for(scope).filter(thread_id=thread_id).exists():
         raise errors.ThreadNotFound(thread_id)
-    found = of(scope, thread_id).order_by("-sequence")
+    found = queryset_for(scope, thread_id).order_by("-sequence")
     if status:
         found = found.filter(status=status) if status in RunStatus.values else found.none()
     return [RunRow(*row) for row in found.values_list(*_COLUMNS)[offset : offset + limit]]
 
 
-def joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> Joinable | None:
+def find_joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> JoinableRun | None:
     """The run as a stream's reader must know it; without a thread, a stateless one."""
-    row = prepared_sql.row(
+    row = prepared_sql.fetch_row(
         statements.JOINABLE, [run_id, *scope.key, scope.visible, thread_id, thread_id]
     )
     if row is None:
         return None
     status, resumable = row
-    return Joinable(run_id, status in OPEN, bool(resumable))
+    return JoinableRun(run_id, status in OPEN, bool(resumable))
 
 
-def outcome(scope: Scope, run_id: UUID) -> Ended | None:
+def read_outcome(scope: Scope, run_id: UUID) -> RunOutcome | None:
     """What the run left, with its thread's values as they are now; None when it is gone."""
-    row = prepared_sql.row(statements.OUTCOME, [run_id, *scope.key, scope.visible])
+    row = prepared_sql.fetch_row(statements.OUTCOME, [run_id, *scope.key, scope.visible])
     if row is None:
         return None
     status, error, values, interrupts = row
-    return Ended(status, loads(error or "null"), values, loads(interrupts or "null"))
+    return RunOutcome(status, loads(error or "null"), values, loads(interrupts or "null"))
 
 
-def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
+def find_ended(run_ids: list[UUID]) -> dict[UUID, str]:
     """Which of the runs have ended, and how; a run that is gone counts as ended."""
     runs = AgentRun.objects.across_workspaces(reason="the ids are of streams that are open here")
     found = dict(runs.filter(pk__in=run_ids).values_list("pk", "status"))
@@ -261,6 +261,6 @@ def ended_among(run_ids: list[UUID]) -> dict[UUID, str]:
 
 def delete(scope: Scope, thread_id: UUID, run_id: UUID) -> None:
     """Remove the run; what it saved stays. One that is still open ends with it."""
-    row = prepared_sql.row(statements.PLACE, [run_id, *scope.key, scope.visible, thread_id])
-    if row is None or not cancel_runs.remove(row[0], run_id):
+    row = prepared_sql.fetch_row(statements.PLACE, [run_id, *scope.key, scope.visible, thread_id])
+    if row is None or not cancel_runs.delete_run(row[0], run_id):
         raise errors.RunNotFound

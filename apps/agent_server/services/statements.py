@@ -74,7 +74,7 @@ ON_TEMPORARY_THREAD = (
         runs_received, revision_id, ttl_minutes, ttl_strategy
     )
     SELECT %(thread)s, %(workspace)s, %(deployment)s, %(thread)s, 'busy',
-        %(birthmark)s::jsonb || a.origin, a.own_config, %(temporary)s, 1, %(revision)s,
+        %(owner_metadata)s::jsonb || a.origin, a.own_config, %(temporary)s, 1, %(revision)s,
         %(ttl_minutes)s::float8, %(ttl_strategy)s
     FROM merged a
     RETURNING id, metadata, runs_received, revision_id

@@ -12,13 +12,13 @@ from apps.agent_server.scope import Scope
 from apps.agent_server.streaming.streams import EventId
 
 
-class Followed(NamedTuple):
+class FollowedRun(NamedTuple):
     """A run whose events are to be had."""
 
     run_id: UUID
     graph_id: str
     is_open: bool
-    is_kept: bool
+    is_resumable: bool
     reaches: bool
     """Whether it may have said something after the event that was asked about."""
 
@@ -29,14 +29,14 @@ WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s AND NOT tempor
   AND metadata @> %s::jsonb
 """
 _FOLLOWED = """
-SELECT r.id, r.graph_id, r.status = 'running', k.is_kept,
+SELECT r.id, r.graph_id, r.status = 'running', k.is_resumable,
     r.status = 'running' OR EXISTS (
         SELECT 1 FROM agent_server_streamedevents s WHERE s.run_id = r.id AND s.position > %s
     )
 FROM agent_server_agentrun r,
-    LATERAL (SELECT coalesce((r.kwargs ->> 'resumable')::boolean, false) AS is_kept) k
+    LATERAL (SELECT coalesce((r.kwargs ->> 'resumable')::boolean, false) AS is_resumable) k
 WHERE r.workspace_id = %s AND r.thread_id = %s AND (r.status = 'running' OR (
-    k.is_kept AND r.status <> 'pending'
+    k.is_resumable AND r.status <> 'pending'
     AND r.ended_at > clock_timestamp() - make_interval(secs => %s)))
 ORDER BY r.sequence
 """
@@ -47,18 +47,18 @@ SELECT 1 FROM agent_server_thread WHERE workspace_id = %s AND id = %s AND NOT te
 
 def thread_pk(scope: Scope, thread_id: UUID) -> UUID:
     """The key of the thread's row, for who may see it."""
-    row = prepared_sql.row(_THREAD, [*scope.key, thread_id, scope.visible])
+    row = prepared_sql.fetch_row(_THREAD, [*scope.key, thread_id, scope.visible])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     pk: UUID = row[0]
     return pk
 
 
-def of_thread(scope: Scope, pk: UUID, after: EventId) -> list[Followed] | None:
+def list_followed(scope: Scope, pk: UUID, after: EventId) -> list[FollowedRun] | None:
     """The runs that say something, or said it not long ago, in order; None: the thread is gone."""
     workspace = scope.route.workspace_id
-    if prepared_sql.row(_IS_THERE, [workspace, pk]) is None:
+    if prepared_sql.fetch_row(_IS_THERE, [workspace, pk]) is None:
         return None
     lifetime = float(settings.RESUMABLE_STREAM_TTL_SECONDS)
-    rows = prepared_sql.rows(_FOLLOWED, [after.position, workspace, pk, lifetime])
-    return [Followed(*row) for row in rows]
+    rows = prepared_sql.fetch_rows(_FOLLOWED, [after.position, workspace, pk, lifetime])
+    return [FollowedRun(*row) for row in rows]

@@ -19,7 +19,7 @@ from apps.agent_server.schemas.threads import (
     ThreadChanges,
     ThreadCount,
     ThreadSearch,
-    steps_of,
+    parse_path,
 )
 from apps.agent_server.scope import Scope
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
@@ -109,22 +109,22 @@ FROM agent_server_thread WHERE {THIS} AND ttl_minutes IS NOT NULL
 """
 
 
-def of(scope: Scope) -> ThreadQuerySet:
+def queryset_for(scope: Scope) -> ThreadQuerySet:
     """The threads of the agent that clients may see."""
     rows = Thread.objects.for_workspace(scope.route.workspace_id)
-    return rows.of(scope.route.deployment_id).within(scope.visible)
+    return rows.of(scope.route.deployment_id).with_metadata(scope.visible)
 
 
 def create(scope: Scope, body: NewThread) -> ThreadRow:
     """Make the thread. A given id that is taken: the old row or `ThreadExists`, as asked."""
     thread_id = body.thread_id or uuid7()
     made = insert(scope, thread_id, body.metadata, ttl=body.ttl)
-    return made or existing(scope, thread_id, body)
+    return made or get_existing(scope, thread_id, body)
 
 
-def existing(scope: Scope, thread_id: UUID, body: NewThread) -> ThreadRow:
+def get_existing(scope: Scope, thread_id: UUID, body: NewThread) -> ThreadRow:
     """The thread whose id is taken, if that is good enough for who wanted it; `ThreadExists`."""
-    row = prepared_sql.row(_SELECT, _key(scope, thread_id))
+    row = prepared_sql.fetch_row(_SELECT, _key(scope, thread_id))
     if row is None:  # somebody else's, which must not show
         raise errors.ThreadNotFound(thread_id)
     if body.if_exists == "raise":
@@ -146,14 +146,14 @@ def insert(
     A `hidden` one is seen by nobody until its first edit, and purged if that does not come.
     """
     text = storable(dumps(metadata)).decode()
-    minutes, strategy = time_to_live(scope.route, ttl)
-    row = prepared_sql.row(
+    minutes, strategy = resolve_ttl(scope.route, ttl)
+    row = prepared_sql.fetch_row(
         _INSERT, [pk or uuid7(), *scope.key, thread_id, text, hidden, minutes, strategy]
     )
     return None if row is None else ThreadRow(*row)
 
 
-def time_to_live(route: Route, given: TTL | None) -> tuple[float | None, str]:
+def resolve_ttl(route: Route, given: TTL | None) -> tuple[float | None, str]:
     """Minutes and strategy of a new thread: those given, else those of `langgraph.json`."""
     if given is not None:
         return given.ttl, given.strategy.value
@@ -163,15 +163,15 @@ def time_to_live(route: Route, given: TTL | None) -> tuple[float | None, str]:
 
 
 def get(scope: Scope, thread_id: UUID) -> ThreadRow:
-    row = prepared_sql.row(_SELECT, _key(scope, thread_id))
+    row = prepared_sql.fetch_row(_SELECT, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
 
 
-def ttl(scope: Scope, thread_id: UUID) -> str | None:
+def read_ttl(scope: Scope, thread_id: UUID) -> str | None:
     """What is left of the thread's time, as JSON; None when it stays for ever."""
-    row = prepared_sql.row(_TTL, _key(scope, thread_id))
+    row = prepared_sql.fetch_row(_TTL, _key(scope, thread_id))
     return None if row is None else row[0]
 
 
@@ -180,12 +180,12 @@ def _key(scope: Scope, thread_id: UUID) -> list[Any]:
     return [*scope.key, thread_id, scope.visible]
 
 
-def change(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
+def update(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
     """Put the metadata's keys over those that are there; a run may be under way."""
     text = storable(dumps(changes.metadata)).decode()
     ttl = changes.ttl
     kept = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
-    row = prepared_sql.row(_CHANGE, [text, *kept, *_key(scope, thread_id)])
+    row = prepared_sql.fetch_row(_CHANGE, [text, *kept, *_key(scope, thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
@@ -198,45 +198,47 @@ def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool
     parameters: list[Any] = []
     if body.extract:
         names.append("extracted")
-        extracted, parameters = _extracted(body.extract)
+        extracted, parameters = _extract_columns(body.extract)
         columns.append(extracted)
-    where, more = _matching(scope, body)
+    where, more = _search_condition(scope, body)
     if body.ids is not None:
         where += " AND thread_id = ANY(%s)"
         more.append(body.ids)
     order = "DESC" if body.sort_order == "desc" else "ASC"
     statement = f"""SELECT {", ".join(columns)} FROM agent_server_thread WHERE {where}
         ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
-    found = prepared_sql.rows(statement, [*parameters, *more, body.limit + 1, body.offset])
+    found = prepared_sql.fetch_rows(statement, [*parameters, *more, body.limit + 1, body.offset])
     page = [dict(zip(names, row, strict=True)) for row in found]
     return page[: body.limit], len(page) > body.limit
 
 
-def _extracted(extract: dict[str, str]) -> tuple[str, list[Any]]:
+def _extract_columns(extract: dict[str, str]) -> tuple[str, list[Any]]:
     """One JSON object of what lies at the paths; null where nothing does."""
     pairs, parameters = [], []
     for alias, path in extract.items():
-        column, steps = steps_of(path)
+        column, steps = parse_path(path)
         pairs.append(f'%s::text, "{column}" #> %s::text[]')
         parameters += [alias, steps]
     return f"jsonb_build_object({', '.join(pairs)})::text", parameters
 
 
 def count(scope: Scope, body: ThreadCount) -> int:
-    where, parameters = _matching(scope, body)
-    row = prepared_sql.row(f"SELECT count(*) FROM agent_server_thread WHERE {where}", parameters)
+    where, parameters = _search_condition(scope, body)
+    row = prepared_sql.fetch_row(
+        f"SELECT count(*) FROM agent_server_thread WHERE {where}", parameters
+    )
     return row[0] if row is not None else 0
 
 
-def state_source(scope: Scope, thread_id: UUID) -> StateSource:
+def get_state_source(scope: Scope, thread_id: UUID) -> StateSource:
     """Where the thread's state is to be had: here, or from its graph."""
-    row = prepared_sql.row(_STATE_SOURCE, _key(scope, thread_id))
+    row = prepared_sql.fetch_row(_STATE_SOURCE, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return StateSource(*row)
 
 
-def _matching(scope: Scope, body: ThreadCount) -> tuple[str, list[Any]]:
+def _search_condition(scope: Scope, body: ThreadCount) -> tuple[str, list[Any]]:
     """The condition of a search, made of words of this module, and its parameters."""
     where, parameters = "workspace_id = %s AND deployment_id = %s AND NOT temporary", [*scope.key]
     wanted: list[tuple[str, Any]] = []

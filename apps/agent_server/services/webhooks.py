@@ -20,9 +20,9 @@ from apps.audit.services import Target, record
 from apps.core import secrets
 from apps.deployments.models import Deployment
 
-__all__ = ["WebhookBlocked", "add_due", "of_run", "replace_secret", "secret", "validate"]
+__all__ = ["WebhookBlocked", "add_due", "get_secret", "list_for_run", "replace_secret", "validate"]
 
-PREVIOUS_SIGNS_FOR = timedelta(days=1)
+PREVIOUS_SECRET_LIFETIME = timedelta(days=1)
 
 
 class Secret(NamedTuple):
@@ -43,7 +43,9 @@ def add_due(run_ids: Sequence[UUID]) -> None:
         cursor.execute(statements.ADD_DUE, [list(run_ids)])
 
 
-def of_run(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> list[WebhookDelivery]:
+def list_for_run(
+    scope: Scope, run_id: UUID, thread_id: UUID | None = None
+) -> list[WebhookDelivery]:
     """How the run's webhooks went, without a thread a stateless run's; there is one at most."""
     route = scope.route
     rows = WebhookDelivery.objects.for_workspace(route.workspace_id)
@@ -51,15 +53,15 @@ def of_run(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> list[We
     if thread_id is not None:
         rows = rows.filter(thread_id=thread_id)
     if scope.visible != "{}":
-        threads = Thread.objects.for_workspace(route.workspace_id).within(scope.visible)
+        threads = Thread.objects.for_workspace(route.workspace_id).with_metadata(scope.visible)
         same = {"deployment": route.deployment_id, "thread_id": OuterRef("thread_id")}
         rows = rows.filter(Exists(threads.filter(**same)))
     return list(rows.defer("payload"))
 
 
-def secret(deployment: Deployment) -> Secret:
+def get_secret(deployment: Deployment) -> Secret:
     """The deployment's secret, made when it has none."""
-    return _as_secret(_secret_row(deployment.workspace_id, deployment.pk))
+    return _to_secret(_secret_row(deployment.workspace_id, deployment.pk))
 
 
 @transaction.atomic
@@ -77,14 +79,14 @@ def replace_secret(*, deployment: Deployment) -> Secret:
         Target("deployment", deployment.pk, deployment.name),
         workspace_id=deployment.workspace_id,
     )
-    return _as_secret(row)
+    return _to_secret(row)
 
 
 def signing_keys(workspace_id: UUID, deployment_id: UUID) -> tuple[str, ...]:
     """What a webhook is signed with now, the newest first."""
     row = _secret_row(workspace_id, deployment_id)
     keys = [row.secret]
-    if row.previous is not None and _previous_until(row) is not None:
+    if row.previous is not None and _previous_valid_until(row) is not None:
         keys.append(row.previous)
     return tuple(secrets.decrypt(key) for key in keys)
 
@@ -99,13 +101,13 @@ def _secret_row(workspace_id: UUID, deployment_id: UUID) -> WebhookSecret:
     return row
 
 
-def _as_secret(row: WebhookSecret) -> Secret:
+def _to_secret(row: WebhookSecret) -> Secret:
     since = row.replaced_at or row.created_at
-    return Secret(secrets.decrypt(row.secret), since, _previous_until(row))
+    return Secret(secrets.decrypt(row.secret), since, _previous_valid_until(row))
 
 
-def _previous_until(row: WebhookSecret) -> datetime | None:
+def _previous_valid_until(row: WebhookSecret) -> datetime | None:
     if row.previous is None or row.replaced_at is None:
         return None
-    until = row.replaced_at + PREVIOUS_SIGNS_FOR
+    until = row.replaced_at + PREVIOUS_SECRET_LIFETIME
     return until if until > timezone.now() else None

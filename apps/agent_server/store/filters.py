@@ -21,7 +21,7 @@ class Condition(NamedTuple):
 _ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
-def compiled(given: Mapping[str, Any] | None) -> Condition:
+def compile_filter(given: Mapping[str, Any] | None) -> Condition:
     """A condition on the column `value`: fields that equal something, or compare to something.
 
     An absent field is null. Only numbers are compared with numbers, and texts with texts.

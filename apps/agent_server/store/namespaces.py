@@ -43,7 +43,7 @@ def list_namespaces(
     below = Condition("", [])
     if fixed:
         text = " AND namespace >= %s::text[] AND namespace < %s::text[]"
-        below = Condition(text, [fixed, namespace_rules.end_of(fixed)])
+        below = Condition(text, [fixed, namespace_rules.prefix_upper_bound(fixed)])
     if rest:
         return _by_reading(owner, below, wanted, max_depth, limit, offset)
     return _by_leaping(owner, below, max_depth, limit, offset)

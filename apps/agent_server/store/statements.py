@@ -27,7 +27,7 @@ class Owner(NamedTuple):
     deployment_id: UUID
 
 
-class Place(NamedTuple):
+class ItemKey(NamedTuple):
     namespace: Sequence[str]
     key: str
 
@@ -58,7 +58,7 @@ def fence(run_id: UUID, attempt: int) -> Condition:
     )
 
 
-def hold(run_id: UUID, attempt: int) -> Query:
+def lock_attempt(run_id: UUID, attempt: int) -> Query:
     """A row if the attempt may write; nobody can take that away before the transaction ends."""
     return Query(
         "SELECT 1 FROM agent_server_agentrun"
@@ -67,7 +67,7 @@ def hold(run_id: UUID, attempt: int) -> Query:
     )
 
 
-def get(owner: Owner, place: Place) -> Query:
+def get(owner: Owner, place: ItemKey) -> Query:
     """Columns: what is shown, the row's id, whether it has a time to live."""
     return Query(
         f"SELECT {_SHOWN}, id, ttl_minutes IS NOT NULL FROM agent_server_storeitem"
@@ -76,7 +76,7 @@ def get(owner: Owner, place: Place) -> Query:
     )
 
 
-def touch(owner: Owner, ids: Sequence[UUID], held: Condition = NO_FENCE) -> Query:
+def extend_ttl(owner: Owner, ids: Sequence[UUID], held: Condition = NO_FENCE) -> Query:
     """Let the time to live of these items begin anew."""
     return Query(
         f"UPDATE agent_server_storeitem SET expires_at = {_LIFETIME.format('ttl_minutes')}"
@@ -86,7 +86,7 @@ def touch(owner: Owner, ids: Sequence[UUID], held: Condition = NO_FENCE) -> Quer
 
 
 def put(
-    owner: Owner, place: Place, value: str, ttl_minutes: float | None, held: Condition = NO_FENCE
+    owner: Owner, place: ItemKey, value: str, ttl_minutes: float | None, held: Condition = NO_FENCE
 ) -> Query:
     """Write an item; `created_at` is kept unless the earlier one had expired."""
     return Query(
@@ -108,7 +108,7 @@ def put(
     )
 
 
-def forget_vectors(owner: Owner, place: Place, held: Condition = NO_FENCE) -> Query:
+def delete_vectors(owner: Owner, place: ItemKey, held: Condition = NO_FENCE) -> Query:
     return Query(
         "DELETE FROM agent_server_storevector WHERE item_id = ("
         f"SELECT id FROM agent_server_storeitem WHERE {_PLACE} AND {held.text})",
@@ -117,7 +117,7 @@ def forget_vectors(owner: Owner, place: Place, held: Condition = NO_FENCE) -> Qu
 
 
 def put_vectors(
-    owner: Owner, place: Place, vectors: Sequence[Vector], held: Condition = NO_FENCE
+    owner: Owner, place: ItemKey, vectors: Sequence[Vector], held: Condition = NO_FENCE
 ) -> Query:
     """Add vectors to an item that has none."""
     columns = [list(column) for column in zip(*vectors, strict=True)]
@@ -134,13 +134,13 @@ def put_vectors(
     )
 
 
-def delete(owner: Owner, place: Place, held: Condition = NO_FENCE) -> list[Query]:
+def delete(owner: Owner, place: ItemKey, held: Condition = NO_FENCE) -> list[Query]:
     """Remove an item with its vectors. The lock first: vectors may be on their way to it."""
     parameters = [*owner, list(place.namespace), place.key, *held.parameters]
     of_place = f"FROM agent_server_storeitem WHERE {_PLACE} AND {held.text}"
     return [
         Query(f"SELECT id {of_place} FOR UPDATE", parameters),
-        forget_vectors(owner, place, held),
+        delete_vectors(owner, place, held),
         Query(f"DELETE {of_place}", parameters),
     ]
 
@@ -150,7 +150,7 @@ def _below(prefix: Sequence[str]) -> Condition:
         return Condition("", [])
     return Condition(
         " AND namespace >= %s::text[] AND namespace < %s::text[]",
-        [list(prefix), namespace_rules.end_of(prefix)],
+        [list(prefix), namespace_rules.prefix_upper_bound(prefix)],
     )
 
 
@@ -204,5 +204,5 @@ SWEEP = """
 SELECT id FROM agent_server_storeitem WHERE expires_at <= now()
 ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
 """
-FORGET_VECTORS = "DELETE FROM agent_server_storevector WHERE item_id = ANY(%s::uuid[])"
-FORGET_ITEMS = "DELETE FROM agent_server_storeitem WHERE id = ANY(%s::uuid[])"
+DELETE_VECTORS = "DELETE FROM agent_server_storevector WHERE item_id = ANY(%s::uuid[])"
+DELETE_ITEMS = "DELETE FROM agent_server_storeitem WHERE id = ANY(%s::uuid[])"

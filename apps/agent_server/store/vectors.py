@@ -8,7 +8,7 @@ import sys
 from apps.agent_server.store.statements import Vector
 
 
-def unpacked(path: str, packed: bytes) -> Vector:
+def unpack_vector(path: str, packed: bytes) -> Vector:
     """A vector as graph hosts pack it: 32-bit floats, the least byte first."""
     numbers = array.array("f", packed)
     if sys.byteorder == "big":

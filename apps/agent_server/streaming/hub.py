@@ -18,7 +18,7 @@ import hiredis
 from django.conf import settings
 from django.db import Error as DatabaseError
 
-from apps.agent_server.messaging.redis_connection import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.redis_connection import Command, RedisConnection, RedisLost
 from apps.agent_server.services import runs
 from apps.agent_server.streaming.streams import EventId, read
 from apps.agent_server.streaming.subscription import Subscription
@@ -26,9 +26,9 @@ from apps.core.sync_bridge import in_thread
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS = 2.0
+POLL_SECONDS = 2.0
 """How often the connection is tried, and PostgreSQL asked while Redis is away."""
-LOOKS_WHILE_WELL = 5
+POLLS_BETWEEN_HEALTHY_LOOKUPS = 5
 """Every so many looks PostgreSQL is asked although Redis answers."""
 
 
@@ -37,9 +37,9 @@ class Listener(Protocol):
 
     channel: bytes
 
-    def hear(self, payload: bytes) -> None: ...
+    def on_message(self, payload: bytes) -> None: ...
 
-    def fall_behind(self) -> None:
+    def mark_stale(self) -> None:
         """The connection was lost, or has only now been made."""
 
 
@@ -47,7 +47,7 @@ class StreamHub:
     """The readers of one event loop."""
 
     def __init__(self, url: str | None = None) -> None:
-        self._link = RedisLink(
+        self._link = RedisConnection(
             url or settings.REDIS_URL, on_push=self._deliver, on_lost=self._reconnect_soon
         )
         self._readers: dict[bytes, list[Subscription]] = {}
@@ -70,17 +70,18 @@ class StreamHub:
         run_id: UUID,
         after: EventId | None,
         *,
-        is_kept: bool = False,
+        is_resumable: bool = False,
         is_new: bool = False,
         woken: asyncio.Event | None = None,
     ) -> Subscription:
         """Read the run's stream after that event; None means from now on.
 
-        `is_kept`: what Redis lost is in PostgreSQL. `is_new`: nothing was said before this call.
-        `woken` is set when the reader should `step`.
-        To be used as an async context manager.
+        `is_resumable`: events that Redis lost are in PostgreSQL. `is_new`: the stream is empty yet.
+        `woken` is set when the reader should call `step`. Use it as an async context manager.
         """
-        reader = Subscription(self, run_id, after, is_kept=is_kept, is_new=is_new, woken=woken)
+        reader = Subscription(
+            self, run_id, after, is_resumable=is_resumable, is_new=is_new, woken=woken
+        )
         readers = self._readers.setdefault(reader.channel, [])
         readers.append(reader)
         if self._link.is_up:
@@ -114,13 +115,13 @@ class StreamHub:
             if len(listeners) == 1:
                 commands.insert(0, ("SUBSCRIBE", listener.channel))
             [heard] = self._link.send(commands)
-            heard.add_done_callback(_read)
-            heard.add_done_callback(lambda _: listener.fall_behind())
+            heard.add_done_callback(_consume_reply)
+            heard.add_done_callback(lambda _: listener.mark_stale())
         else:
             self._reconnect_soon()
         self._look_now_and_then()
 
-    def stop_listening(self, listener: Listener) -> None:
+    def remove_listener(self, listener: Listener) -> None:
         listeners = self._listeners.get(listener.channel, [])
         if listener in listeners:
             listeners.remove(listener)
@@ -152,7 +153,7 @@ class StreamHub:
                 reader.deliver(batch)
         elif listeners := self._listeners.get(channel):
             for listener in listeners:
-                listener.hear(payload)
+                listener.on_message(payload)
 
     def _reconnect_soon(self) -> None:
         is_needed = bool(self._readers or self._listeners)
@@ -172,10 +173,10 @@ class StreamHub:
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
         for reader in self._all():
-            reader.fall_behind()
+            reader.mark_stale()
         for listeners in self._listeners.values():
             for listener in listeners:
-                listener.fall_behind()
+                listener.mark_stale()
 
     def _look_now_and_then(self) -> None:
         if self._looking is None:
@@ -184,11 +185,11 @@ class StreamHub:
     async def _look_at_postgres(self) -> None:
         turn = 0
         while True:
-            await asyncio.sleep(LOOK_SECONDS)
+            await asyncio.sleep(POLL_SECONDS)
             turn += 1
             self._try_link()
             well = self._link.is_up and not self._seen_ended
-            if not self._readers or (well and turn % LOOKS_WHILE_WELL):
+            if not self._readers or (well and turn % POLLS_BETWEEN_HEALTHY_LOOKUPS):
                 continue
             try:
                 await self._look()
@@ -202,14 +203,14 @@ class StreamHub:
         is_needed = bool(self._readers or self._listeners)
         self._ping = self.request(("PING",)) if is_needed and self._link.is_up else None
         if self._ping is not None:
-            self._ping.add_done_callback(_read)
+            self._ping.add_done_callback(_consume_reply)
 
     async def _look(self) -> None:
         """Finish the readers of runs that were seen to have ended twice in a row.
 
         Between a run's end in PostgreSQL and its `end` in Redis lies a moment, never a whole turn.
         """
-        ended = await in_thread(runs.ended_among, list({reader.run_id for reader in self._all()}))
+        ended = await in_thread(runs.find_ended, list({reader.run_id for reader in self._all()}))
         for reader in self._all():
             if reader.run_id in ended and reader.run_id in self._seen_ended:
                 reader.finish(ended[reader.run_id])
@@ -219,7 +220,7 @@ class StreamHub:
         return [reader for readers in self._readers.values() for reader in readers]
 
 
-def _read(answer: asyncio.Future[Any]) -> None:
+def _consume_reply(answer: asyncio.Future[Any]) -> None:
     """Nobody waits for it, and what went wrong shows elsewhere."""
     if not answer.cancelled():
         answer.exception()

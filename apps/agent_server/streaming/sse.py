@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from apps.agent_server.protocol.events import MARK, classic
+from apps.agent_server.protocol.events import CHANNEL_PREFIX, to_stream_mode
 from apps.agent_server.schemas.runs import STREAM_MODES
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.errors import AppError, Invalid
@@ -17,7 +17,7 @@ HEADERS = (
     (b"x-accel-buffering", b"no"),
 )
 ERROR = b"error"
-_ALWAYS = frozenset({ERROR, END})
+_UNFILTERED = frozenset({ERROR, END})
 
 
 def frame(name: bytes, data: bytes, event_id: EventId | None = None) -> bytes:
@@ -36,7 +36,7 @@ def refusal_frame(error: AppError) -> bytes:
     return error_frame("HTTPException", f"{error.status}: {error.detail}")
 
 
-class Filter:
+class StreamModeFilter:
     """Which events a reader asked for, by stream mode; no modes means all."""
 
     def __init__(self, modes: Sequence[str] = ()) -> None:
@@ -46,8 +46,8 @@ class Filter:
                 known = ", ".join(sorted(STREAM_MODES))
                 raise Invalid(f"stream_mode: '{mode}' is none of {known}")
 
-    def lets_by(self, name: bytes) -> bool:
-        if not self._modes or name in _ALWAYS:
+    def matches(self, name: bytes) -> bool:
+        if not self._modes or name in _UNFILTERED:
             return True
         base, _, _ = name.partition(b"|")
         if base == b"messages":  # the tuple form is named so
@@ -56,35 +56,35 @@ class Filter:
         return family in self._modes
 
 
-class Resume:
+class ResumePosition:
     """Where `Last-Event-ID` asks to go on."""
 
     def __init__(self, header: str | None) -> None:
         self.is_given = header is not None
-        self.is_garbage = False
+        self.is_malformed = False
         self.after: EventId | None = None
         if header is None:
             return
         try:
             self.after = BEGINNING if header.strip() == "-1" else EventId.parse(header.strip())
         except ValueError:
-            self.is_garbage = True
+            self.is_malformed = True
 
 
-class Frames:
+class FrameRenderer:
     """Turns events into the bytes of one stream, and knows when it is over.
 
     An error is a stream's last event, so no `end` follows it.
     """
 
-    def __init__(self, *, with_ids: bool, wanted: Filter | None = None) -> None:
+    def __init__(self, *, with_ids: bool, wanted: StreamModeFilter | None = None) -> None:
         self.with_ids = with_ids
-        self.wanted = wanted or Filter()
+        self.wanted = wanted or StreamModeFilter()
         self.end: Event | None = None
         self.has_failed = False
-        self.are_begun = False
+        self.has_started = False
 
-    def are_over(self) -> bool:
+    def is_finished(self) -> bool:
         return self.end is not None
 
     def render(self, events: list[Event]) -> bytes:
@@ -95,11 +95,11 @@ class Frames:
                 if self.has_failed:
                     break
             elif event.id != BEGINNING:
-                self.are_begun = True
+                self.has_started = True
             if event.name == ERROR:
                 self.has_failed = True
-            shown = classic(event) if event.name[:1] == MARK else event
-            if shown is not None and self.wanted.lets_by(shown.name):
+            shown = to_stream_mode(event) if event.name[:1] == CHANNEL_PREFIX else event
+            if shown is not None and self.wanted.matches(shown.name):
                 numbered = self.with_ids and event.id != BEGINNING
                 parts.append(frame(shown.name, shown.data, event.id if numbered else None))
             if self.end is not None:

@@ -15,9 +15,9 @@ from django.db import connection
 from apps.agent_server import prepared_sql
 from apps.agent_server.streaming.streams import Batch, EventId, read
 
-ROWS = 20
+ROWS_PER_READ = 20
 """Stretches read at a time; each holds about a tenth of a second, at most 256 KiB."""
-SWEPT_AT_ONCE = 2_000
+DELETE_BATCH_SIZE = 2_000
 
 _AFTER = """
 SELECT batches FROM agent_server_streamedevents
@@ -40,18 +40,18 @@ def after(run_id: UUID, seen: EventId) -> list[Batch]:
 
     For a run that the caller was let in to: rows carry no workspace of their own.
     """
-    rows = prepared_sql.rows(_AFTER, [run_id, seen.position, ROWS])
+    rows = prepared_sql.fetch_rows(_AFTER, [run_id, seen.position, ROWS_PER_READ])
     batches = [read(packed) for (stretch,) in rows for packed in msgpack.unpackb(bytes(stretch))]
     return [batch for batch in batches if batch.last > seen]
 
 
-def sweep() -> int:
+def delete_expired() -> int:
     """Forget what is no longer promised, a part at a time; return how many stretches went."""
     swept = 0
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(_SWEEP, [settings.RESUMABLE_STREAM_TTL_SECONDS, SWEPT_AT_ONCE])
+            cursor.execute(_SWEEP, [settings.RESUMABLE_STREAM_TTL_SECONDS, DELETE_BATCH_SIZE])
             now: int = cursor.rowcount
         swept += now
-        if now < SWEPT_AT_ONCE:
+        if now < DELETE_BATCH_SIZE:
             return swept

@@ -18,14 +18,14 @@ from uuid import UUID
 import msgpack
 
 END = b"end"
-FIELD = b"b"
-LIVE_SECONDS = 24 * 3600
+BATCH_FIELD = b"b"
+STREAM_TTL_SECONDS = 24 * 3600
 """How long the stream of a run that writes nothing more is kept, should its end never come."""
-ENDED_SECONDS = 15
+ENDED_STREAM_TTL_SECONDS = 15
 """How long a stream that nobody may resume outlives its run: for readers who were cut off."""
-KEPT_BATCHES = 1_000
+MAX_STREAM_BATCHES = 1_000
 """In Redis; what a resumable run wrote before is read from PostgreSQL."""
-PER_MILLISECOND = 1 << 14
+IDS_PER_MILLISECOND = 1 << 14
 """Ids that one millisecond has."""
 _FIRST_MS = 1_735_689_600_000  # 2025
 _ID = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?")
@@ -53,13 +53,13 @@ class EventId(NamedTuple):
     @classmethod
     def at(cls, position: int) -> Self:
         """The id with that position; the beginning for positions before all ids."""
-        ms, n = divmod(position, PER_MILLISECOND)
+        ms, n = divmod(position, IDS_PER_MILLISECOND)
         return cls(ms + _FIRST_MS, n) if position > 0 else cls(0, 0)
 
     @property
     def position(self) -> int:
         """The id as one number, in the same order; below 2^53 until 2042."""
-        return max(0, self.ms - _FIRST_MS) * PER_MILLISECOND + self.n
+        return max(0, self.ms - _FIRST_MS) * IDS_PER_MILLISECOND + self.n
 
     def __str__(self) -> str:
         return f"{self.ms}-{self.n}"
@@ -95,7 +95,7 @@ class Batch(NamedTuple):
         return self.events[-1].id
 
 
-def pack(
+def pack_batch(
     last: EventId,
     events: Sequence[Sequence[bytes | str | None]],
     before: EventId | None = None,
@@ -115,5 +115,5 @@ def read(packed: bytes) -> Batch:
     return Batch(made, before, len(packed))
 
 
-def unpack(packed: bytes) -> list[Event]:
+def unpack_events(packed: bytes) -> list[Event]:
     return read(packed).events

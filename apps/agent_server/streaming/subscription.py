@@ -29,13 +29,13 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-PAGE = 200
+BATCHES_PER_READ = 200
 """Batches read back at a time."""
 MAILBOX_BYTES = 1024 * 1024
 """What may wait for a slow client; beyond it, the client is served from the stream in Redis."""
-PAUSES = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
+HISTORY_RETRY_SECONDS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
 """How PostgreSQL is asked again for what is missing: it is a tenth of a second behind Redis."""
-REST_SECONDS = 0.2
+RETRY_SECONDS = 0.2
 
 
 class Subscription:
@@ -47,7 +47,7 @@ class Subscription:
         run_id: UUID,
         after: EventId | None,
         *,
-        is_kept: bool = False,
+        is_resumable: bool = False,
         is_new: bool = False,
         woken: asyncio.Event | None = None,
     ) -> None:
@@ -55,8 +55,8 @@ class Subscription:
         self.channel = key(run_id).encode()
         self._hub = hub
         self._cursor = after
-        self._is_kept = is_kept
-        self._has_asked_kept = is_new or not is_kept or after is None
+        self._is_kept = is_resumable
+        self._has_asked_kept = is_new or not is_resumable or after is None
         self._behind = True
         self._answer: asyncio.Future[Any] | None = None
         self._from_kept = False
@@ -65,27 +65,27 @@ class Subscription:
         self._mailbox: deque[Batch] = deque()
         self._size = 0
         self._ended: str | None = None
-        self._nudged = False
+        self._wake_requested = False
         self._woken = woken or asyncio.Event()
 
     async def next(self) -> list[Event]:
-        """The events that have come since the last call; an empty list after a `nudge`.
+        """The events that have come since the last call; an empty list after a `wake`.
 
         The event named `end` is the last. It is made up here when everybody else lost it.
         """
         while True:
             self._woken.clear()
-            if self._nudged:
-                self._nudged = False
+            if self._wake_requested:
+                self._wake_requested = False
                 return []
             if events := self.step():
                 return events
             if self.is_waiting:
                 await self._woken.wait()
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Have `next` return, also when nothing has come."""
-        self._nudged = True
+        self._wake_requested = True
         self._woken.set()
 
     @property
@@ -142,7 +142,7 @@ class Subscription:
         """What to ask the stream in Redis for what this reader has not seen."""
         if self._cursor is None:
             return ("XREVRANGE", self.channel, "+", "-", "COUNT", 1)
-        return ("XRANGE", self.channel, f"({self._cursor}", "+", "COUNT", PAGE)
+        return ("XRANGE", self.channel, f"({self._cursor}", "+", "COUNT", BATCHES_PER_READ)
 
     def asked(self, answer: asyncio.Future[Any]) -> None:
         """`opening` is under way."""
@@ -161,7 +161,7 @@ class Subscription:
             self._size += batch.size
         self._woken.set()
 
-    def fall_behind(self) -> None:
+    def mark_stale(self) -> None:
         """The connection was lost: what is in between must be read back."""
         self._behind = True
         self._woken.set()
@@ -196,7 +196,7 @@ class Subscription:
         except (hiredis.ReplyError, DatabaseError) as error:  # it loads its data, or starts again
             log.warning("a stream cannot be read back yet: %s", error)
             self._behind = True
-            self._rest_for(REST_SECONDS)
+            self._rest_for(RETRY_SECONDS)
             return
         if self._from_kept:
             batches: list[Batch] = found
@@ -211,7 +211,7 @@ class Subscription:
             if self._cursor is None:
                 self._begin_now(batches)
                 return
-            self._behind = self._behind or len(batches) == PAGE
+            self._behind = self._behind or len(batches) == BATCHES_PER_READ
             if not batches and not self._mailbox and not self._has_asked_kept:
                 self._ask_kept()
         if self._behind:  # there is more between these and what waits here
@@ -269,7 +269,7 @@ class Subscription:
             self._behind, self._from_kept = True, False
             return False
         # What came before an unknown event is there at once or never: its attempt is over.
-        pauses = PAUSES if batch.before is not None else PAUSES[:1]
+        pauses = HISTORY_RETRY_SECONDS if batch.before is not None else HISTORY_RETRY_SECONDS[:1]
         if not self._is_kept or tries > len(pauses):
             return True
         self._ask_kept(pauses[tries - 1])

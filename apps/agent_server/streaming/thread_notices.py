@@ -12,12 +12,12 @@ from uuid import UUID
 from apps.agent_server.messaging.redis_connection import Command
 
 
-class RunBegins(NamedTuple):
+class RunStarted(NamedTuple):
     """A worker has begun an attempt of the run."""
 
     run_id: UUID
     graph_id: str
-    is_kept: bool
+    is_resumable: bool
     """Whether what it says is kept in PostgreSQL."""
 
 
@@ -27,19 +27,19 @@ class StateUpdated(NamedTuple):
     state: bytes
 
 
-class Gone(NamedTuple):
+class ThreadDeleted(NamedTuple):
     """The thread was deleted."""
 
 
-Notice = RunBegins | StateUpdated | Gone
+Notice = RunStarted | StateUpdated | ThreadDeleted
 
 
 def channel(thread_pk: UUID) -> str:
     return f"slipway:thread:{thread_pk}"
 
 
-def run_begins(thread_pk: UUID, run: RunBegins) -> Command:
-    kept = b"\1" if run.is_kept else b"\0"
+def run_started(thread_pk: UUID, run: RunStarted) -> Command:
+    kept = b"\1" if run.is_resumable else b"\0"
     return ("PUBLISH", channel(thread_pk), b"r" + run.run_id.bytes + kept + run.graph_id.encode())
 
 
@@ -47,7 +47,7 @@ def state_updated(thread_pk: UUID, state: bytes) -> Command:
     return ("PUBLISH", channel(thread_pk), b"s" + state)
 
 
-def gone(thread_pk: UUID) -> Command:
+def thread_deleted(thread_pk: UUID) -> Command:
     return ("PUBLISH", channel(thread_pk), b"g")
 
 
@@ -56,5 +56,5 @@ def read(payload: bytes) -> Notice:
     if kind == b"s":
         return StateUpdated(said)
     if kind == b"g":
-        return Gone()
-    return RunBegins(UUID(bytes=said[:16]), said[17:].decode(), said[16:17] == b"\1")
+        return ThreadDeleted()
+    return RunStarted(UUID(bytes=said[:16]), said[17:].decode(), said[16:17] == b"\1")

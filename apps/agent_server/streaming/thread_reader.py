@@ -14,24 +14,24 @@ from django.db import Error as DatabaseError
 
 from apps.agent_server.scope import Scope
 from apps.agent_server.services import thread_streams
-from apps.agent_server.services.thread_streams import Followed
+from apps.agent_server.services.thread_streams import FollowedRun
 from apps.agent_server.streaming.hub import StreamHub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.agent_server.streaming.subscription import Subscription
-from apps.agent_server.streaming.thread_notices import Gone, StateUpdated, channel, read
+from apps.agent_server.streaming.thread_notices import StateUpdated, ThreadDeleted, channel, read
 from apps.core.sync_bridge import in_thread
 
 log = logging.getLogger(__name__)
 
-MOST_KNOWN = 1_000
-NUDGES_BETWEEN_LOOKS = 6
-MOST_SECONDS_TO_BEGIN = 2.0
+MAX_KNOWN_RUNS = 1_000
+WAKES_PER_LOOKUP = 6
+START_TIMEOUT_SECONDS = 2.0
 
 
-class Heard(NamedTuple):
+class RunEvents(NamedTuple):
     """What one run said."""
 
-    run: Followed
+    run: FollowedRun
     events: list[Event]
 
 
@@ -39,7 +39,7 @@ class CaughtUp:
     """All that was kept has been given."""
 
 
-class ThreadGone(Exception):
+class ThreadClosed(Exception):
     """The thread was deleted."""
 
 
@@ -58,23 +58,23 @@ class ThreadReader:
         self._is_first_look = True
         self._has_caught_up = False
         self._looks = False
-        self._looking: asyncio.Task[list[Followed] | None] | None = None
-        self._waiting: deque[tuple[Followed, EventId | None]] = deque()
+        self._looking: asyncio.Task[list[FollowedRun] | None] | None = None
+        self._waiting: deque[tuple[FollowedRun, EventId | None]] = deque()
         self._known: OrderedDict[UUID, None] = OrderedDict()
-        self._begun: list[Followed] = []
+        self._begun: list[FollowedRun] = []
         self._states: deque[StateUpdated] = deque()
-        self._run: Followed | None = None
+        self._run: FollowedRun | None = None
         self._stream: Subscription | None = None
-        self._nudges = 0
-        self._nudged = False
+        self._wakes = 0
+        self._wake_requested = False
         self._woken = asyncio.Event()
 
-    async def next(self) -> Heard | StateUpdated | CaughtUp | None:
-        """What came next; None after a `nudge`. `ThreadGone` when there is nothing to follow."""
+    async def next(self) -> RunEvents | StateUpdated | CaughtUp | None:
+        """What came next; None after a `wake`. `ThreadGone` when there is nothing to follow."""
         while True:
             self._woken.clear()
-            if self._nudged:
-                self._nudged = False
+            if self._wake_requested:
+                self._wake_requested = False
                 return None
             if self._states:
                 return self._states.popleft()
@@ -87,7 +87,7 @@ class ThreadReader:
                 if events := self._stream.step():
                     if events[-1].name == END:
                         self._leave()
-                    return Heard(run, events)
+                    return RunEvents(run, events)
                 if not self._stream.is_waiting:
                     continue
             is_idle = self._stream is None or self._stream.is_idle
@@ -102,7 +102,7 @@ class ThreadReader:
         While the messages or the database are away that is not known; then nobody waits for long.
         """
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(MOST_SECONDS_TO_BEGIN):
+            async with asyncio.timeout(START_TIMEOUT_SECONDS):
                 while self._is_first_look:
                     self._woken.clear()
                     if not self._look():
@@ -110,28 +110,30 @@ class ThreadReader:
                 if self._stream is None:
                     self._go_on()
 
-    def nudge(self) -> None:
+    def wake(self) -> None:
         """Have `next` return, also when nothing has come."""
-        self._nudged = True
-        self._nudges += 1
-        if self._nudges % NUDGES_BETWEEN_LOOKS == 0:
+        self._wake_requested = True
+        self._wakes += 1
+        if self._wakes % WAKES_PER_LOOKUP == 0:
             self._looks = True
         self._woken.set()
 
     # The hub's side
 
-    def hear(self, payload: bytes) -> None:
+    def on_message(self, payload: bytes) -> None:
         notice = read(payload)
         if isinstance(notice, StateUpdated):
             self._states.append(notice)
-        elif isinstance(notice, Gone):
+        elif isinstance(notice, ThreadDeleted):
             self._looks = True
         else:
-            self._begun.append(Followed(notice.run_id, notice.graph_id, True, notice.is_kept, True))
+            self._begun.append(
+                FollowedRun(notice.run_id, notice.graph_id, True, notice.is_resumable, True)
+            )
             self._take_begun()
         self._woken.set()
 
-    def fall_behind(self) -> None:
+    def mark_stale(self) -> None:
         self._looks = True
         self._woken.set()
 
@@ -144,7 +146,10 @@ class ThreadReader:
                 self._looks = False
                 self._looking = asyncio.ensure_future(
                     in_thread(
-                        thread_streams.of_thread, self._scope, self._pk, self._after or BEGINNING
+                        thread_streams.list_followed,
+                        self._scope,
+                        self._pk,
+                        self._after or BEGINNING,
                     )
                 )
                 self._looking.add_done_callback(lambda _: self._woken.set())
@@ -156,14 +161,14 @@ class ThreadReader:
             found = looking.result()
         except DatabaseError as error:
             log.warning("the runs of a thread could not be looked up: %s", error)
-            asyncio.get_running_loop().call_later(1, self.fall_behind)
+            asyncio.get_running_loop().call_later(1, self.mark_stale)
             return False
         if found is None:
-            raise ThreadGone
+            raise ThreadClosed
         self._take(found)
         return True
 
-    def _take(self, found: list[Followed]) -> None:
+    def _take(self, found: list[FollowedRun]) -> None:
         is_first, self._is_first_look = self._is_first_look, False
         if not is_first:
             for run in found:
@@ -191,14 +196,14 @@ class ThreadReader:
                 self._follow(run, BEGINNING)
             self._begun.clear()
 
-    def _follow(self, run: Followed, after: EventId | None) -> None:
+    def _follow(self, run: FollowedRun, after: EventId | None) -> None:
         if run.run_id not in self._known:
             self._knows(run)
             self._waiting.append((run, after))
 
-    def _knows(self, run: Followed) -> None:
+    def _knows(self, run: FollowedRun) -> None:
         self._known[run.run_id] = None
-        if len(self._known) > MOST_KNOWN:
+        if len(self._known) > MAX_KNOWN_RUNS:
             self._known.popitem(last=False)
 
     def _go_on(self) -> None:
@@ -207,7 +212,9 @@ class ThreadReader:
             return
         run, after = self._waiting.popleft()
         self._run = run
-        self._stream = self._hub.open(run.run_id, after, is_kept=run.is_kept, woken=self._woken)
+        self._stream = self._hub.open(
+            run.run_id, after, is_resumable=run.is_resumable, woken=self._woken
+        )
         if not run.is_open:
             self._stream.finish("over")
 
@@ -226,7 +233,7 @@ class ThreadReader:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._hub.stop_listening(self)
+        self._hub.remove_listener(self)
         self._leave()
         if self._looking is not None:
             self._looking.cancel()

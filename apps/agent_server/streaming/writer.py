@@ -14,52 +14,52 @@ from uuid import UUID
 import hiredis
 from django.conf import settings
 
-from apps.agent_server.messaging.redis_connection import Command, RedisLink, RedisLost
+from apps.agent_server.messaging.redis_connection import Command, RedisConnection, RedisLost
 from apps.agent_server.streaming.streams import (
+    BATCH_FIELD,
     BEGINNING,
     END,
-    ENDED_SECONDS,
-    FIELD,
-    KEPT_BATCHES,
-    LIVE_SECONDS,
-    PER_MILLISECOND,
+    ENDED_STREAM_TTL_SECONDS,
+    IDS_PER_MILLISECOND,
+    MAX_STREAM_BATCHES,
+    STREAM_TTL_SECONDS,
     EventId,
     key,
-    pack,
+    pack_batch,
 )
-from apps.agent_server.streaming.thread_notices import RunBegins, run_begins
+from apps.agent_server.streaming.thread_notices import RunStarted, run_started
 from apps.core.json import dumps
 
 log = logging.getLogger(__name__)
 
-RESULT_LIMIT = 256 * 1024
-ANSWER_SECONDS = 5.0
-MOST_IN_BATCH = PER_MILLISECOND // 2
-_FOR_NOW = ("LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN")
+MAX_RESULT_BYTES = 256 * 1024
+REPLY_TIMEOUT_SECONDS = 5.0
+MAX_BATCH_EVENTS = IDS_PER_MILLISECOND // 2
+_TRANSIENT_ERRORS = ("LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN")
 """How Redis begins a refusal that will pass."""
 
-Written = tuple[str, bytes] | tuple[str, bytes, bytes | None, str | None]
-Keep = Callable[[UUID, EventId, bytes], None]
+StreamEvent = tuple[str, bytes] | tuple[str, bytes, bytes | None, str | None]
+PersistBatch = Callable[[UUID, EventId, bytes], None]
 
 
 @dataclass(slots=True)
-class _Open:
-    """What a run has said since its last batch."""
+class _OpenBatch:
+    """What a run has batch since its last batch."""
 
-    events: list[Written] = field(default_factory=list)
+    events: list[StreamEvent] = field(default_factory=list)
     resumable: bool = False
     thread: UUID | None = None
     graph_id: str = ""
 
 
 @dataclass(slots=True)
-class Sealed:
+class PendingBatch:
     """A batch on its way: its ids are given and stay, however often it has to be sent."""
 
     run_id: UUID
     last: EventId
-    before: EventId | None
-    events: list[Written]
+    previous: EventId | None
+    events: list[StreamEvent]
     packed: bytes
     resumable: bool
     ended: bool
@@ -68,18 +68,27 @@ class Sealed:
 
     def commands(self) -> list[Command]:
         name = key(self.run_id)
-        lifetime = LIVE_SECONDS
+        lifetime = STREAM_TTL_SECONDS
         if self.ended:
             resumable = settings.RESUMABLE_STREAM_TTL_SECONDS
-            lifetime = resumable if self.resumable else ENDED_SECONDS
+            lifetime = resumable if self.resumable else ENDED_STREAM_TTL_SECONDS
         commands: list[Command] = [
-            ("XADD", name, "MAXLEN", "~", KEPT_BATCHES, str(self.last), FIELD, self.packed),
+            (
+                "XADD",
+                name,
+                "MAXLEN",
+                "~",
+                MAX_STREAM_BATCHES,
+                str(self.last),
+                BATCH_FIELD,
+                self.packed,
+            ),
             ("PUBLISH", name, self.packed),
             ("EXPIRE", name, lifetime),
         ]
         if self.thread is not None:
-            notice = RunBegins(self.run_id, self.graph_id, self.resumable)
-            commands.append(run_begins(self.thread, notice))
+            notice = RunStarted(self.run_id, self.graph_id, self.resumable)
+            commands.append(run_started(self.thread, notice))
         return commands
 
 
@@ -90,27 +99,27 @@ class StreamWriter:
     Redis is away they wait, within a limit, and go out in order when it is back. Nothing here
     raises for Redis' sake: a stream is a convenience, never the record.
 
-    `keep` is given every batch of a resumable run when its ids are made.
+    `persist` is given every batch of a resumable run when its ids are made.
     """
 
-    HIGH_WATER = 8 * 1024 * 1024
-    LIMIT_WHILE_AWAY = 32 * 1024 * 1024
+    HIGH_WATER_BYTES = 8 * 1024 * 1024
+    MAX_OFFLINE_BYTES = 32 * 1024 * 1024
 
-    def __init__(self, url: str | None = None, keep: Keep | None = None) -> None:
-        self._link = RedisLink(url or settings.REDIS_URL)
-        self._keep = keep
-        self._said: dict[UUID, _Open] = {}
-        self._sealed: deque[Sealed] = deque()
+    def __init__(self, url: str | None = None, persist: PersistBatch | None = None) -> None:
+        self._link = RedisConnection(url or settings.REDIS_URL)
+        self._persist = persist
+        self._open: dict[UUID, _OpenBatch] = {}
+        self._pending: deque[PendingBatch] = deque()
         self._size = 0
         self._last: dict[UUID, EventId] = {}
         self._clock = BEGINNING
         self._sender: asyncio.Task[None] | None = None
-        self._relieved = asyncio.Event()
-        self._relieved.set()
+        self._has_room = asyncio.Event()
+        self._has_room.set()
 
     # What a run says
 
-    def begin(
+    def start_stream(
         self,
         run_id: UUID,
         events: Iterable[tuple[str, bytes]],
@@ -122,14 +131,14 @@ class StreamWriter:
     ) -> None:
         """Say the first events of an attempt; the readers of its thread are told.
 
-        Before those of the first attempt there is nothing; what an earlier one said last, perhaps
+        Before those of the first attempt there is nothing; what an earlier one batch last, perhaps
         elsewhere, is not known here.
         """
         if is_first:
             self._last[run_id] = BEGINNING
-        self.put(run_id, events, resumable=resumable)
-        said = self._said[run_id]
-        said.thread, said.graph_id = thread, graph_id
+        self.write(run_id, events, resumable=resumable)
+        batch = self._open[run_id]
+        batch.thread, batch.graph_id = thread, graph_id
 
     async def append(
         self, run_id: UUID, events: Iterable[tuple[str, bytes]], *, resumable: bool = False
@@ -138,30 +147,30 @@ class StreamWriter:
 
         Returns once they are queued; waits only while too much is under way.
         """
-        self.put(run_id, events, resumable=resumable)
-        await self.relieved()
+        self.write(run_id, events, resumable=resumable)
+        await self.below_high_water()
 
-    def put(
+    def write(
         self, run_id: UUID, events: Iterable[tuple[str, bytes]], *, resumable: bool = False
     ) -> bool:
-        """`append` without the wait; False asks the caller to wait until it is `relieved`."""
-        said = self._said.get(run_id)
-        if said is None:
-            said = self._said[run_id] = _Open()
-        said.resumable = said.resumable or resumable
+        """`append` without the wait; on False, await `below_high_water` before the next write."""
+        batch = self._open.get(run_id)
+        if batch is None:
+            batch = self._open[run_id] = _OpenBatch()
+        batch.resumable = batch.resumable or resumable
         size = 0
         for name, data in events:
-            said.events.append((name, data))
+            batch.events.append((name, data))
             size += len(name) + len(data)
         self._size += size
-        if self._size > self.HIGH_WATER and self._link.is_up:
-            self._relieved.clear()
+        if self._size > self.HIGH_WATER_BYTES and self._link.is_up:
+            self._has_room.clear()
         self._wake()
-        return self._relieved.is_set()
+        return self._has_room.is_set()
 
-    async def relieved(self) -> None:
+    async def below_high_water(self) -> None:
         """Return when less is under way than this writer likes to hold."""
-        await self._relieved.wait()
+        await self._has_room.wait()
 
     def close_stream(
         self,
@@ -170,40 +179,41 @@ class StreamWriter:
         *,
         events: Iterable[tuple[str, bytes]] = (),
         result: bytes | None = None,
-        left: str | None = None,
+        thread_status: str | None = None,
         resumable: bool = False,
-    ) -> Sealed:
-        """Make the run's last batch, `events` and the end, to be `released` after the commit.
+    ) -> PendingBatch:
+        """Make the run's last batch, `events` and the end, to be sent with `send` after the commit.
 
-        `result` is the JSON body that a caller of `wait` gets. A large one is left out, and read
-        from PostgreSQL by who needs it. `left` is the status that the run leaves its thread in.
+        `result` is the JSON body that a caller of `wait` gets. A large one is
+        omitted; callers read it from PostgreSQL. `thread_status` is the thread's status after the
+        run.
         """
-        if result is not None and len(result) > RESULT_LIMIT:
+        if result is not None and len(result) > MAX_RESULT_BYTES:
             result = None
-        self._seal(run_id)
-        end: Written = (END.decode(), dumps({"status": status}), result, left)
-        sealed = self._batch(run_id, _Open([*events, end], resumable), ended=True)
+        self._close_batch(run_id)
+        end: StreamEvent = (END.decode(), dumps({"status": status}), result, thread_status)
+        pending = self._batch(run_id, _OpenBatch([*events, end], resumable), ended=True)
         self._last.pop(run_id, None)
-        return sealed
+        return pending
 
-    def release(self, sealed: Sealed) -> None:
+    def send(self, pending: PendingBatch) -> None:
         """Send a batch that was held back."""
-        self._sealed.append(sealed)
-        self._size += len(sealed.packed)
+        self._pending.append(pending)
+        self._size += len(pending.packed)
         self._wake()
 
     async def end(
         self, run_id: UUID, status: str, *, result: bytes | None = None, resumable: bool = False
     ) -> None:
         """Append the last event. To be called after the run's final state is committed."""
-        self.release(self.close_stream(run_id, status, result=result, resumable=resumable))
+        self.send(self.close_stream(run_id, status, result=result, resumable=resumable))
 
-    def forget(self, run_id: UUID) -> None:
+    def discard(self, run_id: UUID) -> None:
         """The run is somebody else's now."""
-        self._seal(run_id)
+        self._close_batch(run_id)
         self._last.pop(run_id, None)
 
-    async def flushed(self) -> None:
+    async def flush(self) -> None:
         """Return when nothing is queued any more, or Redis does not take it."""
         while self._sender is not None and not self._sender.done():
             await asyncio.wait([self._sender], timeout=1)
@@ -211,38 +221,38 @@ class StreamWriter:
                 return
 
     async def aclose(self) -> None:
-        await self.flushed()
+        await self.flush()
         if self._sender is not None:
             self._sender.cancel()
         self._link.close()
 
     # Making batches
 
-    def _seal(self, run_id: UUID) -> None:
-        said = self._said.pop(run_id, None)
-        if said is not None and said.events:
-            for start in range(0, len(said.events), MOST_IN_BATCH):
-                part = _Open(said.events[start : start + MOST_IN_BATCH], said.resumable)
+    def _close_batch(self, run_id: UUID) -> None:
+        batch = self._open.pop(run_id, None)
+        if batch is not None and batch.events:
+            for start in range(0, len(batch.events), MAX_BATCH_EVENTS):
+                part = _OpenBatch(batch.events[start : start + MAX_BATCH_EVENTS], batch.resumable)
                 if not start:
-                    part.thread, part.graph_id = said.thread, said.graph_id
-                self._sealed.append(self._batch(run_id, part))
+                    part.thread, part.graph_id = batch.thread, batch.graph_id
+                self._pending.append(self._batch(run_id, part))
 
-    def _batch(self, run_id: UUID, said: _Open, *, ended: bool = False) -> Sealed:
-        before = self._last.get(run_id)
-        last = self._last[run_id] = self._next_id(len(said.events))
-        packed = pack(last, said.events, before)
-        if said.resumable and self._keep is not None:
-            self._keep(run_id, last, _without_result(last, said.events, before) or packed)
-        return Sealed(
+    def _batch(self, run_id: UUID, batch: _OpenBatch, *, ended: bool = False) -> PendingBatch:
+        previous = self._last.get(run_id)
+        last = self._last[run_id] = self._next_id(len(batch.events))
+        packed = pack_batch(last, batch.events, previous)
+        if batch.resumable and self._persist is not None:
+            self._persist(run_id, last, _strip_result(last, batch.events, previous) or packed)
+        return PendingBatch(
             run_id,
             last,
-            before,
-            said.events,
+            previous,
+            batch.events,
             packed,
-            said.resumable,
+            batch.resumable,
             ended,
-            said.thread,
-            said.graph_id,
+            batch.thread,
+            batch.graph_id,
         )
 
     def _next_id(self, count: int) -> EventId:
@@ -251,7 +261,7 @@ class StreamWriter:
         ms, n = self._clock
         if now > ms:
             ms, n = now, -1
-        elif n + count >= PER_MILLISECOND:
+        elif n + count >= IDS_PER_MILLISECOND:
             ms, n = ms + 1, -1
         self._clock = EventId(ms, n + count)
         return self._clock
@@ -264,22 +274,22 @@ class StreamWriter:
 
     async def _send_all(self) -> None:
         pause = 0.05
-        while self._said or self._sealed:
-            for run_id in list(self._said):
-                self._seal(run_id)
-            batches, self._sealed, self._size = list(self._sealed), deque(), 0
-            self._relieved.set()
+        while self._open or self._pending:
+            for run_id in list(self._open):
+                self._close_batch(run_id)
+            batches, self._pending, self._size = list(self._pending), deque(), 0
+            self._has_room.set()
             left = await self._send(batches)
             if not left:
                 pause = 0.05
                 continue
-            self._sealed.extendleft(reversed(left))
+            self._pending.extendleft(reversed(left))
             self._size += sum(len(batch.packed) for batch in left)
-            self._forget_the_oldest()
+            self._drop_oldest()
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)
 
-    async def _send(self, batches: list[Sealed]) -> list[Sealed]:
+    async def _send(self, batches: list[PendingBatch]) -> list[PendingBatch]:
         """Send the batches and return those that Redis did not take, in their order."""
         commands: list[Command] = []
         places: list[int] = []
@@ -291,23 +301,25 @@ class StreamWriter:
                 await self._link.connect()
             replies = self._link.send(commands)
             await self._link.drained()
-            _, silent = await asyncio.wait(replies, timeout=ANSWER_SECONDS)
+            _, silent = await asyncio.wait(replies, timeout=REPLY_TIMEOUT_SECONDS)
             if silent:
                 self._link.close()
         except RedisLost:
             return batches
-        left: list[Sealed] = []
+        left: list[PendingBatch] = []
         for batch, place in zip(batches, places, strict=True):
             error = replies[place].exception()
             if isinstance(error, hiredis.ReplyError) and "equal or smaller" in str(error):
-                left += await self._numbered_anew(batch)
-            elif isinstance(error, hiredis.ReplyError) and not str(error).startswith(_FOR_NOW):
+                left += await self._renumber(batch)
+            elif isinstance(error, hiredis.ReplyError) and not str(error).startswith(
+                _TRANSIENT_ERRORS
+            ):
                 log.error("Redis refused events: %s", error)  # e.g. its memory is full
             elif error is not None:
                 left.append(batch)
         return left
 
-    async def _numbered_anew(self, batch: Sealed) -> list[Sealed]:
+    async def _renumber(self, batch: PendingBatch) -> list[PendingBatch]:
         """A batch that Redis has already, or that comes after what a faster clock wrote."""
         name, last = key(batch.run_id), str(batch.last)
         try:
@@ -320,24 +332,26 @@ class StreamWriter:
             return []
         if newest:
             self._clock = max(self._clock, EventId.parse(newest[0][0].decode()))
-            batch.last, batch.before = self._next_id(len(batch.events)), None
-            batch.packed = pack(batch.last, batch.events)
+            batch.last, batch.previous = self._next_id(len(batch.events)), None
+            batch.packed = pack_batch(batch.last, batch.events)
             if batch.run_id in self._last:
                 self._last[batch.run_id] = max(batch.last, self._last[batch.run_id])
         return [batch]
 
-    def _forget_the_oldest(self) -> None:
+    def _drop_oldest(self) -> None:
         """Keep within the limit; readers learn of a run's end from PostgreSQL."""
-        while self._size > self.LIMIT_WHILE_AWAY and self._sealed:
-            batch = self._sealed.popleft()
+        while self._size > self.MAX_OFFLINE_BYTES and self._pending:
+            batch = self._pending.popleft()
             self._size -= len(batch.packed)
             log.warning("events of run %s were dropped while Redis was away", batch.run_id)
 
 
-def _without_result(last: EventId, events: list[Written], before: EventId | None) -> bytes | None:
+def _strip_result(
+    last: EventId, events: list[StreamEvent], previous: EventId | None
+) -> bytes | None:
     """The last batch without the result, which PostgreSQL has; None for any other batch."""
     *others, end = events
     if end[0] != END.decode():
         return None
     stripped: list[Any] = [*others, (end[0], end[1], None, end[3] if len(end) > 3 else None)]
-    return pack(last, stripped, before)
+    return pack_batch(last, stripped, previous)

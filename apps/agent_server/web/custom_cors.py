@@ -9,27 +9,27 @@ from apps.deployments.langgraph_json.sections import Cors
 
 Header = tuple[bytes, bytes]
 _ALL_METHODS = ("DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT")
-_ALWAYS = ("Accept", "Accept-Language", "Content-Language", "Content-Type")
-_LONGEST_ORIGIN = 300
+_SAFE_HEADERS = ("Accept", "Accept-Language", "Content-Language", "Content-Type")
+_MAX_ORIGIN_LENGTH = 300
 
 
-def of_answer(cors: Cors, origin: str | None) -> list[Header]:
+def response_headers(cors: Cors, origin: str | None) -> list[Header]:
     """The headers of an answer to a browser of that origin."""
     if origin is None:
         return []
-    headers = _of_origin(cors, origin)
+    headers = _origin_headers(cors, origin)
     if headers and cors.expose_headers:
         headers.append(("Access-Control-Expose-Headers", ", ".join(cors.expose_headers)))
-    return _encoded(headers)
+    return _encode_headers(headers)
 
 
-def of_preflight(
+def preflight_response(
     cors: Cors, origin: str, method: str, asked: str | None
 ) -> tuple[int, bytes, list[Header]]:
     """The answer to a browser that asks before it asks."""
-    headers = _of_origin(cors, origin)
+    headers = _origin_headers(cors, origin)
     methods = _ALL_METHODS if "*" in cors.allow_methods else tuple(cors.allow_methods)
-    allowed = sorted({*_ALWAYS, *cors.allow_headers})
+    allowed = sorted({*_SAFE_HEADERS, *cors.allow_headers})
     refused = [] if headers else ["origin"]
     if method not in methods:
         refused.append("method")
@@ -45,14 +45,14 @@ def of_preflight(
     everything = asked if asked and "*" in cors.allow_headers else ", ".join(allowed)
     headers.append(("Access-Control-Allow-Headers", everything))
     if refused:
-        return 400, f"Disallowed CORS {', '.join(refused)}".encode(), _encoded(headers)
-    return 200, b"OK", _encoded(headers)
+        return 400, f"Disallowed CORS {', '.join(refused)}".encode(), _encode_headers(headers)
+    return 200, b"OK", _encode_headers(headers)
 
 
-def _of_origin(cors: Cors, origin: str) -> list[tuple[str, str]]:
+def _origin_headers(cors: Cors, origin: str) -> list[tuple[str, str]]:
     """What lets the origin in; nothing when it stays out."""
     everybody = "*" in cors.allow_origins
-    if not everybody and origin not in cors.allow_origins and not _fits(cors, origin):
+    if not everybody and origin not in cors.allow_origins and not _matches_regex(cors, origin):
         return []
     # With credentials browsers take no star.
     if everybody and not cors.allow_credentials:
@@ -63,14 +63,14 @@ def _of_origin(cors: Cors, origin: str) -> list[tuple[str, str]]:
     return headers
 
 
-def _fits(cors: Cors, origin: str) -> bool:
+def _matches_regex(cors: Cors, origin: str) -> bool:
     pattern = cors.allow_origin_regex
     return (
         pattern is not None
-        and len(origin) <= _LONGEST_ORIGIN
+        and len(origin) <= _MAX_ORIGIN_LENGTH
         and re.fullmatch(pattern, origin) is not None
     )
 
 
-def _encoded(headers: Iterable[tuple[str, str]]) -> list[Header]:
+def _encode_headers(headers: Iterable[tuple[str, str]]) -> list[Header]:
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers]

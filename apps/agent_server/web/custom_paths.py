@@ -67,7 +67,7 @@ def match(routes: tuple[CustomRoute, ...] | None, path: str, kind: str, method: 
     return found
 
 
-def is_shut(http: Http, path: str) -> bool:
+def is_disabled(http: Http, path: str) -> bool:
     """Whether the deployment does without the group of routes that this path is of."""
     segments = _split(path)
     first = segments[0] if segments else ""
@@ -104,11 +104,11 @@ def _pattern(route: CustomRoute) -> Pattern:
         if not kinds:
             segments.append(text)
         elif whole is not None:
-            segments.append(_CHECKS.get(whole[1] or "str", _anything))
+            segments.append(_CHECKS.get(whole[1] or "str", _match_any))
         else:
-            segments.append(_anything)
+            segments.append(_match_any)
     return Pattern(tuple(segments), takes_rest, route.kind, route.methods)
 
 
-def _anything(_: str) -> bool:
+def _match_any(_: str) -> bool:
     return True

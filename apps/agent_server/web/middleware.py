@@ -28,7 +28,7 @@ class AgentMiddleware:
             response = self.get_response(request)
         else:
             response = _without_slash(request) or self.get_response(request)
-        traffic.seen(slug, response.status_code)
+        traffic.count_response(slug, response.status_code)
         for name, value in cors.HEADERS.items():
             response.headers[name] = value
         return response

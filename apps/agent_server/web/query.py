@@ -8,12 +8,12 @@ from apps.core.errors import Invalid
 from apps.core.json import loads
 
 
-def flag(value: str | None) -> bool:
+def parse_flag(value: str | None) -> bool:
     """A boolean: Python sends `true`, JavaScript sends `1`."""
     return (value or "").lower() in {"true", "1"}
 
 
-def words(name: str, values: Iterable[str]) -> list[str]:
+def parse_list(name: str, values: Iterable[str]) -> list[str]:
     """A list: the key repeated, words between commas, or one JSON array."""
     found: list[str] = []
     for value in values:

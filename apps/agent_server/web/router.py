@@ -1,7 +1,7 @@
 """The front with what deployments decide about HTTP: `http` of their langgraph.json.
 
 A deployment that says nothing costs a look at a dictionary. Another may have its own routes, shut
-groups of the server's, set its own CORS rules, and have a prefix below its address.
+groups of the server's, set its own CORS rules, and have a prefix path_below its address.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from django.db import Error as DatabaseError
 from django.urls import Resolver404, resolve
 
 from apps.agent_server.consumers import proxy
-from apps.agent_server.consumers.proxy import Place
+from apps.agent_server.consumers.proxy import ProxyTarget
 from apps.agent_server.web import custom_cors, custom_paths
 from apps.core import errors
 from apps.core.asgi import AsgiRouter, Scope, with_agent_path
@@ -26,7 +26,7 @@ from apps.deployments.routes import Route
 _PREFIX = "/agents/"
 
 
-class AgentFront(AsgiRouter):
+class AgentRouter(AsgiRouter):
     """Routes requests for agents as their deployments want it, and everything else onwards."""
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
@@ -41,42 +41,46 @@ class AgentFront(AsgiRouter):
         slug, _, rest = path[len(_PREFIX) :].partition("/")
         is_fresh, route = routes.cached_route(slug)
         if not is_fresh:
-            route = await _find(slug)
+            route = await _find_route(slug)
         if route is None or route.serving.is_default_http:
             await super().__call__(scope, receive, send)
             return
         await self._serve(route, f"/{rest}", scope, receive, send)
 
-    async def _serve(self, route: Route, below: str, scope: Scope, receive: Any, send: Any) -> None:
+    async def _serve(
+        self, route: Route, path_below: str, scope: Scope, receive: Any, send: Any
+    ) -> None:
         serving = route.serving
         root = scope.get("agent_root")
         # A domain of the agent's own has the agent at its root.
-        place = Place(route, below, "" if root is not None else f"{_PREFIX}{route.slug}")
+        target = ProxyTarget(
+            route, path_below, "" if root is not None else f"{_PREFIX}{route.slug}"
+        )
         prefix = serving.mount_prefix
-        if prefix and (below == prefix or below.startswith(f"{prefix}/")):
-            place = Place(route, below[len(prefix) :] or "/", place.root + prefix)
-            path = f"{_PREFIX}{route.slug}{place.below}"
+        if prefix and (path_below == prefix or path_below.startswith(f"{prefix}/")):
+            target = ProxyTarget(route, path_below[len(prefix) :] or "/", target.root_path + prefix)
+            path = f"{_PREFIX}{route.slug}{target.path}"
             scope = {**scope, "path": path, "agent_root": f"{_PREFIX}{route.slug}"}
         if scope["type"] == "http" and serving.http.cors is not None:
-            if await _answered_preflight(serving.http.cors, scope, send):
+            if await _answer_preflight(serving.http.cors, scope, send):
                 return
             send = _with_cors(serving.http.cors, scope, send)
         method = scope.get("method", "GET")
-        if custom_paths.is_shut(serving.http, place.below):
-            await _refuse(scope, receive, send)
-        elif await self._is_own(place, scope, method):
-            await proxy.proxy(place, scope, receive, send)
+        if custom_paths.is_disabled(serving.http, target.path):
+            await _respond_not_found(scope, receive, send)
+        elif await self._is_own(target, scope, method):
+            await proxy.proxy(target, scope, receive, send)
         else:
             await super().__call__(scope, receive, send)
 
-    async def _is_own(self, place: Place, scope: Scope, method: str) -> bool:
+    async def _is_own(self, target: ProxyTarget, scope: Scope, method: str) -> bool:
         """Whether the agent's own application answers."""
-        serving = place.route.serving
+        serving = target.route.serving
         if serving.http.app is None:
             return False
         if _is_preflight(scope):
             return False
-        found = custom_paths.match(serving.custom_routes, place.below, scope["type"], method)
+        found = custom_paths.match(serving.custom_routes, target.path, scope["type"], method)
         if found is None or (not found and custom_paths.takes_rest(serving.custom_routes)):
             return not self._is_built_in(scope)
         return bool(found)
@@ -95,7 +99,7 @@ class AgentFront(AsgiRouter):
         return True
 
 
-async def _find(slug: str) -> Route | None:
+async def _find_route(slug: str) -> Route | None:
     try:
         return await in_thread(routes.find, slug)
     except DatabaseError:
@@ -112,12 +116,12 @@ def _is_preflight(scope: Scope) -> bool:
     return scope.get("method") == "OPTIONS" and asked is not None
 
 
-async def _answered_preflight(cors: Cors, scope: Scope, send: Any) -> bool:
+async def _answer_preflight(cors: Cors, scope: Scope, send: Any) -> bool:
     origin, method = _header(scope, b"origin"), _header(scope, b"access-control-request-method")
     if scope["method"] != "OPTIONS" or origin is None or method is None:
         return False
     asked = _header(scope, b"access-control-request-headers")
-    status, text, headers = custom_cors.of_preflight(cors, origin, method, asked)
+    status, text, headers = custom_cors.preflight_response(cors, origin, method, asked)
     plain = (b"content-type", b"text/plain; charset=utf-8")
     length = (b"content-length", str(len(text)).encode())
     start = {"type": "http.response.start", "status": status, "headers": [plain, length, *headers]}
@@ -127,7 +131,7 @@ async def _answered_preflight(cors: Cors, scope: Scope, send: Any) -> bool:
 
 
 def _with_cors(cors: Cors, scope: Scope, send: Any) -> Callable[[dict[str, Any]], Any]:
-    own = custom_cors.of_answer(cors, _header(scope, b"origin"))
+    own = custom_cors.response_headers(cors, _header(scope, b"origin"))
 
     async def send_with_cors(message: dict[str, Any]) -> None:
         if message["type"] == "http.response.start":
@@ -138,7 +142,7 @@ def _with_cors(cors: Cors, scope: Scope, send: Any) -> Callable[[dict[str, Any]]
     return send_with_cors
 
 
-async def _refuse(scope: Scope, receive: Any, send: Any) -> None:
+async def _respond_not_found(scope: Scope, receive: Any, send: Any) -> None:
     """404: the deployment does without this."""
     if scope["type"] == "websocket":
         await receive()

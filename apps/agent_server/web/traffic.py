@@ -16,26 +16,26 @@ from django.conf import settings
 from apps.deployments import routes
 
 log = logging.getLogger(__name__)
-PERIOD_SECONDS = 5.0
-KEPT_SECONDS = 30 * 24 * 3600
+FLUSH_SECONDS = 5.0
+RETENTION_SECONDS = 30 * 24 * 3600
 
 _lock = threading.Lock()
 _counts: Counter[tuple[str, int]] = Counter()
-_is_awake = threading.Event()
+_is_started = threading.Event()
 
 
-def seen(slug: str, status: int) -> None:
+def count_response(slug: str, status: int) -> None:
     """A request to the agent of that address was answered."""
     with _lock:
         _counts[slug, status] += 1
-    if not _is_awake.is_set():
-        _is_awake.set()
-        threading.Thread(target=_sum_up_later, name="traffic", daemon=True).start()
+    if not _is_started.is_set():
+        _is_started.set()
+        threading.Thread(target=_flush_periodically, name="traffic", daemon=True).start()
 
 
-def of(slug: str) -> dict[int, int]:
+def responses_for(slug: str) -> dict[int, int]:
     """The agent's answers by status, those of other processes some seconds late."""
-    sum_up()
+    flush()
     try:
         found = _client().hgetall(_key(slug))
     except redis.RedisError:
@@ -43,7 +43,7 @@ def of(slug: str) -> dict[int, int]:
     return {int(status): int(count) for status, count in sorted(found.items())}
 
 
-def sum_up() -> None:
+def flush() -> None:
     """Add what this process counted. Addresses that no agent has are forgotten."""
     with _lock:
         counted = dict(_counts)
@@ -58,17 +58,17 @@ def sum_up() -> None:
             for (slug, status), count in known.items():
                 pipeline.hincrby(_key(slug), str(status), count)
             for slug in {slug for slug, _ in known}:
-                pipeline.expire(_key(slug), KEPT_SECONDS)
+                pipeline.expire(_key(slug), RETENTION_SECONDS)
             pipeline.execute()
     except redis.RedisError as error:
         log.warning("the count of %d answers is lost: %s", sum(known.values()), error)
 
 
-def _sum_up_later() -> None:
+def _flush_periodically() -> None:
     pause = threading.Event()
     while True:
-        pause.wait(PERIOD_SECONDS)
-        sum_up()
+        pause.wait(FLUSH_SECONDS)
+        flush()
 
 
 def _key(slug: str) -> str:

@@ -19,72 +19,72 @@ from uuid import uuid4
 import msgpack
 from django.conf import settings
 
-from apps.agent_server.messaging.redis_connection import RedisLink, RedisLost
+from apps.agent_server.messaging.redis_connection import RedisConnection, RedisLost
 
 log = logging.getLogger(__name__)
 
-WINDOW = 256 * 1024
+WINDOW_BYTES = 256 * 1024
 """Bytes that a sender may have under way."""
-PIECE = 64 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024
 """The most that one message carries."""
 PING_SECONDS = 5.0
 
 
 class Tunnel:
-    """One end of a conversation.
+    """One end of a tunnel.
 
-    `hear(kind, value)` is called for each word; what it raises is a word that makes no sense and
-    ends the conversation. `lost()` is called when the other side is gone.
+    `on_message(kind, value)` is called for each message; an exception from it means a malformed
+    message and closes the tunnel. `on_lost()` is called when the peer is gone.
     """
 
     def __init__(
         self,
-        board: Switchboard,
+        manager: TunnelManager,
         id_: bytes,
         peer: str,
-        hear: Callable[[str, Any], None],
-        lost: Callable[[], None],
+        on_message: Callable[[str, Any], None],
+        on_lost: Callable[[], None],
     ) -> None:
-        self._board = board
+        self._manager = manager
         self.id = id_
         self.peer = peer
-        self._hear = hear
-        self._lost = lost
+        self._handle_message = on_message
+        self._handle_loss = on_lost
         self.is_over = False
 
-    def say(self, kind: str, value: Any = None) -> None:
+    def send(self, kind: str, value: Any = None) -> None:
         """Send a word; silent after the end."""
         if not self.is_over and self.peer:
-            self._board.send(self, msgpack.packb([self.id, kind, value]))
+            self._manager.send(self, msgpack.packb([self.id, kind, value]))
 
-    def heard(self, kind: str, value: Any) -> None:
+    def on_message(self, kind: str, value: Any) -> None:
         if self.is_over or kind == "ping":
             return
         try:
-            self._hear(kind, value)
+            self._handle_message(kind, value)
         except (ValueError, TypeError, AttributeError, LookupError) as error:
             log.info("A word came through a tunnel that makes no sense: %s", error)
-            self.break_off()
+            self.fail()
 
     def close(self) -> None:
         """Say and hear nothing more. Safe to repeat."""
         self.is_over = True
-        self._board.forget(self)
+        self._manager.forget(self)
 
-    def break_off(self) -> None:
+    def fail(self) -> None:
         """The other side is gone."""
         if not self.is_over:
             self.close()
-            self._lost()
+            self._handle_loss()
 
 
-class Switchboard:
+class TunnelManager:
     """One side's tunnels, on one connection of its event loop."""
 
     def __init__(self, url: str | None = None) -> None:
         self.channel = f"slipway:tunnels:{uuid4().hex}"
-        self._link = RedisLink(
-            url or settings.REDIS_URL, on_push=self._pushed, on_lost=self._break_all
+        self._link = RedisConnection(
+            url or settings.REDIS_URL, on_push=self._pushed, on_lost=self._fail_all
         )
         self._tunnels: dict[bytes, Tunnel] = {}
         self._is_listening = False
@@ -100,10 +100,14 @@ class Switchboard:
             self._is_listening = True
 
     def open(
-        self, id_: bytes, peer: str, hear: Callable[[str, Any], None], lost: Callable[[], None]
+        self,
+        id_: bytes,
+        peer: str,
+        on_message: Callable[[str, Any], None],
+        on_lost: Callable[[], None],
     ) -> Tunnel:
         """An end for a conversation; `peer` is the other side's channel, empty while unknown."""
-        tunnel = Tunnel(self, id_, peer, hear, lost)
+        tunnel = Tunnel(self, id_, peer, on_message, on_lost)
         self._tunnels[id_] = tunnel
         if self._pinging is None or self._pinging.done():
             self._pinging = asyncio.get_running_loop().create_task(self._ping(), name="tunnels")
@@ -113,9 +117,9 @@ class Switchboard:
         try:
             [heard] = self._link.send([("PUBLISH", tunnel.peer, packed)])
         except RedisLost:
-            tunnel.break_off()
+            tunnel.fail()
             return
-        heard.add_done_callback(lambda reply: _check(tunnel, reply))
+        heard.add_done_callback(lambda reply: _check_receivers(tunnel, reply))
 
     def forget(self, tunnel: Tunnel) -> None:
         self._tunnels.pop(tunnel.id, None)
@@ -123,7 +127,7 @@ class Switchboard:
     def close(self) -> None:
         if self._pinging is not None:
             self._pinging.cancel()
-        self._break_all()
+        self._fail_all()
         self._link.close()
 
     def __len__(self) -> int:
@@ -139,35 +143,35 @@ class Switchboard:
             return
         tunnel = self._tunnels.get(id_)
         if tunnel is not None:
-            tunnel.heard(kind, value)
+            tunnel.on_message(kind, value)
 
-    def _break_all(self) -> None:
+    def _fail_all(self) -> None:
         self._is_listening = False
         for tunnel in list(self._tunnels.values()):
-            tunnel.break_off()
+            tunnel.fail()
 
     async def _ping(self) -> None:
         while self._tunnels:
             await asyncio.sleep(PING_SECONDS)
             for tunnel in list(self._tunnels.values()):
-                tunnel.say("ping")
+                tunnel.send("ping")
 
 
-def _check(tunnel: Tunnel, reply: asyncio.Future[Any]) -> None:
+def _check_receivers(tunnel: Tunnel, reply: asyncio.Future[Any]) -> None:
     if reply.cancelled() or reply.exception() is not None or not reply.result():
-        tunnel.break_off()
+        tunnel.fail()
 
 
-class Budget:
+class FlowControlWindow:
     """What a sender may still send; `take` waits while it is nothing."""
 
     def __init__(self) -> None:
-        self._left = WINDOW
+        self._left = WINDOW_BYTES
         self._more = asyncio.Event()
         self._more.set()
         self._closed = False
 
-    async def take(self, size: int) -> None:
+    async def acquire(self, size: int) -> None:
         """Return when that much may leave; `ConnectionError` when it never will."""
         while self._left <= 0 and not self._closed:
             self._more.clear()
@@ -176,7 +180,7 @@ class Budget:
             raise ConnectionError
         self._left -= size
 
-    def give(self, size: int) -> None:
+    def release(self, size: int) -> None:
         self._left += size
         self._more.set()
 

@@ -27,12 +27,12 @@ log = logging.getLogger(__name__)
 P = ParamSpec("P")
 T = TypeVar("T")
 
-PLACES = 200
-PLACES_PER_AGENT = 50
-BATCH = 25
+MAX_CONCURRENT = 200
+MAX_CONCURRENT_PER_AGENT = 50
+BATCH_SIZE = 25
 
 
-class Postman:
+class DeliveryWorker:
     """Takes what is due, sends it, and writes down what came of it."""
 
     def __init__(self) -> None:
@@ -78,8 +78,8 @@ class Postman:
 
     async def _take_all(self) -> None:
         """Begin with everything that is due, as far as there are places."""
-        while room := min(BATCH, PLACES - len(self._open)):
-            full = [agent for agent, n in self._per_agent.items() if n >= PLACES_PER_AGENT]
+        while room := min(BATCH_SIZE, MAX_CONCURRENT - len(self._open)):
+            full = [agent for agent, n in self._per_agent.items() if n >= MAX_CONCURRENT_PER_AGENT]
             taken = await self._in_database(deliveries.claim, room, full)
             for delivery in taken:
                 self._per_agent[delivery.deployment_id] += 1
@@ -92,7 +92,7 @@ class Postman:
     async def _deliver(self, delivery: Delivery) -> None:
         began = self._loop.time()
         try:
-            if isinstance(delivery.letter, sending.Outcome):
+            if isinstance(delivery.letter, sending.DeliveryResult):
                 outcome = delivery.letter
             else:
                 outcome = await sending.send(delivery.letter)
@@ -101,9 +101,9 @@ class Postman:
         except Exception:
             log.exception("What came of webhook %s could not be written down.", delivery.id)
         finally:
-            was_full = len(self._open) >= PLACES
+            was_full = len(self._open) >= MAX_CONCURRENT
             agent = delivery.deployment_id
-            was_full |= self._per_agent[agent] >= PLACES_PER_AGENT
+            was_full |= self._per_agent[agent] >= MAX_CONCURRENT_PER_AGENT
             self._per_agent[agent] -= 1
             if not self._per_agent[agent]:
                 del self._per_agent[agent]
@@ -118,23 +118,23 @@ class Postman:
         return await self._loop.run_in_executor(self._database, call)
 
 
-_current: Postman | None = None
-_making = threading.Lock()
+_current: DeliveryWorker | None = None
+_lock = threading.Lock()
 
 
 def wake() -> None:
     """Have the webhooks sent that are due; the postman is made at the first call."""
     global _current  # noqa: PLW0603
-    with _making:
+    with _lock:
         if _current is None:
-            _current = Postman()
+            _current = DeliveryWorker()
         _current.wake()
 
 
 def stop() -> None:
     """End the postman of this process, when there is one."""
     global _current
-    with _making:
+    with _lock:
         postman, _current = _current, None
     if postman is not None:
         postman.stop()

@@ -20,9 +20,9 @@ from apps.core.ssrf import IPAddress
 from apps.deployments.langgraph_json.sections import Webhooks
 from apps.deployments.routes import Route
 
-LONGEST_URL = 4096
+MAX_URL_LENGTH = 4096
 DEFAULT_PORTS = {"http": 80, "https": 443}
-_UNWRITABLE = re.compile(r"[\x00-\x20\x7f\\]")
+_INVALID_CHARACTERS = re.compile(r"[\x00-\x20\x7f\\]")
 
 
 class WebhookBlocked(errors.Invalid):
@@ -59,14 +59,14 @@ class Target:
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
+class WebhookPolicy:
     """`webhooks.url` of an agent's `langgraph.json`, under the platform's own."""
 
     require_https: bool = False
     allowed_domains: tuple[str, ...] = ()
     """Exact names, or `*.name` for those below it; none means any."""
     allowed_ports: tuple[int, ...] = ()
-    max_url_length: int = LONGEST_URL
+    max_url_length: int = MAX_URL_LENGTH
     allows_own_routes: bool = False
     allows_private: bool = False
 
@@ -79,7 +79,7 @@ class Rules:
             require_https=given.require_https,
             allowed_domains=tuple(name.lower() for name in given.allowed_domains or ()),
             allowed_ports=tuple(given.allowed_ports or ()),
-            max_url_length=min(given.max_url_length or LONGEST_URL, LONGEST_URL),
+            max_url_length=min(given.max_url_length or MAX_URL_LENGTH, MAX_URL_LENGTH),
             allows_own_routes=opened,
             allows_private=settings.ALLOW_PRIVATE_ADDRESSES
             or (opened and settings.ALLOW_LOCAL_WEBHOOKS),
@@ -89,7 +89,7 @@ class Rules:
         """Take an address apart and hold it against the rules; looks at its text only."""
         if len(url) > self.max_url_length:
             raise WebhookBlocked(f"the address is longer than {self.max_url_length} characters.")
-        if _UNWRITABLE.search(url) or not url.isprintable():
+        if _INVALID_CHARACTERS.search(url) or not url.isprintable():
             raise WebhookBlocked("the address has characters that no address has.")
         if url.startswith("/") and not url.startswith("//"):
             return self._own(url)
@@ -109,7 +109,7 @@ class Rules:
         path = url.partition("?")[0].lower().replace("%2e", ".").replace("%2f", "/")
         if ".." in path.split("/"):
             raise WebhookBlocked("the address leads out of this agent's routes.")
-        return Target("", 0, is_secure=False, path=_ascii(url.partition("#")[0]))
+        return Target("", 0, is_secure=False, path=_percent_encode(url.partition("#")[0]))
 
     def _remote(self, parts: SplitResult, port: int | None) -> Target:
         if parts.scheme not in DEFAULT_PORTS:
@@ -118,7 +118,7 @@ class Rules:
             raise WebhookBlocked("this agent's rules want https.")
         if "@" in parts.netloc:
             raise WebhookBlocked("an address with a user name or password would be shown to all.")
-        host = _host(parts.hostname or "")
+        host = _normalize_host(parts.hostname or "")
         port = DEFAULT_PORTS[parts.scheme] if port is None else port
         if not port:
             raise WebhookBlocked("there is no port 0.")
@@ -128,7 +128,7 @@ class Rules:
             raise WebhookBlocked(f"port {port} is not among those that this agent allows.")
         path = parts.path or "/"
         path += f"?{parts.query}" if parts.query else ""
-        return Target(host, port, is_secure=parts.scheme == "https", path=_ascii(path))
+        return Target(host, port, is_secure=parts.scheme == "https", path=_percent_encode(path))
 
     def reachable(self, host: str, found: list[IPAddress]) -> list[IPAddress]:
         """The addresses of a name, if webhooks may go to all of them."""
@@ -145,7 +145,7 @@ def validate(url: str, route: Route) -> str:
 
     Looks the name up, so it is for threads. What passes here is checked again at each sending.
     """
-    rules = Rules.of(route.serving.webhooks)
+    rules = WebhookPolicy.of(route.serving.webhooks)
     target = rules.target(url)
     if not target.is_own:
         try:
@@ -155,7 +155,7 @@ def validate(url: str, route: Route) -> str:
     return url
 
 
-def _host(name: str) -> str:
+def _normalize_host(name: str) -> str:
     try:
         return str(ipaddress.ip_address(name))
     except ValueError:
@@ -173,7 +173,7 @@ def _matches(host: str, rule: str) -> bool:
     return host.endswith(rule[1:]) if rule.startswith("*.") else host == rule
 
 
-def _ascii(text: str) -> str:
+def _percent_encode(text: str) -> str:
     """The text with everything that is not ASCII percent-encoded."""
     return "".join(
         c if c.isascii() else "".join(f"%{byte:02X}" for byte in c.encode()) for c in text

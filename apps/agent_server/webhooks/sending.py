@@ -16,26 +16,26 @@ from functools import cache
 
 import h11
 
-from apps.agent_server.webhooks.rules import Rules, Target, WebhookBlocked
+from apps.agent_server.webhooks.rules import Target, WebhookBlocked, WebhookPolicy
 from apps.core import ssrf
 from apps.core.ssrf import IPAddress
 
-SECONDS = 15.0
-CONNECT_SECONDS = 5.0
+TIMEOUT_SECONDS = 15.0
+CONNECT_TIMEOUT_SECONDS = 5.0
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class WebhookRequest:
     """What goes out, and where. A target of the platform's own needs no rules."""
 
     target: Target
-    rules: Rules | None
+    rules: WebhookPolicy | None
     headers: Mapping[str, str]
     body: bytes
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class DeliveryResult:
     """What came of one attempt."""
 
     status: int | None = None
@@ -51,39 +51,41 @@ class Outcome:
         return not self.error
 
 
-async def send(letter: Letter, *, seconds: float = SECONDS) -> Outcome:
+async def send(letter: WebhookRequest, *, seconds: float = TIMEOUT_SECONDS) -> DeliveryResult:
     """Send it once. Never raises: whatever goes wrong is an outcome."""
     try:
         async with asyncio.timeout(seconds):
-            return _judge(await _exchange(letter))
+            return _to_result(await _post(letter))
     except WebhookBlocked as error:
-        return Outcome(error=error.detail, is_final=True)
+        return DeliveryResult(error=error.detail, is_final=True)
     except ssrf.ResolutionFailed:
-        return Outcome(error=f"The host {letter.target.host} is not known.")
+        return DeliveryResult(error=f"The host {letter.target.host} is not known.")
     except TimeoutError:
-        return Outcome(error=f"There was no answer within {seconds:g} s.")
+        return DeliveryResult(error=f"There was no answer within {seconds:g} s.")
     except ssl.SSLCertVerificationError as error:
-        return Outcome(error=f"The certificate is not good: {error.verify_message}.")
+        return DeliveryResult(error=f"The certificate is not good: {error.verify_message}.")
     except ssl.SSLError as error:
-        return Outcome(error=f"TLS failed: {error.reason or 'SSLError'}.")
+        return DeliveryResult(error=f"TLS failed: {error.reason or 'SSLError'}.")
     except h11.RemoteProtocolError as error:
-        return Outcome(error=f"The answer is not HTTP: {error}.")
+        return DeliveryResult(error=f"The answer is not HTTP: {error}.")
     except h11.LocalProtocolError as error:
-        return Outcome(error=f"The request cannot be made: {error}.", is_final=True)
+        return DeliveryResult(error=f"The request cannot be made: {error}.", is_final=True)
     except OSError as error:
         reason = os.strerror(error.errno) if error.errno else type(error).__name__
-        return Outcome(error=f"No connection: {reason}.")
+        return DeliveryResult(error=f"No connection: {reason}.")
 
 
-def _judge(answer: h11.Response) -> Outcome:
+def _to_result(answer: h11.Response) -> DeliveryResult:
     status = answer.status_code
     if 200 <= status < 300:
-        return Outcome(status)
+        return DeliveryResult(status)
     if status == 410:
-        return Outcome(status, "The receiver says that it is gone for good (410).", is_final=True)
+        return DeliveryResult(
+            status, "The receiver says that it is gone for good (410).", is_final=True
+        )
     if 300 <= status < 400:
-        return Outcome(status, f"The answer was {status}: redirects are not followed.")
-    return Outcome(status, f"The answer was {status}.", retry_after=_retry_after(answer))
+        return DeliveryResult(status, f"The answer was {status}: redirects are not followed.")
+    return DeliveryResult(status, f"The answer was {status}.", retry_after=_retry_after(answer))
 
 
 def _retry_after(answer: h11.Response) -> float:
@@ -93,7 +95,7 @@ def _retry_after(answer: h11.Response) -> float:
     return 0.0
 
 
-async def _exchange(letter: Letter) -> h11.Response:
+async def _post(letter: WebhookRequest) -> h11.Response:
     reader, writer = await _connect(letter)
     try:
         connection = h11.Connection(h11.CLIENT)
@@ -122,7 +124,7 @@ async def _exchange(letter: Letter) -> h11.Response:
         writer.transport.abort()
 
 
-async def _connect(letter: Letter) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+async def _connect(letter: WebhookRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     target = letter.target
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(None, ssrf.resolve_in_time, target.host)
@@ -130,7 +132,7 @@ async def _connect(letter: Letter) -> tuple[asyncio.StreamReader, asyncio.Stream
     failure: Exception = ConnectionRefusedError()
     for address in allowed:
         try:
-            async with asyncio.timeout(CONNECT_SECONDS):
+            async with asyncio.timeout(CONNECT_TIMEOUT_SECONDS):
                 return await _open(address, target)
         except (OSError, TimeoutError) as error:
             failure = error

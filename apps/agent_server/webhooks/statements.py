@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-MARK = '"webhook": "'
+WEBHOOK_MARKER = '"webhook": "'
 """Stands in the JSON of every run that has one, as PostgreSQL writes it; perhaps elsewhere too."""
 
 # In the transaction that ends the runs, after their rows and their threads' have been written.
@@ -43,7 +43,7 @@ RETURNING w.id, w.attempts, w.workspace_id, w.deployment_id, w.run_id, w.thread_
     w.payload::text, w.run_created_at, w.run_started_at, w.run_ended_at
 """
 
-_ATTEMPT = """log = log || %s::text::jsonb,
+_RECORD_ATTEMPT = """log = log || %s::text::jsonb,
     response_status = COALESCE(%s::int, response_status), last_error = %s
 WHERE id = %s AND attempts = %s AND status = 'sending'
 """
@@ -52,24 +52,24 @@ DELIVERED = (
     """
 UPDATE agent_server_webhookdelivery
 SET status = 'delivered', delivered_at = clock_timestamp(), payload = NULL, """
-    + _ATTEMPT
+    + _RECORD_ATTEMPT
 )
 
-TRY_AGAIN = (
+RETRY = (
     """
 UPDATE agent_server_webhookdelivery
 SET status = 'due', due_at = clock_timestamp() + make_interval(secs => %s::float8), """
-    + _ATTEMPT
+    + _RECORD_ATTEMPT
 )
 
 GIVEN_UP = (
     """
 UPDATE agent_server_webhookdelivery
 SET status = 'given_up', payload = NULL, """
-    + _ATTEMPT
+    + _RECORD_ATTEMPT
 )
 
-FORGET_OLD = """
+DELETE_OLD = """
 DELETE FROM agent_server_webhookdelivery
 WHERE id IN (
     SELECT id FROM agent_server_webhookdelivery
