@@ -24,7 +24,12 @@ _ADDRESS = re.compile(r"^agents/<slug:slug>")
 _PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 _INSIDE = "apps.agent_server."
 # How handlers ask for a parameter of the query, and what they take it for.
-_ASKS = {"flag": "boolean", "number": "integer", "words": "array"}
+_ASKS = {
+    "query_flag": "boolean",
+    "number": "integer",
+    "query_list": "array",
+    "words": "array",
+}
 
 
 @dataclass(frozen=True)
@@ -133,7 +138,7 @@ def _is_edge(function: FunctionType) -> bool:
     """Whether it belongs to the views and consumers, and not to what they share."""
     module = function.__module__
     inside = module.startswith((f"{_INSIDE}api.", f"{_INSIDE}consumers."))
-    return inside and not module.endswith((".base", ".context"))
+    return inside and not module.endswith((".base", ".http_request"))
 
 
 def _names(code: CodeType) -> Iterator[str]:
@@ -147,7 +152,7 @@ def _bodies_of(function: FunctionType) -> Iterator[type[Body]]:
     for name in _names(function.__code__):
         found: Any = function.__globals__.get(name)
         is_body = isinstance(found, type) and issubclass(found, Body)
-        if is_body and not found.__module__.endswith(".bodies.base"):
+        if is_body and not found.__module__.endswith(".schemas.base"):
             yield found
 
 
