@@ -1,69 +1,67 @@
-"""Wakes the engine when a run is due: one that was planned for later, or waits to be tried again.
+"""Starts runs when they are due: scheduled runs, and retries after a delay.
 
-Armed from the database, by every worker, so that it goes off though the one that was told is gone;
-a message arms it sooner for what was planned since.
+Every worker reads the next due time from PostgreSQL, so a dead worker delays nothing. A message
+sets the timer earlier for a run that was scheduled since.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Callable
+from uuid import UUID
 
 from apps.agent_runtime.db import statements
-from apps.agent_runtime.db.database import TRANSIENT
-
-if TYPE_CHECKING:
-    from apps.agent_runtime.engine import Engine
+from apps.agent_runtime.db.connection_pool import TRANSIENT, ConnectionPool
 
 logger = logging.getLogger(__name__)
 
-LOOK_AGAIN_SECONDS = 5.0
-LATE_SECONDS = 2 * LOOK_AGAIN_SECONDS
-"""What is due for longer has met a sweeper, or its thread has something else to do."""
+POLL_SECONDS = 5.0
+MAX_LATENESS_SECONDS = 2 * POLL_SECONDS
+"""Runs that are due for longer are left to the sweeper."""
 
 
-class Alarm:
-    """The alarm of one engine."""
+class DueRunTimer:
+    """The timer of one engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, pool: ConnectionPool, claim: Callable[[UUID], None]) -> None:
+        """`claim(thread)` is called for each thread with a due run."""
+        self._pool = pool
+        self._claim = claim
         self._loop = asyncio.get_running_loop()
-        self._at = self._loop.time()
+        self._fires_at = self._loop.time()
         self._timer: asyncio.TimerHandle | None = None
-        self._rings = asyncio.Event()
+        self._wake = asyncio.Event()
 
     def set(self, seconds: float) -> None:
-        """Go off after so long, if not before."""
-        at = self._loop.time() + max(0.0, seconds)
-        if self._timer is None or at < self._at:
-            self._arm(at)
+        """Fire after this time at the latest."""
+        fires_at = self._loop.time() + max(0.0, seconds)
+        if self._timer is None or fires_at < self._fires_at:
+            self._arm(fires_at)
 
-    def ring(self) -> None:
-        """Look now: something is due that was not before."""
-        self._rings.set()
+    def fire(self) -> None:
+        """Check for due runs now."""
+        self._wake.set()
 
-    def _arm(self, at: float) -> None:
+    def _arm(self, fires_at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._at, self._timer = at, self._loop.call_at(at, self._rings.set)
+        self._fires_at, self._timer = fires_at, self._loop.call_at(fires_at, self._wake.set)
 
-    async def serve(self) -> None:
-        """Have due runs executed, for ever."""
+    async def run_forever(self) -> None:
         while True:
-            self._rings.clear()
-            self._arm(self._loop.time() + LOOK_AGAIN_SECONDS)
+            self._wake.clear()
+            self._arm(self._loop.time() + POLL_SECONDS)
             try:
-                await self._look()
+                await self._claim_due()
             except TRANSIENT as error:
-                logger.warning("Runs that are due could not be looked up: %s", str(error).strip())
-            await self._rings.wait()
+                logger.warning("Reading due runs failed: %s", str(error).strip())
+            await self._wake.wait()
 
-    async def _look(self) -> None:
-        database = self._engine.database
-        due = await database.rows(statements.JUST_DUE, [LATE_SECONDS])
-        for thread in {row[0] for row in due}:
-            self._engine.execute(thread)
-        [(seconds,)] = await database.rows(statements.NEXT_DUE)
+    async def _claim_due(self) -> None:
+        rows = await self._pool.rows(statements.JUST_DUE, [MAX_LATENESS_SECONDS])
+        for thread in {row[0] for row in rows}:
+            self._claim(thread)
+        [(seconds,)] = await self._pool.rows(statements.NEXT_DUE)
         if seconds is not None:
             self.set(seconds + 0.001)

@@ -1,11 +1,11 @@
-"""The engine of a worker process: claims, hosts, leases."""
+"""The engine of a worker process: claims runs and executes them on graph hosts."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
 import logging
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Collection, Coroutine, Mapping
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -14,152 +14,244 @@ from django.conf import settings
 
 from apps.agent_runtime.db import statements
 from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
-from apps.agent_runtime.db.database import Database
-from apps.agent_runtime.db.group_commit import Ledger
-from apps.agent_runtime.db.run_store import RunStore, owner_of
-from apps.agent_runtime.db.write_batch import Claimed, Stale, Token
-from apps.agent_runtime.due_timer import Alarm
-from apps.agent_runtime.graph_calls import custom_routes
-from apps.agent_runtime.graph_calls import thread_edits as edits
-from apps.agent_runtime.graph_calls.call_session import CallSession, Question, Reply, failure
-from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, HostPool, RevisionRef
-from apps.agent_runtime.hosts.host_log import LogKeeper
-from apps.agent_runtime.hosts.isolation import Cell, Quarantine
-from apps.agent_runtime.hosts.launch import Launcher
+from apps.agent_runtime.db.connection_pool import ConnectionPool
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
+from apps.agent_runtime.db.run_store import RunStore
+from apps.agent_runtime.db.write_batch import ClaimedRun, FencingToken
+from apps.agent_runtime.due_timer import DueRunTimer
+from apps.agent_runtime.graph_calls import custom_routes, thread_edits
+from apps.agent_runtime.graph_calls.call_session import (
+    CallResult,
+    CallSession,
+    GraphCall,
+    error_body,
+)
+from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, HostPool
+from apps.agent_runtime.hosts.host_log import HostLogWriter
+from apps.agent_runtime.hosts.isolation import IsolatedHost, IsolatedHostPool
+from apps.agent_runtime.hosts.launch import Launcher, RevisionRef
+from apps.agent_runtime.hosts.loopback_calls import LoadAsgiApp
 from apps.agent_runtime.leases import Leases
-from apps.agent_runtime.queue_consumer import Inbox
-from apps.agent_runtime.runs.event_publisher import Voice
-from apps.agent_runtime.runs.run_completion import Attempts
-from apps.agent_runtime.runs.run_session import RunSession
+from apps.agent_runtime.queue_consumer import EngineQueues
+from apps.agent_runtime.runs.event_publisher import EventPublisher
+from apps.agent_runtime.runs.run_completion import RunCompletion
+from apps.agent_runtime.runs.run_session import RunSession, SessionServices
 from apps.agent_server.messaging import messages
 from apps.agent_server.messaging.redis_connection import RedisConnection, RedisLost
 
 logger = logging.getLogger(__name__)
 
-READERS = 4
-MOST_HEARD = 1_000
-"""Runs that shall stop and are not here: a claim that is under way may bring one."""
+READ_CONNECTIONS = 4
+MAX_EARLY_CANCELS = 1_000
+"""Cancel requests that are kept for runs whose claim is still in progress."""
 
 
-class Options:
-    """How an engine is to work; the values come from the settings."""
+@dataclass(slots=True, frozen=True, kw_only=True)
+class EngineOptions:
+    """Limits of an engine; the values come from the settings."""
 
-    def __init__(
-        self,
-        *,
-        owner: str,
-        runs: int,
-        lease_seconds: float,
-        max_attempts: int,
-        timeout_seconds: float,
-        hosts: int,
-    ) -> None:
-        self.owner = owner
-        self.runs = runs
-        self.lease_seconds = lease_seconds
-        self.max_attempts = max_attempts
-        self.timeout_seconds = timeout_seconds
-        self.hosts = hosts
+    owner: str
+    """Name of this process in `lease_owner`."""
+    max_runs: int
+    lease_seconds: float
+    max_attempts: int
+    run_timeout_seconds: float
+    max_hosts: int
 
 
 class Engine:
-    """Executes runs on one asyncio loop. All methods belong to that loop."""
+    """Executes runs on one asyncio loop. Call its methods on that loop only."""
 
-    def __init__(self, options: Options, launcher: Launcher) -> None:
+    def __init__(
+        self, options: EngineOptions, launcher: Launcher, load_asgi_app: LoadAsgiApp
+    ) -> None:
         self.options = options
-        self._sessions: dict[UUID, RunSession] = {}
-        self._waiting: dict[UUID, None] = {}
-        self._heard: dict[UUID, None] = {}
         self._launcher = launcher
+        self._load_asgi_app = load_asgi_app
+        self._sessions: dict[UUID, RunSession] = {}
+        self._waiting_threads: dict[UUID, None] = {}
+        self._early_cancels: dict[UUID, None] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._draining = False
-        self._closed = False
+        self._is_draining = False
+        self._is_closed = False
 
     async def start(self) -> None:
-        """Connect and begin to claim."""
+        """Connect and start to claim runs."""
+        options = self.options
         self._loop = asyncio.get_running_loop()
-        self.database = Database(READERS)
-        self.checkpoints = CheckpointReader(self.database)
+        self.pool = ConnectionPool(READ_CONNECTIONS)
+        self.checkpoints = CheckpointReader(self.pool)
         self.store = RunStore()
-        self.ledger = Ledger(
-            self.options.owner,
-            self.options.lease_seconds,
-            on_claimed=self._claimed,
-            on_stale=self._stale,
-            held=lambda: {*self._sessions, *self.attempts.under_way},
+        self.writer = GroupCommitWriter(
+            options.owner,
+            options.lease_seconds,
+            on_claimed=self._on_claimed,
+            on_stale=self._on_stale,
+            known_runs=lambda: {*self._sessions, *self.completing},
         )
         self.redis = RedisConnection(
-            settings.REDIS_URL, on_push=self._pushed, on_lost=self._redis_lost
+            settings.REDIS_URL, on_push=self._on_message, on_lost=self._on_redis_lost
         )
-        self._logs = LogKeeper(self.database)
-        self.hosts = HostPool(self._launcher, self.options.hosts, self._logs.add)
-        self.quarantine = Quarantine(self.hosts.start)
-        self.attempts = Attempts(self)
-        self.alarm = Alarm(self)
-        self._leases = Leases(self, self.options.lease_seconds)
-        self.voice = Voice(self.ledger, lambda: self._leases.are_held)
-        self._spawn(self._leases.keep())
-        self._spawn(self.alarm.serve())
-        self._spawn(self._listen())
-        self.own_routes = custom_routes.OwnRoutes()
-        self.inbox = Inbox(self)
+        self._logs = HostLogWriter(self.pool)
+        self.hosts = HostPool(
+            self._launcher, options.max_hosts, self._logs.add, self._load_asgi_app
+        )
+        self.isolated_hosts = IsolatedHostPool(self.hosts.start)
+        self.timer = DueRunTimer(self.pool, self.claim_or_queue)
+        self._leases = Leases(options.owner, options.lease_seconds, self.pool, self)
+        self.publisher = EventPublisher(self.writer, lambda: self._leases.are_valid)
+        self.completion = RunCompletion(
+            self.writer,
+            self.publisher,
+            max_attempts=options.max_attempts,
+            call_graph=self.call_graph,
+            requeue=self._requeue,
+        )
+        self._services = SessionServices(
+            writer=self.writer,
+            publisher=self.publisher,
+            checkpoints=self.checkpoints,
+            store=self.store,
+            completion=self.completion,
+            isolated_hosts=self.isolated_hosts,
+            on_closed=self._on_session_closed,
+            on_stale=self._on_stale,
+        )
+        self._editor = thread_edits.ThreadEditor(
+            self.pool, self.checkpoints, self.store, self.redis
+        )
+        self._custom_routes = custom_routes.CustomRoutes()
+        self._spawn(self._leases.renew_forever())
+        self._spawn(self.timer.run_forever())
+        self._spawn(self._subscribe())
+        self.queues = EngineQueues(
+            self.redis,
+            run_capacity=lambda: self.run_capacity,
+            claim=self.claim_or_queue,
+            call_graph=self.call_graph,
+        )
 
-    # Work comes in
+    # Claims
 
-    def execute(self, thread: UUID) -> None:
-        """Claim the thread's next run, unless this worker has its hands full or is leaving."""
-        if self._draining:
-            self._spawn(self._leave_to_others([thread]))
-        elif self.room <= 0:
-            self._waiting[thread] = None
+    def claim_or_queue(self, thread: UUID) -> None:
+        """Claim the thread's next run, or leave it to another worker if this one is stopping."""
+        if self._is_draining:
+            self._spawn(self._return_threads([thread]))
+        elif self.run_capacity <= 0:
+            self._waiting_threads[thread] = None
         else:
-            self.ledger.claim([thread])
+            self.writer.claim([thread])
+
+    def _requeue(self, thread: UUID) -> None:
+        self.claim_or_queue(thread)
+        self.timer.fire()
 
     @property
-    def room(self) -> int:
-        """How many more runs this worker would take."""
-        return self.options.runs - len(self._sessions) - self.ledger.claims
+    def run_capacity(self) -> int:
+        """Number of further runs that this worker accepts."""
+        return self.options.max_runs - len(self._sessions) - self.writer.claim_count
 
-    async def _leave_to_others(self, threads: Collection[UUID]) -> None:
-        """Name the threads again, for workers that stay."""
+    @property
+    def sessions(self) -> Mapping[UUID, RunSession]:
+        """Runs that are executed here."""
+        return self._sessions
+
+    @property
+    def completing(self) -> Collection[UUID]:
+        """Runs whose end is not committed yet."""
+        return self.completion.pending
+
+    @property
+    def writing(self) -> Collection[UUID]:
+        """Runs with uncommitted writes."""
+        return self.writer.writing
+
+    async def _return_threads(self, threads: Collection[UUID]) -> None:
+        """Put threads back into the queue for other workers."""
         if threads:
             try:
                 await self.redis.run(messages.enqueue_thread(*threads))
             except (RedisLost, hiredis.ReplyError) as error:
-                logger.info("Threads wait for the sweeper: %s", error)
+                logger.info("Threads are left to the sweeper: %s", error)
 
-    async def cancel_as_asked(self, run_id: UUID) -> None:
-        """Stop a run that has a `cancel_action`, or that is gone, if it is here."""
-        session = self._sessions.get(run_id)
-        if session is None:
+    def _on_claimed(self, run: ClaimedRun, head: list[Any] | None) -> None:
+        earlier_attempt = self._sessions.get(run.run_id)
+        if earlier_attempt is not None:
+            earlier_attempt.abandon("another attempt starts here")
+        if run.cancel_action or run.crash_count >= self.options.max_attempts:
+            self._early_cancels.pop(run.run_id, None)
+            self.completion.pending.add(run.run_id)
+            self._spawn(self.completion.finish_without_start(run))
             return
-        rows = await self.database.rows(statements.CANCEL_ACTION, list(session.claimed.token))
-        if not rows:
-            session.give_up("it is gone")
-        elif rows[0][0]:
-            session.cancel(rows[0][0])
-
-    def _pushed(self, channel: bytes, payload: bytes) -> None:
-        if channel == messages.SCHEDULES.encode():
-            self.alarm.set(float(payload))
-        elif channel == messages.CANCELS.encode():
-            self._hear_of(UUID(bytes=payload))
-
-    def _hear_of(self, run_id: UUID) -> None:
-        """The run shall stop."""
-        if run_id in self._sessions:
-            self._spawn(self.cancel_as_asked(run_id))
+        session = RunSession(self._services, run, head)
+        self._sessions[run.run_id] = session
+        # After the last events of the thread's previous run, which the same commit has ended.
+        self._loop.call_soon(self.publisher.open_stream, run)
+        if run.run_id in self._early_cancels:
+            del self._early_cancels[run.run_id]
+            self._spawn(self.cancel_if_requested(run.run_id))
+        host = None
+        if run.revision_id and not run.isolation_group_size:
+            host = self.hosts.get_running(run.revision_id)
+        if host is not None:
+            self._start_session(session, host)
         else:
-            self._heard[run_id] = None
-            if len(self._heard) > MOST_HEARD:
-                del self._heard[next(iter(self._heard))]
+            self._spawn(self._start_host_and_session(session))
 
-    def _redis_lost(self) -> None:
-        if not self._closed:
-            self._spawn(self._listen())
+    def _start_session(
+        self, session: RunSession, host: GraphHost, isolated_host: IsolatedHost | None = None
+    ) -> None:
+        limit = host.run_seconds or self.options.run_timeout_seconds
+        try:
+            session.start(host, limit, isolated_host)
+        except Exception as error:  # otherwise the run would hold its lease for ever
+            logger.exception("Run %s cannot be sent to its graph host.", session.run.run_id)
+            session.fail(type(error).__name__, str(error))
 
-    async def _listen(self) -> None:
-        """Hear what all engines are told. Leases and the alarm find it out too, but later."""
+    async def _start_host_and_session(self, session: RunSession) -> None:
+        run = session.run
+        if run.revision_id is None:
+            session.fail("NotDeployed", "This deployment has no active revision.")
+            return
+        revision = RevisionRef(run.revision_id, run.deployment_id, run.workspace_id)
+        isolated_host = None
+        try:
+            if run.isolation_group_size:
+                isolated_host = await self.isolated_hosts.acquire(
+                    revision, run.isolation_group_size
+                )
+                host = isolated_host.host.result()
+            else:
+                host = await self.hosts.get(revision)
+        except HostFailed as error:
+            if not session.is_over:
+                session.abandon("its host did not start")
+                await self.completion.retry_after_start_failure(run, error)
+            return
+        if not session.is_over:
+            self._start_session(session, host, isolated_host)
+        elif isolated_host is not None:
+            self.isolated_hosts.release(isolated_host)
+
+    def _on_session_closed(self, session: RunSession) -> None:
+        """Give the free place to a waiting thread."""
+        if self._sessions.get(session.run.run_id) is session:
+            del self._sessions[session.run.run_id]
+        if self._waiting_threads and not self._is_draining and self.run_capacity > 0:
+            thread = next(iter(self._waiting_threads))
+            del self._waiting_threads[thread]
+            self.writer.claim([thread])
+        self.queues.notify_run_capacity()
+
+    def _on_stale(self, token: FencingToken) -> None:
+        session = self._sessions.get(token.run_id)
+        if session is not None and session.run.attempt == token.attempt:
+            session.abandon("it belongs to another attempt")
+
+    # Messages to all engines
+
+    async def _subscribe(self) -> None:
+        """Subscribe to messages. Without them lease renewal and timer notice the same, later."""
         while True:
             try:
                 await self.redis.connect()
@@ -169,167 +261,82 @@ class Engine:
             else:
                 return
 
-    @property
-    def running(self) -> int:
-        return len(self._sessions)
+    def _on_redis_lost(self) -> None:
+        if not self._is_closed:
+            self._spawn(self._subscribe())
 
-    @property
-    def sessions(self) -> dict[UUID, RunSession]:
-        """The runs that are executed here at this moment."""
-        return dict(self._sessions)
+    def _on_message(self, channel: bytes, payload: bytes) -> None:
+        if channel == messages.SCHEDULES.encode():
+            self.timer.set(float(payload))
+        elif channel == messages.CANCELS.encode():
+            self._on_cancel(UUID(bytes=payload))
 
-    def _claimed(self, claimed: Claimed, head: list[Any] | None) -> None:
-        before = self._sessions.get(claimed.run_id)
-        if before is not None:
-            before.give_up("another attempt begins here")
-        if claimed.cancel_action or claimed.losses >= self.options.max_attempts:
-            self._heard.pop(claimed.run_id, None)
-            self.attempts.under_way.add(claimed.run_id)
-            self._spawn(self.attempts.end_unbegun(claimed))
-            return
-        session = RunSession(self, claimed, head)
-        self._sessions[claimed.run_id] = session
-        self._loop.call_soon(self.voice.begin, claimed)  # after the end of the run before it
-        if claimed.run_id in self._heard:
-            del self._heard[claimed.run_id]
-            self._spawn(self.cancel_as_asked(claimed.run_id))
-        host = None
-        if claimed.revision_id and not claimed.company:
-            host = self.hosts.warm(claimed.revision_id)
-        if host is not None:
-            self._begin(session, host)
+    def _on_cancel(self, run_id: UUID) -> None:
+        if run_id in self._sessions:
+            self._spawn(self.cancel_if_requested(run_id))
         else:
-            self._spawn(self._begin_cold(session))
+            self._early_cancels[run_id] = None
+            if len(self._early_cancels) > MAX_EARLY_CANCELS:
+                del self._early_cancels[next(iter(self._early_cancels))]
 
-    def _begin(self, session: RunSession, host: GraphHost, cell: Cell | None = None) -> None:
-        try:
-            session.begin(host, host.run_seconds or self.options.timeout_seconds, cell)
-        except Exception as error:  # a run that nobody works on would keep its lease for ever
-            logger.exception("Run %s cannot be given to its graph.", session.claimed.run_id)
-            session.fail(type(error).__name__, str(error))
-
-    async def _begin_cold(self, session: RunSession) -> None:
-        claimed = session.claimed
-        if claimed.revision_id is None:
-            session.fail("NotDeployed", "This deployment has no revision that serves.")
+    async def cancel_if_requested(self, run_id: UUID) -> None:
+        """Stop a run of this worker whose row has a `cancel_action` or was deleted."""
+        session = self._sessions.get(run_id)
+        if session is None:
             return
-        revision = RevisionRef(claimed.revision_id, claimed.deployment_id, claimed.workspace_id)
-        cell = None
-        try:
-            if claimed.company:
-                cell = await self.quarantine.enter(revision, claimed.company)
-                host = cell.host.result()
-            else:
-                host = await self.hosts.get(revision)
-        except HostFailed as error:
-            if not session.is_over:
-                session.give_up("its host did not start")
-                await self.attempts.host_failed(claimed, error)
-            return
-        if not session.is_over:
-            self._begin(session, host, cell)
-        elif cell is not None:
-            self.quarantine.leave(cell)
+        rows = await self.pool.rows(statements.CANCEL_ACTION, list(session.run.token))
+        if not rows:
+            session.abandon("its row was deleted")
+        elif rows[0][0]:
+            session.cancel(rows[0][0])
 
-    async def ask(self, question: Question, seconds: float) -> Reply:
-        """Put a question to a graph host, which is started if need be. Never raises."""
+    # Graph calls
+
+    async def call_graph(self, call: GraphCall, seconds: float) -> CallResult:
+        """Execute a call on the revision's host, which is started if necessary. Never raises."""
         deadline = self._loop.time() + seconds
         try:
             async with asyncio.timeout(seconds):
-                host = await self.hosts.get(question.revision)
-            if question.method == custom_routes.METHOD:
-                return await self.own_routes.open(host, question)
-            if question.thread is not None:
-                await self.settled()
-            left = deadline - self._loop.time()
-            if question.method in edits.METHODS:
-                return await edits.edit(self, host, question, left)
-            return await CallSession(self, host, question).ask(left)
+                host = await self.hosts.get(call.revision)
+            if call.method == custom_routes.METHOD:
+                return await self._custom_routes.open(host, call)
+            if call.thread is not None:
+                await self.writer.flush()
+            remaining = deadline - self._loop.time()
+            if call.method in thread_edits.METHODS:
+                return await self._editor.edit(host, call, remaining)
+            return await CallSession(host, call, self.checkpoints, self.store).execute(remaining)
         except HostFailed as error:
-            return Reply(False, failure("HostFailed", str(error)))
+            return CallResult(False, error_body("HostFailed", str(error)))
         except TimeoutError:
-            return Reply(False, failure("TimeoutError", "The graph did not answer in time."))
-
-    # What sessions need
-
-    def publish(
-        self, claimed: Claimed, events: list[tuple[str, bytes]], host: GraphHost | None
-    ) -> None:
-        """Append events to the run's stream, while its lease is surely this worker's."""
-        if not self.voice.say(claimed, events) and host:
-            self._pause(host, self.voice.relieved)
-
-    def hold_back(self, host: GraphHost | None) -> None:
-        """Stop reading from a host while the database is behind."""
-        if self.ledger.is_full and host is not None:
-            self._pause(host, self.ledger.relieved)
-
-    def _pause(self, host: GraphHost, relieved: Callable[[], Awaitable[None]]) -> None:
-        host.link.pause()
-
-        async def go_on() -> None:
-            await relieved()
-            host.link.resume()
-
-        self._spawn(go_on())
-
-    async def settled(self) -> None:
-        """Return when everything that was put into the ledger before is committed."""
-        await self.ledger.settled()
-
-    async def use_store(
-        self, claimed: Claimed, ops: Any, number: int, answer: Callable[[int, bool, Any], None]
-    ) -> None:
-        """Do what a run asks of its agent's store, while the attempt may write."""
-        try:
-            await self.store.answer(
-                owner_of(claimed), ops, claimed.token, functools.partial(answer, number)
-            )
-        except Stale:
-            self._stale(claimed.token)
-
-    def forget(self, session: RunSession) -> None:
-        """A session is over; a waiting thread may have its place."""
-        if self._sessions.get(session.claimed.run_id) is session:
-            del self._sessions[session.claimed.run_id]
-        if self._waiting and not self._draining and self.room > 0:
-            thread = next(iter(self._waiting))
-            del self._waiting[thread]
-            self.ledger.claim([thread])
-        self.inbox.look_again()
-
-    def _stale(self, token: Token) -> None:
-        session = self._sessions.get(token.run_id)
-        if session is not None and session.claimed.attempt == token.attempt:
-            session.give_up("it belongs to another attempt")
+            return CallResult(False, error_body("TimeoutError", "The graph call timed out."))
 
     # Leases
 
-    def let_go(self, reason: str) -> None:
-        """Stop all runs with their hosts: others may begin them any moment."""
+    def release_all(self, reason: str) -> None:
+        """Abandon all runs and kill their hosts, because other workers may start the runs now."""
         sessions = list(self._sessions.values())
         for session in sessions:
-            session.give_up(reason)
+            session.abandon(reason)
         if sessions:
-            for host in (*self.hosts.hosts, *self.quarantine.hosts):
+            for host in (*self.hosts.hosts, *self.isolated_hosts.hosts):
                 host.close()
 
-    async def take_over(self, node: str) -> None:
-        """Take back what a dead process of this node held. The caller holds the node's lock."""
-        rows = await self.database.rows(statements.INHERITED, [f"{node}:", self.options.owner])
+    async def reclaim(self, node: str) -> None:
+        """Claim the runs of dead processes of this node. The caller holds the node's lock."""
+        rows = await self.pool.rows(statements.INHERITED, [f"{node}:", self.options.owner])
         for thread in {row[0] for row in rows}:
-            self.execute(thread)
+            self.claim_or_queue(thread)
 
-    # The end
+    # Shutdown
 
     async def drain(self, seconds: float) -> None:
-        """Claim nothing more, let runs stop after their step, give back those that do not."""
-        self._draining = True
-        self.ledger.claiming = False
-        await self.inbox.leave()
-        await self._leave_to_others(self._waiting)
-        sessions = list(self._sessions.values())
-        for session in sessions:
+        """Stop claiming, let runs stop after their step, and return the rest after `seconds`."""
+        self._is_draining = True
+        self.writer.accepts_claims = False
+        await self.queues.stop_threads()
+        await self._return_threads(self._waiting_threads)
+        for session in list(self._sessions.values()):
             session.drain()
         deadline = self._loop.time() + seconds
         while self._sessions and self._loop.time() < deadline:
@@ -338,29 +345,28 @@ class Engine:
             session.release()
 
     async def close(self) -> None:
-        """Stop everything; what was put in is written first."""
-        await self.inbox.close()
+        """Stop everything; queued writes are committed first."""
+        await self.queues.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self.ledger.close()
+        await self.writer.close()
         await self.hosts.close()
-        self.own_routes.close()
-        await self.quarantine.close()
+        self._custom_routes.close()
+        await self.isolated_hosts.close()
         await self._logs.close()
-        await self.voice.aclose()
-        self._closed = True
+        await self.publisher.aclose()
+        self._is_closed = True
         self.redis.close()
         await self.store.close()
-        await self.database.close()
+        await self.pool.close()
 
-    def _spawn(self, work: Any) -> asyncio.Task[Any]:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
         self._tasks.add(task)
-        task.add_done_callback(self._over)
-        return task
+        task.add_done_callback(self._on_task_done)
 
-    def _over(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("The engine failed at something.", exc_info=error)
+            logger.error("A background task of the engine failed.", exc_info=error)

@@ -1,4 +1,4 @@
-"""The engine's thread in a worker process: made at the first use, drained when the process ends."""
+"""The engine's thread in a worker process: started on first use, drained at shutdown."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ from uuid import uuid4
 
 import uvloop
 from django.conf import settings
+from django.utils.module_loading import import_string
 
-from apps.agent_runtime.engine import Engine, Options
+from apps.agent_runtime.engine import Engine, EngineOptions
 from apps.agent_runtime.hosts.launch import Launcher, launch
 
 logger = logging.getLogger(__name__)
@@ -25,54 +26,55 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 DRAIN_SECONDS = 5.0
-"""The supervisor of `make up` grants a process eight."""
+"""The supervisor of `make up` kills a process after 8 seconds."""
 
 
 class EngineThread:
-    """An engine and the loop it runs on. Everything else speaks to it through this class."""
+    """An engine with its loop and thread; other threads access the engine through this class."""
 
     def __init__(self, node: str, launcher: Launcher = launch) -> None:
         self._node = node
         self._loop = uvloop.new_event_loop()
         self._lock: IO[str] | None = None
         self.engine = Engine(
-            Options(
+            EngineOptions(
                 owner=f"{node[:60]}:{uuid4().hex}",
-                runs=settings.AGENT_RUNS_PER_WORKER,
+                max_runs=settings.AGENT_RUNS_PER_WORKER,
                 lease_seconds=settings.AGENT_RUN_LEASE_SECONDS,
                 max_attempts=settings.AGENT_RUN_MAX_ATTEMPTS,
-                timeout_seconds=settings.AGENT_RUN_TIMEOUT_SECONDS,
-                hosts=settings.GRAPH_HOSTS_PER_WORKER,
+                run_timeout_seconds=settings.AGENT_RUN_TIMEOUT_SECONDS,
+                max_hosts=settings.GRAPH_HOSTS_PER_WORKER,
             ),
             launcher,
+            _load_asgi_app,
         )
         self._thread = threading.Thread(target=self._run, name="agent-engine", daemon=True)
         self._thread.start()
-        self.wait_for(self._begin())
+        self.wait_for(self._start_engine())
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
         self._loop.run_forever()
 
-    async def _begin(self) -> None:
+    async def _start_engine(self) -> None:
         await self.engine.start()
-        if self._holds_its_name():
-            await self.engine.take_over(self._node[:60])
+        if self._lock_node_name():
+            await self.engine.reclaim(self._node[:60])
 
     def call(self, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a method of the engine soon; from any thread."""
+        """Schedule a call on the engine's loop, from any thread."""
         self._loop.call_soon_threadsafe(function, *arguments)
 
     def submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Run a coroutine of the engine; from any thread."""
+        """Run a coroutine on the engine's loop, from any thread."""
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
     def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine of the engine."""
+        """Run a coroutine on the engine's loop and block until it returns."""
         return self.submit(work).result()
 
     def stop(self, seconds: float = DRAIN_SECONDS) -> None:
-        """Let go of every run, then end the hosts and the thread. Safe to repeat."""
+        """Return all runs to the queue, then stop hosts and thread. Idempotent."""
         if not self._thread.is_alive():
             return
         with contextlib.suppress(Exception):
@@ -83,11 +85,11 @@ class EngineThread:
         if self._lock is not None:
             self._lock.close()
 
-    def _holds_its_name(self) -> bool:
-        """Whether this process alone bears the node's name on this machine.
+    def _lock_node_name(self) -> bool:
+        """Lock the node name on this machine; False if another process holds it.
 
-        The kernel frees the lock when its holder dies, so whoever gets it knows that the runs of an
-        earlier bearer are nobody's any more, and need not wait for their leases to expire.
+        The kernel releases the lock when its holder dies. The new holder can reclaim the runs of
+        the dead process at once, before their leases expire.
         """
         folder = Path(settings.DATA_DIR) / "run"
         name = "".join(c if c.isalnum() or c in "-._" else "_" for c in self._node)
@@ -101,28 +103,32 @@ class EngineThread:
         return True
 
 
+def _load_asgi_app() -> Any:
+    return import_string(settings.ASGI_APPLICATION)
+
+
 _current: EngineThread | None = None
-_making = threading.Lock()
+_start_lock = threading.Lock()
 
 
 def start(node: str) -> EngineThread:
-    """The engine of this process, made at the first call."""
+    """The engine of this process, started by the first call."""
     global _current  # noqa: PLW0603
-    with _making:
+    with _start_lock:
         if _current is None:
             _current = EngineThread(node)
         return _current
 
 
 def current() -> EngineThread | None:
-    """The engine of this process, when it has one."""
+    """The engine of this process, if it has one."""
     return _current
 
 
 def stop() -> None:
-    """End the engine of this process, when it has one."""
+    """Stop the engine of this process, if it has one."""
     global _current
-    with _making:
+    with _start_lock:
         engine, _current = _current, None
     if engine is not None:
         engine.stop()

@@ -1,92 +1,119 @@
-"""The leases of a worker's runs: renewed while the runs go on, and let go when they cannot be.
+"""Renews the leases of a worker's runs and stops the runs when the leases may have expired.
 
-A lease says how long nobody else will claim the run. Three things can keep a worker from renewing:
+No other worker claims a run while its lease is valid. A renewal can fail for three reasons:
 
-- The database is down, which is proven by a refusal. Then nobody claims, and when it is back those
-  who held a lease get as long again (`EXPIRED`): the runs go on, however long it takes.
-- The database cannot be reached, and nothing proves that nobody can. When the lease is over the
-  runs are stopped with their hosts, before somebody else begins them.
-- The worker itself was held up, past its lease. What it writes is refused; it learns so here.
+- PostgreSQL is down, as its error or a refused connection proves. Then no worker can claim a run,
+  and leases are valid for their full length again after the restart (`EXPIRED`), so runs continue.
+- PostgreSQL is unreachable for this worker only. At the end of the lease it kills its hosts, before
+  another worker starts the runs.
+- This worker was suspended past its lease. PostgreSQL rejects its writes, and the next renewal
+  shows which runs it has lost.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+from uuid import UUID
 
 from apps.agent_runtime.db import statements
-from apps.agent_runtime.db.database import TRANSIENT
-
-if TYPE_CHECKING:
-    from apps.agent_runtime.engine import Engine
+from apps.agent_runtime.db.connection_pool import TRANSIENT, ConnectionPool
+from apps.agent_runtime.runs.run_session import RunSession
 
 logger = logging.getLogger(__name__)
 
-_DOWN = {"57P01", "57P02", "57P03"}  # shutting down, crashed, starting up
-_REFUSALS = ("Connection refused", "No such file or directory", "starting up", "shutting down")
+_DOWN_SQLSTATES = {"57P01", "57P02", "57P03"}  # shutting down, crashed, starting up
+_DOWN_MESSAGES = (
+    "Connection refused",
+    "No such file or directory",
+    "starting up",
+    "shutting down",
+)
+
+
+class LeasedRuns(Protocol):
+    """The runs of an engine, as far as leases are concerned."""
+
+    @property
+    def sessions(self) -> Mapping[UUID, RunSession]:
+        """Runs that are executed here."""
+
+    @property
+    def completing(self) -> Iterable[UUID]:
+        """Runs whose end is not committed yet."""
+
+    @property
+    def writing(self) -> Iterable[UUID]:
+        """Runs with uncommitted writes."""
+
+    def claim_or_queue(self, thread: UUID) -> None: ...
+
+    def release_all(self, reason: str) -> None: ...
 
 
 class Leases:
     """Keeps the leases of one engine."""
 
-    def __init__(self, engine: Engine, seconds: float) -> None:
-        self._engine = engine
+    def __init__(self, owner: str, seconds: float, pool: ConnectionPool, runs: LeasedRuns) -> None:
+        self._owner = owner
         self._seconds = seconds
+        self._pool = pool
+        self._runs = runs
         self._loop = asyncio.get_running_loop()
-        self._end = self._loop.time() + seconds
+        self._valid_until = self._loop.time() + seconds
 
     @property
-    def are_held(self) -> bool:
-        """Whether what is claimed is surely this worker's still."""
-        return self._loop.time() < self._end
+    def are_valid(self) -> bool:
+        """Whether no other worker can have claimed this worker's runs."""
+        return self._loop.time() < self._valid_until
 
-    async def keep(self) -> None:
-        """Renew, for ever."""
-        pause = self._seconds / 4
+    async def renew_forever(self) -> None:
+        interval = self._seconds / 4
         while True:
-            asked_at = self._loop.time()
+            started_at = self._loop.time()
             try:
                 async with asyncio.timeout(self._seconds / 2):
                     await self._renew()
             except (*TRANSIENT, TimeoutError) as error:
-                if _is_down(error):
-                    self._end = asked_at + self._seconds
-                logger.warning("Leases could not be renewed: %s", str(error).strip() or "no answer")
-                if not self.are_held:
-                    self._engine.let_go("its lease could not be renewed")
-                await asyncio.sleep(min(pause, 0.5))
+                if _is_server_down(error):
+                    self._valid_until = started_at + self._seconds
+                logger.warning("Lease renewal failed: %s", str(error).strip() or "no answer")
+                if not self.are_valid:
+                    self._runs.release_all("its lease could not be renewed")
+                await asyncio.sleep(min(interval, 0.5))
             else:
-                self._end = asked_at + self._seconds
-                await asyncio.sleep(pause)
+                self._valid_until = started_at + self._seconds
+                await asyncio.sleep(interval)
 
     async def _renew(self) -> None:
-        engine = self._engine
-        sessions = engine.sessions
-        owner, seconds = engine.options.owner, self._seconds
-        async with engine.database.connection() as connection:
-            mine = sorted({*sessions, *engine.attempts.under_way})
-            cursor = await connection.execute(statements.RENEW, [mine, owner, seconds], binary=True)
-            held = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
-            ending = {*engine.attempts.under_way, *engine.ledger.writing}
-            known = sorted({*mine, *engine.sessions, *ending})
+        runs = self._runs
+        sessions = dict(runs.sessions)
+        async with self._pool.connection() as connection:
+            leased = sorted({*sessions, *runs.completing})
             cursor = await connection.execute(
-                statements.FORGOTTEN, [owner, known, seconds], binary=True
+                statements.RENEW, [leased, self._owner, self._seconds], binary=True
+            )
+            renewed = {row[0]: (row[1], row[2]) for row in await cursor.fetchall()}
+            known = sorted({*leased, *runs.sessions, *runs.completing, *runs.writing})
+            cursor = await connection.execute(
+                statements.UNDO_FORGOTTEN_CLAIMS, [self._owner, known, self._seconds], binary=True
             )
             forgotten = [row[0] for row in await cursor.fetchall()]
         for run_id, session in sessions.items():
-            attempt, cancel_action = held.get(run_id, (None, ""))
-            if engine.sessions.get(run_id) is not session:
+            attempt, cancel_action = renewed.get(run_id, (None, ""))
+            if runs.sessions.get(run_id) is not session:
                 continue
-            if attempt != session.claimed.attempt:
-                session.give_up("its lease was lost")
+            if attempt != session.run.attempt:
+                session.abandon("its lease was lost")
             elif cancel_action:
                 session.cancel(cancel_action)
         for thread in forgotten:
-            engine.execute(thread)
+            runs.claim_or_queue(thread)
 
 
-def _is_down(error: BaseException) -> bool:
-    """Whether the server itself says, or its absence, that it serves nobody at this moment."""
-    state = getattr(error, "sqlstate", None)
-    return state in _DOWN or any(words in str(error) for words in _REFUSALS)
+def _is_server_down(error: BaseException) -> bool:
+    """Whether the error proves that PostgreSQL serves no client at all."""
+    sqlstate = getattr(error, "sqlstate", None)
+    return sqlstate in _DOWN_SQLSTATES or any(text in str(error) for text in _DOWN_MESSAGES)

@@ -1,6 +1,6 @@
-"""What an engine takes out of Redis: threads with something to run, questions for its hosts.
+"""Consumes an engine's two Redis queues: threads with pending runs, and graph calls.
 
-It takes no more than it has room for, so what it does not take is there for other workers.
+A consumer takes only as many entries as it has capacity for; the rest stays for other workers.
 """
 
 from __future__ import annotations
@@ -8,185 +8,192 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 from uuid import UUID
 
 import hiredis
 from django.conf import settings
 
-from apps.agent_runtime.graph_calls.call_session import Question
-from apps.agent_runtime.hosts.graph_host import RevisionRef
+from apps.agent_runtime.graph_calls.call_session import CallResult, GraphCall
+from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.messaging.messages import CALLS, RUNS, CallRequest, CallResponse
 from apps.agent_server.messaging.redis_connection import Command, RedisConnection, RedisLost
 
-if TYPE_CHECKING:
-    from apps.agent_runtime.engine import Engine
-
 logger = logging.getLogger(__name__)
 
-MOST_AT_ONCE = 100
-MOST_QUESTIONS = 200
-"""Questions that one engine has its hosts work on at a time."""
-WAIT_SECONDS = 5
-SILENCE_SECONDS = 15
-"""A Redis that does not even say that nothing came is gone."""
+MAX_BATCH = 100
+MAX_CONCURRENT_CALLS = 200
+BLOCK_SECONDS = 5
+RESPONSE_TIMEOUT_SECONDS = 15
+"""A connection without a reply for this long, not even an empty one, is broken."""
 RETRY_SECONDS = 1.0
-FULL_SECONDS = 0.1
+CAPACITY_POLL_SECONDS = 0.1
 
 
-class Kind(NamedTuple):
-    """How a key is taken from: one thing that may be waited for, then what else is there."""
+class QueueCommands(NamedTuple):
+    """Redis commands of a queue: pop the first entry, blocking, then more without blocking."""
 
-    wait: Command
-    more: Command
+    pop_blocking: Command
+    pop_more: Command
     has_scores: bool
 
 
-THREADS = Kind(("BZPOPMIN", RUNS, WAIT_SECONDS), ("ZPOPMIN", RUNS), has_scores=True)
-QUESTIONS = Kind(("BLPOP", CALLS, WAIT_SECONDS), ("LPOP", CALLS), has_scores=False)
+THREADS = QueueCommands(("BZPOPMIN", RUNS, BLOCK_SECONDS), ("ZPOPMIN", RUNS), has_scores=True)
+GRAPH_CALLS = QueueCommands(("BLPOP", CALLS, BLOCK_SECONDS), ("LPOP", CALLS), has_scores=False)
 
 
-class Taker:
-    """Takes things from one key of Redis, on a connection of its own that waits there."""
+class QueueConsumer:
+    """Takes entries from one queue on its own Redis connection, which blocks there."""
 
     def __init__(
-        self, kind: Kind, room: Callable[[], int], take: Callable[[list[bytes]], None]
+        self,
+        commands: QueueCommands,
+        capacity: Callable[[], int],
+        handle: Callable[[list[bytes]], None],
     ) -> None:
-        """`room` says how many things may be taken now."""
-        self._kind = kind
-        self._room = room
-        self._take = take
-        self._link = RedisConnection(settings.REDIS_URL)
-        self._has_room = asyncio.Event()
-        self._client = 0
-        self._is_leaving = False
+        """`capacity()` is the number of entries that may be taken now."""
+        self._commands = commands
+        self._capacity = capacity
+        self._handle = handle
+        self._redis = RedisConnection(settings.REDIS_URL)
+        self._capacity_changed = asyncio.Event()
+        self._client_id = 0
+        self._is_stopping = False
 
-    def look_again(self) -> None:
-        """There may be room again."""
-        self._has_room.set()
+    def notify_capacity(self) -> None:
+        """Check the capacity again."""
+        self._capacity_changed.set()
 
-    async def work(self) -> None:
-        """Take things until told to stop."""
-        while not self._is_leaving:
+    async def run(self) -> None:
+        """Take entries until `stop`."""
+        while not self._is_stopping:
             try:
-                await self._once()
+                await self._take_batch()
             except (RedisLost, TimeoutError) as error:
-                logger.warning("Messages cannot be taken: %s", error or "Redis is silent.")
-                self._link.close()
+                logger.warning("Reading the queue failed: %s", error or "Redis does not answer.")
+                self._redis.close()
                 await asyncio.sleep(RETRY_SECONDS)
             except hiredis.ReplyError as error:
-                logger.warning("Redis refused: %s", error)
+                logger.warning("Redis rejected a queue command: %s", error)
                 await asyncio.sleep(RETRY_SECONDS)
             except Exception:
-                logger.exception("A message could not be taken.")
+                logger.exception("Handling a queue entry failed.")
 
-    async def _once(self) -> None:
-        room = min(self._room(), MOST_AT_ONCE) - 1
-        if room < 0:
-            self._has_room.clear()
+    async def _take_batch(self) -> None:
+        more = min(self._capacity(), MAX_BATCH) - 1
+        if more < 0:
+            self._capacity_changed.clear()
             with contextlib.suppress(TimeoutError):
-                # Claims that find nothing make room as well, and say nothing of it.
-                await asyncio.wait_for(self._has_room.wait(), FULL_SECONDS)
+                # A claim without a runnable run frees capacity without a notification.
+                await asyncio.wait_for(self._capacity_changed.wait(), CAPACITY_POLL_SECONDS)
             return
-        if not self._link.is_up:
-            [self._client] = await self._link.run(("CLIENT", "ID"))
-        async with asyncio.timeout(SILENCE_SECONDS):
-            # The second is done at once when the first has got something.
-            first, others = await self._link.run(self._kind.wait, (*self._kind.more, room))
-        found = [] if first is None else [first[1]]
-        found += [part[0] for part in others] if self._kind.has_scores else others or []
-        if found:
-            self._take(found)
+        if not self._redis.is_up:
+            [self._client_id] = await self._redis.run(("CLIENT", "ID"))
+        async with asyncio.timeout(RESPONSE_TIMEOUT_SECONDS):
+            # Redis executes the second command as soon as the first one returns an entry.
+            first, others = await self._redis.run(
+                self._commands.pop_blocking, (*self._commands.pop_more, more)
+            )
+        entries = [] if first is None else [first[1]]
+        entries += [part[0] for part in others] if self._commands.has_scores else others or []
+        if entries:
+            self._handle(entries)
 
-    def leave(self) -> Command | None:
-        """Stop; the command, sent on another connection, ends a wait that is under way."""
-        self._is_leaving = True
-        self._has_room.set()
-        return ("CLIENT", "UNBLOCK", self._client) if self._link.is_up else None
+    def stop(self) -> Command | None:
+        """Stop consuming. Send the returned command on another connection to end a blocked pop."""
+        self._is_stopping = True
+        self._capacity_changed.set()
+        return ("CLIENT", "UNBLOCK", self._client_id) if self._redis.is_up else None
 
     def close(self) -> None:
-        self._link.close()
+        self._redis.close()
 
 
-class Inbox:
-    """Both kinds of messages of one engine."""
+class EngineQueues:
+    """The consumers of one engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self._questions: set[asyncio.Task[None]] = set()
-        self._runs = Taker(THREADS, lambda: engine.room, self._execute)
-        self._calls = Taker(QUESTIONS, self._room_for_questions, self._answer)
+    def __init__(
+        self,
+        redis: RedisConnection,
+        *,
+        run_capacity: Callable[[], int],
+        claim: Callable[[UUID], None],
+        call_graph: Callable[[GraphCall, float], Awaitable[CallResult]],
+    ) -> None:
+        self._redis = redis
+        self._claim = claim
+        self._call_graph = call_graph
+        self._open_calls: set[asyncio.Task[None]] = set()
+        self._threads = QueueConsumer(THREADS, run_capacity, self._claim_threads)
+        self._calls = QueueConsumer(GRAPH_CALLS, self._call_capacity, self._start_calls)
         loop = asyncio.get_running_loop()
         self._tasks = [
-            loop.create_task(self._runs.work(), name="take-runs"),
-            loop.create_task(self._calls.work(), name="take-calls"),
+            loop.create_task(self._threads.run(), name="consume-threads"),
+            loop.create_task(self._calls.run(), name="consume-graph-calls"),
         ]
 
-    def look_again(self) -> None:
-        """The engine has room for a run."""
-        self._runs.look_again()
+    def notify_run_capacity(self) -> None:
+        self._threads.notify_capacity()
 
-    async def leave(self) -> None:
-        """Take no more runs; those that came too late go back to the others."""
-        unblock = self._runs.leave()
+    async def stop_threads(self) -> None:
+        """Take no more threads. One that arrives meanwhile is claimed or returned by the engine."""
+        unblock = self._threads.stop()
         if unblock is not None:
             try:
-                await self._engine.redis.run(unblock)
+                await self._redis.run(unblock)
                 await asyncio.wait([self._tasks[0]], timeout=1)
             except (RedisLost, hiredis.ReplyError) as error:
-                logger.info("The wait for runs ends with its connection: %s", error)
+                logger.info("The blocked queue read ends with its connection: %s", error)
 
     async def close(self) -> None:
-        for task in (*self._tasks, *self._questions):
+        for task in (*self._tasks, *self._open_calls):
             task.cancel()
-        await asyncio.gather(*self._tasks, *self._questions, return_exceptions=True)
-        self._runs.close()
+        await asyncio.gather(*self._tasks, *self._open_calls, return_exceptions=True)
+        self._threads.close()
         self._calls.close()
 
-    # Runs
+    def _claim_threads(self, entries: list[bytes]) -> None:
+        for entry in entries:
+            self._claim(UUID(bytes=entry))
 
-    def _execute(self, found: list[bytes]) -> None:
-        for thread in found:
-            self._engine.execute(UUID(bytes=thread))
+    # Graph calls
 
-    # Questions
+    def _call_capacity(self) -> int:
+        return MAX_CONCURRENT_CALLS - len(self._open_calls)
 
-    def _room_for_questions(self) -> int:
-        return MOST_QUESTIONS - len(self._questions)
-
-    def _answer(self, found: list[bytes]) -> None:
-        for packed in found:
+    def _start_calls(self, entries: list[bytes]) -> None:
+        for entry in entries:
             try:
-                asked = CallRequest.unpack(packed)
+                request = CallRequest.unpack(entry)
             except (ValueError, TypeError):
-                logger.warning("A question came that makes no sense.")
+                logger.warning("Discarding a malformed graph call.")
                 continue
-            if asked.is_late:
+            if request.is_late:
                 continue
-            task = asyncio.get_running_loop().create_task(self._ask(asked))
-            self._questions.add(task)
-            task.add_done_callback(self._answered)
+            task = asyncio.get_running_loop().create_task(self._answer(request))
+            self._open_calls.add(task)
+            task.add_done_callback(self._on_answered)
 
-    def _answered(self, task: asyncio.Task[None]) -> None:
-        self._questions.discard(task)
-        self._calls.look_again()
+    def _on_answered(self, task: asyncio.Task[None]) -> None:
+        self._open_calls.discard(task)
+        self._calls.notify_capacity()
         if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("A question could not be answered.", exc_info=error)
+            logger.error("Answering a graph call failed.", exc_info=error)
 
-    async def _ask(self, asked: CallRequest) -> None:
-        question = Question(
+    async def _answer(self, request: CallRequest) -> None:
+        call = GraphCall(
             revision=RevisionRef(
-                UUID(bytes=asked.revision_id),
-                UUID(bytes=asked.deployment_id),
-                UUID(bytes=asked.workspace_id),
+                UUID(bytes=request.revision_id),
+                UUID(bytes=request.deployment_id),
+                UUID(bytes=request.workspace_id),
             ),
-            graph_id=asked.graph_id,
-            method=asked.method,
-            thread=UUID(bytes=asked.thread) if asked.thread else None,
-            thread_id=asked.thread_id or None,
-            params=asked.params,
+            graph_id=request.graph_id,
+            method=request.method,
+            thread=UUID(bytes=request.thread) if request.thread else None,
+            thread_id=request.thread_id or None,
+            params=request.params,
         )
-        reply = await self._engine.ask(question, asked.seconds)
-        answered = CallResponse(asked.id, reply.done, reply.body)
-        await self._engine.redis.run(*answered.commands(asked))
+        result = await self._call_graph(call, request.seconds)
+        response = CallResponse(request.id, result.succeeded, result.body)
+        await self._redis.run(*response.commands(request))

@@ -23,10 +23,10 @@ def graph_hosts(state: Any) -> list[dict[str, Any]]:
         {
             "revision_id": str(host.revision.revision_id),
             "pid": host.pid,
-            "runs": host.sessions,
+            "runs": host.session_count,
             **_measure(host.pid),
         }
-        for host in (*engine.hosts.hosts, *engine.quarantine.hosts)
+        for host in (*engine.hosts.hosts, *engine.isolated_hosts.hosts)
     ]
 
 

@@ -13,7 +13,7 @@ from apps.agent_runtime.engine_thread import EngineThread
 from apps.agent_runtime.hosts.launch import launch_unconfined
 from apps.agent_server.streaming import streams
 from apps.deployments.models import Revision
-from tests.agent_runtime.rows import make_revision
+from tests.agent_runtime.factories import make_revision
 
 AGENT = Path(__file__).parent / "agent"
 

@@ -19,17 +19,23 @@ from django.db import connection
 from django.utils import timezone
 from psycopg import OperationalError
 
-from apps.agent_runtime.db.write_batch import Ending, Put, Stale, Token, Writes
+from apps.agent_runtime.db.write_batch import (
+    CheckpointEntry,
+    FencingToken,
+    RunEnd,
+    StaleToken,
+    TaskWritesEntry,
+)
 from apps.agent_runtime.runs.run_session import RunSession
 from apps.agent_server import recovery
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 
 STEPS = ["one", "two", "three", "four", "five"]
 
 
 def execute(engine, thread):
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
 
 
 def await_that(condition, seconds=30):
@@ -75,14 +81,16 @@ def assert_resumed_after_step_two(run, file):
 def test_a_stale_attempt_writes_nothing(engine, revision):
     thread = make_thread(revision)
     run = make_run(thread, "collect", status="running", attempt=2, lease_owner="another")
-    stale, here = Token(run.pk, 1), uuid4()
-    put = Put(stale, "", here, None, "msgpack", b"1", "{}", "{}", [("c", "1", "msgpack", b"1")], 1)
-    writes = Writes(stale, "", here, [("task", 0, "c", "msgpack", b"1", "")], 1)
-    ending = Ending(stale, thread.pk, "success", "idle", None, "{}", "{}", "{}")
+    stale, here = FencingToken(run.pk, 1), uuid4()
+    put = CheckpointEntry(
+        stale, "", here, None, "msgpack", b"1", "{}", "{}", [("c", "1", "msgpack", b"1")], 1
+    )
+    writes = TaskWritesEntry(stale, "", here, [("task", 0, "c", "msgpack", b"1", "")], 1)
+    ending = RunEnd(stale, thread.pk, "success", "idle", None, "{}", "{}", "{}")
 
     for entry in (put, writes, ending):
-        with pytest.raises(Stale):
-            engine.wait_for(engine.engine.ledger.write(entry))
+        with pytest.raises(StaleToken):
+            engine.wait_for(engine.engine.writer.write(entry))
 
     run.refresh_from_db()
     thread.refresh_from_db()
@@ -99,12 +107,14 @@ def test_one_stale_entry_does_not_spoil_the_batch_of_the_others(engine, revision
 
     async def both():
         entries = [
-            Put(Token(run.pk, 1), "", here, None, "msgpack", b"1", "{}", "{}", [], 1)
+            CheckpointEntry(
+                FencingToken(run.pk, 1), "", here, None, "msgpack", b"1", "{}", "{}", [], 1
+            )
             for run in (fresh, other)
         ]
         for entry in entries:
-            engine.engine.ledger.put(entry)
-        await engine.engine.settled()
+            engine.engine.writer.put(entry)
+        await engine.engine.writer.flush()
 
     engine.wait_for(both())
 
@@ -118,10 +128,10 @@ def test_a_value_that_cannot_be_stored_fails_its_own_run_only(engine, revision, 
     here = uuid4()
 
     async def poison():
-        token = Token(bad.pk, 1)
-        put = Put(token, "a\0b", here, None, "msgpack", b"1", "{}", "{}", [], 1)
-        engine.engine.ledger.put(put)
-        engine.engine.execute(thread.pk)
+        token = FencingToken(bad.pk, 1)
+        put = CheckpointEntry(token, "a\0b", here, None, "msgpack", b"1", "{}", "{}", [], 1)
+        engine.engine.writer.put(put)
+        engine.engine.claim_or_queue(thread.pk)
 
     engine.wait_for(poison())
     list(listen(run.pk))
@@ -134,7 +144,7 @@ def test_a_value_that_cannot_be_stored_fails_its_own_run_only(engine, revision, 
 def test_a_host_that_is_killed_resumes_from_the_last_checkpoint(engine, steps, file, listen):
     execute(engine, steps.thread)
     await_that(lambda: "three 1" in lines(file))
-    engine.wait_for(engine.engine.settled())
+    engine.wait_for(engine.engine.writer.flush())
 
     [pid] = hosts_of(engine)
     os.kill(pid, signal.SIGKILL)
@@ -178,6 +188,7 @@ def test_a_worker_that_is_asked_to_leave_gives_its_run_back_between_steps(
     await_that(lambda: not any(host.link._waiting for host in first.engine.hosts.hosts))
     Path(f"{file}.go").touch()
     leaving.result()
+    first.wait_for(first.engine.writer.flush())
     steps.refresh_from_db()
     assert (steps.status, steps.lease_owner) == ("pending", "")
     second = engines("worker@two")
@@ -208,16 +219,16 @@ def _database_up_for_long(settings):
 @database_up_for_long
 def test_the_sweeper_returns_runs_whose_lease_expired(revision):
     lost, held = leased(revision, -1), leased(revision, 60, lease_owner="here")
-    worn = leased(revision, -1, attempt=4, losses=2)
+    worn = leased(revision, -1, attempt=4, crash_count=2)
 
     assert recovery.requeue_lost_runs() == {lost.thread_id, worn.thread_id}
     assert recovery.requeue_lost_runs() == set()
 
     for run in (lost, held, worn):
         run.refresh_from_db()
-    assert (lost.status, lost.attempt, lost.losses, lost.lease_owner) == ("pending", 1, 1, "")
-    assert (held.status, held.losses, held.lease_owner) == ("running", 0, "here")
-    assert (worn.status, worn.losses) == ("pending", 3)
+    assert (lost.status, lost.attempt, lost.crash_count, lost.lease_owner) == ("pending", 1, 1, "")
+    assert (held.status, held.crash_count, held.lease_owner) == ("running", 0, "here")
+    assert (worn.status, worn.crash_count) == ("pending", 3)
     pauses = [run.available_at - run.updated_at for run in (lost, worn)]
     assert [round(pause.total_seconds(), 3) for pause in pauses] == [0, 2]
 
@@ -230,7 +241,7 @@ def test_leases_that_ran_out_while_the_database_was_away_hold_as_long_again(revi
 
 
 def test_who_claims_a_run_that_was_lost_too_often_ends_it(engine, revision, listen):
-    worn = leased(revision, -1, status="pending", lease_owner="", attempt=5, losses=3)
+    worn = leased(revision, -1, status="pending", lease_owner="", attempt=5, crash_count=3)
 
     execute(engine, worn.thread)
     events = list(listen(worn.pk))
@@ -254,7 +265,7 @@ from apps.agent_runtime.engine_thread import EngineThread
 node, agent, thread = sys.argv[1:]
 engine = EngineThread(node, lambda _: launch_unconfined(Path(agent)))
 if thread:
-    engine.call(engine.engine.execute, UUID(thread))
+    engine.call(engine.engine.claim_or_queue, UUID(thread))
 print("up", flush=True)
 threading.Event().wait()
 """
@@ -371,13 +382,13 @@ def test_checkpoints_of_a_run_that_ends_for_good_in_the_same_batch_are_not_writt
     engine, revision, is_last, left
 ):
     run = make_run(make_thread(revision), "collect", status="running", attempt=1)
-    token = Token(run.pk, 1)
-    put = Put(token, "", uuid4(), None, "msgpack", b"1", "{}", "{}", [], 1)
-    ending = Ending(token, run.thread_id, "success", "idle", None, "{}", "{}", "{}", is_last)
+    token = FencingToken(run.pk, 1)
+    put = CheckpointEntry(token, "", uuid4(), None, "msgpack", b"1", "{}", "{}", [], 1)
+    ending = RunEnd(token, run.thread_id, "success", "idle", None, "{}", "{}", "{}", is_last)
 
     async def both():
-        engine.engine.ledger.put(put)
-        await engine.engine.ledger.write(ending)
+        engine.engine.writer.put(put)
+        await engine.engine.writer.write(ending)
 
     engine.wait_for(both())
 
@@ -404,17 +415,17 @@ def test_neighbours_of_a_run_that_kills_its_host_lose_no_attempt(engine, revisio
 
     culprit.refresh_from_db()
     assert (culprit.status, culprit.error["error"]) == ("error", "GraphHostDied")
-    assert (culprit.losses, culprit.attempt) == (2, 4)  # the first death was anybody's
+    assert (culprit.crash_count, culprit.attempt) == (2, 4)  # the first death was anybody's
     for run in neighbours:
         run.refresh_from_db()
-        assert (run.status, run.losses, run.attempt) == ("success", 0, 2)
-    assert engine.engine.quarantine.hosts == []
+        assert (run.status, run.crash_count, run.attempt) == ("success", 0, 2)
+    assert engine.engine.isolated_hosts.hosts == []
 
 
 def test_a_host_that_cannot_be_started_for_a_moment_is_started_again(
     engines, revision, listen, monkeypatch
 ):
-    monkeypatch.setattr("apps.agent_runtime.runs.run_completion.START_AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("apps.agent_runtime.runs.run_completion.START_RETRY_SECONDS", 0.05)
     engine = engines()
     start, failures = engine.engine.hosts._launcher, [OSError("no more processes")] * 2
 
@@ -430,7 +441,7 @@ def test_a_host_that_cannot_be_started_for_a_moment_is_started_again(
     list(listen(run.pk))
 
     run.refresh_from_db()
-    assert (run.status, run.attempt, run.losses) == ("success", 3, 2)
+    assert (run.status, run.attempt, run.crash_count) == ("success", 3, 2)
 
 
 def test_a_run_that_begins_on_a_host_that_has_just_died_is_tried_again(engine, revision, listen):
@@ -460,7 +471,7 @@ def test_a_run_that_a_leaving_worker_gives_back_loses_no_attempt(engines, steps,
     list(listen(steps.pk))
 
     steps.refresh_from_db()
-    assert (steps.status, steps.losses, steps.attempt) == ("success", 0, 5)
+    assert (steps.status, steps.crash_count, steps.attempt) == ("success", 0, 5)
 
 
 def test_a_worker_that_cannot_reach_the_database_stops_its_runs_in_time(

@@ -13,12 +13,12 @@ import redis
 from django.db import connection
 
 from apps.agent_runtime.graph_calls import thread_edits as edits
-from apps.agent_runtime.graph_calls.call_session import Question, Reply
-from apps.agent_runtime.hosts.graph_host import RevisionRef
+from apps.agent_runtime.graph_calls.call_session import CallResult, GraphCall
+from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
 from apps.agent_server.streaming import thread_notices
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 
 
 @pytest.fixture
@@ -30,9 +30,11 @@ def thread(revision) -> Thread:
 def edit(engine, revision):
     """Asks for an edit of a thread."""
 
-    def ask(thread: Thread, method: str = "update_state", seconds: float = 30, **params) -> Reply:
+    def ask(
+        thread: Thread, method: str = "update_state", seconds: float = 30, **params
+    ) -> CallResult:
         asked = {"thread_id": str(thread.thread_id), **params}
-        question = Question(
+        question = GraphCall(
             revision=RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id),
             graph_id=params.pop("graph_id", "collect"),
             method=method,
@@ -40,7 +42,7 @@ def edit(engine, revision):
             thread_id=str(thread.thread_id),
             params=orjson.dumps(asked),
         )
-        return engine.wait_for(engine.engine.ask(question, seconds))
+        return engine.wait_for(engine.engine.call_graph(question, seconds))
 
     return ask
 
@@ -52,8 +54,8 @@ def nothing_saved(thread: Thread) -> bool:
     )
 
 
-def error_of(reply: Reply) -> str:
-    assert not reply.done
+def error_of(reply: CallResult) -> str:
+    assert not reply.succeeded
     return str(orjson.loads(reply.body)["error"])
 
 
@@ -64,13 +66,13 @@ def meanwhile(monkeypatch):
     def arrange(deed: Any, *, times: int = 99) -> list[int]:
         commit, done = edits.EditSession.commit, []
 
-        async def late(session: Any, fence: Any) -> bool:
+        async def late(session: Any, pool: Any, fence: Any) -> bool:
             if len(done) < times:
                 done.append(1)
                 thread = threading.Thread(target=_in_a_thread, args=[deed])
                 thread.start()
                 thread.join()
-            return await commit(session, fence)
+            return await commit(session, pool, fence)
 
         monkeypatch.setattr(edits.EditSession, "commit", late)
         return done
@@ -144,7 +146,7 @@ def test_an_edit_that_came_meanwhile_is_built_upon(edit, thread, meanwhile):
     reply = edit(thread, values={"items": ["second"]}, as_node="take")
 
     thread.refresh_from_db()
-    assert reply.done
+    assert reply.succeeded
     assert seen == [1]
     assert (thread.values["items"], thread.edits) == (["first", "second"], 8)
     assert Checkpoint.objects.filter(thread=thread).count() == 2
@@ -158,7 +160,7 @@ def test_a_thread_that_never_rests_is_busy_in_the_end(edit, thread, meanwhile):
     done = meanwhile(disturb)
 
     assert error_of(edit(thread, values={"items": []}, as_node="take")) == THREAD_BUSY
-    assert len(done) == edits.TRIES
+    assert len(done) == edits.MAX_ATTEMPTS
     assert nothing_saved(thread)
 
 
@@ -170,7 +172,7 @@ def test_a_worker_that_slept_past_the_deadline_writes_nothing(edit, thread, mean
     reply = edit(thread, seconds=2, values={"items": ["late"]}, as_node="take")
 
     thread.refresh_from_db()
-    assert not reply.done
+    assert not reply.succeeded
     assert Checkpoint.objects.filter(thread=thread).count() == before
     assert thread.values == {"items": ["warm"]}
 

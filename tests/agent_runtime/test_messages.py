@@ -14,7 +14,7 @@ from apps.agent_server.messaging import calls, messages
 from apps.agent_server.messaging.messages import CallResponse
 from apps.agent_server.messaging.redis_dispatcher import RedisDispatcher
 from apps.agent_server.services import dispatch
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 from tests.installation import wait_until
 
 ITEM = {"input": {"item": "a"}}
@@ -70,7 +70,7 @@ def test_an_engine_that_leaves_puts_back_what_it_will_not_serve(engine, revision
     engine.wait_for(engine.engine.drain(0))
     thread = make_thread(revision)
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     wait_until(lambda: mail.zcard(messages.RUNS) == 1, "the thread is there for others")
     dispatch.enqueue_thread(make_thread(revision).pk)
     engine.stop(0)

@@ -8,13 +8,13 @@ import pytest
 from django.db import connection
 
 from apps.agent_server.models import AgentRun, Checkpoint
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 
 ITEM = {"input": {"items": ["first"]}}
 
 
 def execute(engine, thread):
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
 
 
 def test_a_run_ends_with_its_state_on_the_thread(engine, revision, listen):
@@ -170,8 +170,8 @@ def test_a_graph_that_is_not_there_is_an_error_of_the_run(engine, revision, list
 def test_the_platform_answers_questions_about_a_graph(engine, revision, listen):
     import json
 
-    from apps.agent_runtime.graph_calls.call_session import Question
-    from apps.agent_runtime.hosts.graph_host import RevisionRef
+    from apps.agent_runtime.graph_calls.call_session import GraphCall
+    from apps.agent_runtime.hosts.launch import RevisionRef
 
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs=ITEM)
@@ -182,8 +182,8 @@ def test_the_platform_answers_questions_about_a_graph(engine, revision, listen):
 
     def ask(method, thread_id):
         given = json.dumps(params).encode()
-        question = Question(ref, "collect", method, thread_id, str(thread.thread_id), given)
-        return engine.wait_for(engine.engine.ask(question, 20))
+        question = GraphCall(ref, "collect", method, thread_id, str(thread.thread_id), given)
+        return engine.wait_for(engine.engine.call_graph(question, 20))
 
     state, history, stranger = (
         ask("state", thread.pk),
@@ -194,7 +194,7 @@ def test_the_platform_answers_questions_about_a_graph(engine, revision, listen):
     thread.refresh_from_db()
     assert json.loads(state.body) == thread.state
     assert [s["metadata"]["step"] for s in json.loads(history.body)] == [1, 0, -1]
-    assert (stranger.done, json.loads(stranger.body)["error"]) == (False, "Refused")
+    assert (stranger.succeeded, json.loads(stranger.body)["error"]) == (False, "Refused")
 
 
 def test_a_run_that_cannot_be_given_to_its_graph_ends_with_an_error(engine, revision, listen):

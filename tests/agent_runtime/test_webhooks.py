@@ -21,7 +21,7 @@ from apps.agent_server.webhooks import delivery_worker
 from apps.core import secrets
 from apps.deployments.models import EnvironmentVariable
 from apps.deployments.services.environment import encrypt_variables
-from tests.agent_runtime.rows import make_run, make_thread
+from tests.agent_runtime.factories import make_run, make_thread
 from tests.installation import wait_until
 from tests.receiver import Receiver
 
@@ -86,7 +86,7 @@ def test_a_run_tells_its_end_with_everything_about_it(
     kwargs = {"input": ITEM, "webhook": receiver.url}
     run = make_run(thread, "collect", kwargs=kwargs, metadata={"a": "b"})
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     got = receiver.next()
 
     run.refresh_from_db()
@@ -118,7 +118,7 @@ def test_a_failed_run_tells_its_error(engine, revision, configure, receiver):
     kwargs = {"input": {"answer": "?"}, "webhook": receiver.url}
     make_run(thread, "fail", kwargs=kwargs)
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
 
     told = receiver.next().json()
     assert told["status"] == "error"
@@ -129,7 +129,7 @@ def test_a_run_that_asks_is_a_success_without_its_questions(engine, revision, co
     thread = make_thread(revision)
     make_run(thread, "ask", kwargs={"input": {"answer": ""}, "webhook": receiver.url})
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
 
     told = receiver.next().json()
     assert told["status"] == "success"
@@ -164,7 +164,7 @@ def test_a_run_without_webhook_leaves_nothing(engine, revision, listen):
     thread = make_thread(revision)
     run = make_run(thread, "collect", kwargs={"input": {"items": ['"webhook": "http://x"']}})
 
-    engine.call(engine.engine.execute, thread.pk)
+    engine.call(engine.engine.claim_or_queue, thread.pk)
     list(listen(run.pk))
 
     assert not WebhookDelivery.unscoped.exists()

@@ -270,7 +270,7 @@ def test_privileges_cannot_be_gained(world):
             "nice": lambda: os.setpriority(os.PRIO_PROCESS, 0, -5),
             "oom": lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-500"),
         }
-        for name, deed in deeds.items():
+        for name, deed in checkpoint_maintenance.items():
             try:
                 deed()
                 print(name, "was allowed")

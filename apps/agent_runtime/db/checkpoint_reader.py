@@ -1,4 +1,4 @@
-"""Reading checkpoints."""
+"""Reads the checkpoints of threads."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import Any
 from uuid import UUID
 
 from apps.agent_runtime.db import statements
-from apps.agent_runtime.db.database import Database
-from apps.agent_runtime.db.write_batch import stored
+from apps.agent_runtime.db.connection_pool import ConnectionPool
+from apps.agent_runtime.db.write_batch import checkpoint_to_frame
 
-MOST_LISTED = 10_000
+MAX_LISTED = 10_000
 
 
 class CheckpointReader:
-    """The stored checkpoints of a thread, in the form in which they travel to graph hosts."""
+    """Reads checkpoints as lists that a frame to a graph host carries."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
 
     async def get(self, thread: UUID, namespace: str, checkpoint_id: str | None) -> Any:
-        """One checkpoint, the newest without an id; None when there is none."""
+        """The checkpoint of an id, or the newest one without an id; None if it does not exist."""
         if checkpoint_id is None:
-            rows = await self._database.rows(statements.NEWEST_CHECKPOINT, [thread, namespace])
-        elif (wanted := _uuid(checkpoint_id)) is not None:
-            place = [thread, namespace, wanted]
-            rows = await self._database.rows(statements.CHECKPOINT_BY_ID, place)
+            rows = await self._pool.rows(statements.NEWEST_CHECKPOINT, [thread, namespace])
+        elif (parsed_id := _uuid(checkpoint_id)) is not None:
+            params = [thread, namespace, parsed_id]
+            rows = await self._pool.rows(statements.CHECKPOINT_BY_ID, params)
         else:
             rows = []
-        return stored(rows[0]) if rows else None
+        return checkpoint_to_frame(rows[0]) if rows else None
 
     async def list(  # noqa: PLR0917  (the order of the frame)
         self,
@@ -39,17 +39,17 @@ class CheckpointReader:
         before: str | None,
         limit: int | None,
     ) -> Sequence[Any]:
-        """The checkpoints that match, newest first."""
-        wanted, older = _uuid(checkpoint_id), _uuid(before)
-        if (checkpoint_id and wanted is None) or (before and older is None):
+        """The matching checkpoints, newest first."""
+        parsed_id, before_id = _uuid(checkpoint_id), _uuid(before)
+        if (checkpoint_id and parsed_id is None) or (before and before_id is None):
             return []
-        count = MOST_LISTED if limit is None else max(0, min(limit, MOST_LISTED))
-        filtered = metadata.decode() if metadata else None
-        places = [thread, namespace, namespace, wanted, wanted, older, older]
-        rows = await self._database.rows(
-            statements.LIST_CHECKPOINTS, [*places, filtered, filtered, count]
+        count = MAX_LISTED if limit is None else max(0, min(limit, MAX_LISTED))
+        metadata_filter = metadata.decode() if metadata else None
+        params = [thread, namespace, namespace, parsed_id, parsed_id, before_id, before_id]
+        rows = await self._pool.rows(
+            statements.LIST_CHECKPOINTS, [*params, metadata_filter, metadata_filter, count]
         )
-        return [stored(row) for row in rows]
+        return [checkpoint_to_frame(row) for row in rows]
 
 
 def _uuid(text: str | None) -> UUID | None:

@@ -1,9 +1,9 @@
-"""The SQL of edits. What writes for an edit runs in one transaction, behind `EDIT_HOLDS`."""
+"""SQL of thread edits. All writes share a transaction that starts with `LOCK_UNCHANGED_THREAD`."""
 
 from __future__ import annotations
 
-# Parameters: seconds, thread, its id for clients.
-EDIT_BEGINS = """
+# Parameters: seconds until the deadline, primary key, `thread_id` of the thread.
+READ_FENCE = """
 SELECT t.runs_received, t.edits, clock_timestamp() + make_interval(secs => %b::float8),
        EXISTS (
            SELECT 1 FROM agent_server_agentrun r
@@ -12,25 +12,25 @@ SELECT t.runs_received, t.edits, clock_timestamp() + make_interval(secs => %b::f
 FROM agent_server_thread t WHERE t.id = %b AND t.thread_id = %b::uuid
 """
 
-# The counters tell of every run received and every edit made since it began.
-EDIT_HOLDS = """
+# The counters change with every received run and every committed edit.
+LOCK_UNCHANGED_THREAD = """
 SELECT id FROM agent_server_thread
 WHERE id = %b AND runs_received = %b AND edits = %b AND clock_timestamp() < %b
 FOR NO KEY UPDATE
 """
 
-EDIT_IS_KNOWN = """
+FIND_CHECKPOINTS = """
 SELECT 1 FROM agent_server_checkpoint WHERE thread_id = %b AND checkpoint_id = ANY(%b::uuid[])
 """
 
-EDIT_BLOBS = """
+INSERT_BLOBS = """
 INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
 SELECT %b::uuid, p.*
 FROM unnest(%b::text[], %b::text[], %b::text[], %b::text[], %b::bytea[]) AS p
 ON CONFLICT DO NOTHING
 """
 
-EDIT_CHECKPOINTS = """
+INSERT_CHECKPOINTS = """
 INSERT INTO agent_server_checkpoint (
     thread_id, namespace, checkpoint_id, parent_id, kind, blob, metadata, blob_versions
 )
@@ -42,7 +42,7 @@ FROM unnest(
 ON CONFLICT DO NOTHING
 """
 
-EDIT_WRITES = """
+UPSERT_WRITES = """
 INSERT INTO agent_server_checkpointwrite (
     thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob
 )
@@ -56,8 +56,8 @@ SET channel = excluded.channel, kind = excluded.kind, blob = excluded.blob,
 WHERE excluded."index" < 0
 """
 
-# A thread that was made for its edit is there from now on.
-EDIT_ENDS = """
+# A hidden thread that was created for this edit becomes visible.
+UPDATE_THREAD = """
 UPDATE agent_server_thread
 SET edits = edits + 1, temporary = false, status = g.status, error = NULL, "values" = g."values",
     state = NULLIF(g.state, 'null'::jsonb), interrupts = coalesce(g.interrupts, '{}'::jsonb),

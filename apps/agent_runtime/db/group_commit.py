@@ -1,8 +1,8 @@
-"""The one writer of a worker: whatever its runs have to store goes out in group commits.
+"""Group commit: one connection writes for all runs of a worker, many entries per transaction.
 
-Everything that is waiting when a transaction begins goes into it, of however many runs; what comes
-meanwhile goes into the next. One transaction holds, in this order: the checkpoints of runs, their
-ends, what is given back, and the claims of the threads' next runs. Every part is fenced by token.
+A transaction contains all entries that are queued when it starts; entries that arrive meanwhile
+wait for the next one. Its order is: checkpoints, run ends, rollbacks, releases, and claims of the
+threads' next runs. Every write is fenced by the run's token.
 """
 
 from __future__ import annotations
@@ -13,41 +13,41 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime.db import statements
-from apps.agent_runtime.db import stream_statements as streamed
-from apps.agent_runtime.db.database import TRANSIENT, Connection, connect
+from apps.agent_runtime.db import statements, stream_statements
+from apps.agent_runtime.db.connection_pool import TRANSIENT, Connection, connect
 from apps.agent_runtime.db.write_batch import (
-    Batch,
-    Claimed,
-    Ending,
+    ClaimedRun,
     Entry,
-    Release,
-    Stale,
-    Token,
-    Unwanted,
-    stored,
+    FencingToken,
+    RollbackRequested,
+    RunEnd,
+    RunRelease,
+    StaleToken,
+    WriteBatch,
+    checkpoint_to_frame,
 )
 from apps.agent_server import run_state_sql
-from apps.agent_server.run_state_sql import Deed, End
+from apps.agent_server.run_state_sql import End, SqlBatch
 from apps.agent_server.webhooks import delivery_worker
 from apps.agent_server.webhooks import statements as webhooks
 
 logger = logging.getLogger(__name__)
 
-LINGER_SECONDS = 0.002
-"""How long a checkpoint that nobody waits for may wait for company: short runs end within."""
-HIGH_WATER = 32 * 1024 * 1024
-LONGEST_PAUSE_SECONDS = 1.0
+MAX_DELAY_SECONDS = 0.002
+"""Delay of entries without a waiter, so that a short run needs one transaction."""
+HIGH_WATER_BYTES = 32 * 1024 * 1024
+IMMEDIATE_BYTES = 1024 * 1024
+MAX_RETRY_PAUSE_SECONDS = 1.0
 
 Heads = dict[UUID, list[Any]]
 
 
-class Ledger:
+class GroupCommitWriter:
     """Writes for the runs of one worker process.
 
-    `on_claimed(claimed, head)` is told of each run that a commit gave to this worker, with the
-    thread's newest checkpoint; `on_stale(token)` of each token that turned out to be worthless.
-    `held()` names the runs that it was told of and has not ended.
+    `on_claimed(run, head)` is called for each run that a commit assigned to this worker, with the
+    thread's newest checkpoint; `on_stale(token)` for each token that PostgreSQL rejected.
+    `known_runs()` returns the runs that this worker executes or completes.
     """
 
     def __init__(
@@ -55,110 +55,110 @@ class Ledger:
         owner: str,
         lease_seconds: float,
         *,
-        on_claimed: Callable[[Claimed, list[Any] | None], None],
-        on_stale: Callable[[Token], None],
-        held: Callable[[], Iterable[UUID]] = tuple,
+        on_claimed: Callable[[ClaimedRun, list[Any] | None], None],
+        on_stale: Callable[[FencingToken], None],
+        known_runs: Callable[[], Iterable[UUID]] = tuple,
     ) -> None:
         self._owner = owner
         self._lease_seconds = lease_seconds
         self._on_claimed = on_claimed
         self._on_stale = on_stale
-        self._held = held
-        self._next = Batch()
-        self._current: Batch | None = None
+        self._known_runs = known_runs
+        self._next = WriteBatch()
+        self._current: WriteBatch | None = None
         self._wake = asyncio.Event()
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         self._connection: Connection | None = None
-        self._relieved = asyncio.Event()
-        self._relieved.set()
+        self._writable = asyncio.Event()
+        self._writable.set()
         self._closing = False
-        self.claiming = True
-        self._task = self._loop.create_task(self._work(), name="ledger")
+        self.accepts_claims = True
+        self._task = self._loop.create_task(self._commit_batches(), name="group-commit")
 
-    # Putting in
+    # Queue
 
     def put(self, entry: Entry, *, urgent: bool = False) -> None:
-        """Take an entry; it is committed within milliseconds, at once when `urgent`."""
+        """Queue an entry; it is committed within milliseconds, at once if `urgent`."""
         self._next.add(entry)
-        if self._next.size > HIGH_WATER:
-            self._relieved.clear()
-        if urgent or entry.done is not None or self._next.size > 1024 * 1024:
+        if self._next.size > HIGH_WATER_BYTES:
+            self._writable.clear()
+        if urgent or entry.done is not None or self._next.size > IMMEDIATE_BYTES:
             self._wake.set()
         elif self._timer is None:
-            self._timer = self._loop.call_later(LINGER_SECONDS, self._wake.set)
+            self._timer = self._loop.call_later(MAX_DELAY_SECONDS, self._wake.set)
 
     async def write(self, entry: Entry) -> None:
-        """`put`, and return when it is committed.
+        """Queue an entry and wait for its commit.
 
-        `Stale` when the token is worthless, `Unwanted` for an end where the run is to be undone.
+        Raises `StaleToken`, or `RollbackRequested` for the end of a run that must be rolled back.
         """
         entry.done = self._loop.create_future()
         self.put(entry)
         await entry.done
 
     def claim(self, threads: Iterable[UUID]) -> None:
-        """Claim the next runnable run of each thread, where there is one."""
-        if self.claiming:
+        """Claim the next runnable run of each thread, if there is one."""
+        if self.accepts_claims:
             self._next.claims.update(threads)
             self._wake.set()
 
     @property
-    def claims(self) -> int:
-        """How many threads wait to have their next run claimed."""
+    def claim_count(self) -> int:
+        """Number of threads with a claim in progress."""
         return len(self._next.claims) + (len(self._current.claims) if self._current else 0)
 
     @property
     def writing(self) -> set[UUID]:
-        """The runs of which something is not committed yet."""
+        """Runs with uncommitted entries."""
         batches = [self._next, *([self._current] if self._current else [])]
         return {entry.token.run_id for batch in batches for entry in batch.entries}
 
     @property
     def is_full(self) -> bool:
-        return not self._relieved.is_set()
+        return not self._writable.is_set()
 
-    async def settled(self) -> None:
-        """Return when everything that was put in before is committed."""
+    async def flush(self) -> None:
+        """Wait until all queued entries are committed."""
         batch = self._next or self._current
         if batch is None:
             return
         waiter = self._loop.create_future()
-        batch.settled.append(waiter)
+        batch.flush_waiters.append(waiter)
         self._wake.set()
         await waiter
 
-    async def relieved(self) -> None:
-        """Return when less waits than this writer likes to hold."""
-        await self._relieved.wait()
+    async def wait_writable(self) -> None:
+        """Wait until the queue is below its high-water mark."""
+        await self._writable.wait()
 
     async def close(self) -> None:
-        """Write what is waiting, then stop."""
+        """Commit all queued entries, then stop."""
         self._closing = True
         self._wake.set()
         await self._task
         if self._connection is not None:
             await self._connection.close()
 
-    # Writing
+    # Commit
 
-    async def _work(self) -> None:
+    async def _commit_batches(self) -> None:
         while True:
             await self._wake.wait()
             self._wake.clear()
             if self._timer is not None:
                 self._timer.cancel()
                 self._timer = None
-            batch, self._next = self._next, Batch()
-            self._relieved.set()
-            if not self.claiming:
+            batch, self._next = self._next, WriteBatch()
+            self._writable.set()
+            if not self.accepts_claims:
                 batch.claims.clear()
-            batch.drop_what_nobody_reads()
+            batch.drop_unread_checkpoints()
             if batch:
                 self._current = batch
                 await self._commit(batch)
                 self._current = None
-                for waiter in batch.settled:
+                for waiter in batch.flush_waiters:
                     if not waiter.done():
                         waiter.set_result(None)
             elif self._closing:
@@ -166,161 +166,161 @@ class Ledger:
             if self._closing:
                 self._wake.set()
 
-    async def _commit(self, batch: Batch) -> None:
-        """Write one batch, again and again while the server is away."""
-        pause, again = 0.02, False
+    async def _commit(self, batch: WriteBatch) -> None:
+        """Commit a batch; retry while PostgreSQL is unavailable."""
+        pause, is_retry = 0.02, False
         while True:
             try:
                 if self._connection is None or self._connection.closed:
                     self._connection = await connect()
-                await self._transaction(self._connection, batch, again=again)
+                await self._transaction(self._connection, batch, is_retry=is_retry)
             except TRANSIENT as error:
-                logger.warning("The database did not take a batch: %s", str(error).strip())
-                await self._hang_up()
-                # It may have been committed all the same: whoever reads the answer must know.
-                again = True
+                logger.warning("Committing a batch failed: %s", str(error).strip())
+                await self._disconnect()
+                # The commit may have succeeded although its answer was lost.
+                is_retry = True
                 await asyncio.sleep(pause)
-                pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+                pause = min(pause * 2, MAX_RETRY_PAUSE_SECONDS)
             except Exception:
-                await self._hang_up()
-                if await self._divide(batch):
+                await self._disconnect()
+                if await self._commit_run_by_run(batch):
                     return
-                logger.exception("An entry cannot be stored; its run is given up.")
-                self._give_up(batch)
+                logger.exception("PostgreSQL rejects an entry; its run is released.")
+                self._fail_batch(batch)
                 return
             else:
                 return
 
-    async def _hang_up(self) -> None:
+    async def _disconnect(self) -> None:
         if self._connection is not None:
             await self._connection.close()
             self._connection = None
 
-    async def _divide(self, batch: Batch) -> bool:
-        """Write a batch that holds something impossible run by run, so that only one run fails."""
+    async def _commit_run_by_run(self, batch: WriteBatch) -> bool:
+        """Isolate an entry that PostgreSQL rejects; False if the batch has one run only."""
         tokens = batch.tokens
         if len(tokens) + len(batch.claims) < 2:
             return False
         for token in tokens:
-            part = Batch()
+            part = WriteBatch()
             for entry in batch.entries:
                 if entry.token == token:
                     part.add(entry)
             await self._commit(part)
         for thread in batch.claims:
-            await self._commit(Batch(claims={thread}))
+            await self._commit(WriteBatch(claims={thread}))
         return True
 
-    def _give_up(self, batch: Batch) -> None:
+    def _fail_batch(self, batch: WriteBatch) -> None:
         for entry in batch.entries:
-            _settle(entry, Stale())
+            _set_done(entry, StaleToken())
         releases = {entry.token for entry in batch.releases}
         for token in batch.tokens:
             self._on_stale(token)
             if token not in releases:
-                self.put(Release(token, lost=True))
+                self.put(RunRelease(token, crashed=True))
 
-    async def _transaction(self, connection: Connection, batch: Batch, *, again: bool) -> None:
+    async def _transaction(
+        self, connection: Connection, batch: WriteBatch, *, is_retry: bool
+    ) -> None:
         tokens = batch.tokens
         threads, claims = batch.threads, sorted(batch.claims)
-        # Without a BEGIN a pipeline is one transaction, from its first statement to its end.
+        # In autocommit mode a pipeline is one implicit transaction.
+
+        async def run(statement: str, parameters: Iterable[Any]) -> Any:
+            return await connection.execute(
+                statement.encode(), list(parameters), prepare=True, binary=True
+            )
+
         async with connection.pipeline():
-            run = _Runner(connection)
             if threads:
                 await run(statements.LOCK_THREADS, [threads])
-            held = None
+            locked = None
             if tokens:
-                held = await run(statements.LOCK_RUNS, _columns(tokens, 2))
-            if batch.puts:
-                await run(statements.PUT_CHECKPOINTS, _put_columns(batch))
+                locked = await run(statements.LOCK_RUNS, _columns(tokens, 2))
+            if batch.checkpoints:
+                await run(statements.UPSERT_CHECKPOINTS, _checkpoint_columns(batch))
                 blobs = _blob_rows(batch)
                 if blobs:
-                    await run(statements.PUT_BLOBS, _columns(blobs, 7))
-            if batch.writes:
-                await run(statements.PUT_WRITES, _columns(_write_rows(batch), 10))
-            if batch.said:
-                for statement, columns in streamed.deed(batch.said):
+                    await run(statements.INSERT_BLOBS, _columns(blobs, 7))
+            if batch.task_writes:
+                await run(statements.UPSERT_WRITES, _columns(_write_rows(batch), 10))
+            if batch.stream_chunks:
+                for statement, columns in stream_statements.build_statements(batch.stream_chunks):
                     await run(statement, columns)
             ended = None
-            if batch.endings:
-                ended = await run(run_state_sql.END, run_state_sql.columns(_ends(batch)))
-            told = [entry.token.run_id for entry in batch.endings if entry.has_webhook]
-            if told:
-                await run(webhooks.ADD_DUE, [told])
-            if batch.undoings:
-                for statement, parameters in _undoing(batch):
+            if batch.run_ends:
+                ended = await run(run_state_sql.END, run_state_sql.columns(_run_ends(batch)))
+            webhook_runs = [entry.token.run_id for entry in batch.run_ends if entry.has_webhook]
+            if webhook_runs:
+                await run(webhooks.ADD_DUE, [webhook_runs])
+            if batch.rollbacks:
+                for statement, parameters in _rollback_statements(batch):
                     await run(statement, parameters)
             if batch.releases:
                 await run(statements.RELEASE, _columns(_release_rows(batch), 5))
             claimed = heads = None
-            if claims and again:
-                await run(statements.UNHEARD_CLAIMS, [claims, self._owner, self._known(batch)])
+            if claims and is_retry:
+                await run(
+                    statements.UNDO_UNANSWERED_CLAIMS,
+                    [claims, self._owner, self._known_to_worker(batch)],
+                )
             if claims:
                 claimed = await run(statements.CLAIM, [claims, self._owner, self._lease_seconds])
                 heads = await run(statements.HEADS, [claims])
-        good = {Token(*row) for row in await held.fetchall()} if held is not None else set()
+        valid = (
+            {FencingToken(*row) for row in await locked.fetchall()} if locked is not None else set()
+        )
         ended_ids = {row[0] for row in await ended.fetchall()} if ended is not None else set()
-        unwanted = {e.token for e in batch.endings if e.token in good} - {
-            token for token in good if token.run_id in ended_ids
+        to_roll_back = {e.token for e in batch.run_ends if e.token in valid} - {
+            token for token in valid if token.run_id in ended_ids
         }
-        if again and good != set(tokens):
-            good |= await self._already_ended(connection, batch)
-        runs = [Claimed(*row) for row in await claimed.fetchall()] if claimed is not None else []
-        newest: Heads = {}
+        if is_retry and valid != set(tokens):
+            valid |= await self._already_ended(connection, batch)
+        runs = [ClaimedRun(*row) for row in await claimed.fetchall()] if claimed is not None else []
+        head_by_thread: Heads = {}
         if runs and heads is not None:
-            newest = {row[0]: stored(row) for row in await heads.fetchall()}
-        if told:
+            head_by_thread = {row[0]: checkpoint_to_frame(row) for row in await heads.fetchall()}
+        if webhook_runs:
             delivery_worker.wake()
-        self._tell(batch, good, unwanted, runs, newest)
+        self._notify(batch, valid, to_roll_back, runs, head_by_thread)
 
-    def _known(self, batch: Batch) -> list[UUID]:
-        """The runs that this worker knows to be its own; what it claimed besides was not heard."""
+    def _known_to_worker(self, batch: WriteBatch) -> list[UUID]:
+        """Runs of this worker; claims beyond these were committed but their answer was lost."""
         own = {entry.token.run_id for entry in batch.entries}
-        return sorted(own | self.writing | set(self._held()))
+        return sorted(own | self.writing | set(self._known_runs()))
 
-    async def _already_ended(self, connection: Connection, batch: Batch) -> set[Token]:
-        """The tokens whose end an earlier try of this batch wrote, though its answer was lost."""
-        last: list[Entry] = [*batch.endings, *batch.undoings, *batch.releases]
-        ended = [entry.token for entry in last]
+    async def _already_ended(self, connection: Connection, batch: WriteBatch) -> set[FencingToken]:
+        """Tokens whose run end was committed by an earlier try of this batch."""
+        final_entries: list[Entry] = [*batch.run_ends, *batch.rollbacks, *batch.releases]
+        ended = [entry.token for entry in final_entries]
         cursor = await connection.execute(
             statements.STILL_OPEN, [[token.run_id for token in ended]], binary=True
         )
         still_open = {row[0] for row in await cursor.fetchall()}
         return {token for token in ended if token.run_id not in still_open}
 
-    def _tell(
+    def _notify(
         self,
-        batch: Batch,
-        good: set[Token],
-        unwanted: set[Token],
-        runs: list[Claimed],
+        batch: WriteBatch,
+        valid: set[FencingToken],
+        to_roll_back: set[FencingToken],
+        runs: list[ClaimedRun],
         heads: Heads,
     ) -> None:
         for entry in batch.entries:
-            if isinstance(entry, Ending) and entry.token in unwanted:
-                _settle(entry, Unwanted())
+            if isinstance(entry, RunEnd) and entry.token in to_roll_back:
+                _set_done(entry, RollbackRequested())
             else:
-                _settle(entry, None if entry.token in good else Stale())
+                _set_done(entry, None if entry.token in valid else StaleToken())
         for token in batch.tokens:
-            if token not in good:
+            if token not in valid:
                 self._on_stale(token)
-        for claimed in runs:
-            self._on_claimed(claimed, heads.get(claimed.thread))
+        for run in runs:
+            self._on_claimed(run, heads.get(run.thread))
 
 
-class _Runner:
-    """Sends statements of one pipeline, each prepared once and read in binary."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
-    async def __call__(self, statement: str, parameters: Iterable[Any]) -> Any:
-        return await self._connection.execute(
-            statement.encode(), list(parameters), prepare=True, binary=True
-        )
-
-
-def _settle(entry: Entry, error: Exception | None) -> None:
+def _set_done(entry: Entry, error: Exception | None) -> None:
     if entry.done is None or entry.done.done():
         return
     if error is None:
@@ -334,39 +334,43 @@ def _columns(rows: Iterable[Iterable[Any]], width: int) -> list[list[Any]]:
     return columns or [[] for _ in range(width)]
 
 
-def _put_columns(batch: Batch) -> list[list[Any]]:
-    # Within one statement a row may be written once: the last of the same checkpoint counts.
-    last = {(put.token, put.namespace, put.id): put for put in batch.puts}
+def _checkpoint_columns(batch: WriteBatch) -> list[list[Any]]:
+    # A statement may write a row once, so only the last version of a checkpoint is kept.
+    last = {(entry.token, entry.namespace, entry.id): entry for entry in batch.checkpoints}
     return _columns(
         [
             (
-                put.token.run_id,
-                put.token.attempt,
-                put.namespace,
-                put.id,
-                put.parent_id,
-                put.kind,
-                put.blob,
-                put.metadata,
-                put.versions,
+                entry.token.run_id,
+                entry.token.attempt,
+                entry.namespace,
+                entry.id,
+                entry.parent_id,
+                entry.kind,
+                entry.blob,
+                entry.metadata,
+                entry.versions,
             )
-            for put in last.values()
+            for entry in last.values()
         ],
         9,
     )
 
 
-def _blob_rows(batch: Batch) -> list[tuple[Any, ...]]:
-    return [(*put.token, put.namespace, *blob) for put in batch.puts for blob in put.blobs]
+def _blob_rows(batch: WriteBatch) -> list[tuple[Any, ...]]:
+    return [
+        (*entry.token, entry.namespace, *blob)
+        for entry in batch.checkpoints
+        for blob in entry.blobs
+    ]
 
 
-def _write_rows(batch: Batch) -> list[tuple[Any, ...]]:
+def _write_rows(batch: WriteBatch) -> list[tuple[Any, ...]]:
     rows: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-    for entry in batch.writes:
+    for entry in batch.task_writes:
         for task_id, index, channel, kind, blob, path in entry.rows:
-            place = (entry.token, entry.namespace, entry.id, task_id, index)
-            if index < 0 or place not in rows:
-                rows[place] = (
+            key = (entry.token, entry.namespace, entry.id, task_id, index)
+            if index < 0 or key not in rows:
+                rows[key] = (
                     *entry.token,
                     entry.namespace,
                     entry.id,
@@ -380,7 +384,7 @@ def _write_rows(batch: Batch) -> list[tuple[Any, ...]]:
     return list(rows.values())
 
 
-def _ends(batch: Batch) -> list[End]:
+def _run_ends(batch: WriteBatch) -> list[End]:
     return [
         End(
             *entry.token,
@@ -392,14 +396,14 @@ def _ends(batch: Batch) -> list[End]:
             entry.state,
             entry.interrupts,
         )
-        for entry in batch.endings
+        for entry in batch.run_ends
     ]
 
 
-def _undoing(batch: Batch) -> Deed:
-    threads = sorted({entry.thread for entry in batch.undoings})
-    return run_state_sql.undo(threads, [(*entry.token, "running") for entry in batch.undoings])
+def _rollback_statements(batch: WriteBatch) -> SqlBatch:
+    threads = sorted({entry.thread for entry in batch.rollbacks})
+    return run_state_sql.undo(threads, [(*entry.token, "running") for entry in batch.rollbacks])
 
 
-def _release_rows(batch: Batch) -> list[tuple[Any, ...]]:
-    return [(*e.token, e.lost, e.company, e.delay) for e in batch.releases]
+def _release_rows(batch: WriteBatch) -> list[tuple[Any, ...]]:
+    return [(*e.token, e.crashed, e.isolation_group_size, e.delay_seconds) for e in batch.releases]

@@ -1,7 +1,7 @@
-"""The store as runs use it: what their hosts ask for, in the name of one attempt.
+"""Store operations of runs, requested by graph hosts.
 
-As in LangGraph's own stores, all reading of a batch comes before its writing, and the last write to
-a place counts. Writing is one transaction that holds the run's row: a stale attempt writes nothing.
+As in LangGraph's own stores, a batch reads before it writes and the last write to a key wins. The
+writes share a transaction that locks the run's row, so a stale attempt writes nothing.
 """
 
 from __future__ import annotations
@@ -10,12 +10,17 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, Literal, NamedTuple
-from uuid import UUID
 
 import psycopg
 
-from apps.agent_runtime.db.database import TRANSIENT, Connection, Database, patiently
-from apps.agent_runtime.db.write_batch import Stale, Token
+from apps.agent_runtime.db.connection_pool import (
+    TRANSIENT,
+    Connection,
+    ConnectionPool,
+    retry_transient,
+)
+from apps.agent_runtime.db.write_batch import ClaimedRun, FencingToken, StaleToken
+from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.store import filters, namespace_rules, namespaces, statements
 from apps.agent_server.store.filters import Condition
 from apps.agent_server.store.namespaces import Match
@@ -27,19 +32,19 @@ from apps.core.json import loads, storable
 logger = logging.getLogger(__name__)
 
 CONNECTIONS = 4
-MOST_FOUND = 10_000
-READ_ONLY = "A question changes nothing."
-Kind = Literal["item", "items", "namespaces"]
+MAX_RESULTS = 10_000
+READ_ONLY = "A graph call is read-only."
+ResultShape = Literal["item", "items", "namespaces"]
 
 
-class Read(NamedTuple):
-    kind: Kind
+class ReadOperation(NamedTuple):
+    shape: ResultShape
     query: Query
-    refreshes: bool = False
+    refreshes_ttl: bool = False
 
 
-class Put(NamedTuple):
-    """`value` is None for what is to be deleted."""
+class PutOperation(NamedTuple):
+    """`value` is None for a deletion."""
 
     value: str | None
     ttl_minutes: float | None
@@ -47,95 +52,104 @@ class Put(NamedTuple):
 
 
 class RunStore:
-    """The store at connections of its own: long searches hold up nothing else."""
+    """The store, on its own connections, so that long searches delay no other query."""
 
     def __init__(self) -> None:
-        self._database = Database(CONNECTIONS)
+        self._pool = ConnectionPool(CONNECTIONS)
 
     async def close(self) -> None:
-        await self._database.close()
+        await self._pool.close()
 
-    async def answer(
+    async def execute(
         self,
         owner: Owner,
-        ops: Any,
-        token: Token | None,
+        operations: Any,
+        token: FencingToken | None,
         reply: Callable[[bool, Any], None],
     ) -> None:
-        """Do what a host asks for and tell it what came of it; `Stale` when the token is worthless.
+        """Execute a batch and reply with its results, or with an error message.
 
-        Without a token nothing may be written.
+        Without a token, writes are rejected. Raises `StaleToken` after the reply.
         """
         try:
-            reply(True, await self._perform(owner, ops, token))
-        except Stale:
+            reply(True, await self._execute(owner, operations, token))
+        except StaleToken:
             reply(False, "This run now belongs to another attempt.")
             raise
         except errors.AppError as error:
             reply(False, error.detail)
         except (ValueError, TypeError, AttributeError, LookupError) as error:
-            # The host runs hostile code: what makes no sense is the run's own misfortune.
+            # The host runs untrusted code, so malformed operations fail their own call only.
             reply(False, f"malformed `store`: {error}")
         except psycopg.DataError as error:
             reply(False, f"It cannot be stored: {str(error).strip()}")
         except TRANSIENT as error:
-            logger.warning("A store could not be asked: %s", str(error).strip())
+            logger.warning("A store operation failed: %s", str(error).strip())
             reply(False, "The platform cannot reach the store now.")
 
-    async def _perform(self, owner: Owner, ops: Any, token: Token | None) -> list[Any]:
-        results: list[Any] = [None] * len(ops)
-        reads: dict[int, Read] = {}
-        puts: dict[tuple[tuple[str, ...], str], Put] = {}
-        for number, (kind, *rest) in enumerate(ops):
+    async def _execute(
+        self, owner: Owner, operations: Any, token: FencingToken | None
+    ) -> list[Any]:
+        results: list[Any] = [None] * len(operations)
+        reads: dict[int, ReadOperation] = {}
+        puts: dict[tuple[tuple[str, ...], str], PutOperation] = {}
+        for number, (kind, *fields) in enumerate(operations):
             if kind == "put":
-                namespace, key, *what = rest
-                puts[tuple(namespace), key] = _put(namespace, key, *what)
+                namespace, key, *options = fields
+                puts[tuple(namespace), key] = _put(namespace, key, *options)
             else:
-                reads[number] = _READS[kind](owner, *rest)
+                reads[number] = _READS[kind](owner, *fields)
         if puts and token is None:
             raise errors.Invalid(READ_ONLY)
         if reads:
-            found = await patiently(lambda: self._read(owner, list(reads.values()), token))
-            for number, result in zip(reads, found, strict=True):
+            values = await retry_transient(lambda: self._read(owner, list(reads.values()), token))
+            for number, result in zip(reads, values, strict=True):
                 results[number] = result
         if puts and token is not None:
-            fence = token
-            await patiently(lambda: self._write(owner, puts, fence))
+            valid_token = token
+            await retry_transient(lambda: self._write(owner, puts, valid_token))
         return results
 
-    async def _read(self, owner: Owner, reads: Sequence[Read], token: Token | None) -> list[Any]:
-        async with self._database.connection() as connection:
-            found = [await cursor.fetchall() for cursor in await _ask(connection, reads)]
-            read = [
+    async def _read(
+        self, owner: Owner, reads: Sequence[ReadOperation], token: FencingToken | None
+    ) -> list[Any]:
+        async with self._pool.connection() as connection:
+            results = [await cursor.fetchall() for cursor in await _run_reads(connection, reads)]
+            item_ids = [
                 row[5]
-                for asked, rows in zip(reads, found, strict=True)
-                if asked.refreshes
+                for read, rows in zip(reads, results, strict=True)
+                if read.refreshes_ttl
                 for row in rows
                 if row[6]
             ]
-            if read and token is not None:
-                held = statements.fence(*token)
-                await connection.execute(*statements.extend_ttl(owner, sorted(set(read)), held))
-        return [_result(asked.kind, rows) for asked, rows in zip(reads, found, strict=True)]
+            if item_ids and token is not None:
+                fence = statements.fence(*token)
+                await connection.execute(
+                    *statements.extend_ttl(owner, sorted(set(item_ids)), fence)
+                )
+        return [_result(read.shape, rows) for read, rows in zip(reads, results, strict=True)]
 
     async def _write(
-        self, owner: Owner, puts: dict[tuple[tuple[str, ...], str], Put], token: Token
+        self,
+        owner: Owner,
+        puts: dict[tuple[tuple[str, ...], str], PutOperation],
+        token: FencingToken,
     ) -> None:
-        held = statements.fence(*token)
-        async with self._database.transaction() as connection:
+        fence = statements.fence(*token)
+        async with self._pool.transaction() as connection:
             async with connection.pipeline():
-                holding = await _run(connection, statements.lock_attempt(*token))
-                # In one order for all, so that two runs never wait for each other.
+                lock = await _run(connection, statements.lock_attempt(*token))
+                # All transactions write in key order, which prevents deadlocks.
                 for namespace, key in sorted(puts):
-                    place = ItemKey(list(namespace), key)
-                    for query in _writing(owner, place, puts[namespace, key], held):
+                    item_key = ItemKey(list(namespace), key)
+                    for query in _put_queries(owner, item_key, puts[namespace, key], fence):
                         await _run(connection, query)
-            if await holding.fetchone() is None:
-                raise Stale
+            if await lock.fetchone() is None:
+                raise StaleToken
 
 
-async def _ask(connection: Connection, reads: Sequence[Read]) -> list[Any]:
-    # Planned anew each time: what is best depends on prefix and filter.
+async def _run_reads(connection: Connection, reads: Sequence[ReadOperation]) -> list[Any]:
+    # Not prepared: the best plan depends on prefix and filter.
     if len(reads) == 1:
         return [await connection.execute(*reads[0].query, prepare=False, binary=True)]
     async with connection.pipeline():
@@ -146,65 +160,73 @@ async def _run(connection: Connection, query: Query) -> Any:
     return await connection.execute(*query, prepare=True, binary=True)
 
 
-def _writing(owner: Owner, place: ItemKey, put: Put, held: Condition) -> list[Query]:
+def _put_queries(
+    owner: Owner, item_key: ItemKey, put: PutOperation, fence: Condition
+) -> list[Query]:
     if put.value is None:
-        return statements.delete(owner, place, held)
+        return statements.delete(owner, item_key, fence)
     queries = [
-        statements.put(owner, place, put.value, put.ttl_minutes, held),
-        statements.delete_vectors(owner, place, held),
+        statements.put(owner, item_key, put.value, put.ttl_minutes, fence),
+        statements.delete_vectors(owner, item_key, fence),
     ]
     if put.vectors:
-        queries.append(statements.put_vectors(owner, place, put.vectors, held))
+        queries.append(statements.put_vectors(owner, item_key, put.vectors, fence))
     return queries
 
 
-# From frames. Whatever a host sends is checked as if a client had sent it.
+# Parsing of frames. A host is as untrusted as a client.
 
 
-def _put(namespace: Any, key: Any, value: bytes | None, ttl_minutes: Any, vectors: Any) -> Put:
-    if value is None:  # deleting asks no more of a place than that it can be one
+def _put(
+    namespace: Any, key: Any, value: bytes | None, ttl_minutes: Any, vectors: Any
+) -> PutOperation:
+    if value is None:
         namespace_rules.validate_labels(namespace)
-        return Put(None, None, [])
+        return PutOperation(None, None, [])
     namespace_rules.validate_item_key(namespace, key)
     if value[:1] != b"{":
-        raise errors.Invalid("A value of the store is an object.")
+        raise errors.Invalid("A store value must be a JSON object.")
     minutes = None if ttl_minutes is None else float(ttl_minutes)
     if minutes is not None and not 0 < minutes < 1e8:
-        raise errors.Invalid("ttl: must be a number of minutes above 0")
-    return Put(
+        raise errors.Invalid("ttl: must be a positive number of minutes")
+    return PutOperation(
         storable(bytes(value)).decode(),
         minutes,
         [unpack_vector(str(path), bytes(packed)) for path, packed in vectors],
     )
 
 
-def _get(owner: Owner, namespace: Any, key: Any, refreshes: Any) -> Read:
+def _get(owner: Owner, namespace: Any, key: Any, refreshes_ttl: Any) -> ReadOperation:
     namespace_rules.validate_labels(namespace)
-    return Read("item", statements.get(owner, ItemKey(namespace, _text(key))), bool(refreshes))
+    return ReadOperation(
+        "item", statements.get(owner, ItemKey(namespace, _text(key))), bool(refreshes_ttl)
+    )
 
 
 def _search(  # noqa: PLR0917  (the order of the frame)
     owner: Owner,
     prefix: Any,
-    wanted: bytes | None,
+    filter_json: bytes | None,
     limit: Any,
     offset: Any,
     packed: bytes | None,
-    refreshes: Any,
-) -> Read:
+    refreshes_ttl: Any,
+) -> ReadOperation:
     namespace_rules.validate_labels(prefix)
     query = statements.search(
         owner,
         prefix,
-        filters.compile_filter(loads(wanted) if wanted else None),
+        filters.compile_filter(loads(filter_json) if filter_json else None),
         limit=_count(limit),
         offset=_count(offset, 2**31),
         query=unpack_vector("", bytes(packed)) if packed else None,
     )
-    return Read("items", query, bool(refreshes))
+    return ReadOperation("items", query, bool(refreshes_ttl))
 
 
-def _namespaces(owner: Owner, matches: Any, max_depth: Any, limit: Any, offset: Any) -> Read:
+def _namespaces(
+    owner: Owner, matches: Any, max_depth: Any, limit: Any, offset: Any
+) -> ReadOperation:
     for _, path in matches:
         namespace_rules.validate_labels(path)
     query = namespaces.list_namespaces(
@@ -214,10 +236,10 @@ def _namespaces(owner: Owner, matches: Any, max_depth: Any, limit: Any, offset: 
         limit=_count(limit),
         offset=_count(offset, 2**31),
     )
-    return Read("namespaces", query)
+    return ReadOperation("namespaces", query)
 
 
-_READS: dict[str, Callable[..., Read]] = {
+_READS: dict[str, Callable[..., ReadOperation]] = {
     "get": _get,
     "search": _search,
     "namespaces": _namespaces,
@@ -226,36 +248,34 @@ _READS: dict[str, Callable[..., Read]] = {
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or "\0" in value:
-        raise errors.Invalid("key: must be a text without NUL")
+        raise errors.Invalid("key: must be a string without NUL")
     return value
 
 
-def _count(value: Any, most: int = MOST_FOUND) -> int:
-    return max(0, min(int(value), most))
+def _count(value: Any, maximum: int = MAX_RESULTS) -> int:
+    return max(0, min(int(value), maximum))
 
 
-# To frames
+# Results for frames
 
 
-def _result(kind: Kind, rows: list[Any]) -> Any:
-    if kind == "namespaces":
+def _result(shape: ResultShape, rows: list[Any]) -> Any:
+    if shape == "namespaces":
         return [row[0] for row in rows]
-    if kind == "items":
+    if shape == "items":
         return [[*_item(row), row[7]] for row in rows]
     return _item(rows[0]) if rows else None
 
 
 def _item(row: Sequence[Any]) -> list[Any]:
     namespace, key, value, created_at, updated_at, *_ = row
-    return [namespace, key, value.encode(), _moment(created_at), _moment(updated_at)]
+    return [namespace, key, value.encode(), _format_time(created_at), _format_time(updated_at)]
 
 
-def _moment(value: datetime) -> str:
+def _format_time(value: datetime) -> str:
     return value.isoformat(timespec="microseconds")
 
 
-def owner_of(ref: Any) -> Owner:
-    """Whose store a run or a revision uses."""
-    workspace: UUID = ref.workspace_id
-    deployment: UUID = ref.deployment_id
-    return Owner(workspace, deployment)
+def store_owner(source: ClaimedRun | RevisionRef) -> Owner:
+    """The deployment whose store a run or revision uses."""
+    return Owner(source.workspace_id, source.deployment_id)

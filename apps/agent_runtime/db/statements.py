@@ -1,8 +1,8 @@
 """The SQL of the engine.
 
-Locks are taken in one order everywhere: threads by id, then runs by id. Every statement that writes
-for a run joins it to its row by the token `(id, attempt)` while it is `running`: for a stale token
-it writes nothing.
+All transactions lock in the same order: threads by id, then runs by id. Each write for a run joins
+the run's row by the fencing token `(id, attempt)` and status `running`, so a stale token writes
+nothing.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ORDER BY r.id
 FOR NO KEY UPDATE OF r
 """
 
-PUT_CHECKPOINTS = """
+UPSERT_CHECKPOINTS = """
 INSERT INTO agent_server_checkpoint (
     thread_id, namespace, checkpoint_id, parent_id, run_id, kind, blob, metadata, blob_versions
 )
@@ -40,7 +40,7 @@ SET blob = excluded.blob, metadata = excluded.metadata, blob_versions = excluded
     kind = excluded.kind, parent_id = excluded.parent_id
 """
 
-PUT_BLOBS = """
+INSERT_BLOBS = """
 INSERT INTO agent_server_checkpointblob (thread_id, namespace, channel, version, kind, blob)
 SELECT r.thread_id, p.namespace, p.channel, p.version, p.kind, p.blob
 FROM unnest(
@@ -51,9 +51,9 @@ JOIN agent_server_agentrun r
 ON CONFLICT DO NOTHING
 """
 
-# Marks (index below zero: errors, interrupts, resumes) are replaced; other writes stay. The mark of
-# an earlier run is remembered, for the case that this run is undone.
-PUT_WRITES = """
+# Special writes (index below zero: errors, interrupts, resumes) are replaced; other writes stay.
+# The replaced write of an earlier run is kept for a rollback of this run.
+UPSERT_WRITES = """
 INSERT INTO agent_server_checkpointwrite AS w (
     thread_id, namespace, checkpoint_id, task_id, task_path, "index", channel, kind, blob, run_id
 )
@@ -74,23 +74,24 @@ SET channel = excluded.channel, kind = excluded.kind, blob = excluded.blob,
 WHERE excluded."index" < 0
 """
 
-# A loss is an attempt that ended with its process; runs that move before a leaving worker ends, or
-# that shared a host with another suspect, lose nothing.
+# A crash is an attempt that ended with its process. Runs that a stopping worker returns, or that
+# shared the crashed host with other runs, are not charged.
 RELEASE = f"""
 UPDATE agent_server_agentrun r
 SET status = 'pending', lease_owner = '', lease_expires_at = NULL, updated_at = clock_timestamp(),
-    losses = r.losses + held.lost::int, company = held.company,
-    available_at = CASE WHEN held.lost THEN greatest(
+    crash_count = r.crash_count + held.crashed::int,
+    isolation_group_size = held.isolation_group_size,
+    available_at = CASE WHEN held.crashed THEN greatest(
         {BACK_OFF}, clock_timestamp() + make_interval(secs => held.delay))
         ELSE clock_timestamp() END
 FROM unnest(%b::uuid[], %b::int[], %b::bool[], %b::int[], %b::float8[])
-  AS held(id, attempt, lost, company, delay)
+  AS held(id, attempt, crashed, isolation_group_size, delay)
 WHERE r.id = held.id AND r.attempt = held.attempt AND r.status = 'running'
 RETURNING r.id
 """  # noqa: S608  (our own words)
 
-# The oldest run of the thread whose time has come; one that waits for its next attempt holds up
-# those behind it. A delayed run takes its place in the order at its planned start.
+# The oldest run of the thread, if it is due. A run that waits for its retry blocks later runs. The
+# position of a scheduled run is its planned start.
 CLAIM = """
 WITH next AS (
     SELECT DISTINCT ON (r.thread_id) r.id, r.available_at
@@ -114,10 +115,10 @@ RETURNING r.id, r.attempt, r.thread_id, t.thread_id, r.workspace_id, r.deploymen
           COALESCE(r.revision_id, t.revision_id, d.active_revision_id),
           r.assistant_id, r.graph_id, r.metadata::text, r.kwargs::text,
           COALESCE((r.kwargs ->> 'resumable')::boolean, false), t.temporary,
-          r.cancel_action, r.losses, r.company
+          r.cancel_action, r.crash_count, r.isolation_group_size
 """
 
-# A checkpoint with everything that belongs to it, as apps.graph_host.saver.Stored wants it.
+# A checkpoint with its channel values and pending writes (graph_host.saver.StoredCheckpoint).
 _CHECKPOINT = """
 SELECT c.thread_id, c.namespace, c.checkpoint_id::text, c.parent_id::text, c.kind, c.blob,
        c.metadata::text, b.channels, b.versions, b.kinds, b.blobs,
@@ -186,8 +187,8 @@ FROM mine WHERE r.id = mine.id
 RETURNING r.id, r.attempt, r.cancel_action
 """
 
-# Claims whose answer was lost with the connection: held in the name of a worker that does not know.
-FORGOTTEN = (
+# Claims whose answer was lost with the connection, so that their worker does not know them.
+UNDO_FORGOTTEN_CLAIMS = (
     UNDO_CLAIM
     + """
 WHERE r.lease_owner = %b AND r.status = 'running' AND r.id <> ALL(%b::uuid[])
@@ -196,8 +197,8 @@ RETURNING r.thread_id
 """
 )
 
-# The same, known at once: for the threads that are to be claimed again.
-UNHEARD_CLAIMS = (
+# The same for the threads of a repeated batch, without waiting for a lease.
+UNDO_UNANSWERED_CLAIMS = (
     UNDO_CLAIM
     + """
 WHERE r.thread_id = ANY(%b::uuid[]) AND r.lease_owner = %b AND r.status = 'running'
@@ -205,7 +206,7 @@ WHERE r.thread_id = ANY(%b::uuid[]) AND r.lease_owner = %b AND r.status = 'runni
 """
 )
 
-# What a dead process of the same name held: the name's lock is this process's now.
+# Runs of dead processes of this node, whose lock this process holds.
 INHERITED = (
     RETURN_LOST
     + """
@@ -214,8 +215,8 @@ RETURNING r.thread_id
 """
 )
 
-# How long until the next run is due, in seconds; and the threads of those that just became it:
-# those that could run as soon as they were received have their messages.
+# Seconds until the next run is due, and the threads of runs that became due recently. Runs that
+# were due at creation are excluded: they are in the queue.
 NEXT_DUE = """
 SELECT EXTRACT(EPOCH FROM min(available_at) - clock_timestamp())::float8
 FROM agent_server_agentrun WHERE status = 'pending' AND available_at > clock_timestamp()
@@ -227,7 +228,7 @@ WHERE status = 'pending' AND available_at <= clock_timestamp() AND available_at 
 ORDER BY available_at LIMIT 1000
 """
 
-# Of these runs, those that are not over; one that was undone is over too.
+# Those of the given runs that have not ended; a rolled back run has ended.
 STILL_OPEN = """
 SELECT id FROM agent_server_agentrun
 WHERE id = ANY(%b::uuid[]) AND status IN ('pending', 'running')

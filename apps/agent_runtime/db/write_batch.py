@@ -1,4 +1,4 @@
-"""What the engine has to write, and what it gets back."""
+"""Entries of a group commit, the batch that holds them, and the runs that it claims."""
 
 from __future__ import annotations
 
@@ -10,32 +10,33 @@ from typing import Any, NamedTuple
 from uuid import UUID
 
 
-class Token(NamedTuple):
-    """The right to write for a run: good until somebody else claims it."""
+class FencingToken(NamedTuple):
+    """Permission to write for a run; invalid once another attempt claims the run."""
 
     run_id: UUID
     attempt: int
 
 
 STATE_UNKNOWN = "null"
+"""`RunEnd.state` of an attempt that may have written checkpoints which could not be read."""
 
 
-class Stale(Exception):
-    """The run belongs to a later attempt, or has ended: nothing was written."""
+class StaleToken(Exception):
+    """The run belongs to a later attempt or has ended; nothing was written."""
 
 
-class Unwanted(Exception):
-    """The run is not to be ended but to be undone: its row stayed as it was."""
+class RollbackRequested(Exception):
+    """The run must be rolled back instead of ended; its row is unchanged."""
 
 
 @dataclass(slots=True, frozen=True)
-class Claimed:
-    """A run that this worker now executes, with what the graph host is to be told."""
+class ClaimedRun:
+    """A run that a commit assigned to this worker."""
 
     run_id: UUID
     attempt: int
     thread: UUID
-    """The row's key; `thread_id` is what clients and graphs see."""
+    """Primary key; `thread_id` is the id that clients and graphs see."""
     thread_id: UUID
     workspace_id: UUID
     deployment_id: UUID
@@ -46,23 +47,25 @@ class Claimed:
     kwargs: str
     resumable: bool
     temporary: bool = False
-    """Its thread goes with it: nobody can ask for its checkpoints afterwards."""
+    """The thread is deleted after the run, so its checkpoints are never read."""
     cancel_action: str = ""
-    """It was to stop when its last attempt was lost."""
-    losses: int = 0
-    company: int = 0
+    """Set if a cancellation was requested before this attempt."""
+    crash_count: int = 0
+    """Earlier attempts that ended with their process."""
+    isolation_group_size: int = 0
+    """Maximum number of runs on its isolated host; 0 for the shared host."""
     claimed_at: float = field(default_factory=time.monotonic)
 
     @property
-    def token(self) -> Token:
-        return Token(self.run_id, self.attempt)
+    def token(self) -> FencingToken:
+        return FencingToken(self.run_id, self.attempt)
 
 
 @dataclass(slots=True)
-class Put:
-    """A checkpoint with the channel values that are new in it."""
+class CheckpointEntry:
+    """A checkpoint with its new channel values."""
 
-    token: Token
+    token: FencingToken
     namespace: str
     id: UUID
     parent_id: UUID | None
@@ -77,10 +80,10 @@ class Put:
 
 
 @dataclass(slots=True)
-class Writes:
-    """What one task wrote on top of a checkpoint."""
+class TaskWritesEntry:
+    """Pending writes of one task on top of a checkpoint."""
 
-    token: Token
+    token: FencingToken
     namespace: str
     id: UUID
     rows: Sequence[tuple[str, int, str, str, bytes, str]]
@@ -90,27 +93,26 @@ class Writes:
 
 
 @dataclass(slots=True)
-class Said:
-    """A stretch of a resumable run's stream."""
+class StreamChunk:
+    """A part of a resumable run's event stream."""
 
-    token: Token
+    token: FencingToken
     position: int
     batches: bytes
-    forgotten: int | None
-    """The run's stretches up to this position are more than is kept."""
+    delete_up_to: int | None
+    """Delete the run's chunks up to this position: they exceed the limit per run."""
     size: int
     done: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
-class Ending:
-    """How an attempt ended.
+class RunEnd:
+    """The end of a run.
 
-    `state` and its like are absent when it wrote no checkpoint; `STATE_UNKNOWN` says that it may
-    have written some and nobody could look.
+    `values`, `state` and `interrupts` are None if the attempt wrote no checkpoint.
     """
 
-    token: Token
+    token: FencingToken
     thread: UUID
     status: str
     thread_status: str
@@ -119,103 +121,106 @@ class Ending:
     state: str | None = None
     interrupts: str | None = None
     is_last: bool = False
-    """Nothing comes after it on the thread, so checkpoints that still wait need not be written."""
+    """The thread has no further run, so unwritten checkpoints can be dropped."""
     has_webhook: bool = False
-    """It may have: the statement knows."""
+    """The run may have a webhook; the SQL statement decides."""
     size: int = 0
     done: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
-class Undoing:
-    """Takes the run away with everything that it saved."""
+class RunRollback:
+    """Deletes a run with everything that it wrote."""
 
-    token: Token
+    token: FencingToken
     thread: UUID
     size: int = 0
     done: asyncio.Future[None] | None = None
 
 
 @dataclass(slots=True)
-class Release:
-    """Gives a run back to be claimed again."""
+class RunRelease:
+    """Returns a run to the queue."""
 
-    token: Token
-    lost: bool = False
-    """Its attempt ended with the process, perhaps by its own doing."""
-    company: int = 0
-    """With how many runs it may share its next graph host."""
-    delay: float = 0.0
-    """Its next attempt begins after so many seconds, at the earliest."""
+    token: FencingToken
+    crashed: bool = False
+    """The attempt ended with its process, so it counts as a crash."""
+    isolation_group_size: int = 0
+    delay_seconds: float = 0.0
+    """Minimum delay of the next attempt."""
     size: int = 0
     done: asyncio.Future[None] | None = None
 
 
-Entry = Put | Writes | Said | Ending | Undoing | Release
+Entry = CheckpointEntry | TaskWritesEntry | StreamChunk | RunEnd | RunRollback | RunRelease
 
 
 @dataclass(slots=True)
-class Batch:
-    """What goes into one transaction: in the order in which it came, per run."""
+class WriteBatch:
+    """The entries of one transaction, in order of arrival per run."""
 
-    puts: list[Put] = field(default_factory=list)
-    writes: list[Writes] = field(default_factory=list)
-    said: list[Said] = field(default_factory=list)
-    endings: list[Ending] = field(default_factory=list)
-    undoings: list[Undoing] = field(default_factory=list)
-    releases: list[Release] = field(default_factory=list)
+    checkpoints: list[CheckpointEntry] = field(default_factory=list)
+    task_writes: list[TaskWritesEntry] = field(default_factory=list)
+    stream_chunks: list[StreamChunk] = field(default_factory=list)
+    run_ends: list[RunEnd] = field(default_factory=list)
+    rollbacks: list[RunRollback] = field(default_factory=list)
+    releases: list[RunRelease] = field(default_factory=list)
     claims: set[UUID] = field(default_factory=set)
-    settled: list[asyncio.Future[None]] = field(default_factory=list)
+    flush_waiters: list[asyncio.Future[None]] = field(default_factory=list)
     size: int = 0
 
     def add(self, entry: Entry) -> None:
         self.size += entry.size
-        if isinstance(entry, Put):
-            self.puts.append(entry)
-        elif isinstance(entry, Writes):
-            self.writes.append(entry)
-        elif isinstance(entry, Said):
-            self.said.append(entry)
-        elif isinstance(entry, Ending):
-            self.endings.append(entry)
+        if isinstance(entry, CheckpointEntry):
+            self.checkpoints.append(entry)
+        elif isinstance(entry, TaskWritesEntry):
+            self.task_writes.append(entry)
+        elif isinstance(entry, StreamChunk):
+            self.stream_chunks.append(entry)
+        elif isinstance(entry, RunEnd):
+            self.run_ends.append(entry)
             # The thread's next run is claimed in the same transaction.
             self.claims.add(entry.thread)
-        elif isinstance(entry, Undoing):
-            self.undoings.append(entry)
+        elif isinstance(entry, RunRollback):
+            self.rollbacks.append(entry)
             self.claims.add(entry.thread)
         else:
             self.releases.append(entry)
 
-    def drop_what_nobody_reads(self) -> None:
-        """Forget the checkpoints of runs that end for good in this very batch."""
-        over = {entry.token for entry in self.endings if entry.is_last}
-        if over:
-            self.puts = [entry for entry in self.puts if entry.done or entry.token not in over]
-            self.writes = [entry for entry in self.writes if entry.done or entry.token not in over]
+    def drop_unread_checkpoints(self) -> None:
+        """Drop checkpoints of runs that end in this batch as the last run of their thread."""
+        ended = {entry.token for entry in self.run_ends if entry.is_last}
+        if ended:
+            self.checkpoints = [
+                entry for entry in self.checkpoints if entry.done or entry.token not in ended
+            ]
+            self.task_writes = [
+                entry for entry in self.task_writes if entry.done or entry.token not in ended
+            ]
 
     @property
     def entries(self) -> list[Entry]:
-        written: list[Entry] = [*self.puts, *self.writes, *self.said]
-        return [*written, *self.endings, *self.undoings, *self.releases]
+        written: list[Entry] = [*self.checkpoints, *self.task_writes, *self.stream_chunks]
+        return [*written, *self.run_ends, *self.rollbacks, *self.releases]
 
     @property
-    def tokens(self) -> list[Token]:
-        """Every token once, in the order of locking."""
+    def tokens(self) -> list[FencingToken]:
+        """All tokens in lock order."""
         return sorted({entry.token for entry in self.entries})
 
     @property
     def threads(self) -> list[UUID]:
-        """Every thread whose status may change, once, in the order of locking."""
-        ended: list[Ending | Undoing] = [*self.endings, *self.undoings]
+        """All threads whose status may change, in lock order."""
+        ended: list[RunEnd | RunRollback] = [*self.run_ends, *self.rollbacks]
         return sorted(self.claims.union(entry.thread for entry in ended))
 
     def __bool__(self) -> bool:
-        written = self.puts or self.writes or self.said
-        return bool(self.claims or written or self.endings or self.undoings or self.releases)
+        written = self.checkpoints or self.task_writes or self.stream_chunks
+        return bool(self.claims or written or self.run_ends or self.rollbacks or self.releases)
 
 
-def stored(row: Sequence[Any]) -> list[Any]:
-    """A row of a checkpoint, as a frame carries it to the graph host."""
+def checkpoint_to_frame(row: Sequence[Any]) -> list[Any]:
+    """Convert a row of a checkpoint query to the list that a frame carries."""
     (
         _,
         namespace,

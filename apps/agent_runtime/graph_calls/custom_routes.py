@@ -1,7 +1,7 @@
-"""The worker's part in an agent's own HTTP routes: it passes words between a tunnel and a host.
+"""Custom HTTP routes of an agent: relays messages between a web process and a graph host.
 
-It does not look into them. It only sees to it that a host does not send more than was agreed, since
-what is sent too much would pile up in Redis.
+The worker does not interpret the messages. It only enforces flow control, because excess messages
+of a host would accumulate in Redis.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime.graph_calls.call_session import Question, Reply, failure
+from apps.agent_runtime.graph_calls.call_session import CallResult, GraphCall, error_body
 from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_server.messaging.redis_connection import RedisLost
 from apps.agent_server.web.tunnels import MAX_MESSAGE_BYTES, WINDOW_BYTES, TunnelManager
@@ -21,95 +21,101 @@ from apps.graph_host.wire import Frame
 logger = logging.getLogger(__name__)
 
 METHOD = "web"
-MOST_AT_ONCE = 500
-"""Exchanges of one host."""
+MAX_SESSIONS_PER_HOST = 500
 _FROM_HOST = frozenset({"web", "more", "over"})
 _FROM_WEB = frozenset({"web", "more"})
-_SLACK = 4 * MAX_MESSAGE_BYTES
+_WINDOW_TOLERANCE_BYTES = 4 * MAX_MESSAGE_BYTES
 
 
-class OwnRoutes:
-    """The exchanges that the hosts of one engine have with clients of their own routes."""
+class CustomRoutes:
+    """The open requests and WebSockets of custom routes of one engine's hosts."""
 
     def __init__(self) -> None:
-        self._board = TunnelManager()
-        self._of_host: Counter[UUID] = Counter()
+        self._tunnels = TunnelManager()
+        self._session_counts: Counter[UUID] = Counter()
 
-    async def open(self, host: GraphHost, question: Question) -> Reply:
-        """Begin an exchange; the answer says where the other side finds this one."""
+    async def open(self, host: GraphHost, call: GraphCall) -> CallResult:
+        """Open a session; the result names the channel of this process."""
         if host.hello.get("http") is None:
-            return Reply(False, failure("ProjectError", "This revision has no routes of its own."))
-        if self._of_host[host.revision.revision_id] >= MOST_AT_ONCE:
-            return Reply(False, failure("Busy", "The agent's own routes are busy."))
-        asked = loads(question.params)
+            return CallResult(
+                False, error_body("ProjectError", "This revision has no custom routes.")
+            )
+        if self._session_counts[host.revision.revision_id] >= MAX_SESSIONS_PER_HOST:
+            return CallResult(False, error_body("Busy", "The agent's custom routes are busy."))
+        request = loads(call.params)
         try:
-            await self._board.listen()
+            await self._tunnels.listen()
         except RedisLost:
-            return Reply(False, failure("RedisError", "The platform cannot reach its graphs now."))
-        OwnExchange(self._board, host, bytes.fromhex(asked["id"]), asked, self._of_host)
-        return Reply(True, dumps({"channel": self._board.channel}))
+            return CallResult(
+                False, error_body("RedisError", "The platform cannot reach its graph hosts.")
+            )
+        CustomRouteSession(
+            self._tunnels, host, bytes.fromhex(request["id"]), request, self._session_counts
+        )
+        return CallResult(True, dumps({"channel": self._tunnels.channel}))
 
     def close(self) -> None:
-        self._board.close()
+        self._tunnels.close()
 
 
-class OwnExchange:
-    """One exchange, from its request until one of its ends is gone."""
+class CustomRouteSession:
+    """One request or WebSocket, until either side closes it."""
 
     def __init__(
         self,
-        board: TunnelManager,
+        tunnels: TunnelManager,
         host: GraphHost,
         id_: bytes,
-        asked: dict[str, Any],
+        request: dict[str, Any],
         counter: Counter[UUID],
     ) -> None:
         self._host = host
         self._counter = counter
-        self._under_way = 0
+        self._unacknowledged_bytes = 0
         self._counter[host.revision.revision_id] += 1
-        self._tunnel = board.open(id_, asked["channel"], self._heard, self._left)
-        self._key = host.open(self)
-        host.link.send(("web", self._key, {"type": "open", **asked["scope"]}))
+        self._tunnel = tunnels.open(
+            id_, request["channel"], self._on_web_message, self._on_web_closed
+        )
+        self._key = host.open_session(self)
+        host.link.send(("web", self._key, {"type": "open", **request["scope"]}))
 
     # From the host
 
-    def take(self, frame: Frame) -> None:
-        kind, _, _, *rest = frame
+    def on_frame(self, frame: Frame) -> None:
+        kind, _, _, *fields = frame
         if kind not in _FROM_HOST:
             return
-        value = rest[0] if rest else None
+        value = fields[0] if fields else None
         if kind == "web":
-            self._under_way += _size(value)
-            if self._under_way > WINDOW_BYTES + _SLACK:
+            self._unacknowledged_bytes += _size(value)
+            if self._unacknowledged_bytes > WINDOW_BYTES + _WINDOW_TOLERANCE_BYTES:
                 self._host.link.send(("web", self._key, {"type": "gone"}))
-                self.lost("The agent's own routes sent more than they may.")
+                self.on_host_exit("The custom route exceeded its flow-control window.")
                 return
         self._tunnel.send(kind, value)
         if kind == "over":
-            self._end()
+            self._close()
 
-    def lost(self, reason: str) -> None:
-        """The host is gone; nothing more will come."""
+    def on_host_exit(self, reason: str) -> None:
         self._tunnel.send("over", reason[:500])
-        self._end()
+        self._close()
 
     # From the web process
 
-    def _heard(self, kind: str, value: Any) -> None:
+    def _on_web_message(self, kind: str, value: Any) -> None:
         if kind not in _FROM_WEB:
             return
         if kind == "more":
-            self._under_way -= int(value)
+            self._unacknowledged_bytes -= int(value)
         self._host.link.send((kind, self._key, value))
 
-    def _left(self) -> None:
+    def _on_web_closed(self) -> None:
         self._host.link.send(("web", self._key, {"type": "gone"}))
-        self._end()
+        self._close()
 
-    def _end(self) -> None:
+    def _close(self) -> None:
         self._tunnel.close()
-        self._host.forget(self._key)
+        self._host.close_session(self._key)
         revision_id = self._host.revision.revision_id
         self._counter[revision_id] -= 1
         if self._counter[revision_id] <= 0:
@@ -117,7 +123,7 @@ class OwnExchange:
 
 
 def _size(message: Any) -> int:
-    """Bytes of a message, as both ends count them."""
+    """Size of a message for flow control; web and host count in the same way."""
     if not isinstance(message, dict):
         return MAX_MESSAGE_BYTES
     parts = (message.get(name) for name in ("body", "bytes", "text"))

@@ -1,4 +1,4 @@
-"""What graph hosts print, kept as lines of their deployment's log."""
+"""Writes the output of graph hosts to their deployment's log."""
 
 from __future__ import annotations
 
@@ -6,55 +6,55 @@ import asyncio
 import logging
 
 from apps.agent_runtime.db import statements
-from apps.agent_runtime.db.database import Database
-from apps.agent_runtime.hosts.graph_host import RevisionRef
+from apps.agent_runtime.db.connection_pool import ConnectionPool
+from apps.agent_runtime.hosts.launch import RevisionRef
 
 logger = logging.getLogger(__name__)
 
-COLLECT_SECONDS = 0.5
-MOST_WAITING = 5_000
-"""Lines above this number are dropped and counted: a chatty agent must not slow the others down."""
+BATCH_SECONDS = 0.5
+MAX_QUEUED_LINES = 5_000
+"""Further lines are dropped and counted, so that one agent cannot slow the others down."""
 
 
-class LogKeeper:
-    """Writes lines in bulk, a moment after they came."""
+class HostLogWriter:
+    """Writes lines in batches."""
 
-    def __init__(self, database: Database) -> None:
-        self._database = database
+    def __init__(self, pool: ConnectionPool) -> None:
+        self._pool = pool
         self._lines: dict[RevisionRef, list[str]] = {}
-        self._waiting = 0
+        self._queued = 0
         self._dropped = 0
         self._task: asyncio.Task[None] | None = None
 
     def add(self, revision: RevisionRef, lines: list[str]) -> None:
-        """Keep these lines."""
-        if self._waiting > MOST_WAITING:
+        """Queue lines."""
+        if self._queued > MAX_QUEUED_LINES:
             self._dropped += len(lines)
             return
-        self._waiting += len(lines)
+        self._queued += len(lines)
         self._lines.setdefault(revision, []).extend(lines)
         if self._task is None or self._task.done():
             self._task = asyncio.get_running_loop().create_task(self._write_later())
 
     async def close(self) -> None:
-        """Write what is left."""
+        """Write the queued lines."""
         if self._task is not None:
             await asyncio.gather(self._task, return_exceptions=True)
 
     async def _write_later(self) -> None:
         while self._lines:
-            await asyncio.sleep(COLLECT_SECONDS)
-            lines, self._lines, self._waiting = self._lines, {}, 0
+            await asyncio.sleep(BATCH_SECONDS)
+            lines, self._lines, self._queued = self._lines, {}, 0
             for revision, texts in lines.items():
                 await self._write(revision, texts)
 
     async def _write(self, revision: RevisionRef, texts: list[str]) -> None:
         if self._dropped:
-            texts.append(f"... and {self._dropped} lines that came too fast to be kept")
+            texts.append(f"... {self._dropped} lines dropped: the output is too fast")
             self._dropped = 0
         levels = ["INFO"] * len(texts)
-        owner = [revision.workspace_id, revision.deployment_id, revision.revision_id]
+        ids = [revision.workspace_id, revision.deployment_id, revision.revision_id]
         try:
-            await self._database.rows(statements.ADD_LOG_LINES, [*owner, levels, texts])
+            await self._pool.rows(statements.ADD_LOG_LINES, [*ids, levels, texts])
         except Exception:
-            logger.exception("Lines of revision %s were lost.", revision.revision_id)
+            logger.exception("Writing log lines of revision %s failed.", revision.revision_id)

@@ -1,8 +1,8 @@
-"""Hosts for runs that were there when a graph host died.
+"""Isolated hosts for runs whose graph host crashed while it executed several runs.
 
-One of them may have killed it, and nobody saw which. They go on in smaller and smaller company,
-each group on a host of its own, until the culprit is alone when its host dies; the others lose no
-attempt to it. A run that is known to have killed its host stays alone.
+It is unknown which run crashed the host. The runs are retried in groups that shrink with every
+crash, each group on a host of its own, until the faulty run is alone on its host. The other runs
+lose no attempt. A run that crashed its host while alone stays alone.
 """
 
 from __future__ import annotations
@@ -13,103 +13,111 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed, RevisionRef
+from apps.agent_runtime.hosts.graph_host import GraphHost, HostFailed
+from apps.agent_runtime.hosts.launch import RevisionRef
 
-SHARES = 4
-"""Into so many groups the runs of a host that died are divided."""
-MOST_CELLS = 8
-"""Hosts at once, in one worker; runs wait for their turn."""
+GROUPS_PER_CRASH = 4
+"""Number of groups into which the runs of a crashed host are divided."""
+MAX_ISOLATED_HOSTS = 8
+"""Per worker; further runs wait."""
 
 
-def company_after(together: int) -> int:
-    """In what company each of so many suspects goes on."""
-    return max(1, -(-together // SHARES))
+def next_group_size(run_count: int) -> int:
+    """Group size for the retry of runs that shared a crashed host."""
+    return max(1, -(-run_count // GROUPS_PER_CRASH))
 
 
 @dataclass(eq=False)
-class Cell:
-    """A host for a few suspects."""
+class IsolatedHost:
+    """A host outside the pool for a group of at most `group_size` runs."""
 
     revision: RevisionRef
-    company: int
+    group_size: int
     host: asyncio.Task[GraphHost]
-    members: int = 0
+    run_count: int = 0
 
-    def takes(self, revision: RevisionRef, company: int) -> bool:
+    def accepts(self, revision: RevisionRef, group_size: int) -> bool:
         return (
             self.revision == revision
-            and self.members < min(self.company, company)
-            and not (self.host.done() and not _is_up(self.host))
+            and self.run_count < min(self.group_size, group_size)
+            and not (self.host.done() and not _is_running(self.host))
         )
 
 
-class Quarantine:
-    """The cells of one worker."""
+class IsolatedHostPool:
+    """The isolated hosts of one worker."""
 
     def __init__(self, start: Callable[[RevisionRef], Coroutine[Any, Any, GraphHost]]) -> None:
         self._start = start
-        self._cells: list[Cell] = []
-        self._change = asyncio.Event()
-        self._ending: set[asyncio.Task[None]] = set()
+        self._isolated_hosts: list[IsolatedHost] = []
+        self._changed = asyncio.Event()
+        self._closing: set[asyncio.Task[None]] = set()
 
-    async def enter(self, revision: RevisionRef, company: int) -> Cell:
-        """A place in a cell whose host is up; `leave` gives it back. `HostFailed` as ever."""
-        while (cell := self._find(revision, company)) is None:
-            self._change.clear()
-            await self._change.wait()
-        cell.members += 1
+    async def acquire(self, revision: RevisionRef, group_size: int) -> IsolatedHost:
+        """Join a group whose host is running; `release` leaves it. Raises `HostFailed`."""
+        while (isolated := self._find_or_start(revision, group_size)) is None:
+            self._changed.clear()
+            await self._changed.wait()
+        isolated.run_count += 1
         try:
-            await asyncio.shield(cell.host)
+            await asyncio.shield(isolated.host)
         except BaseException:
-            self.leave(cell)
+            self.release(isolated)
             raise
-        return cell
+        return isolated
 
-    def _find(self, revision: RevisionRef, company: int) -> Cell | None:
-        for cell in self._cells:
-            if cell.takes(revision, company):
-                return cell
-        if len(self._cells) >= MOST_CELLS:
+    def _find_or_start(self, revision: RevisionRef, group_size: int) -> IsolatedHost | None:
+        for isolated in self._isolated_hosts:
+            if isolated.accepts(revision, group_size):
+                return isolated
+        if len(self._isolated_hosts) >= MAX_ISOLATED_HOSTS:
             return None
         host = asyncio.create_task(self._start(revision))
-        host.add_done_callback(_seen)
-        cell = Cell(revision, company, host)
-        self._cells.append(cell)
-        return cell
+        host.add_done_callback(_retrieve_exception)
+        isolated = IsolatedHost(revision, group_size, host)
+        self._isolated_hosts.append(isolated)
+        return isolated
 
-    def leave(self, cell: Cell) -> None:
-        """A suspect is through; the last one takes the host with it."""
-        cell.members -= 1
-        if not cell.members:
-            self._cells.remove(cell)
-            ending = asyncio.create_task(_end(cell.host))
-            self._ending.add(ending)
-            ending.add_done_callback(self._ending.discard)
-        self._change.set()
+    def release(self, isolated: IsolatedHost) -> None:
+        """Leave the group; the last run closes the host."""
+        isolated.run_count -= 1
+        if not isolated.run_count:
+            self._isolated_hosts.remove(isolated)
+            closing = asyncio.create_task(_close(isolated.host))
+            self._closing.add(closing)
+            closing.add_done_callback(self._closing.discard)
+        self._changed.set()
 
     async def close(self) -> None:
-        """End every host and return when they are gone."""
-        await asyncio.gather(*self._ending, *[_end(cell.host) for cell in self._cells])
+        """Kill all hosts and wait for their exit."""
+        await asyncio.gather(
+            *self._closing, *[_close(isolated.host) for isolated in self._isolated_hosts]
+        )
 
     @property
     def hosts(self) -> list[GraphHost]:
-        return [cell.host.result() for cell in self._cells if _is_up(cell.host)]
+        return [
+            isolated.host.result()
+            for isolated in self._isolated_hosts
+            if _is_running(isolated.host)
+        ]
 
 
-def _is_up(host: asyncio.Task[GraphHost]) -> bool:
+def _is_running(host: asyncio.Task[GraphHost]) -> bool:
     return (
         host.done() and not host.cancelled() and host.exception() is None and host.result().is_alive
     )
 
 
-async def _end(starting: asyncio.Task[GraphHost]) -> None:
-    """Close the host, as soon as it has started, and return when it is gone."""
+async def _close(starting: asyncio.Task[GraphHost]) -> None:
+    """Close the host as soon as it has started, and wait for its exit."""
     with contextlib.suppress(HostFailed, asyncio.CancelledError):
         host = await asyncio.shield(starting)
         host.close()
-        await host.ended()
+        await host.wait_exited()
 
 
-def _seen(host: asyncio.Task[GraphHost]) -> None:
+def _retrieve_exception(host: asyncio.Task[GraphHost]) -> None:
+    """Prevent asyncio's warning about a start failure that no run awaits any more."""
     if not host.cancelled():
         host.exception()

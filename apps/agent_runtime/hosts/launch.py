@@ -1,4 +1,4 @@
-"""Starting the graph host of a revision, whichever way this installation does it."""
+"""Start the graph host process of a revision."""
 
 from __future__ import annotations
 
@@ -12,18 +12,27 @@ import sys
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Protocol, cast
+from typing import IO, Any, NamedTuple, Protocol, cast
 from uuid import UUID
 
 from django.db import connections
 
+from apps.deployments import hosts
+
 HOST_PACKAGE = Path(__file__).resolve().parents[2] / "graph_host"
 
 
+class RevisionRef(NamedTuple):
+    """A revision with its deployment and workspace."""
+
+    revision_id: UUID
+    deployment_id: UUID
+    workspace_id: UUID
+
+
 class HostProcess(Protocol):
-    """What the engine needs of a process: a subprocess, or a sandbox around one."""
+    """The process of a graph host: a subprocess, or a sandbox around one."""
 
     @property
     def pid(self) -> int: ...
@@ -34,32 +43,31 @@ class HostProcess(Protocol):
 
 
 @dataclass(slots=True)
-class Launched:
-    """A graph host on its way up; its first frame is `hello`. It prints everything to `stdout`."""
+class LaunchedHost:
+    """A starting graph host. Its first frame is `hello`; `stdout` includes its stderr."""
 
     process: HostProcess
     socket: socket.socket
     run_seconds: float | None = None
-    """How long a run of this revision may take; None: as long as any."""
+    """Time limit of a run of this revision; None for the installation's limit."""
 
 
-Launcher = Callable[[UUID], Launched]
+Launcher = Callable[[UUID], LaunchedHost]
 
 
-def launch(revision_id: UUID) -> Launched:
-    """Start the host of a revision in its sandbox. Blocks; raises when it cannot be started."""
-    hosts = import_module("apps.deployments.hosts")
+def launch(revision_id: UUID) -> LaunchedHost:
+    """Start the host of a revision in its sandbox. Blocks; raises if it cannot be started."""
     try:
-        return cast("Launched", hosts.launch(revision_id))
+        return cast("LaunchedHost", hosts.launch(revision_id))
     finally:
-        # Hosts start seldom; their thread's database connection would be idle for ever.
+        # Hosts start rarely, so do not keep this thread's database connection open.
         connections.close_all()
 
 
 def launch_unconfined(
     project: Path, *, python: str = sys.executable, env: Mapping[str, str] | None = None
-) -> Launched:
-    """Start a host for a folder without any sandbox: for tests and measurements, on own code."""
+) -> LaunchedHost:
+    """Start a host for a project folder without a sandbox. Only for tests and benchmarks."""
     here, there = socket.socketpair()
     process = subprocess.Popen(
         [python, "-P", "-m", HOST_PACKAGE.name, "--fd", str(there.fileno())],
@@ -76,12 +84,12 @@ def launch_unconfined(
         pass_fds=[there.fileno()],
     )
     there.close()
-    return Launched(process, here)
+    return LaunchedHost(process, here)
 
 
 @functools.cache
 def _package_folder() -> Path:
-    """A folder with the host's package alone; it goes with this process."""
+    """A temporary folder that contains only the host's package; deleted when this process exits."""
     folder = Path(tempfile.mkdtemp(prefix="graph-host-"))
     (folder / HOST_PACKAGE.name).symlink_to(HOST_PACKAGE)
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

@@ -1,78 +1,82 @@
-"""What the runs of a worker say: to those who listen now, and for those who come back later."""
+"""Publishes the stream events of a worker's runs to Redis, and of resumable runs to PostgreSQL."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from apps.agent_runtime.db.group_commit import Ledger
-from apps.agent_runtime.db.write_batch import Claimed
-from apps.agent_runtime.runs.run_result import Outcome
-from apps.agent_runtime.runs.stream_persistence import StreamKeeper
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
+from apps.agent_runtime.db.write_batch import ClaimedRun
+from apps.agent_runtime.runs.run_result import RunResult
+from apps.agent_runtime.runs.stream_persistence import StreamPersistence
 from apps.agent_server.streaming.writer import PendingBatch, StreamWriter
 from apps.core.json import dumps
 
 Events = list[tuple[str, bytes]]
 
 
-class Voice:
-    """The streams of one engine's runs; `may_speak` says whether their leases are surely held."""
+class EventPublisher:
+    """The event streams of one engine's runs.
 
-    def __init__(self, ledger: Ledger, may_speak: Callable[[], bool]) -> None:
-        self._keeper = StreamKeeper(ledger)
-        self._writer = StreamWriter(persist=self._keeper.keep)
-        self._may_speak = may_speak
+    Nothing is published while `holds_leases()` is false: another worker may execute the runs.
+    """
 
-    def begin(self, claimed: Claimed) -> None:
-        """Say that an attempt begins: the first event, as soon as the run is claimed."""
-        if not self._may_speak():
+    def __init__(self, writer: GroupCommitWriter, holds_leases: Callable[[], bool]) -> None:
+        self._persistence = StreamPersistence(writer)
+        self._stream_writer = StreamWriter(persist=self._persistence.append)
+        self._holds_leases = holds_leases
+
+    def open_stream(self, run: ClaimedRun) -> None:
+        """Publish the `metadata` event of an attempt, right after the claim."""
+        if not self._holds_leases():
             return
-        if claimed.resumable:
-            self._keeper.open(claimed.token)
-        metadata = {"run_id": str(claimed.run_id), "attempt": claimed.attempt}
-        self._writer.start_stream(
-            claimed.run_id,
+        if run.resumable:
+            self._persistence.open(run.token)
+        metadata = {"run_id": str(run.run_id), "attempt": run.attempt}
+        self._stream_writer.start_stream(
+            run.run_id,
             [("metadata", dumps(metadata))],
-            thread=claimed.thread,
-            graph_id=claimed.graph_id,
-            is_first=claimed.attempt == 1,
-            resumable=claimed.resumable,
+            thread=run.thread,
+            graph_id=run.graph_id,
+            is_first=run.attempt == 1,
+            resumable=run.resumable,
         )
 
-    def say(self, claimed: Claimed, events: Events) -> bool:
-        """Append events; False asks the caller to wait until the voice is `relieved`."""
-        if not self._may_speak():
+    def publish(self, run: ClaimedRun, events: Events) -> bool:
+        """Append events. False: the caller should pause until `wait_writable` returns."""
+        if not self._holds_leases():
             return True
-        return self._writer.write(claimed.run_id, events, resumable=claimed.resumable)
+        return self._stream_writer.write(run.run_id, events, resumable=run.resumable)
 
-    async def relieved(self) -> None:
-        await self._writer.below_high_water()
+    async def wait_writable(self) -> None:
+        """Return when the queue of unsent events is below its high-water mark."""
+        await self._stream_writer.below_high_water()
 
-    def close(self, claimed: Claimed, outcome: Outcome) -> PendingBatch:
-        """Make the last events of a run, kept with its end and `released` when that is committed.
+    def close_stream(self, run: ClaimedRun, result: RunResult) -> PendingBatch:
+        """Prepare the last events of a run; `send` publishes them after the end is committed.
 
-        Until then nobody hears them: who does may ask for the state, or answer the questions.
+        A client that has read them may read the thread's state or resume the interrupt at once.
         """
-        events: Events = list(outcome.closing)
-        if outcome.error_event is not None:
-            events.append(("error", outcome.error_event))
-        sealed = self._writer.close_stream(
-            claimed.run_id,
-            outcome.ending.status,
+        events: Events = list(result.closing_events)
+        if result.error_event is not None:
+            events.append(("error", result.error_event))
+        batch = self._stream_writer.close_stream(
+            run.run_id,
+            result.run_end.status,
             events=events,
-            result=outcome.result,
-            thread_status=outcome.ending.thread_status,
-            resumable=claimed.resumable,
+            result=result.response,
+            thread_status=result.run_end.thread_status,
+            resumable=run.resumable,
         )
-        self._keeper.close(claimed.token)
-        return sealed
+        self._persistence.close(run.token)
+        return batch
 
-    def release(self, sealed: PendingBatch) -> None:
-        self._writer.send(sealed)
+    def send(self, batch: PendingBatch) -> None:
+        self._stream_writer.send(batch)
 
-    def fall_silent(self, claimed: Claimed) -> None:
-        """The run is not this worker's any more, or not for now."""
-        self._writer.discard(claimed.run_id)
-        self._keeper.close(claimed.token)
+    def discard(self, run: ClaimedRun) -> None:
+        """Drop unsent events of a run that this worker no longer executes."""
+        self._stream_writer.discard(run.run_id)
+        self._persistence.close(run.token)
 
     async def aclose(self) -> None:
-        await self._writer.aclose()
+        await self._stream_writer.aclose()

@@ -1,136 +1,171 @@
-"""What becomes of an attempt that is over: the run ends, is undone, or is tried again."""
+"""Completes attempts: commits the result, rolls the run back, or returns it to the queue."""
 
 from __future__ import annotations
 
 import contextlib
 import logging
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable
+from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime.db.write_batch import Claimed, Release, Stale, Undoing, Unwanted
-from apps.agent_runtime.graph_calls.call_session import Question
-from apps.agent_runtime.hosts.graph_host import HostFailed, RevisionRef
-from apps.agent_runtime.hosts.isolation import company_after
-from apps.agent_runtime.runs.run_result import Outcome, ending, see
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
+from apps.agent_runtime.db.write_batch import (
+    ClaimedRun,
+    RollbackRequested,
+    RunRelease,
+    RunRollback,
+    StaleToken,
+)
+from apps.agent_runtime.graph_calls.call_session import CallResult, GraphCall
+from apps.agent_runtime.hosts.graph_host import HostFailed
+from apps.agent_runtime.hosts.isolation import next_group_size
+from apps.agent_runtime.hosts.launch import RevisionRef
+from apps.agent_runtime.runs.event_publisher import EventPublisher
+from apps.agent_runtime.runs.run_result import RunResult, add_state, build_result
 from apps.core import metrics
 from apps.usage import meter
 
-if TYPE_CHECKING:
-    from apps.agent_runtime.engine import Engine
-
 logger = logging.getLogger(__name__)
 
-START_AGAIN_SECONDS = 1.0
-"""What kept a host from starting, such as a full machine, may be over by then."""
-LOOK_SECONDS = 20.0
-"""How long a graph host, perhaps a new one, may take to tell a thread's state."""
+START_RETRY_SECONDS = 1.0
+"""Delay after a failed host start, multiplied by the number of failures."""
+STATE_READ_SECONDS = 20.0
+"""Time limit for reading a thread's state through a graph host that may have to be started."""
 
 
-class Attempts:
-    """Decides for one engine."""
+class RunCompletion:
+    """Completes the attempts of one engine."""
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
-        self.under_way: set[UUID] = set()
-        """Runs whose end is not written yet."""
+    def __init__(
+        self,
+        writer: GroupCommitWriter,
+        publisher: EventPublisher,
+        *,
+        max_attempts: int,
+        call_graph: Callable[[GraphCall, float], Awaitable[CallResult]],
+        requeue: Callable[[UUID], None],
+    ) -> None:
+        """`requeue(thread)` claims the thread's next run now or when it is due."""
+        self._writer = writer
+        self._publisher = publisher
+        self._max_attempts = max_attempts
+        self._call_graph = call_graph
+        self._requeue = requeue
+        self.pending: set[UUID] = set()
+        """Runs whose end is not committed yet."""
 
     async def finish(
         self,
-        claimed: Claimed,
-        told: dict[str, Any],
+        run: ClaimedRun,
+        done: dict[str, Any],
         *,
         timed_out: bool = False,
-        unwanted: bool = False,
+        rollback: bool = False,
     ) -> None:
-        """Write how a run ended, then tell those who listen. An `unwanted` one is undone."""
-        self.under_way.add(claimed.run_id)
-        outcome = ending(claimed, told, timed_out=timed_out)
+        """Commit the end of a run, or its rollback, then publish the last events."""
+        self.pending.add(run.run_id)
+        result = build_result(run, done, timed_out=timed_out)
         try:
-            if told.get("is_unknown") and not unwanted:
-                await self._look(claimed, outcome)
-            if not unwanted:
+            if done.get("is_state_unknown") and not rollback:
+                await self._read_state(run, result)
+            if not rollback:
                 try:
-                    last = self._engine.voice.close(claimed, outcome)
-                    await self._engine.ledger.write(outcome.ending)
-                except Unwanted:
-                    unwanted = True
-            if unwanted:
-                await self._engine.ledger.write(Undoing(claimed.token, claimed.thread))
-                outcome.ending.status, outcome.error_event = "interrupted", None
-                last = self._engine.voice.close(claimed, outcome)
-        except Stale:
-            logger.warning("Run %s had ended elsewhere.", claimed.run_id)
+                    last_events = self._publisher.close_stream(run, result)
+                    await self._writer.write(result.run_end)
+                except RollbackRequested:
+                    rollback = True
+            if rollback:
+                await self._writer.write(RunRollback(run.token, run.thread))
+                result.run_end.status, result.error_event = "interrupted", None
+                last_events = self._publisher.close_stream(run, result)
+        except StaleToken:
+            logger.warning("Run %s has been completed by another attempt.", run.run_id)
             return
         finally:
-            self.under_way.discard(claimed.run_id)
-        seconds = time.monotonic() - claimed.claimed_at
-        meter.add(claimed.workspace_id, agent_runs=1, agent_seconds=seconds)
-        metrics.agent_runs.labels(outcome.ending.status).inc()
-        self._engine.voice.release(last)
+            self.pending.discard(run.run_id)
+        seconds = time.monotonic() - run.claimed_at
+        meter.add(run.workspace_id, agent_runs=1, agent_seconds=seconds)
+        metrics.agent_runs.labels(result.run_end.status).inc()
+        self._publisher.send(last_events)
 
-    async def _look(self, claimed: Claimed, outcome: Outcome) -> None:
-        """Read from its checkpoints what a run left that could not say it itself."""
-        if claimed.revision_id is None:
+    async def _read_state(self, run: ClaimedRun, result: RunResult) -> None:
+        """Read the thread's state from its checkpoints, for a host that could not report it."""
+        if run.revision_id is None:
             return
-        revision = RevisionRef(claimed.revision_id, claimed.deployment_id, claimed.workspace_id)
-        thread_id = str(claimed.thread_id)
+        revision = RevisionRef(run.revision_id, run.deployment_id, run.workspace_id)
+        thread_id = str(run.thread_id)
         params = b'{"thread_id":"' + thread_id.encode() + b'"}'
-        question = Question(revision, claimed.graph_id, "state", claimed.thread, thread_id, params)
-        reply = await self._engine.ask(question, LOOK_SECONDS)
-        if reply.done:
+        call = GraphCall(revision, run.graph_id, "state", run.thread, thread_id, params)
+        reply = await self._call_graph(call, STATE_READ_SECONDS)
+        if reply.succeeded:
             with contextlib.suppress(ValueError, TypeError, LookupError, AttributeError):
-                see(outcome, reply.body)
+                add_state(result, reply.body)
 
-    async def end_unbegun(self, claimed: Claimed) -> None:
-        """End a claimed run that is not to be tried: it was to stop, or it was lost too often."""
-        if claimed.cancel_action:
-            told: dict[str, Any] = {"status": "cancelled"}
+    async def finish_without_start(self, run: ClaimedRun) -> None:
+        """End a claimed run without an attempt: it is cancelled, or was lost too often."""
+        if run.cancel_action:
+            done: dict[str, Any] = {"status": "cancelled"}
         else:
-            times = claimed.losses
-            message = f"The process that executed the run was lost in each of {times} attempts."
-            told = {"status": "error", "error": {"error": "WorkerLost", "message": message}}
-        told["is_unknown"] = claimed.attempt > 1
-        await self.finish(claimed, told, unwanted=claimed.cancel_action == "rollback")
+            message = (
+                f"The process that executed the run was lost in each of {run.crash_count} attempts."
+            )
+            done = {"status": "error", "error": {"error": "WorkerLost", "message": message}}
+        done["is_state_unknown"] = run.attempt > 1
+        await self.finish(run, done, rollback=run.cancel_action == "rollback")
 
-    async def host_died(self, claimed: Claimed, reason: str, together: int) -> None:
-        """Try the run again from its last checkpoint, or give it up after enough attempts.
+    async def retry_after_host_exit(self, run: ClaimedRun, reason: str, runs_on_host: int) -> None:
+        """Retry the run from its last checkpoint, or fail it after `max_attempts` crashes.
 
-        A run that was alone on its host lost the attempt; of several, nobody knows which one did
-        it, and each goes on in smaller company.
+        Only a run that was alone on its host is charged with the crash. Several runs are retried
+        in smaller groups, since the faulty one is unknown.
         """
-        alone = together <= 1
-        losses = claimed.losses + alone
-        if losses >= self._engine.options.max_attempts:
-            message = f"The agent's process ended in each of {losses} attempts. {reason}"
-            await self._give_up(claimed, "GraphHostDied", message)
+        was_alone = runs_on_host <= 1
+        crash_count = run.crash_count + was_alone
+        if crash_count >= self._max_attempts:
+            message = f"The agent's process ended in each of {crash_count} attempts. {reason}"
+            await self._fail(run, "GraphHostDied", message)
             return
         logger.warning(
-            "The graph host of run %s died under %s runs: %s", claimed.run_id, together, reason
+            "The graph host of run %s exited while it executed %s runs: %s",
+            run.run_id,
+            runs_on_host,
+            reason,
         )
-        await self.again(claimed, lost=alone, company=company_after(together))
+        group_size = next_group_size(runs_on_host)
+        await self._retry(run, crashed=was_alone, isolation_group_size=group_size)
 
-    async def host_failed(self, claimed: Claimed, failure: HostFailed) -> None:
-        """No host could be started: try again, unless that is of no use."""
-        losses = claimed.losses + 1
-        if failure.is_lasting or losses >= self._engine.options.max_attempts:
-            await self._give_up(claimed, "HostFailed", str(failure))
+    async def retry_after_start_failure(self, run: ClaimedRun, failure: HostFailed) -> None:
+        """Retry the run later, unless the failure is permanent."""
+        crash_count = run.crash_count + 1
+        if failure.is_permanent or crash_count >= self._max_attempts:
+            await self._fail(run, "HostFailed", str(failure))
             return
-        logger.warning("No graph host for run %s: %s", claimed.run_id, failure)
-        delay = START_AGAIN_SECONDS * losses
-        await self.again(claimed, lost=True, company=claimed.company, delay=delay)
+        logger.warning("Starting a graph host for run %s failed: %s", run.run_id, failure)
+        await self._retry(
+            run,
+            crashed=True,
+            isolation_group_size=run.isolation_group_size,
+            delay_seconds=START_RETRY_SECONDS * crash_count,
+        )
 
-    async def _give_up(self, claimed: Claimed, name: str, message: str) -> None:
+    async def _fail(self, run: ClaimedRun, name: str, message: str) -> None:
         error = {"error": name, "message": message}
-        told = {"status": "error", "error": error, "is_unknown": claimed.attempt > 1}
-        await self.finish(claimed, told)
+        is_state_unknown = run.attempt > 1
+        await self.finish(
+            run, {"status": "error", "error": error, "is_state_unknown": is_state_unknown}
+        )
 
-    async def again(
-        self, claimed: Claimed, *, lost: bool, company: int, delay: float = 0.0
+    async def _retry(
+        self,
+        run: ClaimedRun,
+        *,
+        crashed: bool,
+        isolation_group_size: int,
+        delay_seconds: float = 0.0,
     ) -> None:
-        """Give the run back, and have it claimed when its time comes."""
-        self._engine.voice.fall_silent(claimed)
-        with contextlib.suppress(Stale):
-            await self._engine.ledger.write(Release(claimed.token, lost, company, delay))
-            self._engine.execute(claimed.thread)
-            self._engine.alarm.ring()
+        self._publisher.discard(run)
+        release = RunRelease(run.token, crashed, isolation_group_size, delay_seconds)
+        with contextlib.suppress(StaleToken):
+            await self._writer.write(release)
+            self._requeue(run.thread)

@@ -1,4 +1,4 @@
-"""One attempt of a run, seen from the worker: what its host says and what is done about it."""
+"""One attempt of a run on its graph host: handles the host's frames until the attempt ends."""
 
 from __future__ import annotations
 
@@ -6,179 +6,205 @@ import asyncio
 import json
 import logging
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime.db.write_batch import Claimed, Put, Release, Stale, Writes
+from apps.agent_runtime.db.checkpoint_reader import CheckpointReader
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
+from apps.agent_runtime.db.run_store import RunStore, store_owner
+from apps.agent_runtime.db.write_batch import (
+    CheckpointEntry,
+    ClaimedRun,
+    FencingToken,
+    RunRelease,
+    StaleToken,
+    TaskWritesEntry,
+)
+from apps.agent_runtime.hosts.graph_host import GraphHost
+from apps.agent_runtime.hosts.isolation import IsolatedHost, IsolatedHostPool
+from apps.agent_runtime.runs.event_publisher import EventPublisher
+from apps.agent_runtime.runs.run_completion import RunCompletion
 from apps.core.json import dumps, storable
 from apps.graph_host.wire import Frame
-
-if TYPE_CHECKING:
-    from apps.agent_runtime.engine import Engine
-    from apps.agent_runtime.hosts.graph_host import GraphHost
-    from apps.agent_runtime.hosts.isolation import Cell
 
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 10.0
-"""How long a run that was told to stop may take."""
+"""Time that the agent's code gets to handle a cancellation."""
 
-# What the agent's process may do to a thread with checkpoints of its own run: add.
-_NOT_FOR_RUNS = "A run may read and write its own thread only."
+_FOREIGN_THREAD = "A run may read and write its own thread only."
+
+
+@dataclass(slots=True, frozen=True)
+class SessionServices:
+    """What the sessions of one engine share."""
+
+    writer: GroupCommitWriter
+    publisher: EventPublisher
+    checkpoints: CheckpointReader
+    store: RunStore
+    completion: RunCompletion
+    isolated_hosts: IsolatedHostPool
+    on_closed: Callable[[RunSession], None]
+    on_stale: Callable[[FencingToken], None]
 
 
 class RunSession:
     """The execution of one claimed run on one host."""
 
-    def __init__(self, engine: Engine, claimed: Claimed, head: list[Any] | None) -> None:
-        self._engine = engine
-        self.claimed = claimed
+    def __init__(self, services: SessionServices, run: ClaimedRun, head: list[Any] | None) -> None:
+        """`head` is the thread's newest checkpoint."""
+        self._services = services
+        self.run = run
         self._head = head
-        self._thread_id = str(claimed.thread_id)
+        self._thread_id = str(run.thread_id)
         self._host: GraphHost | None = None
-        self._cell: Cell | None = None
+        self._isolated_host: IsolatedHost | None = None
         self._key = 0
-        self._over = False
+        self._is_over = False
         self._timed_out = False
         self._tasks: set[asyncio.Task[None]] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._grace: asyncio.TimerHandle | None = None
+        self._time_limit: asyncio.TimerHandle | None = None
+        self._stop_limit: asyncio.TimerHandle | None = None
         self._is_stopping = False
-        self._is_unwanted = False
-        self._kinds: dict[str, Callable[[int, list[Any]], None]] = {
-            "events": self._events,
-            "put": self._put,
-            "writes": self._writes,
-            "get": self._get,
-            "list": self._list,
-            "thread": self._refuse,
-            "store": self._store,
-            "done": self._done,
+        self._is_rollback = False
+        self._handlers: dict[str, Callable[[int, list[Any]], None]] = {
+            "events": self._on_events,
+            "put": self._on_put,
+            "writes": self._on_writes,
+            "get": self._on_get,
+            "list": self._on_list,
+            "thread": self._on_thread,
+            "store": self._on_store,
+            "done": self._on_done,
         }
 
-    # From the engine
+    # Called by the engine
 
     @property
     def is_over(self) -> bool:
-        return self._over
+        return self._is_over
 
-    def begin(self, host: GraphHost, limit_seconds: float, cell: Cell | None = None) -> None:
-        """Send the run to its host, which may be that of a cell."""
-        claimed = self.claimed
-        self._cell = cell
+    def start(
+        self, host: GraphHost, limit_seconds: float, isolated_host: IsolatedHost | None = None
+    ) -> None:
+        """Send the run to its host."""
+        run = self.run
+        self._isolated_host = isolated_host
         self._host = host
-        self._key = host.open(self)
+        self._key = host.open_session(self)
         start: dict[str, Any] = {
-            "run_id": str(claimed.run_id),
-            "attempt": claimed.attempt,
+            "run_id": str(run.run_id),
+            "attempt": run.attempt,
             "thread_id": self._thread_id,
-            "graph_id": claimed.graph_id,
-            "assistant_id": str(claimed.assistant_id),
-            "metadata": json.loads(claimed.metadata),
-            "kwargs": claimed.kwargs.encode(),
+            "graph_id": run.graph_id,
+            "assistant_id": str(run.assistant_id),
+            "metadata": json.loads(run.metadata),
+            "kwargs": run.kwargs.encode(),
             "head": self._head,
         }
         self._head = None
-        self._timer = asyncio.get_running_loop().call_later(limit_seconds, self._time_is_up)
+        self._time_limit = asyncio.get_running_loop().call_later(limit_seconds, self._on_timeout)
         try:
             host.link.send(("start", self._key, start))
-        except (ValueError, TypeError, OverflowError) as error:  # what no frame can carry
+        except (ValueError, TypeError, OverflowError) as error:  # msgpack cannot encode it
             self.fail(type(error).__name__, str(error))
 
     def cancel(self, action: str) -> None:
-        """Stop the run because somebody asked.
+        """Stop the run; `action` is `interrupt`, `rollback` or `timeout`.
 
-        Code that does not let itself be stopped is left behind after a while; what it still says is
-        refused, as the run has ended.
+        The run ends after `STOP_SECONDS` even if the agent's code does not stop; later frames are
+        ignored.
         """
-        if self._over or self._is_stopping:
+        if self._is_over or self._is_stopping:
             return
         self._is_stopping = True
-        self._is_unwanted = action == "rollback"
+        self._is_rollback = action == "rollback"
         if self._host is None:
-            self._end({"status": "cancelled", "is_unknown": self.claimed.attempt > 1})
+            self._end({"status": "cancelled", "is_state_unknown": self.run.attempt > 1})
             return
         self._host.link.send(("cancel", self._key, action))
-        self._grace = asyncio.get_running_loop().call_later(STOP_SECONDS, self._leave_behind)
+        self._stop_limit = asyncio.get_running_loop().call_later(STOP_SECONDS, self._force_finish)
 
-    def _leave_behind(self) -> None:
-        if not self._over:
-            self._end({"status": "cancelled", "is_unknown": True})
+    def _force_finish(self) -> None:
+        if not self._is_over:
+            self._end({"status": "cancelled", "is_state_unknown": True})
 
     def drain(self) -> None:
-        """Let the run stop before its next step, to go on elsewhere."""
-        if self._host is not None and not self._over:
+        """Ask the host to stop the run before its next step, so that another worker resumes it."""
+        if self._host is not None and not self._is_over:
             self._host.link.send(("drain", self._key))
 
-    def give_up(self, reason: str) -> None:
-        """Drop the run without writing anything: it is somebody else's now."""
-        if self._over:
+    def abandon(self, reason: str) -> None:
+        """Stop the run without writing anything: another attempt owns it."""
+        if self._is_over:
             return
-        logger.warning("Run %s is given up: %s", self.claimed.run_id, reason)
+        logger.warning("Run %s is abandoned: %s", self.run.run_id, reason)
         if self._host is not None:
             self._host.link.send(("cancel", self._key, "lost"))
         self._close()
-        self._engine.voice.fall_silent(self.claimed)
+        self._services.publisher.discard(self.run)
 
     def release(self) -> None:
-        """Drop the run and return it to the queue at once."""
-        if not self._over:
+        """Stop the run and return it to the queue at once."""
+        if not self._is_over:
             if self._host is not None:
                 self._host.link.send(("cancel", self._key, "lost"))
             self._close()
-            self._give_back()
+            self._return_to_queue()
 
-    def _give_back(self) -> None:
-        claimed = self.claimed
-        self._engine.voice.fall_silent(claimed)
-        release = Release(claimed.token, company=claimed.company)
-        self._engine.ledger.put(release, urgent=True)
+    def _return_to_queue(self) -> None:
+        run = self.run
+        self._services.publisher.discard(run)
+        release = RunRelease(run.token, isolation_group_size=run.isolation_group_size)
+        self._services.writer.put(release, urgent=True)
 
     def fail(self, name: str, message: str) -> None:
-        """End the run with an error that is not of its graph's making."""
-        if not self._over:
-            unknown = self.claimed.attempt > 1
+        """End the run with an error of the platform."""
+        if not self._is_over:
+            is_state_unknown = self.run.attempt > 1
             error = {"error": name, "message": message}
-            self._end({"status": "error", "error": error, "is_unknown": unknown})
+            self._end({"status": "error", "error": error, "is_state_unknown": is_state_unknown})
 
-    # From the host
+    # Called by the host
 
-    def take(self, frame: Frame) -> None:
-        kind, _, number, *rest = frame
-        handle = self._kinds.get(kind)
-        if handle is None or self._over:
+    def on_frame(self, frame: Frame) -> None:
+        kind, _, number, *fields = frame
+        handle = self._handlers.get(kind)
+        if handle is None or self._is_over:
             return
         try:
-            handle(number, rest)
+            handle(number, fields)
         except (ValueError, TypeError, AttributeError, LookupError) as error:
-            # The host runs hostile code: a frame that makes no sense is the run's own misfortune.
-            logger.info("Run %s sent a malformed `%s`: %s", self.claimed.run_id, kind, error)
+            # The host runs untrusted code, so a malformed frame affects its own run only.
+            logger.info("Run %s sent a malformed `%s` frame: %s", self.run.run_id, kind, error)
             if number:
                 self._answer(number, False, f"malformed `{kind}`: {error}")
 
-    def lost(self, reason: str) -> None:
-        if self._over:
+    def on_host_exit(self, reason: str) -> None:
+        if self._is_over:
             return
-        together = self._host.died_with if self._host is not None else 1
+        runs_on_host = self._host.sessions_at_exit if self._host is not None else 1
         self._close()
-        attempts = self._engine.attempts
-        if self._is_stopping:  # it ends as it would have, had its host lived on
-            told = {"status": "cancelled", "is_unknown": True}
-            work = self._finish(told)
+        if self._is_stopping:
+            self._spawn(self._finish({"status": "cancelled", "is_state_unknown": True}))
         else:
-            work = attempts.host_died(self.claimed, reason, together)
-        self._spawn(work)
+            completion = self._services.completion
+            self._spawn(completion.retry_after_host_exit(self.run, reason, runs_on_host))
 
-    def _events(self, _: int, rest: list[Any]) -> None:
-        events = [(str(name), bytes(data)) for name, data in rest[0]]
-        self._engine.publish(self.claimed, events, self._host)
+    def _on_events(self, _: int, fields: list[Any]) -> None:
+        events = [(str(name), bytes(data)) for name, data in fields[0]]
+        publisher = self._services.publisher
+        if not publisher.publish(self.run, events) and self._host is not None:
+            self._host.pause_until(publisher.wait_writable)
 
-    def _put(self, number: int, rest: list[Any]) -> None:
-        thread_id, namespace, id_, parent_id, kind, blob, metadata, versions, blobs = rest
-        self._must_be_own(thread_id)
+    def _on_put(self, number: int, fields: list[Any]) -> None:
+        thread_id, namespace, id_, parent_id, kind, blob, metadata, versions, blobs = fields
+        self._require_own_thread(thread_id)
         rows = [(str(c), str(v), str(k), bytes(b)) for c, v, k, b in blobs]
-        entry = Put(
-            self.claimed.token,
+        entry = CheckpointEntry(
+            self.run.token,
             str(namespace),
             UUID(id_),
             UUID(parent_id) if parent_id else None,
@@ -191,104 +217,120 @@ class RunSession:
         )
         self._write(number, entry)
 
-    def _writes(self, number: int, rest: list[Any]) -> None:
-        thread_id, namespace, id_, rows = rest
-        self._must_be_own(thread_id)
-        made = [
+    def _on_writes(self, number: int, fields: list[Any]) -> None:
+        thread_id, namespace, id_, writes = fields
+        self._require_own_thread(thread_id)
+        rows = [
             (str(task), int(index), str(channel), str(kind), bytes(blob), str(path))
-            for task, index, channel, kind, blob, path in rows
+            for task, index, channel, kind, blob, path in writes
         ]
-        size = sum(len(row[4]) for row in made)
-        entry = Writes(self.claimed.token, str(namespace), UUID(id_), made, size)
+        size = sum(len(row[4]) for row in rows)
+        entry = TaskWritesEntry(self.run.token, str(namespace), UUID(id_), rows, size)
         self._write(number, entry)
 
-    def _write(self, number: int, entry: Put | Writes) -> None:
+    def _write(self, number: int, entry: CheckpointEntry | TaskWritesEntry) -> None:
+        writer = self._services.writer
         if not number:
-            self._engine.ledger.put(entry)
+            writer.put(entry)
         else:
             self._spawn(self._write_and_answer(number, entry))
-        self._engine.hold_back(self._host)
+        if writer.is_full and self._host is not None:
+            self._host.pause_until(writer.wait_writable)
 
-    async def _write_and_answer(self, number: int, entry: Put | Writes) -> None:
+    async def _write_and_answer(
+        self, number: int, entry: CheckpointEntry | TaskWritesEntry
+    ) -> None:
         try:
-            await self._engine.ledger.write(entry)
-        except Stale:
+            await self._services.writer.write(entry)
+        except StaleToken:
             self._answer(number, False, "This run now belongs to another attempt.")
         else:
             self._answer(number, True, None)
 
-    def _get(self, number: int, rest: list[Any]) -> None:
-        thread_id, namespace, checkpoint_id = rest
-        self._must_be_own(thread_id)
-        work = self._engine.checkpoints.get(self.claimed.thread, str(namespace), checkpoint_id)
-        self._spawn(self._read_and_answer(number, work))
+    def _on_get(self, number: int, fields: list[Any]) -> None:
+        thread_id, namespace, checkpoint_id = fields
+        self._require_own_thread(thread_id)
+        read = self._services.checkpoints.get(self.run.thread, str(namespace), checkpoint_id)
+        self._spawn(self._read_and_answer(number, read))
 
-    def _list(self, number: int, rest: list[Any]) -> None:
-        thread_id, *wanted = rest
-        self._must_be_own(thread_id)
-        work = self._engine.checkpoints.list(self.claimed.thread, *wanted)
-        self._spawn(self._read_and_answer(number, work))
+    def _on_list(self, number: int, fields: list[Any]) -> None:
+        thread_id, *filters = fields
+        self._require_own_thread(thread_id)
+        read = self._services.checkpoints.list(self.run.thread, *filters)
+        self._spawn(self._read_and_answer(number, read))
 
-    async def _read_and_answer(self, number: int, work: Any) -> None:
-        # What this run wrote a moment ago may still be on its way.
+    async def _read_and_answer(self, number: int, read: Coroutine[Any, Any, Any]) -> None:
         try:
-            await self._engine.settled()
-            self._answer(number, True, await work)
+            # The run may read a checkpoint that is still in the group commit.
+            await self._services.writer.flush()
+            self._answer(number, True, await read)
         except Exception as error:
-            logger.exception("A checkpoint could not be read.")
+            logger.exception("Reading a checkpoint failed.")
             self._answer(number, False, f"The platform could not read it: {type(error).__name__}")
 
-    def _refuse(self, number: int, _: list[Any]) -> None:
-        self._answer(number, False, _NOT_FOR_RUNS)
+    def _on_thread(self, number: int, _: list[Any]) -> None:
+        self._answer(number, False, _FOREIGN_THREAD)
 
-    def _store(self, number: int, rest: list[Any]) -> None:
-        self._spawn(self._engine.use_store(self.claimed, rest[0], number, self._answer))
+    def _on_store(self, number: int, fields: list[Any]) -> None:
+        self._spawn(self._use_store(number, fields[0]))
 
-    def _done(self, _: int, rest: list[Any]) -> None:
-        self._end(rest[0])
+    async def _use_store(self, number: int, operations: Any) -> None:
+        run = self.run
+        try:
+            await self._services.store.execute(
+                store_owner(run),
+                operations,
+                run.token,
+                lambda succeeded, value: self._answer(number, succeeded, value),
+            )
+        except StaleToken:
+            self._services.on_stale(run.token)
 
-    def _must_be_own(self, thread_id: Any) -> None:
+    def _on_done(self, _: int, fields: list[Any]) -> None:
+        self._end(fields[0])
+
+    def _require_own_thread(self, thread_id: Any) -> None:
         if thread_id != self._thread_id:
-            raise ValueError(_NOT_FOR_RUNS)
+            raise ValueError(_FOREIGN_THREAD)
 
-    def _answer(self, number: int, done: bool, value: Any) -> None:  # noqa: FBT001  (a frame's field)
+    def _answer(self, number: int, succeeded: bool, value: Any) -> None:  # noqa: FBT001  (a frame's field)
         if self._host is None:
             return
         try:
-            self._host.link.send(("answer", number, done, value))
+            self._host.link.send(("answer", number, succeeded, value))
         except ValueError as error:
             self._host.link.send(("answer", number, False, str(error)))
 
-    # The end
+    # End of the attempt
 
-    def _time_is_up(self) -> None:
+    def _on_timeout(self) -> None:
         self._timed_out = True
         self.cancel("timeout")
 
-    def _end(self, told: dict[str, Any]) -> None:
+    def _end(self, done: dict[str, Any]) -> None:
         self._close()
-        if told.get("status") == "drained":
-            self._give_back()
+        if done.get("status") == "drained":
+            self._return_to_queue()
         else:
-            self._spawn(self._finish(told))
+            self._spawn(self._finish(done))
 
-    def _finish(self, told: dict[str, Any]) -> Coroutine[Any, Any, None]:
-        timed_out, unwanted = self._timed_out, self._is_unwanted
-        finish = self._engine.attempts.finish
-        return finish(self.claimed, told, timed_out=timed_out, unwanted=unwanted)
+    def _finish(self, done: dict[str, Any]) -> Coroutine[Any, Any, None]:
+        return self._services.completion.finish(
+            self.run, done, timed_out=self._timed_out, rollback=self._is_rollback
+        )
 
     def _close(self) -> None:
-        self._over = True
-        for timer in (self._timer, self._grace):
+        self._is_over = True
+        for timer in (self._time_limit, self._stop_limit):
             if timer is not None:
                 timer.cancel()
         if self._host is not None:
-            self._host.forget(self._key)
-        if self._cell is not None:
-            self._engine.quarantine.leave(self._cell)
-        self._engine.forget(self)
+            self._host.close_session(self._key)
+        if self._isolated_host is not None:
+            self._services.isolated_hosts.release(self._isolated_host)
+        self._services.on_closed(self)
 
-    def _spawn(self, work: Any) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

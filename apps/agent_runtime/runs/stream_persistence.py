@@ -1,4 +1,4 @@
-"""Keeping what resumable runs say in PostgreSQL, with whatever else the ledger commits."""
+"""Writes the events of resumable runs to PostgreSQL, in the transactions of the group commit."""
 
 from __future__ import annotations
 
@@ -9,84 +9,84 @@ from uuid import UUID
 
 import msgpack
 
-from apps.agent_runtime.db.group_commit import Ledger
-from apps.agent_runtime.db.write_batch import Said, Token
+from apps.agent_runtime.db.group_commit import GroupCommitWriter
+from apps.agent_runtime.db.write_batch import FencingToken, StreamChunk
 from apps.agent_server.streaming.streams import BEGINNING, EventId
 
-LINGER_SECONDS = 0.1
-"""How far PostgreSQL may be behind Redis, so that many batches become one row."""
-STRETCH_BYTES = 256 * 1024
-MOST_BYTES = 64 * 1024 * 1024
-"""Of one run; beyond it, the oldest are forgotten."""
+MAX_DELAY_SECONDS = 0.1
+"""Maximum lag of PostgreSQL behind Redis, so that many batches share a row."""
+MAX_CHUNK_BYTES = 256 * 1024
+MAX_RUN_BYTES = 64 * 1024 * 1024
+"""Per run; the oldest events above it are deleted."""
 
 
 @dataclass(slots=True)
-class _Stretch:
-    """What a run has said since its last row."""
+class _Buffer:
+    """Events of a run that are not written yet, and the sizes of its written rows."""
 
-    token: Token
+    token: FencingToken
     batches: list[bytes] = field(default_factory=list)
     last: EventId = BEGINNING
     size: int = 0
     rows: deque[tuple[EventId, int]] = field(default_factory=deque)
-    kept: int = 0
+    stored_bytes: int = 0
 
 
-class StreamKeeper:
-    """The resumable runs of one worker. Runs that were not `opened` cost nothing."""
+class StreamPersistence:
+    """Event history of the resumable runs of one worker. Other runs have no cost here."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        self._ledger = ledger
-        self._stretches: dict[UUID, _Stretch] = {}
+    def __init__(self, writer: GroupCommitWriter) -> None:
+        self._writer = writer
+        self._buffers: dict[UUID, _Buffer] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
 
-    def open(self, token: Token) -> None:
-        """Keep what this attempt says from now on."""
-        self._stretches[token.run_id] = _Stretch(token)
+    def open(self, token: FencingToken) -> None:
+        """Persist the events of this attempt."""
+        self._buffers[token.run_id] = _Buffer(token)
 
-    def keep(self, run_id: UUID, last: EventId, packed: bytes) -> None:
-        """Take one batch of a run; it is on its way to PostgreSQL within a tenth of a second."""
-        stretch = self._stretches.get(run_id)
-        if stretch is None:
+    def append(self, run_id: UUID, last: EventId, packed: bytes) -> None:
+        """Add a batch of events; it is written after at most `MAX_DELAY_SECONDS`."""
+        buffer = self._buffers.get(run_id)
+        if buffer is None:
             return
-        stretch.batches.append(packed)
-        stretch.last = last
-        stretch.size += len(packed)
-        if stretch.size >= STRETCH_BYTES:
-            self._write(stretch)
+        buffer.batches.append(packed)
+        buffer.last = last
+        buffer.size += len(packed)
+        if buffer.size >= MAX_CHUNK_BYTES:
+            self._write(buffer)
         elif self._timer is None:
-            self._timer = self._loop.call_later(LINGER_SECONDS, self._write_all)
+            self._timer = self._loop.call_later(MAX_DELAY_SECONDS, self._write_all)
 
-    def close(self, token: Token) -> None:
-        """Write the rest, to be committed with the end of the run that comes next."""
-        stretch = self._stretches.get(token.run_id)
-        if stretch is not None and stretch.token == token:
-            self._write(stretch)
-            del self._stretches[token.run_id]
+    def close(self, token: FencingToken) -> None:
+        """Write the rest, so that it is committed together with the end of the run."""
+        buffer = self._buffers.get(token.run_id)
+        if buffer is not None and buffer.token == token:
+            self._write(buffer)
+            del self._buffers[token.run_id]
 
     def _write_all(self) -> None:
         self._timer = None
-        for stretch in self._stretches.values():
-            self._write(stretch)
+        for buffer in self._buffers.values():
+            self._write(buffer)
 
-    def _write(self, stretch: _Stretch) -> None:
-        if not stretch.batches:
+    def _write(self, buffer: _Buffer) -> None:
+        if not buffer.batches:
             return
-        packed: bytes = msgpack.packb(stretch.batches)
-        stretch.rows.append((stretch.last, stretch.size))
-        stretch.kept += stretch.size
-        forgotten: EventId | None = None
-        while stretch.kept > MOST_BYTES:
-            forgotten, size = stretch.rows.popleft()
-            stretch.kept -= size
-        self._ledger.put(
-            Said(
-                stretch.token,
-                stretch.last.position,
+        packed: bytes = msgpack.packb(buffer.batches)
+        buffer.rows.append((buffer.last, buffer.size))
+        buffer.stored_bytes += buffer.size
+        delete_up_to: EventId | None = None
+        while buffer.stored_bytes > MAX_RUN_BYTES:
+            delete_up_to, size = buffer.rows.popleft()
+            buffer.stored_bytes -= size
+        self._writer.put(
+            StreamChunk(
+                buffer.token,
+                buffer.last.position,
                 packed,
-                forgotten.position if forgotten is not None else None,
+                delete_up_to.position if delete_up_to is not None else None,
                 len(packed),
             )
         )
-        stretch.batches, stretch.size = [], 0
+        buffer.batches, buffer.size = [], 0

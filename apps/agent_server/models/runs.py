@@ -48,13 +48,10 @@ class AgentRun(WorkspaceOwned):
 
     attempt = models.PositiveIntegerField(default=0)
     """Counts up with each claim; the token of all that the claim writes."""
-    losses = models.PositiveSmallIntegerField(default=0, db_default=0)
-    """Attempts that ended with the process they ran in, and so may be the run's own doing."""
-    company = models.PositiveIntegerField(default=0, db_default=0)
-    """With how many runs it may share a graph host, itself included, since one died under it.
-
-    0: with any number.
-    """
+    crash_count = models.PositiveSmallIntegerField(default=0, db_default=0)
+    """Attempts that ended with their process; the run may have caused it."""
+    isolation_group_size = models.PositiveIntegerField(default=0, db_default=0)
+    """Maximum number of runs on its isolated graph host after a crash; 0 for the shared host."""
     lease_owner = models.CharField(max_length=100, blank=True)
     lease_expires_at = models.DateTimeField(null=True, blank=True)
 

@@ -161,7 +161,7 @@ def _interrupted(run: _OpenRun, error: str) -> End:
     )
 
 
-def _execute_all(deed: run_state_sql.Deed) -> None:
+def _execute_all(deed: run_state_sql.SqlBatch) -> None:
     for statement, parameters in deed:
         prepared_sql.execute(statement, parameters)
 

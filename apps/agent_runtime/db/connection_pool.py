@@ -1,4 +1,4 @@
-"""The engine's own connections to PostgreSQL: asynchronous, few, and replaced when they break."""
+"""Asynchronous PostgreSQL connections of the engine."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ T = TypeVar("T")
 
 Connection = psycopg.AsyncConnection[TupleRow]
 
-LONGEST_PAUSE_SECONDS = 1.0
+MAX_RETRY_PAUSE_SECONDS = 1.0
 TRANSIENT = (
-    psycopg.OperationalError,  # the server went away, a deadlock, a lock that took too long
+    psycopg.OperationalError,  # connection lost, deadlock, lock timeout
     psycopg.InterfaceError,
 )
 
 
 def connection_parameters() -> dict[str, Any]:
-    """What Django would connect with, for psycopg itself."""
-    given = connections["default"].get_connection_params()
+    """Django's connection parameters, without those that psycopg does not accept."""
+    params = connections["default"].get_connection_params()
     names = ("dbname", "user", "password", "host", "port", "application_name", "sslmode", "options")
-    return {name: given[name] for name in names if given.get(name)}
+    return {name: params[name] for name in names if params.get(name)}
 
 
 async def connect() -> Connection:
-    """A new connection; every statement outside a pipeline is its own transaction."""
+    """A new connection in autocommit mode."""
     connection = await psycopg.AsyncConnection.connect(
         **connection_parameters(), autocommit=True, connect_timeout=5, prepare_threshold=1
     )
@@ -41,18 +41,18 @@ async def connect() -> Connection:
     return connection
 
 
-class Database:
-    """A few connections, handed out one caller at a time."""
+class ConnectionPool:
+    """At most `size` connections, each used by one caller at a time."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self._idle: list[Connection] = []
-        self._turns = asyncio.Semaphore(size)
+        self._free = asyncio.Semaphore(size)
 
     @contextlib.asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """One of the connections; it is thrown away when its use ends in an error of the server."""
-        async with self._turns:
+        """A connection of the pool; an exception in the body closes it."""
+        async with self._free:
             connection = self._idle.pop() if self._idle else await connect()
             try:
                 yield connection
@@ -65,38 +65,38 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
-        """One of the connections, in a transaction that is committed at the end."""
+        """A connection with a transaction that is committed at the end of the body."""
         async with self.connection() as connection, connection.transaction():
             yield connection
 
     async def rows(self, statement: str, parameters: Sequence[Any] = ()) -> list[TupleRow]:
-        """The rows of one statement; asked again, on a new connection, if the server went away."""
+        """Execute a repeatable statement, with retries while the server is unavailable."""
 
-        async def ask() -> list[TupleRow]:
+        async def fetch() -> list[TupleRow]:
             async with self.connection() as connection:
                 cursor = await connection.execute(statement, parameters, prepare=True, binary=True)
                 has_rows = cursor.pgresult is not None and cursor.pgresult.nfields > 0
                 return await cursor.fetchall() if has_rows else []
 
-        return await patiently(ask)
+        return await retry_transient(fetch)
 
-    async def perform(self, deed: Sequence[tuple[str, Sequence[Any]]]) -> None:
-        """Several statements as one transaction; they may be repeated when the server went away."""
+    async def execute_all(self, statements: Sequence[tuple[str, Sequence[Any]]]) -> None:
+        """Execute repeatable statements in one transaction, with retries like `rows`."""
 
-        async def do() -> None:
+        async def execute() -> None:
             async with self.connection() as connection, connection.transaction():
-                for statement, parameters in deed:
+                for statement, parameters in statements:
                     await connection.execute(statement, parameters)
 
-        await patiently(do)
+        await retry_transient(execute)
 
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().close()
 
 
-async def patiently(work: Callable[[], Awaitable[T]], seconds: float = 30) -> T:
-    """Repeat work that may be repeated until the server is back; at most for so long."""
+async def retry_transient(work: Callable[[], Awaitable[T]], seconds: float = 30) -> T:
+    """Repeat idempotent work after transient errors for at most `seconds`."""
     loop = asyncio.get_running_loop()
     deadline, pause = loop.time() + seconds, 0.02
     while True:
@@ -105,6 +105,6 @@ async def patiently(work: Callable[[], Awaitable[T]], seconds: float = 30) -> T:
         except TRANSIENT as error:
             if loop.time() > deadline:
                 raise
-            logger.warning("The database did not answer: %s", str(error).strip())
+            logger.warning("PostgreSQL is unavailable: %s", str(error).strip())
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, MAX_RETRY_PAUSE_SECONDS)

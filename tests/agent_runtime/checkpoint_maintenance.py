@@ -1,18 +1,16 @@
-"""What LangGraph's suite asks of a checkpointer beyond what agents may do: deeds on whole threads.
+"""Operations on whole threads that LangGraph's conformance suite requires of a checkpointer.
 
-The platform refuses them to an agent and has its own (services.forgetting, services.histories).
-Each is a list of statements with their parameters, for one transaction.
+The platform denies them to agents and has services of its own for them (services.delete_threads,
+services.checkpoints). Each function returns statements with parameters, for one transaction.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 from uuid import UUID
 
 from apps.agent_server import run_state_sql
-
-Deed = list[tuple[str, list[Any]]]
+from apps.agent_server.run_state_sql import SqlBatch
 
 DELETE_THREADS = [
     "DELETE FROM agent_server_checkpointwrite WHERE thread_id = ANY(%s::uuid[])",
@@ -55,7 +53,7 @@ WHERE thread_id = ANY(%s::uuid[])
   AND (run_id = ANY(%s::uuid[]) OR metadata ->> 'run_id' = ANY(%s::text[]))
 """
 
-# All but the newest checkpoint of each namespace. A head that is rebuilt from the writes of its
+# Keep only the newest checkpoint of each namespace. A head that is rebuilt from the writes of its
 # ancestors (a delta channel's counters tell) keeps them.
 KEEP_LATEST = """
 DELETE FROM agent_server_checkpoint c
@@ -70,26 +68,26 @@ WHERE c.thread_id = head.thread_id AND c.namespace = head.namespace
 """
 
 
-def delete_threads(threads: Sequence[UUID]) -> Deed:
-    """Remove everything that was saved of these threads."""
+def delete_threads(threads: Sequence[UUID]) -> SqlBatch:
+    """Delete all checkpoints of these threads."""
     return [(text, [list(threads)]) for text in DELETE_THREADS]
 
 
-def copy_thread(source: UUID, target: UUID) -> Deed:
-    """Give `target` all checkpoints of `source`, with their ids."""
+def copy_thread(source: UUID, target: UUID) -> SqlBatch:
+    """Copy all checkpoints of `source` to `target`, with their ids."""
     return [(text, [target, source]) for text in COPY_THREAD]
 
 
-def delete_for_runs(threads: Sequence[UUID], run_ids: Sequence[UUID]) -> Deed:
-    """Remove what these runs saved on these threads."""
+def delete_for_runs(threads: Sequence[UUID], run_ids: Sequence[UUID]) -> SqlBatch:
+    """Delete the checkpoints that these runs saved on these threads."""
     runs = [list(run_ids), [str(run_id) for run_id in run_ids]]
     return [(DELETE_FOR_RUNS, [list(threads), *runs]), *_collect_garbage(threads)]
 
 
-def keep_latest(threads: Sequence[UUID]) -> Deed:
-    """Remove all but the newest checkpoint of each namespace."""
+def keep_latest(threads: Sequence[UUID]) -> SqlBatch:
+    """Delete all but the newest checkpoint of each namespace."""
     return [(KEEP_LATEST, [list(threads)]), *_collect_garbage(threads)]
 
 
-def _collect_garbage(threads: Sequence[UUID]) -> Deed:
+def _collect_garbage(threads: Sequence[UUID]) -> SqlBatch:
     return [(text, [list(threads)]) for text in run_state_sql.COLLECT_GARBAGE]
