@@ -1,6 +1,6 @@
-"""The program that runs one revision's graphs, inside that revision's own environment.
+"""The program that runs one revision's graphs in that revision's virtual environment.
 
-It is not a Django app and knows no data service: a socket that it inherits is its only door to
-the platform. It imports the standard library, msgpack and LangGraph, and nothing else of Slipway,
-so its modules refer to each other by relative imports: the package is called `graph_host` there.
+It is not a Django app and has no credentials of data stores; it reaches the platform only through
+an inherited socket. It imports the standard library, msgpack and LangGraph's packages, nothing else
+of Slipway. In the sandbox the package is named `graph_host`, hence its relative imports.
 """

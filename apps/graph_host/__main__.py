@@ -1,7 +1,7 @@
 """Starts a graph host: `python -P -m graph_host --fd N [--config langgraph.json]`.
 
-The socket is inherited as file descriptor N. There is no address to connect to, and its end is the
-end of the host: when the worker dies, so does everything that ran for it, at once.
+The socket is inherited as file descriptor N. When it closes, because the worker stopped or died,
+the host exits at once.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from typing import Any
 
 from .host import Host
 
-# Synchronous nodes run on threads, one for as long as it takes.
-THREADS = 100
+MAX_NODE_THREADS = 100
+"""Threads for synchronous nodes."""
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop that does not wake itself up from its own thread, and that no node can end.
+    """An event loop with cheap `call_soon_threadsafe`, which survives `sys.exit` in a task.
 
-    LangGraph hands over every streamed part by `call_soon_threadsafe`, mostly from the loop's own
-    thread, where the two system calls of a wake-up are for nothing.
+    LangGraph passes each streamed part through `call_soon_threadsafe`, mostly on the loop's own
+    thread, where the two system calls of a wake-up are unnecessary.
     """
 
     def __init__(self) -> None:
@@ -45,10 +45,9 @@ class Loop(asyncio.SelectorEventLoop):
         return super().call_soon_threadsafe(callback, *args, context=context)
 
     def run_forever(self) -> None:
-        """As ever; but asyncio lets go of everything when a task calls `sys.exit`.
+        """Continue after a `SystemExit` of a task, which would stop asyncio's loop.
 
-        The task has ended by then and whoever awaits it hears of it: it is the end of one run,
-        and others go on.
+        The exception has already ended the task, so only its own run fails.
         """
         while True:
             try:
@@ -58,13 +57,13 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 async def serve(sock: socket.socket, config: Path) -> None:
-    """Serve the socket until it ends."""
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(THREADS, "node"))
+    """Serve the socket until it is closed."""
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(MAX_NODE_THREADS, "node"))
     await Host(sock, config).serve()
 
 
-def die_with_the_worker(fd: int) -> None:
-    """End this process when the socket's other end is closed, also while code blocks the loop."""
+def exit_with_worker(fd: int) -> None:
+    """Exit when the worker closes the socket, even while agent code blocks the loop."""
     poll = select.poll()
     poll.register(fd, select.POLLRDHUP)
     while not poll.poll():
@@ -76,14 +75,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="graph_host", description=__doc__)
     parser.add_argument("--fd", type=int, required=True)
     parser.add_argument("--config", type=Path, default=Path("langgraph.json"))
-    given = parser.parse_args()
+    args = parser.parse_args()
     sys.stdout.reconfigure(line_buffering=True)  # type: ignore[union-attr]
-    # Import cycles of the libraries are not worth walking through at every collection.
+    # Fewer collections: the libraries keep many objects alive.
     gc.set_threshold(10_000, 20, 50)
-    sock = socket.socket(fileno=given.fd)
-    threading.Thread(target=die_with_the_worker, args=[given.fd], daemon=True).start()
+    sock = socket.socket(fileno=args.fd)
+    threading.Thread(target=exit_with_worker, args=[args.fd], daemon=True).start()
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=Loop) as runner:
-        runner.run(serve(sock, given.config.resolve()))
+        runner.run(serve(sock, args.config.resolve()))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,7 @@
-"""The project's own HTTP application (`http.app`), served over the worker's socket.
+"""The project's custom ASGI application (`http.app`), served over the worker's socket.
 
-The worker passes on what a web process says: an exchange is opened with a scope, ASGI messages go
-both ways, and each side says how much it has dealt with, so that neither sends faster than the
-other takes. The application hears nothing of all that.
+The worker relays messages of a web process: a session is opened with a scope, ASGI messages go both
+ways, and each side acknowledges processed bytes, which limits how much the other side sends.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from .project import Project, ProjectError
-from .rpc import Desk, Door
+from .rpc import RpcClient, RunChannel
 from .users import User
 from .wire import Frame
 
-WINDOW = 256 * 1024
-PIECE = 64 * 1024
-START_SECONDS = 45
-# FastAPI makes these by itself; the Agent Server's own describe both.
-_MADE_BY_FASTAPI = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
+WINDOW_BYTES = 256 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024
+STARTUP_TIMEOUT_SECONDS = 45
+# FastAPI adds these routes; the Agent Server's own documentation covers the application too.
+_FASTAPI_ROUTES = frozenset({"/docs", "/docs/oauth2-redirect", "/openapi.json"})
 
 
 class Permissions:
-    """What Starlette finds as `request.auth`."""
+    """The value of Starlette's `request.auth`."""
 
     def __init__(self, scopes: list[str]) -> None:
         self.scopes = scopes
@@ -38,12 +37,12 @@ class Application:
     def __init__(self, app: Any) -> None:
         self._app = app
         self._state: dict[str, Any] = {}
-        self._exchanges: dict[int, Exchange] = {}
+        self._sessions: dict[int, AsgiSession] = {}
         self._lifespan: asyncio.Task[None] | None = None
 
     @classmethod
     def of(cls, project: Project) -> Application | None:
-        """The application that the project names, if it names one."""
+        """The application of the project's `http.app`, if it has one."""
         path = (project.config.get("http") or {}).get("app")
         if not path:
             return None
@@ -56,7 +55,7 @@ class Application:
         return cls(app)
 
     def describe(self) -> dict[str, Any]:
-        """Its routes as `[path, kind, methods]`, None where it does not list them."""
+        """Its routes as `[path, kind, methods]`; None if it does not list them."""
         routes = getattr(self._app, "routes", None)
         return {
             "routes": [*_routes(routes, self._app)] if isinstance(routes, list) else None,
@@ -64,27 +63,27 @@ class Application:
         }
 
     async def start(self) -> None:
-        """Run the application's start-up; `ProjectError` when it fails."""
+        """Run the application's lifespan startup. Raises `ProjectError`."""
         started: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._lifespan = asyncio.create_task(self._live(started), name="lifespan")
+        self._lifespan = asyncio.create_task(self._run_lifespan(started), name="lifespan")
         try:
-            async with asyncio.timeout(START_SECONDS):
+            async with asyncio.timeout(STARTUP_TIMEOUT_SECONDS):
                 await asyncio.shield(started)
         except TimeoutError:
             raise ProjectError(
-                f"The start-up of `http.app` took longer than {START_SECONDS} s."
+                f"The start-up of `http.app` took longer than {STARTUP_TIMEOUT_SECONDS} s."
             ) from None
 
-    async def _live(self, started: asyncio.Future[None]) -> None:
-        is_asked = False
-        for_ever = asyncio.Event()
+    async def _run_lifespan(self, started: asyncio.Future[None]) -> None:
+        is_startup_sent = False
+        never = asyncio.Event()
 
         async def receive() -> dict[str, Any]:
-            nonlocal is_asked
-            if not is_asked:
-                is_asked = True
+            nonlocal is_startup_sent
+            if not is_startup_sent:
+                is_startup_sent = True
                 return {"type": "lifespan.startup"}
-            await for_ever.wait()  # the host ends with its socket, at once
+            await never.wait()  # the host exits without a shutdown event
             return {"type": "lifespan.shutdown"}
 
         async def send(message: dict[str, Any]) -> None:
@@ -93,129 +92,129 @@ class Application:
             if message["type"] == "lifespan.startup.complete":
                 started.set_result(None)
             elif message["type"] == "lifespan.startup.failed":
-                reason = message.get("message") or "it did not say why"
+                reason = message.get("message") or "no reason given"
                 started.set_exception(ProjectError(f"The start-up of `http.app` failed: {reason}"))
 
         scope = {"type": "lifespan", "asgi": {"version": "3.0"}, "state": self._state}
         try:
             await self._app(scope, receive, send)
-        except Exception as error:  # noqa: BLE001  (an application without a lifespan raises)
-            if is_asked and not started.done() and not _is_unknown_scope(error):
+        except Exception as error:  # noqa: BLE001  (an application without lifespan support raises)
+            if is_startup_sent and not started.done() and not _is_unknown_scope(error):
                 traceback.print_exception(error)
         if not started.done():
             started.set_result(None)
 
-    # Exchanges
+    # Sessions
 
-    def take(self, desk: Desk, frame: Frame) -> None:
-        """A `web` or `more` frame of the worker."""
+    def on_frame(self, rpc: RpcClient, frame: Frame) -> None:
+        """Handle a `web` or `more` frame of the worker."""
         kind, key, value = frame
-        exchange = self._exchanges.get(key)
-        if kind == "web" and value["type"] == "open" and exchange is None:
-            exchange = Exchange(desk.door(key), value, self._state)
-            self._exchanges[key] = exchange
-            task = asyncio.create_task(exchange.run(self._app))
-            exchange.task = task
-            task.add_done_callback(lambda _: self._exchanges.pop(key, None))
-        elif exchange is not None:
-            exchange.hear(kind, value)
+        session = self._sessions.get(key)
+        if kind == "web" and value["type"] == "open" and session is None:
+            session = AsgiSession(rpc.channel(key), value, self._state)
+            self._sessions[key] = session
+            task = asyncio.create_task(session.run(self._app))
+            session.task = task
+            task.add_done_callback(lambda _: self._sessions.pop(key, None))
+        elif session is not None:
+            session.on_message(kind, value)
 
 
-class Exchange:
-    """One request or WebSocket, from the application's side."""
+class AsgiSession:
+    """One request or WebSocket, seen by the application."""
 
-    def __init__(self, door: Door, opened: dict[str, Any], state: dict[str, Any]) -> None:
-        self._door = door
+    def __init__(self, channel: RunChannel, opened: dict[str, Any], state: dict[str, Any]) -> None:
+        self._channel = channel
         self._is_http = opened["kind"] == "http"
         self._scope = _scope(opened, state)
-        self._heard: deque[dict[str, Any]] = deque()
+        self._messages: deque[dict[str, Any]] = deque()
         self._arrived = asyncio.Event()
-        self._is_gone = False
-        self._dealt_with = 0
-        self._left = WINDOW
-        self._more = asyncio.Event()
+        self._is_disconnected = False
+        self._unacknowledged_bytes = 0
+        self._send_window = WINDOW_BYTES
+        self._window_changed = asyncio.Event()
         self.task: asyncio.Task[None] | None = None
 
     async def run(self, app: Any) -> None:
-        """Have the application answer; what it raises breaks the exchange off."""
+        """Run the application; an exception aborts the session."""
         reason = None
         try:
             await app(self._scope, self._receive, self._send)
         except asyncio.CancelledError:
             reason = "cancelled"
         except Exception as error:  # noqa: BLE001  (whatever the author's code raises)
-            if not self._is_gone:
+            if not self._is_disconnected:
                 traceback.print_exception(error)
             reason = type(error).__name__
-        self._door.tell("over", reason)
+        self._channel.notify("over", reason)
 
-    def hear(self, kind: str, value: Any) -> None:
+    def on_message(self, kind: str, value: Any) -> None:
         if kind == "more":
-            self._left += int(value)
-            self._more.set()
+            self._send_window += int(value)
+            self._window_changed.set()
             return
         if value["type"] == "gone":
-            self._is_gone = True
-            self._more.set()
+            self._is_disconnected = True
+            self._window_changed.set()
         else:
-            self._heard.append(value)
+            self._messages.append(value)
         self._arrived.set()
 
     async def _receive(self) -> dict[str, Any]:
-        while not self._heard:
-            if self._is_gone:
+        while not self._messages:
+            if self._is_disconnected:
                 if self._is_http:
                     return {"type": "http.disconnect"}
                 return {"type": "websocket.disconnect", "code": 1006}
             self._arrived.clear()
             await self._arrived.wait()
-        message = self._heard.popleft()
-        self._dealt_with += size(message)
-        if self._dealt_with >= PIECE // 2 or not self._heard:
-            self._door.tell("more", self._dealt_with)
-            self._dealt_with = 0
+        message = self._messages.popleft()
+        self._unacknowledged_bytes += size(message)
+        if self._unacknowledged_bytes >= MAX_MESSAGE_BYTES // 2 or not self._messages:
+            self._channel.notify("more", self._unacknowledged_bytes)
+            self._unacknowledged_bytes = 0
         return message
 
     async def _send(self, message: dict[str, Any]) -> None:
-        for piece in _pieces(message):
-            while self._left <= 0 and not self._is_gone:
-                self._more.clear()
-                await self._more.wait()
-            if self._is_gone:
-                raise OSError("The client has left.")
-            self._left -= size(piece)
-            self._door.tell("web", piece)
-        await self._door.give_way()
+        for part in _split(message):
+            while self._send_window <= 0 and not self._is_disconnected:
+                self._window_changed.clear()
+                await self._window_changed.wait()
+            if self._is_disconnected:
+                raise OSError("The client disconnected.")
+            self._send_window -= size(part)
+            self._channel.notify("web", part)
+        await self._channel.drain()
 
 
 def size(message: dict[str, Any]) -> int:
-    """Bytes of a message, as both ends count them."""
+    """Size of a message for flow control; both ends count in the same way."""
     return sum(len(message[name]) for name in ("body", "bytes", "text") if message.get(name)) + 64
 
 
-def _pieces(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """The message, a large body in parts."""
-    message = _plain(message)
+def _split(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Split a message with a large body."""
+    message = _serializable(message)
     body = message.get("body") or b""
-    if message["type"] != "http.response.body" or len(body) <= PIECE:
+    if message["type"] != "http.response.body" or len(body) <= MAX_MESSAGE_BYTES:
         yield message
         return
-    for at in range(0, len(body), PIECE):
-        is_last = at + PIECE >= len(body)
+    for start in range(0, len(body), MAX_MESSAGE_BYTES):
+        is_last = start + MAX_MESSAGE_BYTES >= len(body)
         more = bool(message.get("more_body")) or not is_last
-        yield {**message, "body": body[at : at + PIECE], "more_body": more}
+        yield {**message, "body": body[start : start + MAX_MESSAGE_BYTES], "more_body": more}
 
 
-def _plain(message: dict[str, Any]) -> dict[str, Any]:
-    """The message in types that travel."""
-    made = dict(message)
-    if "headers" in made:
-        made["headers"] = [[bytes(name), bytes(value)] for name, value in made["headers"]]
-    if made.get("body"):
-        made["body"] = bytes(made["body"])
-    if made.get("bytes"):
-        made["bytes"] = bytes(made["bytes"])
-    return made
+def _serializable(message: dict[str, Any]) -> dict[str, Any]:
+    """The message with types that msgpack can encode."""
+    result = dict(message)
+    if "headers" in result:
+        result["headers"] = [[bytes(name), bytes(value)] for name, value in result["headers"]]
+    if result.get("body"):
+        result["body"] = bytes(result["body"])
+    if result.get("bytes"):
+        result["bytes"] = bytes(result["bytes"])
+    return result
 
 
 def _scope(opened: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
@@ -247,10 +246,10 @@ def _scope(opened: dict[str, Any], state: dict[str, Any]) -> dict[str, Any]:
 
 
 def _routes(routes: list[Any], app: Any) -> Iterator[list[Any]]:
-    made_by_framework = _MADE_BY_FASTAPI if hasattr(app, "openapi_url") else frozenset()
+    framework_routes = _FASTAPI_ROUTES if hasattr(app, "openapi_url") else frozenset()
     for route in routes:
         path = getattr(route, "path", None)
-        if not isinstance(path, str) or path in made_by_framework:
+        if not isinstance(path, str) or path in framework_routes:
             continue
         methods = getattr(route, "methods", None)
         if hasattr(route, "endpoint") and methods is not None:
@@ -263,5 +262,5 @@ def _routes(routes: list[Any], app: Any) -> Iterator[list[Any]]:
 
 
 def _is_unknown_scope(error: Exception) -> bool:
-    """Whether an application merely does not know what a lifespan is."""
+    """Whether the application only lacks lifespan support."""
     return isinstance(error, AssertionError | NotImplementedError | KeyError | ValueError)

@@ -1,7 +1,7 @@
-"""The project's own authentication: `auth.path`, an `Auth` of the LangGraph SDK.
+"""The project's custom authentication: `auth.path`, an `Auth` of the LangGraph SDK.
 
-One question of the platform is one request: who is it, and may they do this? Nothing that a handler
-does can let somebody in by failing.
+Each call of the platform authenticates a request and optionally authorizes one action. A handler
+that fails denies access.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from urllib.parse import parse_qsl
 from uuid import UUID
 
 from .project import Project, ProjectError
-from .users import STUDIO, NoUser, User, user_of
+from .users import STUDIO, InvalidUser, User, parse_user
 
-_TAKES = frozenset(
+_HANDLER_PARAMETERS = frozenset(
     ("request", "path", "method", "path_params", "query_params", "headers", "authorization")
 )
 _IDS = ("thread_id", "run_id", "assistant_id", "cron_id")
 
 
 class Headers(dict[bytes, bytes]):
-    """A request's headers by their names in lower case; asked by text, it answers text."""
+    """Request headers by lower-case name; a `str` key returns `str`, a `bytes` key `bytes`."""
 
     def __getitem__(self, name: Any) -> Any:
         if isinstance(name, str):
@@ -41,26 +41,26 @@ class Headers(dict[bytes, bytes]):
         return super().__contains__(key)
 
 
-class Guard:
-    """The handlers of one project."""
+class AuthRunner:
+    """Runs the authentication and authorization handlers of one project."""
 
     def __init__(self, auth: Any, what: str) -> None:
         self._authenticate: Callable[..., Awaitable[Any]] | None = getattr(
             auth, "_authenticate_handler", None
         )
         self._handlers: dict[tuple[str, str], list[Any]] = getattr(auth, "_handlers", {})
-        self._everything: list[Any] = getattr(auth, "_global_handlers", [])
+        self._global_handlers: list[Any] = getattr(auth, "_global_handlers", [])
         if not hasattr(auth, "_global_handlers"):
             raise ProjectError(
                 f"{what} is a {type(auth).__name__}; it must be a langgraph_sdk.Auth."
             )
         if self._authenticate is None:
             raise ProjectError(f"{what} has no handler that is decorated with `authenticate`.")
-        self._wants = _wants(self._authenticate, what)
+        self._parameters = _parameter_names(self._authenticate, what)
 
     @classmethod
-    def of(cls, project: Project) -> Guard | None:
-        """The guard that the project names, if it names one."""
+    def of(cls, project: Project) -> AuthRunner | None:
+        """The runner for the project's `auth.path`, if it has one."""
         path = (project.config.get("auth") or {}).get("path")
         if not path:
             return None
@@ -68,26 +68,26 @@ class Guard:
 
     @property
     def rules(self) -> list[str]:
-        """What the `on` handlers decide about: `threads.create`, `threads.*`, `*`."""
+        """The actions that have `on` handlers: `threads.create`, `threads.*`, `*`."""
         named = [f"{resource}.{action}" for resource, action in self._handlers]
-        return sorted([*named, *(["*"] if self._everything else [])])
+        return sorted([*named, *(["*"] if self._global_handlers else [])])
 
-    async def answer(self, params: Mapping[str, Any]) -> dict[str, Any]:
-        """Who asks, and whether they may.
+    async def execute(self, params: Mapping[str, Any]) -> dict[str, Any]:
+        """Authenticate the caller and authorize an action.
 
-        `request` is an ASGI scope in JSON; `user` stands for it when the platform knows already
-        who it is. `resource`, `action` and `value` say what is asked for, if anything is. The
-        answer has `user` and, where they may, `filters` and `value`; else `refused`.
+        `request` is an ASGI scope as JSON; if the platform knows the user already, `user` replaces
+        it. `resource`, `action` and `value` describe the action, if any. The result has `user` and,
+        if authorized, `filters` and `value`; otherwise `refused`.
         """
         user = None
         try:
-            user = await self._user(params)
+            user = await self._authenticate_user(params)
             resource = params.get("resource")
             if resource is None:
                 return {"user": user}
             value = _typed(params.get("value") or {})
-            result = await self._decide(resource, params["action"], user, value)
-        except NoUser as error:
+            result = await self._authorize(resource, params["action"], user, value)
+        except InvalidUser as error:
             _print(error)
             return {"refused": {"status": 401, "detail": str(error)}}
         except Exception as error:  # noqa: BLE001  (whatever the author's code raises)
@@ -97,54 +97,54 @@ class Guard:
         filters = None if result is None or result is True else result
         return {"user": user, "filters": filters, "value": value}
 
-    async def _user(self, params: Mapping[str, Any]) -> User:
+    async def _authenticate_user(self, params: Mapping[str, Any]) -> User:
         if params.get("user") is not None:
             return User(params["user"])
         if self._authenticate is None:
-            raise NoUser("Nobody authenticates.")
-        facts = _facts(params["request"], self._wants)
-        return user_of(await self._authenticate(**facts))
+            raise InvalidUser("There is no `authenticate` handler.")
+        arguments = _handler_arguments(params["request"], self._parameters)
+        return parse_user(await self._authenticate(**arguments))
 
-    async def _decide(self, resource: str, action: str, user: User, value: Any) -> Any:
-        """What the most specific handler says; None without one."""
+    async def _authorize(self, resource: str, action: str, user: User, value: Any) -> Any:
+        """The result of the most specific handler; None without a handler."""
         from langgraph_sdk import Auth  # noqa: PLC0415  (only projects with handlers need it)
 
-        found = self._everything
-        for place in ((resource, action), (resource, "*"), ("*", action)):
-            if place in self._handlers:
-                found = self._handlers[place]
+        handlers = self._global_handlers
+        for key in ((resource, action), (resource, "*"), ("*", action)):
+            if key in self._handlers:
+                handlers = self._handlers[key]
                 break
-        if not found:
+        if not handlers:
             return None
-        known: Any = user
+        context_user: Any = user
         if user.get("kind") == STUDIO:
-            known = Auth.types.StudioUser(user.identity, is_authenticated=True)
+            context_user = Auth.types.StudioUser(user.identity, is_authenticated=True)
         context = Auth.types.AuthContext(
             permissions=user.permissions,
-            user=known,
+            user=context_user,
             resource=resource,  # type: ignore[arg-type]
             action=action,  # type: ignore[arg-type]
         )
-        return await found[-1](ctx=context, value=value)
+        return await handlers[-1](ctx=context, value=value)
 
 
-def _wants(handler: Callable[..., Any], what: str) -> frozenset[str]:
-    """The facts that the handler takes by name."""
+def _parameter_names(handler: Callable[..., Any], what: str) -> frozenset[str]:
+    """The names of the parameters that the handler takes."""
     names = []
     for parameter in inspect.signature(handler).parameters.values():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        if parameter.name in _TAKES:
+        if parameter.name in _HANDLER_PARAMETERS:
             names.append(parameter.name)
         elif parameter.default is parameter.empty:
             raise ProjectError(
                 f"{what}: `authenticate` takes `{parameter.name}`; it may take "
-                f"{', '.join(sorted(_TAKES))}."
+                f"{', '.join(sorted(_HANDLER_PARAMETERS))}."
             )
     return frozenset(names)
 
 
-def _facts(request: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
+def _handler_arguments(request: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, Any]:
     headers = Headers(
         (name.lower().encode("latin-1"), value.encode("latin-1"))
         for name, value in request["headers"]
@@ -161,41 +161,41 @@ def _facts(request: Mapping[str, Any], wanted: frozenset[str]) -> dict[str, Any]
     return {name: makers[name]() for name in wanted}
 
 
-def _request(given: Mapping[str, Any]) -> Any:
-    """The request as Starlette has it; `ProjectError` where the project does not bring that."""
+def _request(scope_json: Mapping[str, Any]) -> Any:
+    """A Starlette request. Raises `ProjectError` if Starlette is not installed."""
     try:
-        from starlette.requests import Request  # noqa: PLC0415  (the project's, where it has one)
+        from starlette.requests import Request  # noqa: PLC0415  (a dependency of the project)
     except ImportError:
         raise ProjectError(
             "`authenticate` takes `request`, which needs starlette among `dependencies`."
         ) from None
-    path = given["path"]
-    headers = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in given["headers"]]
+    path = scope_json["path"]
+    headers = [(n.lower().encode("latin-1"), v.encode("latin-1")) for n, v in scope_json["headers"]]
     scope = {
         "type": "http",
         "http_version": "1.1",
-        "method": given["method"],
+        "method": scope_json["method"],
         "path": path,
         "raw_path": path.encode(),
         "root_path": "",
-        "query_string": (given.get("query") or "").encode("latin-1"),
+        "query_string": (scope_json.get("query") or "").encode("latin-1"),
         "headers": headers,
-        "path_params": dict(given.get("path_params") or {}),
-        "scheme": given.get("scheme") or "http",
-        "server": tuple(given.get("server") or ("localhost", 80)),
-        "client": tuple(given.get("client") or ("", 0)),
+        "path_params": dict(scope_json.get("path_params") or {}),
+        "scheme": scope_json.get("scheme") or "http",
+        "server": tuple(scope_json.get("server") or ("localhost", 80)),
+        "client": tuple(scope_json.get("client") or ("", 0)),
     }
     return Request(scope)
 
 
 def _typed(value: dict[str, Any]) -> dict[str, Any]:
-    """What is asked for, with ids and namespaces in the types that handlers are promised."""
+    """Convert ids and namespaces to the types that handlers expect."""
     for name in _IDS:
         value[name] = _uuid(value[name]) if value.get(name) else value.get(name)
         if value[name] is None:
             del value[name]
     if isinstance(value.get("ids"), list):
-        value["ids"] = [_uuid(given) for given in value["ids"]]
+        value["ids"] = [_uuid(id_) for id_ in value["ids"]]
     for name in ("namespace", "suffix"):
         if isinstance(value.get(name), list):
             value[name] = tuple(value[name])
@@ -210,7 +210,7 @@ def _uuid(text: Any) -> Any:
 
 
 def _refusal(error: Exception, *, known: bool) -> dict[str, Any]:
-    """What the caller is told: the handler's own words if it meant to refuse, else no secrets."""
+    """The response: the handler's own HTTP error, or a generic one that reveals no details."""
     status = getattr(error, "status_code", None)
     if isinstance(status, int) and 400 <= status < 600:
         headers = getattr(error, "headers", None) or {}

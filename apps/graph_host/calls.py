@@ -1,4 +1,4 @@
-"""Questions about a graph that need its code: states, history, updates, drawings, schemas."""
+"""Calls that need the graph's code: state, history, edits, drawing, schemas."""
 
 from __future__ import annotations
 
@@ -11,32 +11,32 @@ from langgraph.types import StateUpdate
 
 from . import describe
 from .commands import to_command
-from .edit_saver import DraftSaver
+from .edit_saver import EditSaver
 from .graphs import Access, AnyGraph, Graph
-from .rpc import Door
+from .rpc import RunChannel
 from .saver import SocketSaver
-from .snapshots import left, snapshot
+from .snapshots import snapshot, thread_row
 from .users import User
 
 Params = Mapping[str, Any]
 
 
 class UnknownMethod(ValueError):
-    """A call that this host does not know."""
+    """The host does not support this method."""
 
 
-async def answer(
-    door: Door, graph: Graph, store: BaseStore | None, method: str, params: Params
+async def execute(
+    channel: RunChannel, graph: Graph, store: BaseStore | None, method: str, params: Params
 ) -> Any:
-    """The answer to one call, as a value for JSON."""
+    """Execute a call and return its result, which `encoding.dumps` can encode."""
     if method not in _METHODS:
         raise UnknownMethod(method)
     access, function = _METHODS[method]
     saver: SocketSaver | None = None
     if "thread_id" in params:
-        edits = access == "threads.update"
+        is_edit = access == "threads.update"
         thread_id = params["thread_id"]
-        saver = DraftSaver(door, thread_id) if edits else SocketSaver(door, thread_id)
+        saver = EditSaver(channel, thread_id) if is_edit else SocketSaver(channel, thread_id)
     user = User(params["user"]) if params.get("user") else None
     async with graph.open(
         access, checkpointer=saver, store=store, config=params.get("config"), user=user
@@ -72,57 +72,57 @@ async def _history(graph: AnyGraph, params: Params) -> list[dict[str, Any]]:
     ]
 
 
-class Edited(NamedTuple):
-    """The answer to an edit, and what the thread's row is to say from now on."""
+class EditResult(NamedTuple):
+    """The result of an edit and the new contents of the thread's row."""
 
     answer: Any
-    left: dict[str, Any] | None
+    thread_row: dict[str, Any] | None
 
 
-async def _update(graph: AnyGraph, params: Params) -> Edited:
+async def _update(graph: AnyGraph, params: Params) -> EditResult:
     config = _config(params)
     config["metadata"] = dict(params.get("run_metadata") or {})
     values = _values(params.get("values"))
-    made = await graph.aupdate_state(config, values, as_node=params.get("as_node"))
+    new_config = await graph.aupdate_state(config, values, as_node=params.get("as_node"))
     reference = {
         name: value
-        for name, value in made["configurable"].items()
+        for name, value in new_config["configurable"].items()
         if name in ("thread_id", "checkpoint_ns", "checkpoint_id", "checkpoint_map")
     }
-    return Edited(reference, await _left(graph, params))
+    return EditResult(reference, await _thread_row(graph, params))
 
 
-async def _supersteps(graph: AnyGraph, params: Params) -> Edited:
+async def _supersteps(graph: AnyGraph, params: Params) -> EditResult:
     config = _config(params)
     config["metadata"] = dict(params.get("run_metadata") or {})
     steps = [[_state_update(update) for update in step] for step in params["supersteps"]]
     await graph.abulk_update_state(config, steps)
-    return Edited(None, await _left(graph, params))
+    return EditResult(None, await _thread_row(graph, params))
 
 
-async def _mirror(graph: AnyGraph, params: Params) -> Edited:
-    """Nothing new: the thread's row is to say what the head says."""
-    return Edited(None, await _left(graph, params))
+async def _mirror(graph: AnyGraph, params: Params) -> EditResult:
+    """Set the thread's row to the state of the newest checkpoint."""
+    return EditResult(None, await _thread_row(graph, params))
 
 
-def _state_update(given: Mapping[str, Any]) -> StateUpdate:
-    command = given.get("command")
-    values: Any = to_command(command) if command else _values(given.get("values"))
-    return StateUpdate(values, given.get("as_node"))
+def _state_update(update: Mapping[str, Any]) -> StateUpdate:
+    command = update.get("command")
+    values: Any = to_command(command) if command else _values(update.get("values"))
+    return StateUpdate(values, update.get("as_node"))
 
 
-def _values(given: Any) -> Any:
-    """JSON has no tuples: where all are pairs that begin with a key, pairs were meant."""
-    if isinstance(given, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in given
+def _values(values: Any) -> Any:
+    """Convert a list of `[key, value]` lists to tuples, which JSON lacks."""
+    if isinstance(values, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in values
     ):
-        return [tuple(pair) for pair in given]
-    return given
+        return [tuple(pair) for pair in values]
+    return values
 
 
-async def _left(graph: AnyGraph, params: Params) -> dict[str, Any] | None:
+async def _thread_row(graph: AnyGraph, params: Params) -> dict[str, Any] | None:
     state = await graph.aget_state(_config({"thread_id": params["thread_id"]}))
-    return None if state.created_at is None else left(state, params["thread_id"])
+    return None if state.created_at is None else thread_row(state, params["thread_id"])
 
 
 async def _drawing(graph: AnyGraph, params: Params) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""A run as the thread-centric protocol shows it: events by channel, and namespaces.
+"""Events of a run for the thread protocol: by channel and namespace.
 
-LangGraph makes most of them (`astream_events(version="v3")`). They leave as events of the run's
-stream whose names carry what readers choose by: `~<method>[:<qualifier>][|<namespace>...]`; the
-qualifier is the node of a message, or the name of a custom event. The data is that of the protocol.
+LangGraph generates most of them (`astream_events(version="v3")`). They are published in the run's
+stream under names that readers filter by: `~<method>[:<qualifier>][|<namespace>...]`. The qualifier
+is the node of a message or the name of a custom event. The data is defined by the protocol.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from langchain_core.messages import AIMessageChunk, BaseMessage, ToolMessage
 from langgraph.types import Interrupt
 
 from . import encoding
-from .events import Event, with_plain_interrupts
+from .events import Event, convert_interrupts
 from .graphs import AnyGraph
 
 try:
@@ -26,9 +26,9 @@ try:
 except ImportError:  # before LangGraph 1.2 there is no such stream
     StreamTransformer = None  # type: ignore[assignment, misc]
 
-MARK = "~"
-HELD_SECONDS = 0.003
-"""How long values wait for the name of their checkpoint; not all have one."""
+PREFIX = "~"
+MAX_HOLD_SECONDS = 0.003
+"""Time that `values` events wait for their checkpoint event; not all have one."""
 _ROLES = {"ai": "ai", "human": "human", "system": "system"}
 _MESSAGE_METADATA = (
     "langgraph_node",
@@ -41,14 +41,14 @@ _MESSAGE_METADATA = (
 
 
 class TooOld(RuntimeError):
-    """The agent's LangGraph cannot stream this way."""
+    """The agent's LangGraph version does not support this stream."""
 
 
-class Channels:
-    """The events of one run."""
+class ThreadEvents:
+    """The protocol events of one run."""
 
     def __init__(self) -> None:
-        self._asked: dict[str, tuple[list[str], Interrupt[Any]]] = {}
+        self._interrupts: dict[str, tuple[list[str], Interrupt[Any]]] = {}
         self._messages: dict[str, str] = {}
         self._held: list[Event] = []
         self._held_of: list[str] | None = None
@@ -57,51 +57,55 @@ class Channels:
     async def stream(
         self,
         graph: AnyGraph,
-        asked: Any,
+        graph_input: Any,
         config: Any,
         options: dict[str, Any],
         put: Callable[[Event], None],
     ) -> AsyncGenerator[None, None]:
-        """Run the graph and `put` its events as they come; yields now and then, to be held up."""
+        """Run the graph and `put` its events; yields after each one, for backpressure."""
         if StreamTransformer is None:
             raise TooOld("Event streaming needs LangGraph 1.2 or later among the dependencies.")
         self._put = put
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", LangChainBetaWarning)
             run = await graph.astream_events(
-                asked, config, version="v3", transformers=[_observer(self._observe)], **options
+                graph_input,
+                config,
+                version="v3",
+                transformers=[_observer(self._observe)],
+                **options,
             )
         try:
             async with run:
                 async for event in run:
-                    self._say(event["method"], dict(event["params"]))
+                    self._emit(event["method"], dict(event["params"]))
                     yield
         finally:
-            self._let_go()
+            self._release_held()
 
     def closing(self) -> list[Event]:
-        """What may be heard once the run's end is committed: its questions can then be answered."""
+        """Events to publish after the commit of the run's end: interrupts can then be resumed."""
         return [
             (
                 _name("input.requested", namespace),
                 encoding.dumps(
                     {
-                        "interrupt_id": question.id,
-                        "payload": question.value,
-                        "value": question.value,
+                        "interrupt_id": interrupt.id,
+                        "payload": interrupt.value,
+                        "value": interrupt.value,
                     }
                 ),
             )
-            for namespace, question in self._asked.values()
+            for namespace, interrupt in self._interrupts.values()
         ]
 
     def events(self, method: str, params: dict[str, Any]) -> Iterator[Event]:
-        """The events that one of LangGraph's makes."""
+        """Convert one LangGraph event."""
         namespace, data = params["namespace"], params["data"]
         if method == "messages":
             yield from self._message(namespace, *data)
         elif method == "lifecycle":
-            # Told of a child by its parent; on the wire it is the child that speaks.
+            # LangGraph reports it for the parent; the protocol expects the child's namespace.
             yield _name(method, data.get("namespace") or namespace), encoding.dumps(data)
         elif method == "checkpoints":
             yield _name(method, namespace), encoding.dumps(_checkpoint(data))
@@ -109,47 +113,49 @@ class Channels:
             yield from self._custom(method, namespace, data)
         else:
             if method == "values":
-                self._remember(namespace, params.get("interrupts") or ())
-            yield _name(method, namespace), encoding.dumps(with_plain_interrupts(data))
+                self._add_interrupts(namespace, params.get("interrupts") or ())
+            yield _name(method, namespace), encoding.dumps(convert_interrupts(data))
 
     # Inside
 
     def _observe(self, event: Any) -> None:
-        """Tasks are kept from the main stream by what LangGraph makes of them."""
+        """Emit `tasks` events, which LangGraph filters out of the main stream."""
         if event["method"] == "tasks":
-            self._say("tasks", event["params"])
+            self._emit("tasks", event["params"])
 
-    def _say(self, method: str, params: dict[str, Any]) -> None:
-        """Put the events out, and each checkpoint before the values that it has.
+    def _emit(self, method: str, params: dict[str, Any]) -> None:
+        """Emit the events, each checkpoint before its values.
 
-        LangGraph names it right after them; clients tie the two together the other way round.
+        LangGraph emits the values first; clients expect the checkpoint first.
         """
         is_of_held = method == "checkpoints" and self._held_of == params["namespace"]
         if self._held and not is_of_held:
-            self._let_go()
+            self._release_held()
         made = list(self.events(method, params))
         if method == "values":
             self._held, self._held_of = made, params["namespace"]
-            self._timer = asyncio.get_running_loop().call_later(HELD_SECONDS, self._let_go)
+            self._timer = asyncio.get_running_loop().call_later(
+                MAX_HOLD_SECONDS, self._release_held
+            )
             return
         for event in made:
             self._put(event)
         if is_of_held:
-            self._let_go()
+            self._release_held()
 
-    def _let_go(self) -> None:
+    def _release_held(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
         held, self._held, self._held_of, self._timer = self._held, [], None, None
         for event in held:
             self._put(event)
 
-    def _remember(self, namespace: list[str], questions: Any) -> None:
-        """A question shows at every level above it; it belongs to the deepest."""
-        for question in questions:
-            known = self._asked.get(question.id)
+    def _add_interrupts(self, namespace: list[str], interrupts: Any) -> None:
+        """Assign interrupts, which every parent graph reports too, to the deepest namespace."""
+        for interrupt in interrupts:
+            known = self._interrupts.get(interrupt.id)
             if known is None or len(known[0]) < len(namespace):
-                self._asked[question.id] = namespace, question
+                self._interrupts[interrupt.id] = namespace, interrupt
 
     def _custom(self, method: str, namespace: list[str], data: Any) -> Iterator[Event]:
         _, _, channel = method.partition(":")
@@ -164,7 +170,7 @@ class Channels:
     ) -> Iterator[Event]:
         name = _name("messages", namespace, str(metadata.get("langgraph_node") or ""))
         if isinstance(message, dict):
-            yield name, encoding.dumps(self._identified(message, metadata))
+            yield name, encoding.dumps(self._with_message_id(message, metadata))
         elif isinstance(message, BaseMessage) and not isinstance(
             message, AIMessageChunk | ToolMessage
         ):
@@ -175,28 +181,28 @@ class Channels:
                     made |= {"role": role, "metadata": _shown(metadata)}
                 yield name, encoding.dumps(made)
 
-    def _identified(self, event: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
-        """The event with its message's id, so that several messages may grow at once."""
+    def _with_message_id(self, event: dict[str, Any], metadata: dict[str, Any]) -> dict[str, Any]:
+        """Add the message id, so that concurrent messages can be told apart."""
         run_id = str(metadata.get("run_id"))
         if event.get("event") == "message-start":
             self._messages[run_id] = str(event.get("id") or event.get("message_id") or run_id)
-            told = {**_shown(metadata), **(event.get("metadata") or {})}
-            return {**event, "message_id": self._messages[run_id], "metadata": told}
+            metadata_fields = {**_shown(metadata), **(event.get("metadata") or {})}
+            return {**event, "message_id": self._messages[run_id], "metadata": metadata_fields}
         message_id = self._messages.get(run_id)
         if event.get("event") == "message-finish":
             self._messages.pop(run_id, None)
         return {**event, "message_id": message_id} if message_id else event
 
 
-def accepted(options: dict[str, Any]) -> dict[str, Any]:
-    """The options of a run that this way of streaming takes: the rest it decides itself."""
+def supported_options(options: dict[str, Any]) -> dict[str, Any]:
+    """The options of a run without those that this stream sets itself."""
     owned = ("stream_mode", "subgraphs")
     return {name: value for name, value in options.items() if name not in owned}
 
 
 def _observer(observe: Callable[[Any], None]) -> Callable[[tuple[str, ...]], Any]:
     class Observer(StreamTransformer):
-        """Sees everything first, and asks for the channels that nobody else asks for."""
+        """Observes all events first and requests additional stream modes."""
 
         before_builtins = True
         required_stream_modes = ("updates", "custom", "tasks", "tools", "checkpoints")
@@ -213,7 +219,7 @@ def _observer(observe: Callable[[Any], None]) -> Callable[[tuple[str, ...]], Any
 
 
 def _name(method: str, namespace: list[str] | tuple[str, ...], qualifier: str = "") -> str:
-    named = f"{MARK}{method}:{qualifier}" if qualifier else MARK + method
+    named = f"{PREFIX}{method}:{qualifier}" if qualifier else PREFIX + method
     return "|".join((named, *namespace))
 
 
@@ -226,7 +232,7 @@ def _shown(metadata: dict[str, Any]) -> dict[str, Any]:
 
 
 def _checkpoint(data: dict[str, Any]) -> dict[str, Any]:
-    """The little of a checkpoint that forks need; its values are on a channel of their own."""
+    """The checkpoint fields that forks need; its values have a channel of their own."""
     made = {"id": _id(data.get("config")), "parent_id": _id(data.get("parent_config"))}
     metadata = data.get("metadata") or {}
     made |= {"step": metadata.get("step"), "source": metadata.get("source")}

@@ -1,4 +1,4 @@
-"""What a graph looks like from outside: its JSON schemas and its drawing."""
+"""JSON schemas and drawing of a graph."""
 
 from __future__ import annotations
 
@@ -14,35 +14,35 @@ from .graphs import AnyGraph
 
 
 def schemas(graph: AnyGraph) -> dict[str, Any]:
-    """The five schemas of an assistant; null where none can be made."""
-    context = _tried(lambda: _context_schema(graph))
+    """The five schemas of an assistant; None if a schema cannot be generated."""
+    context = _or_none(lambda: _context_schema(graph))
     return {
-        "input_schema": _tried(graph.get_input_jsonschema),
-        "output_schema": _tried(graph.get_output_jsonschema),
-        "state_schema": _tried(lambda: _state_schema(graph)),
+        "input_schema": _or_none(graph.get_input_jsonschema),
+        "output_schema": _or_none(graph.get_output_jsonschema),
+        "state_schema": _or_none(lambda: _state_schema(graph)),
         "config_schema": context or {},
         "context_schema": context,
     }
 
 
 async def drawing(graph: AnyGraph, *, xray: bool | int = False) -> dict[str, Any]:
-    """Nodes and edges; `xray` opens subgraphs, a number that many levels of them."""
+    """Nodes and edges; `xray` expands subgraphs, a number limits the levels."""
     return _as_json(await graph.aget_graph(xray=xray))
 
 
 async def subgraphs(graph: AnyGraph, namespace: str | None, *, recurse: bool) -> dict[str, Any]:
-    """The schemas of the graphs inside, by namespace."""
-    found = {}
+    """The schemas of subgraphs by namespace."""
+    result = {}
     async for name, inner in graph.aget_subgraphs(namespace=namespace, recurse=recurse):
         if isinstance(inner, Pregel):
-            found[name] = schemas(inner)
-    return found
+            result[name] = schemas(inner)
+    return result
 
 
-def _tried(make: Callable[[], Any]) -> Any:
-    for way in (contextlib.nullcontext, _typed_dicts_of_typing):
+def _or_none(make: Callable[[], Any]) -> Any:
+    for context in (contextlib.nullcontext, _typed_dicts_of_typing):
         try:
-            with way():
+            with context():
                 return make()
         except Exception:  # noqa: BLE001, S112 (a type without a schema fails in many ways)
             continue
@@ -51,22 +51,22 @@ def _tried(make: Callable[[], Any]) -> Any:
 
 @contextlib.contextmanager
 def _typed_dicts_of_typing() -> Iterator[None]:
-    """Have pydantic take `typing.TypedDict` as it takes that of `typing_extensions`.
+    """Make pydantic accept `typing.TypedDict` like that of `typing_extensions`.
 
-    Before Python 3.12 it refuses them, because they do not know which keys a parent made optional.
-    That is worth less than a schema. Versions of pydantic without the switch change nothing.
+    Before Python 3.12 pydantic rejects it, because it lacks the optional keys of a parent class.
+    A slightly inexact schema is better than none. No effect on pydantic versions without the flag.
     """
-    from pydantic._internal import _generate_schema as inner  # noqa: PLC0415 (has no public door)
+    from pydantic._internal import _generate_schema as inner  # noqa: PLC0415 (has no public channel)
 
-    before = getattr(inner, "_SUPPORTS_TYPEDDICT", None)
-    if before is None:
+    previous = getattr(inner, "_SUPPORTS_TYPEDDICT", None)
+    if previous is None:
         yield
         return
     inner._SUPPORTS_TYPEDDICT = True  # noqa: SLF001
     try:
         yield
     finally:
-        inner._SUPPORTS_TYPEDDICT = before  # noqa: SLF001
+        inner._SUPPORTS_TYPEDDICT = previous  # noqa: SLF001
 
 
 def _context_schema(graph: AnyGraph) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""What texts mean, as a model of the project measures it: `store.index` of langgraph.json."""
+"""Embeddings of store items with the project's model (`store.index` of langgraph.json)."""
 
 from __future__ import annotations
 
@@ -17,43 +17,45 @@ from .project import Project, ProjectError
 
 T = TypeVar("T")
 
-WHOLE = "$"
+WHOLE_VALUE = "$"
 
 
-class Embedder:
-    """The project's embedding function, asked for whole batches.
+class TextEmbedder:
+    """The project's embedding function.
 
-    Vectors are packed as 32-bit floats, the least byte first.
+    Vectors are packed as little-endian 32-bit floats.
     """
 
-    def __init__(self, embed: Any, dims: int, fields: Sequence[str] = (WHOLE,)) -> None:
+    def __init__(self, embed: Any, dims: int, fields: Sequence[str] = (WHOLE_VALUE,)) -> None:
         self._embeddings: Embeddings = ensure_embeddings(embed)
         self._is_async_only = hasattr(self._embeddings, "afunc")
         self.dims = dims
         self._fields = [(field, _tokens(field)) for field in fields]
 
     @classmethod
-    def of(cls, project: Project, index: dict[str, Any]) -> Embedder:
-        """What `store.index` of langgraph.json names."""
-        return cls(_load(project, index["embed"]), index["dims"], index.get("fields") or (WHOLE,))
+    def of(cls, project: Project, index: dict[str, Any]) -> TextEmbedder:
+        """The embedder that `store.index` of langgraph.json configures."""
+        return cls(
+            _load(project, index["embed"]), index["dims"], index.get("fields") or (WHOLE_VALUE,)
+        )
 
     def texts(self, value: Any, index: Any) -> list[tuple[str, str]]:
-        """The path and the text of everything in a value that is to be found by meaning.
+        """Path and text of all indexed fields of a value.
 
-        `index` is what the caller said: None for the project's own fields, False for nothing.
+        `index` is the caller's choice: None for the project's fields, False for none.
         """
         if index is False:
             return []
         fields = self._fields if index is None else [(path, _tokens(path)) for path in index]
-        found = []
+        result = []
         for path, tokens in fields:
             texts = get_text_at_path(value, tokens)
             several = len(texts) > 1
-            found += [(f"{path}.{n}" if several else path, text) for n, text in enumerate(texts)]
-        return found
+            result += [(f"{path}.{n}" if several else path, text) for n, text in enumerate(texts)]
+        return result
 
     async def aembed(self, texts: list[str]) -> list[bytes]:
-        """The vectors of documents. A synchronous model works in a thread."""
+        """The vectors of documents. A synchronous model runs in a thread."""
         if not texts:
             return []
         return self._packed(await self._embeddings.aembed_documents(texts), len(texts))
@@ -62,20 +64,20 @@ class Embedder:
         return self._packed([await self._embeddings.aembed_query(text)], 1)[0]
 
     def embed(self, texts: list[str]) -> list[bytes]:
-        """`aembed` for synchronous code, on whatever thread."""
+        """`aembed` for synchronous code on any thread."""
         if not texts:
             return []
         if self._is_async_only:
-            return _elsewhere(self.aembed(texts))
+            return _run_in_thread(self.aembed(texts))
         return self._packed(self._embeddings.embed_documents(texts), len(texts))
 
     def embed_query(self, text: str) -> bytes:
         if self._is_async_only:
-            return _elsewhere(self.aembed_query(text))
+            return _run_in_thread(self.aembed_query(text))
         return self._packed([self._embeddings.embed_query(text)], 1)[0]
 
-    async def answer(self, params: dict[str, Any]) -> Any:
-        """For the platform: the vector of a `query`, or the paths and vectors of a `value`."""
+    async def execute(self, params: dict[str, Any]) -> Any:
+        """For the platform: the vector of `query`, or paths and vectors of `value`."""
         if "query" in params:
             return base64.b64encode(await self.aembed_query(params["query"])).decode()
         texts = self.texts(params["value"], params.get("index"))
@@ -104,12 +106,12 @@ class Embedder:
 
 
 def _tokens(path: str) -> list[str]:
-    """A path taken apart; nothing of it means the whole value."""
-    return [] if path == WHOLE else tokenize_path(path)
+    """The tokens of a path; empty for the whole value."""
+    return [] if path == WHOLE_VALUE else tokenize_path(path)
 
 
-def _elsewhere(work: Coroutine[Any, Any, T]) -> T:
-    """The result of a coroutine, although this thread may have a loop that waits for it."""
+def _run_in_thread(work: Coroutine[Any, Any, T]) -> T:
+    """The result of a coroutine, for a thread that may have a running loop."""
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(asyncio.run, work).result()
 
@@ -122,6 +124,6 @@ def _load(project: Project, text: str) -> Any:
         return ensure_embeddings(text)
     except Exception as error:
         raise ProjectError(
-            f"`store.index.embed` is `{text}`, and that model cannot be had:"
+            f"`store.index.embed` is `{text}`, and that model cannot be loaded:"
             f" {type(error).__name__}: {error}"
         ) from error

@@ -1,6 +1,6 @@
-"""JSON as the clients of an Agent Server expect it, for everything that a graph may hold.
+"""JSON encoding of graph values, in the format that clients of an Agent Server expect.
 
-All JSON is made here, in the graph host, once: worker and web pass the bytes on untouched.
+The graph host encodes values once; worker and web processes pass the bytes on unchanged.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from pydantic import BaseModel
 
 try:
     import orjson
-except ImportError:  # every LangGraph brings it through langsmith; kept out of the way when not
+except ImportError:  # normally installed as a dependency of langsmith
     orjson = None  # type: ignore[assignment]
 
 UNREADABLE = "This value cannot be shown as JSON"
 
 
 def interrupt_of_stream(value: Interrupt[Any]) -> dict[str, Any]:
-    """An interrupt as stream events and `wait` show it."""
+    """An interrupt in stream events and in responses of `wait`."""
     return {
         "value": value.value,
         "id": value.id,
@@ -42,19 +42,19 @@ def interrupt_of_stream(value: Interrupt[Any]) -> dict[str, Any]:
 
 
 def interrupt_of_state(value: Interrupt[Any]) -> dict[str, Any]:
-    """An interrupt as states and threads show it."""
+    """An interrupt in thread states and threads."""
     return {"id": value.id, "value": value.value}
 
 
 def message(value: BaseMessage) -> dict[str, Any]:
-    """The fields of a message; what they hold is left for `default`."""
+    """The fields of a message; their values are encoded by `default`."""
     fields = value.__dict__
     extra = value.__pydantic_extra__
     return {**fields, **extra} if extra else fields
 
 
-def plain(value: Any) -> Any:
-    """One step from a Python object towards JSON; `TypeError` when it has no such form."""
+def to_json_types(value: Any) -> Any:
+    """Convert an object one level towards JSON types; `repr` as the last resort."""
     if isinstance(value, BaseMessage):
         return message(value)
     if isinstance(value, Interrupt):
@@ -73,7 +73,7 @@ def plain(value: Any) -> Any:
         return value._asdict()
     if hasattr(value, "model_dump"):
         return value.model_dump()
-    if hasattr(value, "tolist"):  # numpy and its kin
+    if hasattr(value, "tolist"):  # numpy and similar
         return value.tolist()
     if isinstance(value, Mapping):
         return dict(value)
@@ -106,10 +106,10 @@ _BY_TYPE: dict[type, Callable[[Any], Any]] = {
 
 
 def dumps(value: Any) -> bytes:
-    """Compact JSON. It never fails: what JSON cannot hold becomes null, text, or a note."""
+    """Encode as compact JSON. Never fails: unsupported values become null, text or a note."""
     if orjson is not None:
         try:
-            return orjson.dumps(value, default=plain)
+            return orjson.dumps(value, default=to_json_types)
         except (TypeError, ValueError, RecursionError):
             pass
     return _dumps_slowly(value)
@@ -129,7 +129,7 @@ _MAX_DEPTH = 200
 
 
 def _portable(value: Any, depth: int) -> Any:
-    """The value in types that `json` knows, for what orjson refuses (huge integers, odd keys)."""
+    """Convert a value that orjson rejects (huge integers, unusual keys) to types of `json`."""
     if depth > _MAX_DEPTH:
         return UNREADABLE
     if value is None or isinstance(value, bool):
@@ -152,7 +152,7 @@ def _portable(value: Any, depth: int) -> Any:
         return str(value)
     if orjson is not None and isinstance(value, orjson.Fragment):
         return json.loads(orjson.dumps(value))
-    return _portable(plain(value), depth + 1)
+    return _portable(to_json_types(value), depth + 1)
 
 
 def _key(key: Any) -> str:
@@ -166,10 +166,10 @@ def _key(key: Any) -> str:
 
 
 def loads(text: bytes) -> Any:
-    """The value of JSON that the platform sent."""
+    """Decode JSON of the platform."""
     return orjson.loads(text) if orjson is not None else json.loads(text)
 
 
 def fragment(value: Any) -> Any:
-    """The value, made into JSON now, to be put into several documents unchanged."""
+    """Encode a value now, for use in several documents."""
     return orjson.Fragment(dumps(value)) if orjson is not None else value

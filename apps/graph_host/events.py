@@ -1,4 +1,4 @@
-"""What a running graph streams, as the events that clients of an Agent Server know."""
+"""Converts the stream of a graph to the events of the Agent Server API."""
 
 from __future__ import annotations
 
@@ -27,29 +27,29 @@ MODES = frozenset(
         "events",
     )
 )
-_OF_THE_SERVER = {"messages-tuple": "messages", "events": "values"}
+_GRAPH_MODES = {"messages-tuple": "messages", "events": "values"}
 
 
 class Modes(NamedTuple):
-    """The stream modes of a run: as asked for, and as LangGraph is asked."""
+    """The stream modes of a run: as requested, and as passed to LangGraph."""
 
-    asked: frozenset[str]
+    requested: frozenset[str]
     graph: list[str]
 
     @classmethod
-    def of(cls, asked: Any) -> Modes:
-        """From a mode, a list of modes, or nothing, which means `values`."""
-        names = [asked] if isinstance(asked, str) else list(asked or ["values"])
-        graph = dict.fromkeys(_OF_THE_SERVER.get(name, name) for name in names if name in MODES)
+    def of(cls, requested: Any) -> Modes:
+        """Parse a mode or a list of modes; the default is `values`."""
+        names = [requested] if isinstance(requested, str) else list(requested or ["values"])
+        graph = dict.fromkeys(_GRAPH_MODES.get(name, name) for name in names if name in MODES)
         return cls(frozenset(names), list(graph) or ["values"])
 
 
 class Converter:
-    """Turns the parts of one run's stream into events."""
+    """Converts the parts of one run's stream to events."""
 
     def __init__(self, modes: Modes) -> None:
-        self._asked = modes.asked
-        self._tuples = "messages-tuple" in modes.asked
+        self._requested = modes.requested
+        self._tuples = "messages-tuple" in modes.requested
         self._partial = PartialMessages()
         self._metadata: tuple[Any, Any] = (None, None)
 
@@ -58,12 +58,12 @@ class Converter:
         if mode == "messages":
             if self._tuples:
                 yield _named(mode, namespace), self._message_tuple(*data)
-            elif "messages" in self._asked:
+            elif "messages" in self._requested:
                 yield from self._partial.events(*data)
-        elif mode in self._asked:
+        elif mode in self._requested:
             if mode == "debug" and data.get("type") == "checkpoint":
                 data = {**data, "payload": _with_references(data["payload"])}
-            yield _named(mode, namespace), encoding.dumps(with_plain_interrupts(data))
+            yield _named(mode, namespace), encoding.dumps(convert_interrupts(data))
 
     def _message_tuple(self, message: BaseMessage, metadata: dict[str, Any]) -> bytes:
         known, encoded = self._metadata
@@ -77,11 +77,11 @@ class PartialMessages:
     """The `messages` mode: each message grows in its own `messages/partial` events."""
 
     def __init__(self) -> None:
-        self._growing: dict[str, _Growing] = {}
+        self._growing: dict[str, _GrowingMessage] = {}
         self._announced: set[str] = set()
 
     def events(self, message: BaseMessage, metadata: dict[str, Any]) -> Iterator[Event]:
-        """The events that one chunk or one whole message causes."""
+        """The events for a chunk or a complete message."""
         message_id = message.id or ""
         if message_id not in self._announced:
             self._announced.add(message_id)
@@ -89,10 +89,10 @@ class PartialMessages:
         if isinstance(message, AIMessageChunk):
             growing = self._growing.get(message_id)
             if growing is None:
-                growing = self._growing[message_id] = _Growing(message)
+                growing = self._growing[message_id] = _GrowingMessage(message)
             else:
                 growing.add(message)
-            yield "messages/partial", encoding.dumps([growing.so_far])
+            yield "messages/partial", encoding.dumps([growing.current])
         else:
             whole = (
                 message_chunk_to_message(message)
@@ -102,25 +102,25 @@ class PartialMessages:
             yield "messages/complete", encoding.dumps([whole])
 
 
-class _Growing:
-    """An AI message so far. Plain text, the common case, is appended without merging chunks."""
+class _GrowingMessage:
+    """The accumulated AI message. Plain text is appended without merging chunks, for speed."""
 
     def __init__(self, first: AIMessageChunk) -> None:
         self._chunk = first
         self._text = ""
-        self.so_far = self._whole()
+        self.current = self._whole()
 
     def add(self, chunk: AIMessageChunk) -> None:
-        content = self.so_far["content"]
+        content = self.current["content"]
         if isinstance(content, str) and _is_text_only(chunk):
             self._text += str(chunk.content)
-            self.so_far["content"] = content + str(chunk.content)
+            self.current["content"] = content + str(chunk.content)
             return
         if self._text:
             self._chunk = self._chunk + AIMessageChunk(content=self._text)
             self._text = ""
         self._chunk = self._chunk + chunk
-        self.so_far = self._whole()
+        self.current = self._whole()
 
     def _whole(self) -> dict[str, Any]:
         return dict(encoding.message(message_chunk_to_message(self._chunk)))
@@ -140,15 +140,15 @@ def _named(mode: str, namespace: tuple[str, ...]) -> str:
     return f"{mode}|{'|'.join(namespace)}" if namespace else mode
 
 
-def with_plain_interrupts(data: Any) -> Any:
-    """`Interrupt` is a dataclass, which JSON encoders would write their own way."""
+def convert_interrupts(data: Any) -> Any:
+    """Replace `Interrupt` objects, because orjson would encode the dataclass itself."""
     if isinstance(data, dict) and INTERRUPT in data:
-        found = data[INTERRUPT]
+        interrupts = data[INTERRUPT]
         return {
             **data,
             INTERRUPT: [
-                encoding.interrupt_of_stream(one) if isinstance(one, Interrupt) else one
-                for one in (found or ())
+                encoding.interrupt_of_stream(item) if isinstance(item, Interrupt) else item
+                for item in (interrupts or ())
             ],
         }
     return data

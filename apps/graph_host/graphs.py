@@ -1,4 +1,4 @@
-"""The graphs of a project: compiled ones, builders, entrypoints, and factories that make them."""
+"""The graphs of a project: compiled graphs, builders, entrypoints and factories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from langgraph.store.base import BaseStore
 from .project import Project, ProjectError
 
 Access = Literal["threads.create_run", "threads.read", "threads.update", "assistants.read"]
-"""Why a factory is called; LangGraph's words."""
+"""`access_context` of a factory call, with LangGraph's values."""
 
 AnyGraph = Pregel[Any, Any, Any, Any]
 
@@ -53,9 +53,9 @@ class Graph:
         context: Any = None,
         user: Any = None,
     ) -> AsyncIterator[AnyGraph]:
-        """The graph, ready to be used once with the platform's checkpointer and store."""
+        """The graph with the platform's checkpointer and store, for a single use."""
         if self._fixed is not None:
-            yield _lent(self._fixed, checkpointer, store)
+            yield _with_persistence(self._fixed, checkpointer, store)
             return
         async with contextlib.AsyncExitStack() as stack:
             runtime = _runtime(access, store, context, user)
@@ -72,28 +72,28 @@ class Graph:
                     f"The function of graph `{self.id}` returned a {type(made).__name__}, "
                     "not a graph."
                 )
-            yield _lent(graph, checkpointer, store)
+            yield _with_persistence(graph, checkpointer, store)
 
     def _call(self, config: RunnableConfig, runtime: Any) -> Any:
         factory = self._factory
         if factory is None:
             raise TypeError("a fixed graph is not called")
-        given = {
+        arguments = {
             name: config if kind == "config" else runtime for name, kind in self._takes.items()
         }
-        unnamed = _positional_only(factory) if given else frozenset()
-        positional = [value for name, value in given.items() if name in unnamed]
-        named = {name: value for name, value in given.items() if name not in unnamed}
+        unnamed = _positional_only(factory) if arguments else frozenset()
+        positional = [value for name, value in arguments.items() if name in unnamed]
+        named = {name: value for name, value in arguments.items() if name not in unnamed}
         return factory(*positional, **named)
 
 
 def load_graphs(project: Project) -> tuple[dict[str, Graph], dict[str, str]]:
-    """The project's graphs, and for each that cannot be had, why."""
+    """The project's graphs, and the error messages of those that cannot be loaded."""
     graphs, problems = {}, {}
     for graph_id, (target, description) in project.graphs.items():
         try:
-            found = project.load(target, f"Graph `{graph_id}`")
-            graphs[graph_id] = Graph(graph_id, description, found)
+            target_object = project.load(target, f"Graph `{graph_id}`")
+            graphs[graph_id] = Graph(graph_id, description, target_object)
         except ProjectError as error:
             problems[graph_id] = str(error)
         except Exception as error:  # noqa: BLE001 (a builder's compile runs the author's code)
@@ -113,18 +113,18 @@ def _compiled(target: Any) -> AnyGraph | None:
     return None
 
 
-def _lent(
+def _with_persistence(
     graph: AnyGraph, checkpointer: BaseCheckpointSaver[Any] | None, store: BaseStore | None
 ) -> AnyGraph:
-    """A copy that saves with the platform: the graph itself is shared by all runs."""
-    lent = copy.copy(graph)
-    lent.checkpointer = checkpointer
-    lent.store = store
-    return lent
+    """A shallow copy with checkpointer and store: the graph itself is shared by all runs."""
+    graph_copy = copy.copy(graph)
+    graph_copy.checkpointer = checkpointer
+    graph_copy.store = store
+    return graph_copy
 
 
 def _parameters(graph_id: str, factory: Callable[..., Any]) -> dict[str, str]:
-    """What each parameter of a factory wants: `config` or `runtime`."""
+    """The argument of each factory parameter: `config` or `runtime`."""
     try:
         signature = inspect.signature(factory)
     except (TypeError, ValueError):
@@ -171,9 +171,9 @@ def _runtime(access: Access, store: BaseStore | None, context: Any, user: Any) -
 def known_context(
     graph: AnyGraph, context: Mapping[str, Any] | None, configurable: Mapping[str, Any]
 ) -> dict[str, Any] | None:
-    """The keys of a context that the graph's schema knows; None for a graph without one.
+    """The context fields of the graph's schema; None for a graph without a context schema.
 
-    Without a context, what is configured is one: the two mirror each other.
+    Without a context, the `configurable` fields are used, because the two mirror each other.
     """
     schema = getattr(graph, "context_schema", None)
     if schema is None:
@@ -184,15 +184,15 @@ def known_context(
         or getattr(schema, "__annotations__", None)
         or {}
     )
-    given = configurable if context is None else context
-    known = {name: value for name, value in given.items() if name in fields}
+    values = configurable if context is None else context
+    known = {name: value for name, value in values.items() if name in fields}
     if not known and context is None and any(map(_is_required, fields.values())):
         return None
     return known
 
 
 def _is_required(field: Any) -> bool:
-    """Whether a field of a dataclass or of a pydantic model has to be given."""
+    """Whether a dataclass or pydantic field has no default."""
     if isinstance(field, dataclasses.Field):
         missing = dataclasses.MISSING
         return field.default is missing and field.default_factory is missing

@@ -1,8 +1,7 @@
-"""`get_client()` without an address: the SDK's way from a graph to the server it runs in.
+"""Support for the SDK's `get_client()` without a URL: requests of a graph to its own server.
 
-The SDK looks for its server under the name `langgraph_api`, so modules of that name are put there:
-they hold a transport that speaks over the worker's socket. The worker asks the server on behalf of
-this host's own deployment, and of no other.
+The SDK imports the server from `langgraph_api`, so this module installs modules of that name with a
+transport over the worker's socket. The worker executes the request for this host's deployment only.
 """
 
 from __future__ import annotations
@@ -16,104 +15,106 @@ from typing import Any, TypeVar
 
 import httpx
 
-from .rpc import Desk
+from .rpc import RpcClient
 from .wire import Frame
 
-PIECE = 64 * 1024
+MAX_MESSAGE_BYTES = 64 * 1024
 T = TypeVar("T")
 
 
-class Call:
+class LoopbackRequest:
     """One request of a graph to its server."""
 
-    def __init__(self, desk: Desk, number: int) -> None:
-        self._desk = desk
+    def __init__(self, rpc: RpcClient, number: int) -> None:
+        self._rpc = rpc
         self._number = number
-        self.heard: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
+        self.messages: asyncio.Queue[tuple[str, Any]] = asyncio.Queue()
         self._is_over = False
 
-    def say(self, kind: str, value: Any = None) -> None:
-        self._desk.link.send(("loop", 0, self._number, kind, value))
+    def send(self, kind: str, value: Any = None) -> None:
+        self._rpc.link.send(("loop", 0, self._number, kind, value))
 
-    async def begin(self) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """Status and headers of the answer."""
-        kind, value = await self.heard.get()
+    async def response_start(self) -> tuple[int, list[tuple[bytes, bytes]]]:
+        """Wait for status and headers of the response."""
+        kind, value = await self.messages.get()
         if kind != "web" or value["type"] != "http.response.start":
             raise httpx.ConnectError(str(value or "The server did not answer."))
         return value["status"], [(bytes(name), bytes(text)) for name, text in value["headers"]]
 
-    async def next(self) -> bytes | None:
+    async def next_part(self) -> bytes | None:
         """The next part of the body; None at its end."""
         if self._is_over:
             return None
-        kind, value = await self.heard.get()
+        kind, value = await self.messages.get()
         if kind != "web":
             self._is_over = True
-            raise httpx.ReadError("The server's answer broke off.")
+            raise httpx.ReadError("The server aborted the response.")
         body: bytes = value.get("body") or b""
         self._is_over = not value.get("more_body")
-        self.say("more", len(body) + 64)
+        self.send("more", len(body) + 64)
         return body
 
-    async def leave(self) -> None:
-        """Nothing more is wanted."""
+    async def cancel(self) -> None:
+        """Tell the worker that the response is not needed any more."""
         if not self._is_over:
             self._is_over = True
-            self.say("gone")
+            self.send("gone")
 
 
 class Loopback:
     """The open requests of this host to its server."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, rpc: RpcClient) -> None:
+        self._rpc = rpc
         self._numbers = itertools.count(1)
-        self._calls: dict[int, Call] = {}
+        self._calls: dict[int, LoopbackRequest] = {}
 
-    def take(self, frame: Frame) -> None:
-        """A `loop` frame of the worker: `[_, number, kind, value]`."""
+    def on_frame(self, frame: Frame) -> None:
+        """Handle a `loop` frame of the worker: `[_, number, kind, value]`."""
         _, number, kind, value = frame
         call = self._calls.get(number)
         if call is not None:
-            call.heard.put_nowait((kind, value))
+            call.messages.put_nowait((kind, value))
 
     async def open(
         self, method: str, target: bytes, headers: list[tuple[bytes, bytes]], body: bytes
-    ) -> Call:
+    ) -> LoopbackRequest:
         number = next(self._numbers)
-        call = self._calls[number] = Call(self._desk, number)
+        call = self._calls[number] = LoopbackRequest(self._rpc, number)
         path, _, query = target.partition(b"?")
-        asked = {
+        request = {
             "method": method,
             "path": path,
             "query": query,
             "headers": [[name, value] for name, value in headers],
         }
-        call.say("open", asked)
-        parts = [body[at : at + PIECE] for at in range(0, len(body), PIECE)] or [b""]
+        call.send("open", request)
+        parts = [
+            body[at : at + MAX_MESSAGE_BYTES] for at in range(0, len(body), MAX_MESSAGE_BYTES)
+        ] or [b""]
         for place, part in enumerate(parts, start=1):
-            call.say("web", {"body": part, "more_body": place < len(parts)})
-            if self._desk.link.is_full:
-                await self._desk.link.drain()
+            call.send("web", {"body": part, "more_body": place < len(parts)})
+            if self._rpc.link.is_full:
+                await self._rpc.link.drain()
         return call
 
-    def forget(self, call: Call) -> None:
-        for number, found in list(self._calls.items()):
-            if found is call:
+    def forget(self, call: LoopbackRequest) -> None:
+        for number, open_call in list(self._calls.items()):
+            if open_call is call:
                 del self._calls[number]
 
-    async def here(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do the work on this host's loop, whatever loop the graph's code runs on."""
-        if self._desk.is_this_thread:
+    async def run_on_loop(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the host's loop; the graph's code may use another one."""
+        if self._rpc.is_loop_thread:
             return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._desk.loop))
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._rpc.loop))
 
     def install(self) -> None:
-        """Be found by the SDK."""
+        """Install the modules that the SDK imports."""
         loopback = self
 
         class Transport(httpx.AsyncBaseTransport):
-            """Made by the SDK as `ASGITransport(app, root_path=...)`."""
+            """Constructed by the SDK as `ASGITransport(app, root_path=...)`."""
 
             def __init__(self, app: Any = None, **_: Any) -> None:
                 self.app = app
@@ -134,35 +135,35 @@ class Loopback:
 async def _answer(loopback: Loopback, request: httpx.Request) -> httpx.Response:
     body = await request.aread()
     opening = loopback.open(request.method, request.url.raw_path, list(request.headers.raw), body)
-    call = await loopback.here(opening)
+    call = await loopback.run_on_loop(opening)
     limit = request.extensions.get("timeout", {}).get("read")
     try:
         async with asyncio.timeout(limit):
-            status, headers = await loopback.here(call.begin())
+            status, headers = await loopback.run_on_loop(call.response_start())
     except TimeoutError:
-        await loopback.here(_close(loopback, call))
+        await loopback.run_on_loop(_close(loopback, call))
         raise httpx.ReadTimeout("The server did not answer in time.", request=request) from None
     except BaseException:
-        await loopback.here(_close(loopback, call))
+        await loopback.run_on_loop(_close(loopback, call))
         raise
     return httpx.Response(status, headers=headers, stream=_Body(loopback, call), request=request)
 
 
-async def _close(loopback: Loopback, call: Call) -> None:
-    await call.leave()
+async def _close(loopback: Loopback, call: LoopbackRequest) -> None:
+    await call.cancel()
     loopback.forget(call)
 
 
 class _Body(httpx.AsyncByteStream):
-    """The parts of an answer, as they come."""
+    """The response body as a stream."""
 
-    def __init__(self, loopback: Loopback, call: Call) -> None:
+    def __init__(self, loopback: Loopback, call: LoopbackRequest) -> None:
         self._loopback = loopback
         self._call = call
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
-        while (part := await self._loopback.here(self._call.next())) is not None:
+        while (part := await self._loopback.run_on_loop(self._call.next_part())) is not None:
             yield part
 
     async def aclose(self) -> None:
-        await self._loopback.here(_close(self._loopback, self._call))
+        await self._loopback.run_on_loop(_close(self._loopback, self._call))

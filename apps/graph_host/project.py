@@ -1,4 +1,4 @@
-"""A repository as its `langgraph.json` describes it: its import path, its variables, its graphs."""
+"""A project as described by its `langgraph.json`: import path, environment variables, graphs."""
 
 from __future__ import annotations
 
@@ -18,32 +18,31 @@ _TAIL_FRAMES = 6
 
 
 class ProjectError(Exception):
-    """What is wrong with the project, in words for its author."""
+    """An error of the project; the message is for its author."""
 
 
 class Target(NamedTuple):
-    """Where `langgraph.json` says that an object is: `./file.py:name` or `package.module:name`."""
+    """A reference to an object: `./file.py:name` or `package.module:name`."""
 
-    place: str
+    module: str
     name: str
 
     @classmethod
     def parse(cls, text: str, what: str) -> Target:
-        place, colon, name = text.rpartition(":")
-        if not colon or not place or not name:
+        module, colon, name = text.rpartition(":")
+        if not colon or not module or not name:
             raise ProjectError(
-                f"{what} is given as `{text}`; "
-                "it must be `./file.py:name` or `package.module:name`."
+                f"{what} is `{text}`; it must be `./file.py:name` or `package.module:name`."
             )
-        return cls(place, name)
+        return cls(module, name)
 
     @property
     def is_file(self) -> bool:
-        return "/" in self.place or self.place.endswith((".py", ".ts", ".js", ".mts", ".mjs"))
+        return "/" in self.module or self.module.endswith((".py", ".ts", ".js", ".mts", ".mjs"))
 
 
 class Project:
-    """The project in one folder."""
+    """The project in a folder."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         self.folder = folder
@@ -51,7 +50,7 @@ class Project:
 
     @classmethod
     def read(cls, path: Path) -> Project:
-        """The project of a `langgraph.json`; `ProjectError` when it is no such file."""
+        """Read `langgraph.json`. Raises `ProjectError`."""
         try:
             config = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
@@ -63,7 +62,7 @@ class Project:
         return cls(path.resolve().parent, config)
 
     def prepare(self) -> None:
-        """Make this process the project's: its folder, its import path, its variables."""
+        """Set working directory, import path and environment variables of this process."""
         os.chdir(self.folder)
         for dependency in self.config.get("dependencies") or ["."]:
             if isinstance(dependency, str) and dependency.startswith("."):
@@ -82,21 +81,21 @@ class Project:
 
     @property
     def graphs(self) -> dict[str, tuple[str, str | None]]:
-        """The target and the description of every graph."""
-        found: dict[str, tuple[str, str | None]] = {}
+        """Target and description of every graph."""
+        graphs: dict[str, tuple[str, str | None]] = {}
         for graph_id, entry in self.config["graphs"].items():
             if isinstance(entry, str):
-                found[graph_id] = (entry, None)
+                graphs[graph_id] = (entry, None)
             elif isinstance(entry, dict) and isinstance(entry.get("path"), str):
-                found[graph_id] = (entry["path"], entry.get("description"))
+                graphs[graph_id] = (entry["path"], entry.get("description"))
             else:
                 raise ProjectError(
                     f"Graph `{graph_id}` must be a text or an object with `path` in langgraph.json."
                 )
-        return found
+        return graphs
 
     def load(self, text: str, what: str) -> Any:
-        """The object at a target. `ProjectError` says what is wrong and ends with the traceback."""
+        """Load the object of a target. The message of a `ProjectError` ends with the traceback."""
         target = Target.parse(text, what)
         try:
             module = self._module(target, what)
@@ -114,26 +113,28 @@ class Project:
             if not hasattr(value, part):
                 names = ", ".join(n for n in vars(module) if not n.startswith("_")) or "nothing"
                 raise ProjectError(
-                    f"{what}: `{target.place}` has no `{target.name}`. It defines: {names}"
+                    f"{what}: `{target.module}` has no `{target.name}`. It defines: {names}"
                 )
             value = getattr(value, part)
         return value
 
     def _module(self, target: Target, what: str) -> ModuleType:
         if not target.is_file:
-            return importlib.import_module(target.place)
-        path = (self.folder / target.place).resolve()
+            return importlib.import_module(target.module)
+        path = (self.folder / target.module).resolve()
         if not path.is_relative_to(self.folder):
-            raise ProjectError(f"{what}: `{target.place}` is outside the repository.")
+            raise ProjectError(f"{what}: `{target.module}` is outside the repository.")
         if not path.is_file():
-            raise ProjectError(f"{what}: there is no file `{target.place}` in the repository.")
+            raise ProjectError(f"{what}: there is no file `{target.module}` in the repository.")
         if path.suffix != ".py":
-            raise ProjectError(f"{what}: `{target.place}` is not Python; only Python is supported.")
+            raise ProjectError(
+                f"{what}: `{target.module}` is not Python; only Python is supported."
+            )
         return _module_of_file(path, self.folder)
 
 
 def _module_of_file(path: Path, root: Path) -> ModuleType:
-    """Import a file, as a member of its package if it is in one: it may import relatively."""
+    """Import a file, as a module of its package if it is in one, for relative imports."""
     folder, names = path.parent, [path.stem]
     while (folder / "__init__.py").is_file() and folder != root.parent:
         names.insert(0, folder.name)
@@ -141,7 +142,7 @@ def _module_of_file(path: Path, root: Path) -> ModuleType:
     if len(names) > 1 and all(name.isidentifier() for name in names):
         _put_on_path(folder)
         return importlib.import_module(".".join(names))
-    # A stable name of its own: states name classes by their module, and files may share a stem.
+    # A stable, unique name: checkpoints refer to classes by module, and files may share a stem.
     digest = hashlib.sha256(str(path.relative_to(root)).encode()).hexdigest()[:8]
     name = f"{path.stem}_{digest}" if path.stem.isidentifier() else f"graph_{digest}"
     if name in sys.modules:
@@ -171,9 +172,9 @@ def _put_on_path(folder: Path, *, last: bool = False) -> None:
 
 
 def _tail(error: BaseException, root: Path) -> str:
-    """The end of a traceback without the frames of this program and of the import system.
+    """The end of a traceback, without frames of this program and of the import system.
 
-    Places are those of the repository and of the environment, not of the machine.
+    Paths are relative to the repository and the environment.
     """
     mine = str(Path(__file__).parent)
     importing = importlib.__file__
@@ -189,7 +190,7 @@ def _tail(error: BaseException, root: Path) -> str:
 
 
 def _read_variables(path: Path) -> dict[str, str]:
-    """The variables of a .env file; an absent file has none."""
+    """The variables of a .env file; empty if the file is missing."""
     try:
         return variables_in(path.read_text(encoding="utf-8"))
     except OSError:

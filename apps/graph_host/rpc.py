@@ -1,4 +1,4 @@
-"""The way from a run or a call to its worker: what it tells, what it asks."""
+"""Requests and notifications from runs and calls of this host to the worker."""
 
 from __future__ import annotations
 
@@ -14,93 +14,93 @@ T = TypeVar("T")
 
 
 class Refused(RuntimeError):
-    """The worker did not do what it was asked; the text says why."""
+    """The worker rejected a request; the message is the reason."""
 
 
-class Desk:
-    """Keeps the questions that this host has open, and gives each its answer."""
+class RpcClient:
+    """Matches the worker's `answer` frames to the open requests of this host."""
 
     def __init__(self, link: Link) -> None:
         self.link = link
         self.loop = asyncio.get_running_loop()
         self._numbers = itertools.count(1)
-        self._open: dict[int, asyncio.Future[Any]] = {}
+        self._pending: dict[int, asyncio.Future[Any]] = {}
         self._thread = threading.get_ident()
 
     @property
-    def is_this_thread(self) -> bool:
+    def is_loop_thread(self) -> bool:
         return threading.get_ident() == self._thread
 
-    def door(self, key: int) -> Door:
-        return Door(self, key)
+    def channel(self, key: int) -> RunChannel:
+        return RunChannel(self, key)
 
-    def question(self) -> tuple[int, asyncio.Future[Any]]:
+    def open_request(self) -> tuple[int, asyncio.Future[Any]]:
         number, answer = next(self._numbers), self.loop.create_future()
-        self._open[number] = answer
+        self._pending[number] = answer
         return number, answer
 
-    def answer(self, frame: Frame) -> None:
-        """Take an `answer` frame: `[_, number, done, value]`."""
-        _, number, done, value = frame
-        waiting = self._open.pop(number, None)
-        if waiting is None or waiting.done():
+    def on_answer(self, frame: Frame) -> None:
+        """Handle an `answer` frame: `[_, number, succeeded, value]`."""
+        _, number, succeeded, value = frame
+        answer = self._pending.pop(number, None)
+        if answer is None or answer.done():
             return
-        if done:
-            waiting.set_result(value)
+        if succeeded:
+            answer.set_result(value)
         else:
-            waiting.set_exception(Refused(value))
+            answer.set_exception(Refused(value))
 
-    def forget(self, number: int) -> None:
-        self._open.pop(number, None)
+    def close_request(self, number: int) -> None:
+        self._pending.pop(number, None)
 
     def next_number(self) -> int:
         return next(self._numbers)
 
 
-class Door:
-    """One run's or call's way to the worker. Everything said through it is about that run only."""
+class RunChannel:
+    """The requests and notifications of one run or call, identified by its key."""
 
-    def __init__(self, desk: Desk, key: int) -> None:
-        self.desk = desk
+    def __init__(self, rpc: RpcClient, key: int) -> None:
+        self.rpc = rpc
         self.key = key
 
-    def tell(self, kind: str, *rest: Any) -> None:
-        """Say something that needs no answer; from any thread."""
-        if self.desk.is_this_thread:
-            self.desk.link.send((kind, self.key, 0, *rest))
+    def notify(self, kind: str, *fields: Any) -> None:
+        """Send a frame without an answer, from any thread."""
+        if self.rpc.is_loop_thread:
+            self.rpc.link.send((kind, self.key, 0, *fields))
         else:
-            self.desk.loop.call_soon_threadsafe(self.desk.link.send, (kind, self.key, 0, *rest))
+            self.rpc.loop.call_soon_threadsafe(self.rpc.link.send, (kind, self.key, 0, *fields))
 
-    async def ask(self, kind: str, *rest: Any) -> Any:
-        """Say something and wait for the answer; `Refused` when the worker says no."""
-        number, answer = self.desk.question()
+    async def request(self, kind: str, *fields: Any) -> Any:
+        """Send a frame and wait for its answer. Raises `Refused`."""
+        number, answer = self.rpc.open_request()
         try:
-            self.desk.link.send((kind, self.key, number, *rest))
+            self.rpc.link.send((kind, self.key, number, *fields))
             return await answer
         finally:
-            self.desk.forget(number)
+            self.rpc.close_request(number)
 
-    def ask_blocking(self, kind: str, *rest: Any) -> Any:
-        """`ask` for synchronous code, on the loop's thread or on another."""
-        if not self.desk.is_this_thread:
-            return self.wait_for(self.ask(kind, *rest))
-        number = self.desk.next_number()
-        frame = self.desk.link.round_trip(
-            (kind, self.key, number, *rest),
+    def request_blocking(self, kind: str, *fields: Any) -> Any:
+        """`request` for synchronous code, on the loop's thread or another."""
+        if not self.rpc.is_loop_thread:
+            return self.run_on_loop(self.request(kind, *fields))
+        number = self.rpc.next_number()
+        frame = self.rpc.link.round_trip(
+            (kind, self.key, number, *fields),
             lambda arrived: arrived[0] == "answer" and arrived[1] == number,
         )
         if not frame[2]:
             raise Refused(frame[3])
         return frame[3]
 
-    def wait_for(self, work: Coroutine[Any, Any, T]) -> T:
+    def run_on_loop(self, work: Coroutine[Any, Any, T]) -> T:
         """The result of a coroutine, for code on another thread than the loop's."""
-        return asyncio.run_coroutine_threadsafe(work, self.desk.loop).result()
+        return asyncio.run_coroutine_threadsafe(work, self.rpc.loop).result()
 
-    async def give_way(self) -> None:
+    async def drain(self) -> None:
         """Wait while the worker reads slower than this run writes."""
-        if self.desk.link.is_full:
-            await self.desk.link.drain()
+        if self.rpc.link.is_full:
+            await self.rpc.link.drain()
 
 
-__all__ = ["Desk", "Door", "LinkClosed", "Refused"]
+__all__ = ["LinkClosed", "Refused", "RpcClient", "RunChannel"]

@@ -20,15 +20,15 @@ from . import channels, encoding
 from .commands import to_command
 from .events import Converter, Event, Modes
 from .graphs import AnyGraph, Graph, known_context
-from .rpc import Door
-from .saver import SocketSaver, Stored
-from .snapshots import left
-from .store import speaker
+from .rpc import RunChannel
+from .saver import SocketSaver, StoredCheckpoint
+from .snapshots import thread_row
+from .store import current_run_key
 from .users import User
 
 try:
     from langgraph.runtime import RunControl
-except ImportError:  # before LangGraph 1.1 a run cannot be asked to stop between steps
+except ImportError:  # before LangGraph 1.1 a run cannot be graph_input to stop between steps
     RunControl = None  # type: ignore[assignment, misc]
 
 try:
@@ -45,11 +45,11 @@ BATCH_BYTES = 64 * 1024
 _REFERENCE_KEYS = ("checkpoint_id", "checkpoint_ns", "checkpoint_map")
 
 
-class Outbox:
-    """Events on their way out, a few milliseconds' worth at a time; the first goes at once."""
+class EventBuffer:
+    """Sends the events of `BATCH_SECONDS` in one frame; the first event is sent at once."""
 
-    def __init__(self, door: Door) -> None:
-        self._door = door
+    def __init__(self, channel: RunChannel) -> None:
+        self._channel = channel
         self._events: list[Event] = []
         self._bytes = 0
         self._sent_at = 0.0
@@ -66,12 +66,12 @@ class Outbox:
             self._timer = self._loop.call_later(wait, self.flush)
 
     def flush(self) -> None:
-        """Send what is waiting."""
+        """Send the collected events."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
         if self._events:
-            self._door.tell("events", self._events)
+            self._channel.notify("events", self._events)
             self._events, self._bytes = [], 0
             self._sent_at = self._loop.time()
 
@@ -79,42 +79,41 @@ class Outbox:
 class Run:
     """The execution of one attempt.
 
-    `start` says who it is (`run_id`, `thread_id`, `graph_id`, `assistant_id`, `attempt`,
-    `metadata`), what was asked (`kwargs`, as the run's row holds it), and what the worker read
-    beforehand (`head`).
+    `start` has the ids (`run_id`, `thread_id`, `graph_id`, `assistant_id`), `attempt`, `metadata`,
+    the request (`kwargs` of the run's row), and the thread's newest checkpoint (`head`).
     """
 
     def __init__(
-        self, door: Door, graph: Graph, store: BaseStore | None, start: dict[str, Any]
+        self, channel: RunChannel, graph: Graph, store: BaseStore | None, start: dict[str, Any]
     ) -> None:
-        self._door = door
+        self._channel = channel
         self._graph = graph
         self._store = store
         self._start = start
         self._kwargs: dict[str, Any] = encoding.loads(start["kwargs"])
-        self._outbox = Outbox(door)
+        self._buffer = EventBuffer(channel)
         self._control = RunControl() if RunControl is not None else None
         self._modes = Modes.of(self._kwargs.get("stream_mode"))
         self._saver = SocketSaver(
-            door,
+            channel,
             start["thread_id"],
-            keeps=True,
+            caches=True,
             durable=self._durability == "sync",
         )
-        self._channels = channels.Channels()
+        self._channels = channels.ThreadEvents()
         self.has_ended = False
         if "head" in start:
-            self._saver.know_head(Stored.of(start["head"]) if start["head"] else None)
+            self._saver.prime_head(StoredCheckpoint.of(start["head"]) if start["head"] else None)
 
     def drain(self) -> None:
-        """Ask the run to stop before its next step; its attempt ends without an outcome."""
+        """Stop the run before its next step; another worker resumes it."""
         if self._control is not None:
             self._control.request_drain()
 
     async def execute(self) -> None:
-        """Run to the end and tell the worker how it ended."""
-        ended: dict[str, Any] = {"status": "success"}
-        speaker.set(self._door.key)
+        """Execute the run and report its end to the worker."""
+        done: dict[str, Any] = {"status": "success"}
+        current_run_key.set(self._channel.key)
         try:
             config, context = self._config(), self._kwargs.get("context")
             async with self._graph.open(
@@ -126,55 +125,59 @@ class Run:
                 user=config["configurable"].get("langgraph_auth_user"),
             ) as graph:
                 try:
-                    given = known_context(graph, context, config["configurable"])
-                    await self._stream(graph, config, given)
+                    graph_context = known_context(graph, context, config["configurable"])
+                    await self._stream(graph, config, graph_context)
                 except asyncio.CancelledError:
-                    ended = {"status": "cancelled"}
+                    done = {"status": "cancelled"}
                 except GraphDrained:
-                    ended = {"status": "drained"}
+                    done = {"status": "drained"}
                 except ParentCommand as raised:
                     self._command_parent(raised.args[0])
                 except (Exception, SystemExit) as error:  # noqa: BLE001 (the agent's code raises it)
-                    ended = _failed(error)
-                if ended["status"] != "drained":
-                    ended |= await self._final_state(graph)
-                if ended["status"] == "success":
-                    ended["closing"] = self._channels.closing()
+                    done = _failed(error)
+                if done["status"] != "drained":
+                    done |= await self._final_state(graph)
+                if done["status"] == "success":
+                    done["closing"] = self._channels.closing()
         except asyncio.CancelledError:
-            ended = {"status": "cancelled"}
+            done = {"status": "cancelled"}
         except (Exception, SystemExit) as error:  # noqa: BLE001 (a factory or its exit raised)
-            ended = _failed(error)
-        self._outbox.flush()
+            done = _failed(error)
+        self._buffer.flush()
         self.has_ended = True
-        self._door.tell("done", ended)
+        self._channel.notify("done", done)
 
     async def _stream(self, graph: AnyGraph, config: RunnableConfig, context: Any) -> None:
-        asked = self._input()
-        if isinstance(asked, Command) and asked.goto == END and asked.resume is None:
-            await self._close(graph, config, asked)
+        graph_input = self._input()
+        if (
+            isinstance(graph_input, Command)
+            and graph_input.goto == END
+            and graph_input.resume is None
+        ):
+            await self._close(graph, config, graph_input)
             return
         if self._kwargs.get("channels"):
-            options = channels.accepted(self._options(graph, context))
-            speaking = self._channels.stream(graph, asked, config, options, self._outbox.put)
-            async with contextlib.aclosing(speaking):
-                async for _ in speaking:
-                    await self._door.give_way()
+            options = channels.supported_options(self._options(graph, context))
+            stream = self._channels.stream(graph, graph_input, config, options, self._buffer.put)
+            async with contextlib.aclosing(stream):
+                async for _ in stream:
+                    await self._channel.drain()
             return
         converter = Converter(self._modes)
-        async for namespace, mode, data in self._parts(graph, asked, config, context):
+        async for namespace, mode, data in self._parts(graph, graph_input, config, context):
             for event in converter.events(namespace, mode, data):
-                self._outbox.put(event)
-            await self._door.give_way()
+                self._buffer.put(event)
+            await self._channel.drain()
 
     async def _parts(
-        self, graph: AnyGraph, asked: Any, config: RunnableConfig, context: Any
+        self, graph: AnyGraph, graph_input: Any, config: RunnableConfig, context: Any
     ) -> AsyncIterator[tuple[tuple[str, ...], str, Any]]:
         options = self._options(graph, context)
         nested = options["subgraphs"]
-        if "events" in self._modes.asked:
-            stream = self._through_events(graph, asked, config, options)
+        if "events" in self._modes.requested:
+            stream = self._through_events(graph, graph_input, config, options)
         else:
-            stream = graph.astream(asked, config, **options)
+            stream = graph.astream(graph_input, config, **options)
         async with contextlib.aclosing(cast("Any", stream)) as parts:
             async for part in parts:
                 if nested:
@@ -200,46 +203,48 @@ class Run:
         return options
 
     async def _through_events(
-        self, graph: AnyGraph, asked: Any, config: RunnableConfig, options: dict[str, Any]
+        self, graph: AnyGraph, graph_input: Any, config: RunnableConfig, options: dict[str, Any]
     ) -> AsyncIterator[Any]:
-        """The stream by way of LangChain's events, each of which is an event of the run as well."""
+        """Stream through LangChain's events, and publish each of them as an event of the run."""
         run_id = self._start["run_id"]
-        async for event in graph.astream_events(asked, config, version="v2", **options):
+        async for event in graph.astream_events(graph_input, config, version="v2", **options):
             is_root = event["run_id"] == run_id
             if is_root and event["event"] == "on_chain_stream":
                 yield event["data"]["chunk"]
-            self._outbox.put(("events", encoding.dumps(event)))
+            self._buffer.put(("events", encoding.dumps(event)))
 
-    async def _close(self, graph: AnyGraph, config: RunnableConfig, asked: Command[Any]) -> None:
-        """`goto: __end__` drops the tasks that wait, without running anything."""
-        if asked.update:
-            config = await graph.aupdate_state(config, cast("Any", asked.update))
+    async def _close(
+        self, graph: AnyGraph, config: RunnableConfig, graph_input: Command[Any]
+    ) -> None:
+        """Handle `goto: __end__`: drop the pending tasks without running a node."""
+        if graph_input.update:
+            config = await graph.aupdate_state(config, cast("Any", graph_input.update))
         await graph.aupdate_state(config, None, as_node=END)
-        if "values" in self._modes.asked:
+        if "values" in self._modes.requested:
             state = await graph.aget_state(self._thread_config())
             self._emit("values", state.values)
 
     def _command_parent(self, command: Command[Any]) -> None:
-        """Tell whoever has this graph as a node of theirs (`RemoteGraph`) what to do next."""
-        told = {name: getattr(command, name) for name in ("update", "resume", "goto")}
-        self._emit("command", {"graph": Command.PARENT, **told})
+        """Publish a command for the parent graph that calls this one through `RemoteGraph`."""
+        fields = {name: getattr(command, name) for name in ("update", "resume", "goto")}
+        self._emit("command", {"graph": Command.PARENT, **fields})
 
     async def _final_state(self, graph: AnyGraph) -> dict[str, Any]:
-        """The thread as the run leaves it: what `wait` answers and what states show."""
+        """The thread's state after the run, for `wait` and for the thread's row."""
         if self._saver.is_empty:
             return {}
         state = await graph.aget_state(self._thread_config())
         if state.created_at is None:
             return {}
         return {
-            **left(state, self._start["thread_id"]),
+            **thread_row(state, self._start["thread_id"]),
             "asks": encoding.dumps([encoding.interrupt_of_stream(i) for i in state.interrupts])
             if state.interrupts
             else None,
         }
 
     def _emit(self, name: str, data: Any) -> None:
-        self._outbox.put((name, encoding.dumps(data)))
+        self._buffer.put((name, encoding.dumps(data)))
 
     @property
     def _durability(self) -> str:
@@ -248,26 +253,31 @@ class Run:
         return self._kwargs.get("durability") or "async"
 
     @property
-    def _goes_on(self) -> bool:
-        """Whether an earlier attempt of this run got as far as a checkpoint."""
+    def _is_resumed(self) -> bool:
+        """Whether an earlier attempt of this run saved a checkpoint."""
         head = self._saver.head
         if self._start["attempt"] < 2 or head is None:
             return False
         return bool(encoding.loads(head.metadata).get("run_id") == self._start["run_id"])
 
     def _input(self) -> Any:
-        if self._goes_on:
+        if self._is_resumed:
             return None
         command = self._kwargs.get("command")
         if command:
-            asked = to_command(command)
-            if asked is not None and not asked.goto and not asked.update and self._saver.is_empty:
+            graph_input = to_command(command)
+            if (
+                graph_input is not None
+                and not graph_input.goto
+                and not graph_input.update
+                and self._saver.is_empty
+            ):
                 raise EmptyInputError("The thread has nothing that could be resumed.")
-            return asked
+            return graph_input
         return self._kwargs.get("input") if command is None else None
 
     def _config(self) -> RunnableConfig:
-        start, given = self._start, self._kwargs.get("config") or {}
+        start, request_config = self._start, self._kwargs.get("config") or {}
         run_id = start["run_id"]
         identity = {
             "run_id": run_id,
@@ -277,7 +287,7 @@ class Run:
         }
         configurable = {
             name: value
-            for name, value in (given.get("configurable") or {}).items()
+            for name, value in (request_config.get("configurable") or {}).items()
             if not name.startswith("__")
         }
         configurable |= identity
@@ -292,30 +302,30 @@ class Run:
             "run_id": UUID(run_id),
             "configurable": configurable,
             "metadata": {
-                **_object(given.get("metadata")),
+                **_object(request_config.get("metadata")),
                 **start["metadata"],
                 **identity,
                 "run_attempt": start["attempt"],
             },
         }
         for name in ("tags", "recursion_limit", "max_concurrency", "run_name"):
-            if given.get(name) is not None:
-                config[name] = given[name]
+            if request_config.get(name) is not None:
+                config[name] = request_config[name]
         return cast("RunnableConfig", config)
 
     def _base(self) -> dict[str, Any]:
-        """The checkpoint to start from: none for the head."""
+        """The `configurable` fields of the checkpoint to start from; empty for the newest one."""
         base = self._kwargs.get("checkpoint") or {}
-        asked_id = base.get("checkpoint_id") or self._kwargs.get("checkpoint_id")
+        base_id = base.get("checkpoint_id") or self._kwargs.get("checkpoint_id")
         configured = (self._kwargs.get("config") or {}).get("configurable") or {}
-        asked_id = asked_id or configured.get("checkpoint_id")
+        base_id = base_id or configured.get("checkpoint_id")
         head = self._saver.head
-        is_head = head is not None and asked_id == head.id
-        # Clients name the head with every message: that is to go on from it, not to replay it.
-        if not asked_id or self._goes_on or is_head:
-            self._saver.goes_forward()
+        is_head = head is not None and base_id == head.id
+        # Clients send the head's id with every message; that continues the thread, it is no replay.
+        if not base_id or self._is_resumed or is_head:
+            self._saver.mark_starts_from_head()
             return {}
-        reference = {"checkpoint_id": asked_id, "checkpoint_ns": base.get("checkpoint_ns") or ""}
+        reference = {"checkpoint_id": base_id, "checkpoint_ns": base.get("checkpoint_ns") or ""}
         if base.get("checkpoint_map"):
             reference["checkpoint_map"] = base["checkpoint_map"]
         return reference
@@ -325,22 +335,22 @@ class Run:
 
 
 def _object(value: Any) -> dict[str, Any]:
-    """That value if it is an object; nothing else has keys to merge."""
+    """The value if it is an object, else an empty one."""
     return value if isinstance(value, dict) else {}
 
 
 def _failed(error: BaseException) -> dict[str, Any]:
-    told = {"error": type(error).__name__, "message": str(error)}
-    _let_go(error)
-    return {"status": "error", "error": told}
+    details = {"error": type(error).__name__, "message": str(error)}
+    _clear_frames(error)
+    return {"status": "error", "error": details}
 
 
-def _let_go(error: BaseException) -> None:
-    """Free what the failed code held: in a cycle with its error it could starve the next run."""
+def _clear_frames(error: BaseException) -> None:
+    """Free the failed code's objects, which a reference cycle with the error would keep alive."""
     chain: list[BaseException] = [error]
-    for one in chain:
-        traceback.clear_frames(one.__traceback__)
-        causes = (one.__cause__, one.__context__)
+    for link in chain:
+        traceback.clear_frames(link.__traceback__)
+        causes = (link.__cause__, link.__context__)
         chain += [cause for cause in causes if cause is not None and cause not in chain]
     if isinstance(error, MemoryError):
         gc.collect()
@@ -350,7 +360,7 @@ _ACCEPTED: dict[type, frozenset[str]] = {}
 
 
 def _accepted(graph: AnyGraph) -> frozenset[str]:
-    """The names of `astream`'s parameters: LangGraph has added some over time."""
+    """The parameter names of `astream`, which differ between LangGraph versions."""
     kind = type(graph)
     if kind not in _ACCEPTED:
         _ACCEPTED[kind] = frozenset(inspect.signature(graph.astream).parameters)

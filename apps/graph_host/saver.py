@@ -1,8 +1,8 @@
-"""A checkpointer whose database is at the other end of the socket.
+"""LangGraph checkpointer that stores checkpoints through the worker.
 
-It serialises with LangGraph's serde and sends bytes, which the worker stores as they are. While a
-run has its thread to itself, the newest checkpoints are also kept here, so that reading back what
-this run has just written costs no round trip.
+It serialises with LangGraph's serde; the worker stores the bytes unchanged. During a run, which has
+exclusive write access to its thread, the newest checkpoints are cached here, so that reading them
+back needs no round trip.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from langgraph.checkpoint.base import (
 )
 
 from . import encoding
-from .rpc import Door
+from .rpc import RunChannel
 
-_APART = "thread="
-"""How the namespace begins of what a graph inside a run keeps under a thread id of its own."""
+_OTHER_THREAD_PREFIX = "thread="
+"""Namespace prefix of checkpoints that a nested graph saves under a thread id of its own."""
 INLINE_BYTES = 64
-"""A text up to this length stays inside the checkpoint: cheaper than a row of its own."""
+"""Strings up to this length are stored in the checkpoint, which is cheaper than a separate row."""
 
-_KEPT_NAMESPACES = 32
+_MAX_CACHED_NAMESPACES = 32
 
 
 class Blob(NamedTuple):
@@ -56,8 +56,8 @@ class Write(NamedTuple):
     task_path: str
 
 
-class Stored(NamedTuple):
-    """A checkpoint as the worker stores it; also the form in which it travels."""
+class StoredCheckpoint(NamedTuple):
+    """A checkpoint as the worker stores and sends it."""
 
     namespace: str
     id: str
@@ -69,8 +69,8 @@ class Stored(NamedTuple):
     writes: list[Write]
 
     @classmethod
-    def of(cls, parts: Sequence[Any]) -> Stored:
-        """From the list that a frame holds."""
+    def of(cls, parts: Sequence[Any]) -> StoredCheckpoint:
+        """Parse the list of a frame."""
         namespace, id_, parent_id, kind, data, metadata, blobs, writes = parts
         return cls(
             namespace,
@@ -84,7 +84,7 @@ class Stored(NamedTuple):
         )
 
     def take_writes(self, rows: Sequence[Write]) -> None:
-        """Add writes as the database does: the first of a slot stays, marks are replaced."""
+        """Merge like the database: the first write of a slot stays, negative slots are replaced."""
         kept = {(write.task_id, write.slot): write for write in self.writes}
         for row in rows:
             if row.slot < 0 or (row.task_id, row.slot) not in kept:
@@ -95,7 +95,7 @@ class Stored(NamedTuple):
 
 
 class ForeignThread(ValueError):
-    """A run may list its own thread only."""
+    """A run may list the checkpoints of its own thread only."""
 
 
 def _stays_inline(value: Any) -> bool:
@@ -108,38 +108,37 @@ def _stays_inline(value: Any) -> bool:
 class SocketSaver(BaseCheckpointSaver[str]):
     """The checkpointer of one run or call.
 
-    `thread_id` is the only thread it may touch; None lifts that, for the platform's own use.
-    `keeps` says that nobody else writes to the thread meanwhile. `durable` makes every checkpoint
-    wait until it is committed; else the worker has it when this process could still die, and
-    commits it within milliseconds.
+    `thread_id` is the only accessible thread; None allows all, for tests of the platform.
+    `caches`: no other writer uses the thread meanwhile. `durable`: every write waits for its
+    commit; otherwise the worker commits it within milliseconds, even if this process dies.
     """
 
     def __init__(
         self,
-        door: Door,
+        channel: RunChannel,
         thread_id: str | None,
         *,
-        keeps: bool = False,
+        caches: bool = False,
         durable: bool = False,
     ) -> None:
         super().__init__()
-        self._door = door
+        self._channel = channel
         self._thread_id = thread_id
-        self._keeps = keeps
+        self._caches = caches
         self._durable = durable
-        self._heads: OrderedDict[str, Stored | None] = OrderedDict()
-        self._nothing_older = False
-        self._forward = False
+        self._heads: OrderedDict[str, StoredCheckpoint | None] = OrderedDict()
+        self._has_no_older_subgraphs = False
+        self._starts_from_head = False
 
-    # What this run knows without asking
+    # Cache
 
-    def know_head(self, head: Stored | None) -> None:
-        """Take the thread's newest root checkpoint, which the worker read beforehand."""
-        self._keep("", head)
+    def prime_head(self, head: StoredCheckpoint | None) -> None:
+        """Cache the thread's newest root checkpoint, which the worker sent with `start`."""
+        self._cache("", head)
 
     @property
-    def head(self) -> Stored | None:
-        """The newest root checkpoint that this run has seen or made."""
+    def head(self) -> StoredCheckpoint | None:
+        """The newest root checkpoint in the cache."""
         return self._heads.get("")
 
     @property
@@ -147,41 +146,45 @@ class SocketSaver(BaseCheckpointSaver[str]):
         """Whether the thread is known to have no checkpoint."""
         return "" in self._heads and self._heads[""] is None
 
-    def goes_forward(self) -> None:
-        """Take note that this run starts from the head and not from an older checkpoint.
+    def mark_starts_from_head(self) -> None:
+        """Record that this run starts from the newest checkpoint.
 
-        After its first root checkpoint it then meets no earlier checkpoint of a subgraph: its tasks
-        have new ids.
+        After its first root checkpoint its tasks have new ids, so no earlier checkpoint of a
+        subgraph can match and such reads need no request.
         """
-        self._forward = True
+        self._starts_from_head = True
 
-    def _keep(self, namespace: str, stored: Stored | None) -> None:
-        if not self._keeps:
+    def _cache(self, namespace: str, stored: StoredCheckpoint | None) -> None:
+        if not self._caches:
             return
         self._heads[namespace] = stored
         self._heads.move_to_end(namespace)
-        while len(self._heads) > _KEPT_NAMESPACES:
+        while len(self._heads) > _MAX_CACHED_NAMESPACES:
             oldest = next(iter(self._heads))
             if oldest == "":
                 self._heads.move_to_end("")
                 oldest = next(iter(self._heads))
-            # Its emptiness is no longer known either.
-            self._nothing_older = False
+            # The evicted namespace may have checkpoints now.
+            self._has_no_older_subgraphs = False
             del self._heads[oldest]
 
-    def _learn(self, namespace: str, checkpoint_id: str | None, stored: Stored | None) -> None:
-        """Take note of what was read."""
+    def _cache_read(
+        self, namespace: str, checkpoint_id: str | None, stored: StoredCheckpoint | None
+    ) -> None:
+        """Cache the result of a read."""
         if checkpoint_id is None:
-            self._keep(namespace, stored)
+            self._cache(namespace, stored)
 
-    def _known(self, namespace: str, checkpoint_id: str | None) -> tuple[bool, Stored | None]:
+    def _find_cached(
+        self, namespace: str, checkpoint_id: str | None
+    ) -> tuple[bool, StoredCheckpoint | None]:
         if namespace in self._heads:
             stored = self._heads[namespace]
             if checkpoint_id is None or (stored is not None and stored.id == checkpoint_id):
                 return True, stored
         elif (
             checkpoint_id is None
-            and self._nothing_older
+            and self._has_no_older_subgraphs
             and namespace
             and all(":" in part for part in namespace.split("|"))
         ):
@@ -191,21 +194,21 @@ class SocketSaver(BaseCheckpointSaver[str]):
     # Reading
 
     async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, namespace, checkpoint_id = self._place(config)
-        known, stored = self._known(namespace, checkpoint_id)
+        thread_id, namespace, checkpoint_id = self._parse_config(config)
+        known, stored = self._find_cached(namespace, checkpoint_id)
         if not known:
-            parts = await self._door.ask("get", thread_id, namespace, checkpoint_id)
-            stored = Stored.of(parts) if parts is not None else None
-            self._learn(namespace, checkpoint_id, stored)
+            parts = await self._channel.request("get", thread_id, namespace, checkpoint_id)
+            stored = StoredCheckpoint.of(parts) if parts is not None else None
+            self._cache_read(namespace, checkpoint_id, stored)
         return self._tuple(thread_id, stored) if stored is not None else None
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        thread_id, namespace, checkpoint_id = self._place(config)
-        known, stored = self._known(namespace, checkpoint_id)
+        thread_id, namespace, checkpoint_id = self._parse_config(config)
+        known, stored = self._find_cached(namespace, checkpoint_id)
         if not known:
-            parts = self._door.ask_blocking("get", thread_id, namespace, checkpoint_id)
-            stored = Stored.of(parts) if parts is not None else None
-            self._learn(namespace, checkpoint_id, stored)
+            parts = self._channel.request_blocking("get", thread_id, namespace, checkpoint_id)
+            stored = StoredCheckpoint.of(parts) if parts is not None else None
+            self._cache_read(namespace, checkpoint_id, stored)
         return self._tuple(thread_id, stored) if stored is not None else None
 
     async def alist(
@@ -216,9 +219,9 @@ class SocketSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> AsyncIterator[CheckpointTuple]:
-        thread_id, *wanted = self._wanted(config, filter, before, limit)
-        for parts in await self._door.ask("list", thread_id, *wanted):
-            yield self._tuple(thread_id, Stored.of(parts))
+        thread_id, *filters = self._list_filters(config, filter, before, limit)
+        for parts in await self._channel.request("list", thread_id, *filters):
+            yield self._tuple(thread_id, StoredCheckpoint.of(parts))
 
     def list(
         self,
@@ -228,33 +231,33 @@ class SocketSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        thread_id, *wanted = self._wanted(config, filter, before, limit)
-        for parts in self._door.ask_blocking("list", thread_id, *wanted):
-            yield self._tuple(thread_id, Stored.of(parts))
+        thread_id, *filters = self._list_filters(config, filter, before, limit)
+        for parts in self._channel.request_blocking("list", thread_id, *filters):
+            yield self._tuple(thread_id, StoredCheckpoint.of(parts))
 
-    def _wanted(
+    def _list_filters(
         self,
         config: RunnableConfig | None,
-        wanted: dict[str, Any] | None,
+        metadata_filter: dict[str, Any] | None,
         before: RunnableConfig | None,
         limit: int | None,
     ) -> tuple[str, str | None, str | None, bytes | None, str | None, int | None]:
         if config is None:
             if self._thread_id is None:
-                raise ForeignThread("Checkpoints are listed thread by thread.")
+                raise ForeignThread("`list` needs a config with a thread id.")
             config = {"configurable": {"thread_id": self._thread_id}}
         configurable = config["configurable"]
-        thread_id, namespace = self._own(configurable)
+        thread_id, namespace = self._map_thread(configurable)
         return (
             thread_id,
             namespace if namespace or configurable.get("checkpoint_ns") is not None else None,
             configurable.get("checkpoint_id"),
-            encoding.dumps(wanted) if wanted else None,
+            encoding.dumps(metadata_filter) if metadata_filter else None,
             before["configurable"].get("checkpoint_id") if before else None,
             limit,
         )
 
-    def _tuple(self, thread_id: str, stored: Stored) -> CheckpointTuple:
+    def _tuple(self, thread_id: str, stored: StoredCheckpoint) -> CheckpointTuple:
         checkpoint: Checkpoint = self.serde.loads_typed((stored.kind, stored.data))
         values = checkpoint["channel_values"]
         for blob in stored.blobs:
@@ -285,10 +288,10 @@ class SocketSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         thread_id, frame = self._checkpoint_frame(config, checkpoint, metadata, new_versions)
         if self._durable:
-            await self._door.ask("put", *frame)
+            await self._channel.request("put", *frame)
         else:
-            self._door.tell("put", *frame)
-            await self._door.give_way()
+            self._channel.notify("put", *frame)
+            await self._channel.drain()
         return self._config(thread_id, frame[1], checkpoint["id"])
 
     def put(
@@ -300,9 +303,9 @@ class SocketSaver(BaseCheckpointSaver[str]):
     ) -> RunnableConfig:
         thread_id, frame = self._checkpoint_frame(config, checkpoint, metadata, new_versions)
         if self._durable:
-            self._door.ask_blocking("put", *frame)
+            self._channel.request_blocking("put", *frame)
         else:
-            self._door.tell("put", *frame)
+            self._channel.notify("put", *frame)
         return self._config(thread_id, frame[1], checkpoint["id"])
 
     async def aput_writes(
@@ -314,10 +317,10 @@ class SocketSaver(BaseCheckpointSaver[str]):
     ) -> None:
         frame = self._writes_frame(config, writes, task_id, task_path)
         if self._durable:
-            await self._door.ask("writes", *frame)
+            await self._channel.request("writes", *frame)
         else:
-            self._door.tell("writes", *frame)
-            await self._door.give_way()
+            self._channel.notify("writes", *frame)
+            await self._channel.drain()
 
     def put_writes(
         self,
@@ -328,9 +331,9 @@ class SocketSaver(BaseCheckpointSaver[str]):
     ) -> None:
         frame = self._writes_frame(config, writes, task_id, task_path)
         if self._durable:
-            self._door.ask_blocking("writes", *frame)
+            self._channel.request_blocking("writes", *frame)
         else:
-            self._door.tell("writes", *frame)
+            self._channel.notify("writes", *frame)
 
     def _checkpoint_frame(
         self,
@@ -340,7 +343,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> tuple[str, tuple[Any, ...]]:
         configurable = config["configurable"]
-        thread_id, namespace = self._own(configurable)
+        thread_id, namespace = self._map_thread(configurable)
         parent_id = configurable.get("checkpoint_id")
         values = checkpoint["channel_values"]
         inline = {name: value for name, value in values.items() if _stays_inline(value)}
@@ -349,19 +352,23 @@ class SocketSaver(BaseCheckpointSaver[str]):
             for name, version in new_versions.items()
             if name in values and name not in inline
         ]
-        bare = {**checkpoint, "channel_values": inline}
-        kind, data = self.serde.dumps_typed(bare)
-        described = encoding.dumps(get_checkpoint_metadata(config, metadata))
+        without_blobs = {**checkpoint, "channel_values": inline}
+        kind, data = self.serde.dumps_typed(without_blobs)
+        metadata_json = encoding.dumps(get_checkpoint_metadata(config, metadata))
         versions = checkpoint["channel_versions"]
-        # Only values outside the checkpoint need their version to be found again.
+        # Values outside the checkpoint are found by their version.
         outside = [(n, str(versions[n])) for n in values if n not in inline and n in versions]
         for name, version in versions.items():
             if name not in values and name not in new_versions:
                 outside.append((name, str(version)))
-        if self._keeps:
-            self._nothing_older = self._nothing_older or (self._forward and namespace == "")
+        if self._caches:
+            self._has_no_older_subgraphs = self._has_no_older_subgraphs or (
+                self._starts_from_head and namespace == ""
+            )
             self._remember_checkpoint(
-                Stored(namespace, checkpoint["id"], parent_id, kind, data, described, blobs, []),
+                StoredCheckpoint(
+                    namespace, checkpoint["id"], parent_id, kind, data, metadata_json, blobs, []
+                ),
                 outside,
             )
         frame = (
@@ -371,7 +378,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
             parent_id,
             kind,
             data,
-            described,
+            metadata_json,
             outside,
             [tuple(blob) for blob in blobs],
         )
@@ -385,7 +392,7 @@ class SocketSaver(BaseCheckpointSaver[str]):
         task_path: str,
     ) -> tuple[Any, ...]:
         configurable = config["configurable"]
-        thread_id, namespace = self._own(configurable)
+        thread_id, namespace = self._map_thread(configurable)
         checkpoint_id = configurable["checkpoint_id"]
         rows = [
             Write(
@@ -405,20 +412,22 @@ class SocketSaver(BaseCheckpointSaver[str]):
             [tuple(row) for row in rows],
         )
 
-    def _remember_checkpoint(self, stored: Stored, outside: Sequence[tuple[str, str]]) -> None:
-        """Take note of what was written; `outside`: channel and version of each value in blobs."""
-        before = self._heads.get(stored.namespace)
-        fresh = {blob.channel for blob in stored.blobs}
-        missing = [name for name, _ in outside if name not in fresh]
+    def _remember_checkpoint(
+        self, stored: StoredCheckpoint, outside: Sequence[tuple[str, str]]
+    ) -> None:
+        """Cache a written checkpoint; `outside`: channel and version of each value in blobs."""
+        parent = self._heads.get(stored.namespace)
+        new_channels = {blob.channel for blob in stored.blobs}
+        missing = [name for name, _ in outside if name not in new_channels]
         if missing:
-            older = {blob.channel: blob for blob in before.blobs} if before is not None else {}
-            found = [older[name] for name in missing if name in older]
-            if before is None or before.id != stored.parent_id:
-                # A branch from elsewhere: what it inherits is in the database.
+            older = {blob.channel: blob for blob in parent.blobs} if parent is not None else {}
+            inherited = [older[name] for name in missing if name in older]
+            if parent is None or parent.id != stored.parent_id:
+                # A branch from an uncached checkpoint: inherited values are only in the database.
                 self._heads.pop(stored.namespace, None)
                 return
-            stored = stored._replace(blobs=[*stored.blobs, *found])
-        self._keep(stored.namespace, stored)
+            stored = stored._replace(blobs=[*stored.blobs, *inherited])
+        self._cache(stored.namespace, stored)
 
     def _remember_writes(self, namespace: str, checkpoint_id: str, rows: Sequence[Write]) -> None:
         head = self._heads.get(namespace)
@@ -426,38 +435,38 @@ class SocketSaver(BaseCheckpointSaver[str]):
             return
         head.take_writes(rows)
 
-    # Whole threads; the worker refuses these to runs
+    # Operations on whole threads, which the worker rejects for runs
 
     async def adelete_thread(self, thread_id: str) -> None:
-        await self._door.ask("thread", "delete", [thread_id])
+        await self._channel.request("thread", "delete", [thread_id])
 
     def delete_thread(self, thread_id: str) -> None:
-        self._door.ask_blocking("thread", "delete", [thread_id])
+        self._channel.request_blocking("thread", "delete", [thread_id])
 
     async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        await self._door.ask("thread", "copy", [source_thread_id, target_thread_id])
+        await self._channel.request("thread", "copy", [source_thread_id, target_thread_id])
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        self._door.ask_blocking("thread", "copy", [source_thread_id, target_thread_id])
+        self._channel.request_blocking("thread", "copy", [source_thread_id, target_thread_id])
 
     async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        await self._door.ask("thread", "delete_for_runs", list(run_ids))
+        await self._channel.request("thread", "delete_for_runs", list(run_ids))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        self._door.ask_blocking("thread", "delete_for_runs", [*run_ids])
+        self._channel.request_blocking("thread", "delete_for_runs", [*run_ids])
 
     async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        await self._door.ask("thread", f"prune_{strategy}", [*thread_ids])
+        await self._channel.request("thread", f"prune_{strategy}", [*thread_ids])
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        self._door.ask_blocking("thread", f"prune_{strategy}", [*thread_ids])
+        self._channel.request_blocking("thread", f"prune_{strategy}", [*thread_ids])
 
     # Versions
 
     def get_next_version(self, current: str | int | None, channel: None = None) -> str:
         """A version that is greater than `current` as text.
 
-        It ends at random, so that two branches of a thread never share a version, and so a blob.
+        The random suffix prevents two branches of a thread from sharing a version, and thus a blob.
         """
         if current is None:
             number = 0
@@ -467,26 +476,26 @@ class SocketSaver(BaseCheckpointSaver[str]):
             number = int(current)
         return f"{number + 1:010d}.{random.getrandbits(40):010x}"
 
-    # Places
+    # Thread ids and namespaces
 
-    def _own(self, configurable: Mapping[str, Any]) -> tuple[str, str]:
-        """Thread and namespace of the worker's for a place that the graph names.
+    def _map_thread(self, configurable: Mapping[str, Any]) -> tuple[str, str]:
+        """Map the graph's thread id and namespace to those under which the worker stores them.
 
-        A graph that is called with a thread id of its own inside a run has its states kept with the
-        run's thread, apart from it: there they are fenced, copied and deleted like the rest.
+        If a nested graph uses a thread id of its own, its checkpoints are stored in the run's
+        thread under a separate namespace, so that they are fenced, copied and deleted with it.
         """
         thread_id = str(configurable["thread_id"])
         namespace: str = configurable.get("checkpoint_ns") or ""
         if self._thread_id is None or thread_id == self._thread_id:
             return thread_id, namespace
-        apart = f"{_APART}{quote(thread_id, safe='')}"
-        return self._thread_id, f"{apart}|{namespace}" if namespace else apart
+        prefix = f"{_OTHER_THREAD_PREFIX}{quote(thread_id, safe='')}"
+        return self._thread_id, f"{prefix}|{namespace}" if namespace else prefix
 
     def _config(self, thread_id: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
-        """The place as the graph names it."""
-        if namespace.startswith(_APART):
-            apart, _, namespace = namespace.partition("|")
-            thread_id = unquote(apart.removeprefix(_APART))
+        """The config for the graph: the inverse of `_map_thread`."""
+        if namespace.startswith(_OTHER_THREAD_PREFIX):
+            prefix, _, namespace = namespace.partition("|")
+            thread_id = unquote(prefix.removeprefix(_OTHER_THREAD_PREFIX))
         return {
             "configurable": {
                 "thread_id": thread_id,
@@ -495,10 +504,10 @@ class SocketSaver(BaseCheckpointSaver[str]):
             }
         }
 
-    def _place(self, config: RunnableConfig) -> tuple[str, str, str | None]:
+    def _parse_config(self, config: RunnableConfig) -> tuple[str, str, str | None]:
         configurable = config["configurable"]
-        return (*self._own(configurable), configurable.get("checkpoint_id") or None)
+        return (*self._map_thread(configurable), configurable.get("checkpoint_id") or None)
 
 
-# LangGraph reads this signature for every run; made once, it costs nothing.
+# LangGraph inspects this signature for every run; setting it avoids the cost.
 SocketSaver.aput_writes.__signature__ = inspect.signature(SocketSaver.aput_writes)  # type: ignore[attr-defined]

@@ -1,4 +1,4 @@
-"""How states become bytes and back, where the project says so (`checkpointer.serde`)."""
+"""The project's serialiser options (`checkpointer.serde` of langgraph.json)."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MODULES = ("allowed_json_modules", "allowed_msgpack_modules")
 
 
 def configure(project: Project) -> None:
-    """Have the savers of this host use the project's serialiser: a host is one project's."""
-    wanted = (project.config.get("checkpointer") or {}).get("serde")
-    if not wanted:
+    """Configure the serialiser of all savers; a host serves one project."""
+    serde_config = (project.config.get("checkpointer") or {}).get("serde")
+    if not serde_config:
         return
     options: dict[str, Any] = {}
-    for name, value in wanted.items():
+    for name, value in serde_config.items():
         if value is None:
             continue
         is_list = name in _MODULES and isinstance(value, list)
@@ -27,7 +27,7 @@ def configure(project: Project) -> None:
     known = inspect.signature(JsonPlusSerializer).parameters
     if unknown := sorted(options.keys() - known.keys()):
         raise ProjectError(
-            f"`checkpointer.serde.{unknown[0]}` is not known to the version of LangGraph that is"
-            " installed."
+            f"`checkpointer.serde.{unknown[0]}` is not supported by the installed version"
+            " of LangGraph."
         )
     SocketSaver.serde = JsonPlusSerializer(**options)

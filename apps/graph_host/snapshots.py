@@ -1,4 +1,4 @@
-"""States of a thread as the Agent Server shows them."""
+"""Thread states in the format of the Agent Server API."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from . import encoding
 
 
 def snapshot(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
-    """A state of a thread."""
+    """A thread state with its values."""
     return {"values": state.values, **without_values(state, thread_id)}
 
 
 def without_values(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
-    """Everything of a state but its values, which may be large and encoded already."""
+    """A thread state without its values, which may be large and already encoded."""
     checkpoint = _reference(state.config)
     parent = _reference(state.parent_config)
     return {
@@ -32,8 +32,8 @@ def without_values(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
     }
 
 
-def left(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
-    """What the thread's row is to say of this state, in pieces of JSON."""
+def thread_row(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
+    """The columns of the thread's row for this state, as JSON."""
     return {
         "values": encoding.dumps(state.values),
         "state": encoding.dumps(without_values(state, thread_id)),
@@ -43,7 +43,7 @@ def left(state: StateSnapshot, thread_id: str) -> dict[str, Any]:
 
 
 def interrupts_by_task(state: StateSnapshot) -> dict[str, list[dict[str, Any]]]:
-    """The interrupts of a state as a thread lists them."""
+    """The interrupts of a state by task id."""
     return {
         task.id: [encoding.interrupt_of_state(i) for i in task.interrupts]
         for task in state.tasks
@@ -75,7 +75,7 @@ def _task(task: PregelTask, thread_id: str) -> dict[str, Any]:
 
 
 def _text(error: object) -> str:
-    # Stored errors come back as text, fresh ones as exceptions.
+    # StoredCheckpoint errors come back as text, fresh ones as exceptions.
     return error if isinstance(error, str) else repr(error)
 
 

@@ -1,4 +1,4 @@
-"""Who the project's own authentication says that a caller is."""
+"""The user that a project's custom authentication returns."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ STUDIO = "StudioUser"
 
 
 class User(dict[str, Any]):
-    """A user as graphs and handlers see one: a mapping whose keys are attributes as well.
+    """A user for graphs and handlers: a mapping whose keys are also attributes.
 
-    Has `identity`, `display_name`, `is_authenticated` and `permissions`, and whatever else
+    It has `identity`, `display_name`, `is_authenticated`, `permissions` and all other fields that
     `@auth.authenticate` returned.
     """
 
@@ -29,8 +29,8 @@ class User(dict[str, Any]):
 
     @property
     def permissions(self) -> Sequence[str]:
-        found: Sequence[str] = self["permissions"]
-        return found
+        permissions: Sequence[str] = self["permissions"]
+        return permissions
 
     def __getattr__(self, name: str) -> Any:
         try:
@@ -42,40 +42,40 @@ class User(dict[str, Any]):
         return User, (dict(self),)
 
 
-class NoUser(ValueError):
-    """What `@auth.authenticate` returned is nobody."""
+class InvalidUser(ValueError):
+    """`@auth.authenticate` returned no valid user."""
 
 
-def user_of(returned: Any) -> User:
-    """The user that a handler returned: an id, a mapping, or an object. `NoUser` for nobody."""
+def parse_user(returned: Any) -> User:
+    """Convert the result of a handler: an id, a mapping or an object. Raises `InvalidUser`."""
     if isinstance(returned, str):
-        given: dict[str, Any] = {"identity": returned}
+        fields: dict[str, Any] = {"identity": returned}
     elif isinstance(returned, Mapping):
-        given = dict(returned)
+        fields = dict(returned)
     else:
-        given = _fields(returned)
-    identity = given.get("identity")
+        fields = _read_fields(returned)
+    identity = fields.get("identity")
     if not isinstance(identity, str) or not identity:
-        raise NoUser("`@auth.authenticate` must return a user with a text `identity`.")
-    permissions = given.get("permissions") or []
+        raise InvalidUser("`@auth.authenticate` must return a user with a text `identity`.")
+    permissions = fields.get("permissions") or []
     if isinstance(permissions, str) or not isinstance(permissions, Sequence):
-        raise NoUser("`permissions` of a user must be a list of texts.")
+        raise InvalidUser("`permissions` of a user must be a list of texts.")
     return User(
         {
-            **given,
+            **fields,
             "identity": identity,
-            "display_name": str(given.get("display_name") or identity),
-            "is_authenticated": bool(given.get("is_authenticated", True)),
+            "display_name": str(fields.get("display_name") or identity),
+            "is_authenticated": bool(fields.get("is_authenticated", True)),
             "permissions": [str(name) for name in permissions],
         }
     )
 
 
-def _fields(found: Any) -> dict[str, Any]:
-    dump = getattr(found, "model_dump", None)
-    fields = dump() if callable(dump) else dict(getattr(found, "__dict__", {}))
+def _read_fields(user: Any) -> dict[str, Any]:
+    dump = getattr(user, "model_dump", None)
+    fields = dump() if callable(dump) else dict(getattr(user, "__dict__", {}))
     fields = {name: value for name, value in fields.items() if not name.startswith("_")}
     for name in ("identity", "display_name", "is_authenticated", "permissions"):
-        if name not in fields and hasattr(found, name):
-            fields[name] = getattr(found, name)
+        if name not in fields and hasattr(user, name):
+            fields[name] = getattr(user, name)
     return fields

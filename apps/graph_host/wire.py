@@ -1,4 +1,4 @@
-"""What travels between a worker and a graph host: frames over one inherited socket.
+"""The protocol between worker and graph host: frames over an inherited socket pair.
 
 A frame is four bytes of length, then one msgpack array `[kind, ...]`. Both ends use this module.
 docs/adr/0004-graph-host-protocol.md lists the kinds.
@@ -17,58 +17,58 @@ from typing import Any
 import msgpack
 
 PROTOCOL = 1
-MAX_FRAME = 64 * 1024 * 1024
-HIGH_WATER = 1024 * 1024
-"""Bytes waiting to be sent above which `drain` waits for the other end to read."""
+MAX_FRAME_BYTES = 64 * 1024 * 1024
+HIGH_WATER_BYTES = 1024 * 1024
+"""Amount of unsent bytes above which `drain` waits."""
 
-_READ_SIZE = 256 * 1024
+_READ_BYTES = 256 * 1024
 _LENGTH = struct.Struct(">I")
 
 Frame = list[Any]
 
 
 class FrameTooLarge(ValueError):
-    """A frame above the limit; nothing of it was sent."""
+    """The frame exceeds the limit and was not sent."""
 
 
 class LinkClosed(ConnectionError):
-    """The other end is gone."""
+    """The peer closed the socket."""
 
 
 def encode(frame: Sequence[Any]) -> bytes:
-    """The bytes of a frame; `FrameTooLarge` above the limit."""
-    body: bytes = msgpack.packb(frame, use_bin_type=True, default=_narrow)
-    if len(body) > MAX_FRAME:
+    """Encode a frame. Raises `FrameTooLarge`."""
+    body: bytes = msgpack.packb(frame, use_bin_type=True, default=_encode_big_int)
+    if len(body) > MAX_FRAME_BYTES:
         raise FrameTooLarge(
             f"A message of {len(body) / 2**20:.0f} MB is over the limit of "
-            f"{MAX_FRAME / 2**20:.0f} MB."
+            f"{MAX_FRAME_BYTES / 2**20:.0f} MB."
         )
     return _LENGTH.pack(len(body)) + body
 
 
-def _narrow(value: Any) -> float:
-    """A number in place of an integer beyond 64 bits: jsonb makes one of 1e20."""
+def _encode_big_int(value: Any) -> float:
+    """Convert integers beyond 64 bits to float: jsonb returns them for 1e20, for example."""
     if isinstance(value, int):
         return float(value)
-    raise TypeError(f"{type(value).__name__} has no place in a frame.")
+    raise TypeError(f"A frame cannot contain {type(value).__name__}.")
 
 
 class Decoder:
-    """Turns received bytes into frames; keeps the incomplete rest."""
+    """Decodes received bytes to frames and buffers an incomplete frame."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> Iterator[Frame]:
-        """The frames that these bytes complete; `ValueError` for bytes that are none."""
+        """Yield the frames that these bytes complete. Raises `ValueError` for malformed data."""
         buffer = self._buffer
         buffer += data
         start, end = 0, len(buffer)
         try:
             while end - start >= _LENGTH.size:
                 (length,) = _LENGTH.unpack_from(buffer, start)
-                if length > MAX_FRAME:
-                    raise FrameTooLarge(f"The other end announced a message of {length} bytes.")
+                if length > MAX_FRAME_BYTES:
+                    raise FrameTooLarge(f"The peer announced a message of {length} bytes.")
                 if end - start < _LENGTH.size + length:
                     break
                 body = bytes(
@@ -77,7 +77,7 @@ class Decoder:
                 start += _LENGTH.size + length
                 frame = msgpack.unpackb(body, raw=False, strict_map_key=False)
                 if not isinstance(frame, list) or not frame or not isinstance(frame[0], str):
-                    raise ValueError("The other end sent a message that is not a frame.")
+                    raise ValueError("The peer sent a message that is not a frame.")
                 yield frame
         finally:
             del buffer[:start]
@@ -86,8 +86,8 @@ class Decoder:
 class Link:
     """One end of the socket on an asyncio loop.
 
-    Frames sent in one turn of the loop leave together. It works on the socket itself, not through a
-    transport, so that code that blocks the loop can still make a round trip (`round_trip`).
+    Frames of the same loop iteration are sent together. It uses the socket directly instead of a
+    transport, so that code that blocks the loop can still make a request (`round_trip`).
     """
 
     def __init__(
@@ -104,51 +104,51 @@ class Link:
         self._on_close = on_close
         self._decoder = Decoder()
         self._parts: list[bytes] = []
-        self._rest = b""
-        self._waiting = 0
+        self._partial = b""
+        self._unsent_bytes = 0
         self._scheduled = False
         self._writing = False
         self._reading = True
-        self._drained: deque[asyncio.Future[None]] = deque()
+        self._drain_waiters: deque[asyncio.Future[None]] = deque()
         self.closed = False
         self._loop.add_reader(self._fd, self._read)
 
     # Sending
 
     def send(self, frame: Sequence[Any]) -> None:
-        """Queue a frame; it leaves at the end of this turn of the loop. Silent after the end."""
+        """Send a frame at the end of this loop iteration; ignored after close."""
         self.send_encoded(encode(frame))
 
     def send_encoded(self, data: bytes) -> None:
-        """Queue the bytes of a frame that `encode` made."""
+        """Send an encoded frame."""
         if self.closed:
             return
         self._parts.append(data)
-        self._waiting += len(data)
+        self._unsent_bytes += len(data)
         if not self._scheduled and not self._writing:
             self._scheduled = True
             self._loop.call_soon(self._flush)
 
     @property
     def is_full(self) -> bool:
-        """Whether the other end reads slower than this one writes."""
-        return self._waiting > HIGH_WATER
+        """Whether the peer reads slower than this end writes."""
+        return self._unsent_bytes > HIGH_WATER_BYTES
 
     async def drain(self) -> None:
-        """Return when the other end has read enough; `LinkClosed` when it never will."""
+        """Wait until the peer has read enough. Raises `LinkClosed`."""
         if self.closed:
             raise LinkClosed
         if not self.is_full:
             return
         waiter = self._loop.create_future()
-        self._drained.append(waiter)
+        self._drain_waiters.append(waiter)
         await waiter
 
     def _flush(self) -> None:
         self._scheduled = False
         if self.closed:
             return
-        data = b"".join((self._rest, *self._parts)) if self._rest else b"".join(self._parts)
+        data = b"".join((self._partial, *self._parts)) if self._partial else b"".join(self._parts)
         self._parts.clear()
         try:
             sent = self._sock.send(data)
@@ -157,10 +157,10 @@ class Link:
         except OSError as error:
             self.close(error)
             return
-        self._rest = data[sent:]
-        self._waiting = len(self._rest)
-        if bool(self._rest) != self._writing:
-            self._writing = bool(self._rest)
+        self._partial = data[sent:]
+        self._unsent_bytes = len(self._partial)
+        if bool(self._partial) != self._writing:
+            self._writing = bool(self._partial)
             if self._writing:
                 self._loop.add_writer(self._fd, self._flush)
             else:
@@ -169,15 +169,15 @@ class Link:
             self._release()
 
     def _release(self) -> None:
-        while self._drained:
-            waiter = self._drained.popleft()
+        while self._drain_waiters:
+            waiter = self._drain_waiters.popleft()
             if not waiter.done():
                 waiter.set_result(None)
 
     # Receiving
 
     def pause(self) -> None:
-        """Stop reading, so that the other end feels that this one is behind."""
+        """Stop reading: backpressure to the peer."""
         if self._reading and not self.closed:
             self._reading = False
             self._loop.remove_reader(self._fd)
@@ -190,7 +190,7 @@ class Link:
 
     def _read(self) -> None:
         try:
-            data = self._sock.recv(_READ_SIZE)
+            data = self._sock.recv(_READ_BYTES)
         except (BlockingIOError, InterruptedError):
             return
         except OSError as error:
@@ -208,21 +208,21 @@ class Link:
             self.close(error)
 
     def round_trip(self, frame: Sequence[Any], is_answer: Callable[[Frame], bool]) -> Frame:
-        """Send a frame and block this thread, the loop's own, until its answer is read.
+        """Send a frame and block the loop's thread until its answer arrives.
 
-        For synchronous code that runs on the loop. Frames that arrive meanwhile are handled after
-        it, in their order.
+        For synchronous code on the loop. Other frames that arrive meanwhile are handled later, in
+        order.
         """
         self.send(frame)
         early: list[Frame] = []
         self._sock.setblocking(True)
         try:
-            data = b"".join((self._rest, *self._parts))
+            data = b"".join((self._partial, *self._parts))
             self._parts.clear()
-            self._rest, self._waiting = b"", 0
+            self._partial, self._unsent_bytes = b"", 0
             self._sock.sendall(data)
             while True:
-                received = self._sock.recv(_READ_SIZE)
+                received = self._sock.recv(_READ_BYTES)
                 if not received:
                     raise LinkClosed
                 answer = None
@@ -238,10 +238,10 @@ class Link:
             for arrived in early:
                 self._loop.call_soon(self._on_frame, arrived)
 
-    # The end
+    # Close
 
     def close(self, reason: BaseException | None = None) -> None:
-        """Close the socket and say so once; waiting frames are dropped."""
+        """Close the socket and call `on_close` once; unsent frames are dropped."""
         if self.closed:
             return
         self.closed = True
@@ -249,8 +249,8 @@ class Link:
             self._loop.remove_reader(self._fd)
             self._loop.remove_writer(self._fd)
         self._sock.close()
-        for waiter in self._drained:
+        for waiter in self._drain_waiters:
             if not waiter.done():
                 waiter.set_exception(LinkClosed())
-        self._drained.clear()
+        self._drain_waiters.clear()
         self._on_close(reason)

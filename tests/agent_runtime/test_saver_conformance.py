@@ -18,7 +18,7 @@ from apps.agent_runtime.db.group_commit import GroupCommitWriter
 from apps.agent_runtime.db.write_batch import ClaimedRun
 from apps.agent_runtime.runs.run_session import RunSession, SessionServices
 from apps.agent_server.models import AgentRun
-from apps.graph_host.rpc import Desk
+from apps.graph_host.rpc import RpcClient
 from apps.graph_host.saver import SocketSaver
 from apps.graph_host.wire import Link
 from tests.agent_runtime import checkpoint_maintenance
@@ -121,10 +121,10 @@ async def test_saver_passes_the_conformance_suite(running, durable):
     async def saver() -> AsyncIterator[SocketSaver]:
         here, there = socket.socketpair()
         worker = WorkerEnd(there, running)
-        desk = Desk(Link(here, lambda frame: desk.answer(frame), print))  # noqa: PLW0108
-        yield SocketSaver(desk.door(1), None, durable=durable)
+        rpc = RpcClient(Link(here, lambda frame: rpc.on_answer(frame), print))  # noqa: PLW0108
+        yield SocketSaver(rpc.channel(1), None, durable=durable)
         assert worker.stale == []
-        desk.link.close()
+        rpc.link.close()
         await worker.close()
         del running[len(running) - len(worker._sessions) :]
 

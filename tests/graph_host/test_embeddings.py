@@ -8,7 +8,7 @@ import struct
 import pytest
 from langchain_core.embeddings import Embeddings
 
-from apps.graph_host.embeddings import Embedder
+from apps.graph_host.embeddings import TextEmbedder
 from apps.graph_host.project import Project, ProjectError
 
 
@@ -26,7 +26,7 @@ def floats(packed):
 
 @pytest.mark.parametrize("function", [lengths, lengths_later])
 async def test_functions_of_both_kinds_answer_both_kinds_of_callers(function):
-    embedder = Embedder(function, 2)
+    embedder = TextEmbedder(function, 2)
 
     assert [floats(one) for one in await embedder.aembed(["a", "bcd"])] == [[1, 0], [3, 0]]
     assert floats(await embedder.aembed_query("ab")) == [2, 0]
@@ -36,7 +36,7 @@ async def test_functions_of_both_kinds_answer_both_kinds_of_callers(function):
 
 
 async def test_nothing_is_asked_for_no_texts():
-    embedder = Embedder(lambda _: pytest.fail("asked"), 2)
+    embedder = TextEmbedder(lambda _: pytest.fail("asked"), 2)
 
     assert await embedder.aembed([]) == []
     assert embedder.embed([]) == []
@@ -51,7 +51,7 @@ class Model(Embeddings):
 
 
 def test_a_model_of_langchain_embeds_queries_in_its_own_way():
-    embedder = Embedder(Model(), 2)
+    embedder = TextEmbedder(Model(), 2)
 
     assert [floats(one) for one in embedder.embed(["x"])] == [[1, 0]]
     assert floats(embedder.embed_query("x")) == [0, 1]
@@ -70,7 +70,7 @@ def test_a_model_of_langchain_embeds_queries_in_its_own_way():
 )
 def test_answers_that_make_no_sense(answer, complaint):
     with pytest.raises(ValueError, match=complaint):
-        Embedder(lambda _: answer, 2).embed(["text"])
+        TextEmbedder(lambda _: answer, 2).embed(["text"])
 
 
 VALUE = {
@@ -96,7 +96,7 @@ VALUE = {
     ],
 )
 def test_what_of_a_value_is_embedded(index, texts):
-    assert Embedder(lengths, 2, ["text"]).texts(VALUE, index) == texts
+    assert TextEmbedder(lengths, 2, ["text"]).texts(VALUE, index) == texts
 
 
 def project(tmp_path, embed) -> Project:
@@ -104,9 +104,9 @@ def project(tmp_path, embed) -> Project:
     return Project(tmp_path, {"store": {"index": {"dims": 1, "embed": embed}}})
 
 
-def made(tmp_path, embed) -> Embedder:
+def made(tmp_path, embed) -> TextEmbedder:
     found = project(tmp_path, embed)
-    return Embedder.of(found, found.config["store"]["index"])
+    return TextEmbedder.of(found, found.config["store"]["index"])
 
 
 def test_a_function_of_a_file(tmp_path):

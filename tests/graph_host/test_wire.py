@@ -20,7 +20,7 @@ def test_a_frame_survives_being_cut_anywhere():
 
 
 def test_a_frame_above_the_limit_is_refused_at_both_ends(monkeypatch):
-    monkeypatch.setattr(wire, "MAX_FRAME", 10)
+    monkeypatch.setattr(wire, "MAX_FRAME_BYTES", 10)
 
     with pytest.raises(FrameTooLarge):
         encode(["put", b"x" * 10])
