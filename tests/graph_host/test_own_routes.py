@@ -236,4 +236,4 @@ def test_the_serialiser_is_the_projects(host):
     )
 
     assert "problem" not in found.hello
-    assert "`checkpointer.serde.unheard_of` is not known" in odd.hello["problem"]
+    assert "`checkpointer.serde.unheard_of` is not supported" in odd.hello["problem"]
