@@ -15,8 +15,8 @@ from apps.core.callers import Caller
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
 from apps.organizations.services import caller_for, organization_caller_for
+from apps.web_ui.pages import LAST_WORKSPACE
 
-LAST_WORKSPACE = "slipway_workspace"
 THEMES = frozenset({"light", "dark"})
 
 

@@ -17,10 +17,9 @@ from apps.accounts import login_flow, throttle
 from apps.accounts.context import sign_in_context
 from apps.console import palette
 from apps.console.forms import SignInForm
-from apps.console.page_context import LAST_WORKSPACE
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
-from apps.web_ui.pages import PageRequest, to_sign_in, workspace_page
+from apps.web_ui.pages import LAST_WORKSPACE, PageRequest, to_sign_in, workspace_page
 
 
 @require_GET

@@ -17,9 +17,9 @@ from apps.monitoring.buckets import Stride
 from apps.monitoring.models import Chart, ChartType, Section
 from apps.monitoring.services.computing import Computer, Frame
 from apps.tracing.pages import clauses
-from apps.tracing.pages.charts import HUES, Line, said
-from apps.tracing.pages.charts import Chart as Drawing
 from apps.tracing.pages.periods import Period
+from apps.web_ui.charts import HUES, Line, said
+from apps.web_ui.charts import Chart as Drawing
 
 MOST_LINES = 6
 _HUES_OF = {"Error": "error", "error": "error"}

@@ -12,10 +12,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.organizations.permissions import Permission
-from apps.tracing.pages.charts import Chart, Line
 from apps.usage import quotas, services
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 from apps.web_ui import formatting
+from apps.web_ui.charts import Chart, Line
 from apps.web_ui.pages import PageRequest, workspace_page
 
 DAYS = 31

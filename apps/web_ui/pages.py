@@ -15,12 +15,13 @@ from django.utils.http import urlencode
 from django_htmx.http import HttpResponseClientRedirect
 from django_htmx.middleware import HtmxDetails
 
-from apps.console.page_context import LAST_WORKSPACE
 from apps.core import errors
 from apps.core.callers import Caller
 from apps.organizations.models import User
 from apps.organizations.services import caller_for
 
+LAST_WORKSPACE = "slipway_workspace"
+"""The cookie with the workspace that was last used."""
 _YEAR = 31_536_000
 
 

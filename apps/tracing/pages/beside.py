@@ -11,9 +11,9 @@ from apps.trace_store.errors import FilterError
 from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses
-from apps.tracing.pages.charts import Chart, Line, edges
 from apps.tracing.pages.listing import ListState
 from apps.tracing.services.facets import facets_of
+from apps.web_ui.charts import Chart, Line, edges
 
 FACET_VALUES = 30
 SHOWN_AT_ONCE = 6

@@ -12,8 +12,8 @@ from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery, 
 from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses, periods
-from apps.tracing.pages.charts import HUES, Chart, Line, edges, said
 from apps.tracing.pages.periods import Period
+from apps.web_ui.charts import HUES, Chart, Line, edges, said
 
 GROUPS = {
     "": "None",
