@@ -56,7 +56,7 @@ def _typed_dicts_of_typing() -> Iterator[None]:
     Before Python 3.12 pydantic rejects it, because it lacks the optional keys of a parent class.
     A slightly inexact schema is better than none. No effect on pydantic versions without the flag.
     """
-    from pydantic._internal import _generate_schema as inner  # noqa: PLC0415 (has no public channel)
+    from pydantic._internal import _generate_schema as inner  # noqa: PLC0415 (no public API)
 
     previous = getattr(inner, "_SUPPORTS_TYPEDDICT", None)
     if previous is None:
