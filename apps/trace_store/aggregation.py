@@ -13,7 +13,7 @@ from apps.trace_store.types import RunQuery
 
 
 class GroupAttribute(StrEnum):
-    """What runs are grouped by."""
+    """Attributes to group runs by."""
 
     NAME = "name"
     RUN_TYPE = "run_type"
@@ -28,21 +28,21 @@ class GroupAttribute(StrEnum):
 class GroupBy:
     attribute: GroupAttribute
     path: str = ""
-    """The key of the metadata."""
+    """The metadata key."""
     max_groups: int = 5
-    """The groups with the most runs."""
+    """Only the groups with the most runs are returned."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetricsQuery:
-    """What is asked of the runs of a query."""
+    """Which metrics of the runs of a query to compute."""
 
     query: RunQuery
     edges: Sequence[datetime] | None = None
-    """Bounds of buckets of time; each begins with its own edge and ends before the next."""
+    """Edges of time buckets; each bucket includes its lower edge and excludes its upper edge."""
     group_by: GroupBy | None = None
     depth: int | None = None
-    """0 for roots, 1 for the runs below one."""
+    """Only runs at this depth: 0 for roots, 1 for their children."""
     measures: Sequence[Measure] = ALL_MEASURES
     quantiles: Sequence[float] = (0.5, 0.99)
     details: bool = False
@@ -50,11 +50,11 @@ class MetricsQuery:
 
 @dataclass(slots=True)
 class MetricsResult:
-    """Figures by bucket and group; buckets and groups without a run are not there."""
+    """Metrics by bucket and group; buckets and groups without runs are absent."""
 
     by_bucket: Mapping[tuple[int, str | None], RunMetrics]
     counted_since: datetime | None = None
-    """Set when there were too many runs to look at: only those placed after it were counted."""
+    """Set if there were too many runs: only those after this partition time are counted."""
     by_group: dict[str | None, RunMetrics] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -72,19 +72,19 @@ class MetricsResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ThreadRow:
-    """A conversation; a turn is the root of a trace."""
+    """A thread; its turns are root runs."""
 
     project_id: UUID
     thread_key: str
     figures: RunMetrics = field(default_factory=RunMetrics)
-    """Of its turns: as many as it has, tokens and costs those of their traces."""
+    """Metrics of its turns, with the tokens and costs of their traces."""
     first_start: datetime
     last_start: datetime
     last_end: datetime | None
     first_trace_id: UUID
     last_trace_id: UUID
     first_inputs: str | None
-    """Previews, as the rest here."""
+    """A preview, like the following fields."""
     last_outputs: str | None
     last_error: str | None
 

@@ -1,4 +1,4 @@
-"""Opaque cursors: the place of the last run of a page, not a number of rows."""
+"""Opaque page cursors: partition time and id of the last run of a page."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def encode_cursor(partition_time: datetime, run_id: UUID) -> str:
 
 
 def decode_cursor(cursor: str) -> tuple[datetime, UUID]:
-    """The place that the cursor names; `InvalidCursor` for anything that `encode` did not make."""
+    """Decode a cursor. Raises `InvalidCursor` if `encode_cursor` did not produce it."""
     try:
         microseconds, run_id = _LAYOUT.unpack(
             base64.b64decode(cursor, altchars=b"-_", validate=True)

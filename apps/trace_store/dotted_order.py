@@ -1,7 +1,7 @@
-"""Where a run stands in its tree: `<time>Z<run id>` for each run from the root down, with dots.
+"""Dotted orders: `<time>Z<run id>` of each run from the root down, joined by dots.
 
-Plain string order of dotted orders is the depth-first order of the tree. The text is kept byte for
-byte: some clients put a counter into the last digits of the time.
+Their string order is the depth-first order of the tree. The text is stored byte for byte, because
+some clients put a counter into the last digits of the time.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from uuid import UUID
 _TIME_LENGTH = 22  # YYYYMMDDTHHMMSSffffffZ
 _SEGMENT_LENGTH = _TIME_LENGTH + 36
 EARLIEST_START = datetime(1900, 1, 1, tzinfo=UTC)
-"""Before this no run begins; those who reckon with its time may go back from it by years."""
+"""The earliest start of a run; arithmetic with it may go back by years."""
 _FIRST_YEAR, _LAST_YEAR = "1900", "8999"
 
 
 class TreePosition(NamedTuple):
-    """A run's place in its trace."""
+    """The position of a run in its trace."""
 
     dotted_order: str
     trace_id: UUID
@@ -27,12 +27,12 @@ class TreePosition(NamedTuple):
 
 
 class InvalidDottedOrder(ValueError):
-    """The dotted order is no dotted order, or contradicts the ids beside it."""
+    """The dotted order is malformed or contradicts the ids of the run."""
 
 
 def format_segment(moment: datetime, run_id: UUID) -> str:
     moment = moment.astimezone(UTC)
-    # Not %Y, which leaves the zeros of early years away.
+    # %Y does not pad early years with zeros.
     return f"{moment.year:04d}{moment:%m%dT%H%M%S%fZ}{run_id}"
 
 
@@ -43,8 +43,8 @@ def parse_position(
     trace_id: UUID | None = None,
     parent_run_id: UUID | None = None,
 ) -> TreePosition:
-    """The place that a dotted order tells; `Misplaced` says how it contradicts the ids."""
-    # Nearly all are right, so digits are compared first: to make an id of them costs more.
+    """Parse a dotted order. Raises `InvalidDottedOrder` if it contradicts the given ids."""
+    # Fast path: compare hexadecimal digits, which is cheaper than building UUIDs.
     length = len(dotted_order)
     try:
         if (length + 1) % (_SEGMENT_LENGTH + 1) or not _same_id(dotted_order[-36:], run_id):
@@ -117,27 +117,27 @@ def _parse_strictly(
 
 
 def root_position(run_id: UUID, start_time: datetime) -> TreePosition:
-    """The place of a run that has nothing above it."""
+    """The position of a run without a parent."""
     return TreePosition(format_segment(start_time, run_id), run_id, None, start_time)
 
 
 def child_position(
     parent_dotted_order: str, *, parent_run_id: UUID, run_id: UUID, start_time: datetime
 ) -> TreePosition:
-    """The place of a run whose parent is known."""
+    """The position of a run below a stored parent."""
     trace_id = UUID(parent_dotted_order[_TIME_LENGTH:_SEGMENT_LENGTH])
     dotted_order = f"{parent_dotted_order}.{format_segment(start_time, run_id)}"
     return TreePosition(dotted_order, trace_id, parent_run_id, start_time)
 
 
 def segment_times(dotted_order: str) -> list[datetime]:
-    """The times of the run and of those above it, the root's first."""
+    """The times of the segments, root first."""
     length = _SEGMENT_LENGTH + 1
     return [_parse_time(dotted_order[at:]) for at in range(0, len(dotted_order), length)]
 
 
 def root_time(dotted_order: str) -> datetime:
-    """The time in the first segment of a dotted order: where the root of the trace is placed."""
+    """The time of the first segment: the partition time of the root."""
     return _parse_time(dotted_order)
 
 

@@ -1,7 +1,7 @@
-"""Histograms that can be added to each other: bins whose bounds grow by a constant factor.
+"""Mergeable histograms with bins whose bounds grow by a constant factor.
 
-The value that a bin stands for is at most `RELATIVE_ERROR` away from every value in it, whatever
-their size, so a quantile of any sum of histograms is that near to the true one.
+The representative value of a bin differs from each value in it by at most `RELATIVE_ERROR`, so a
+quantile of merged histograms has that relative error.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ RELATIVE_ERROR: Final = 0.01
 _FACTOR = (1 + RELATIVE_ERROR) / (1 - RELATIVE_ERROR)
 LOG_FACTOR: Final = math.log(_FACTOR)
 ZERO_BIN: Final = -32768
-"""The bin of zero and of what is below it."""
+"""The bin of zero and negative values."""
 _MIN_BIN, _MAX_BIN = -32767, 32767
 _MAX_COUNT = 2**32 - 1
 _ENTRY_BYTES = 6
@@ -31,7 +31,7 @@ def bin_index(value: float) -> int:
 
 
 def bin_index_sql(column: str) -> str:
-    """The same in SQL, over a number."""
+    """The SQL expression of `bin_index` for a numeric column."""
     return (
         f"(CASE WHEN {column} <= 0 THEN {ZERO_BIN}"
         f" ELSE ceil(ln({column}::float8) / {LOG_FACTOR!r}) END)::int2"
@@ -40,7 +40,7 @@ def bin_index_sql(column: str) -> str:
 
 @dataclass(slots=True)
 class Histogram:
-    """How many values fell into each bin."""
+    """The number of values in each bin."""
 
     bins: dict[int, int] = field(default_factory=dict)
 
@@ -62,7 +62,7 @@ class Histogram:
             bins[place] = bins.get(place, 0) + count
 
     def quantile(self, share: float) -> float | None:
-        """The value that this share of all values does not exceed; None of nothing."""
+        """The quantile, or None if the histogram is empty."""
         count = self.count
         if count == 0:
             return None

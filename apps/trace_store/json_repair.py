@@ -1,7 +1,7 @@
-"""JSON that strict parsers refuse and clients send all the same, made strict without losing runs.
+"""Repairs JSON of clients that strict parsers reject.
 
-NaN and infinities become null, lone surrogates and bytes that are no UTF-8 become U+FFFD. Numbers
-past 64 bits keep all their digits.
+NaN and infinities become null; lone surrogates and invalid UTF-8 become U+FFFD. Numbers beyond 64
+bits keep all their digits.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import re
 from typing import Any
 
 ODD_NUMBER = re.compile(rb"\d{19}|[eE]\+?\d{3}")
-"""Perhaps past what orjson, a double or jsonb holds."""
+"""Matches numbers that orjson, a double or jsonb may not hold."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def repair(text: bytes) -> bytes:
-    """Strict JSON of the same meaning; `ValueError` when the text is no JSON at all."""
+    """Return equivalent strict JSON. Raises `ValueError` if the text is not JSON."""
     try:
         value = json.loads(text.decode("utf-8", "replace"), strict=False)
         return json.dumps(_clean(value), ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,4 +1,4 @@
-"""What is known about a set of runs in numbers, so that the numbers of two sets can be added."""
+"""Metrics of sets of runs that can be merged."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.trace_store.histograms import Histogram
 
 
 class Measure(StrEnum):
-    """What is measured of a run; the values are columns of rollups, and names on the wire."""
+    """A measured quantity of a run; the values are rollup columns and wire names."""
 
     LATENCY = "latency_seconds"
     FIRST_TOKEN = "first_token_seconds"  # noqa: S105  (a token of a model)
@@ -28,7 +28,7 @@ class Measure(StrEnum):
 
     @property
     def is_time(self) -> bool:
-        """Kept in whole microseconds, told in seconds."""
+        """Stored in whole microseconds, shown in seconds."""
         return self in {Measure.LATENCY, Measure.FIRST_TOKEN}
 
     @property
@@ -65,7 +65,7 @@ _decoder = msgspec.msgpack.Decoder(_StoredDistribution)
 
 @dataclass(slots=True)
 class Distribution:
-    """The values of one measure: how many, their sum, their ends, and how they are spread."""
+    """The values of one measure: count, total, minimum, maximum and histogram."""
 
     count: int = 0
     total: Decimal = Decimal(0)
@@ -73,7 +73,7 @@ class Distribution:
     most: Decimal = Decimal(0)
     histogram: Histogram = field(default_factory=Histogram)
     exact: Mapping[float, Decimal] | None = None
-    """Quantiles that were taken from the values themselves."""
+    """Exact quantiles, if they were computed from the values."""
 
     def add(self, other: Distribution) -> None:
         if not other.count:
@@ -83,7 +83,7 @@ class Distribution:
             self.most = max(self.most, other.most)
         else:
             self.least, self.most = other.least, other.most
-        # Of two sets' quantiles no quantile of both can be made.
+        # Exact quantiles of two sets cannot be merged.
         self.exact = other.exact if not self.count else None
         self.count += other.count
         self.total += other.total
@@ -121,21 +121,21 @@ class Distribution:
 
 
 def value_range_of(text: bytes) -> tuple[Decimal, Decimal]:
-    """The least and the most value of a distribution, without the rest of it."""
+    """The minimum and maximum of an encoded distribution."""
     stored = _decoder.decode(text)
     return stored.least, stored.most
 
 
 @dataclass(slots=True)
 class RunMetrics:
-    """A set of runs in numbers."""
+    """Metrics of a set of runs."""
 
     runs: int = 0
     errors: int = 0
     pending: int = 0
     model_calls: int = 0
     streamed: int = 0
-    """Model calls that told when their first token came."""
+    """Model calls with a first token time."""
     last_start: datetime | None = None
     measures: dict[Measure, Distribution] = field(default_factory=dict)
     details: Details = field(default_factory=dict)
@@ -182,7 +182,7 @@ class RunMetrics:
 
     @property
     def streaming_rate(self) -> float | None:
-        """Of the model calls; None where there are none."""
+        """The share of model calls that stream; None without model calls."""
         return self.streamed / self.model_calls if self.model_calls else None
 
     def _of(self, measure: Measure) -> Distribution:
@@ -190,7 +190,7 @@ class RunMetrics:
 
 
 def to_display_value(measure: Measure, value: Decimal) -> Any:
-    """A value as people read it: seconds as a float, tokens as an integer, costs exactly."""
+    """Convert a stored value: times to float seconds, tokens to integers, costs unchanged."""
     if measure.is_time:
         return float(value) / _MICROSECONDS
     return round(value) if measure.is_tokens else value

@@ -1,4 +1,4 @@
-"""The one door to stored runs. PostgreSQL implements it; another store may."""
+"""The interface of the run store. PostgreSQL implements it; another store may."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ ALL_PAYLOADS: frozenset[Payload] = frozenset(Payload)
 
 
 class RunStore(Protocol):
-    """Reads runs of one workspace; a foreign id is an unknown id."""
+    """Reads runs of one workspace. An id of another workspace counts as unknown."""
 
     def existing(self, workspace_id: UUID, run_ids: Collection[UUID]) -> set[UUID]:
-        """Those of the ids that are runs of the workspace."""
+        """Return the ids that are runs of the workspace."""
 
     def get(
         self,
@@ -28,12 +28,12 @@ class RunStore(Protocol):
         project_id: UUID | None = None,
         payloads: Collection[Payload] = ALL_PAYLOADS,
     ) -> RunDetail | None:
-        """The run; the newest one when several projects have that id and none is named."""
+        """Return the run; without `project_id`, the newest one if several projects have that id."""
 
     def trace(
         self, workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None = None
     ) -> Sequence[RunRow]:
-        """All runs of the trace, depth first, parents before children."""
+        """Return all runs of the trace, depth first, parents before children."""
 
     def query(
         self,
@@ -44,23 +44,23 @@ class RunStore(Protocol):
         cursor: str | None = None,
         payloads: Collection[Payload] = NO_PAYLOADS,
     ) -> RunPage:
-        """A page of runs, newest first unless asked otherwise.
+        """Return a page of runs, newest first unless the query says otherwise.
 
-        Stable while runs arrive: a cursor names the last run seen, not a number of rows. Raises
-        `InvalidCursor` for one that this store did not make, and `QueryTooSlow` when the time that
-        a query may take went by without a match; with some, the page is not full and leads on.
+        Stable while runs arrive, because a cursor names the last run seen. Raises `InvalidCursor`
+        for a malformed cursor and `QueryTooSlow` if no run matches within the time limit; a page
+        with some matches is then short and has a cursor.
         """
 
     def project_stats(
         self, workspace_id: UUID, project_ids: Collection[UUID], *, since: datetime | None = None
     ) -> Mapping[UUID, ProjectStats]:
-        """Counts of each project, without a look at its runs; all of them are in the answer."""
+        """Return the counts of each project, from counters; every project has an entry."""
 
     def aggregate(self, workspace_id: UUID, question: MetricsQuery) -> MetricsResult:
-        """Counts, sums and quantiles of the query's runs, by buckets of time and by groups.
+        """Return counts, sums and quantiles of the runs, by time bucket and group.
 
-        From rollups where they can tell. Where runs must be looked at and there are too many, only
-        the newest are, and the answer says since when.
+        Uses rollups where they can answer. Otherwise it counts runs; if there are too many, only
+        the newest, and `counted_since` of the result says from when.
         """
 
     def threads(
@@ -72,11 +72,11 @@ class RunStore(Protocol):
         limit: int = 20,
         whole: bool = False,
     ) -> ThreadPage:
-        """A page of conversations with a turn that the query means, the newest turn first.
+        """Return a page of threads with a turn that matches, ordered by newest turn.
 
-        What is told is about those turns; with `whole`, about all that the conversation has in the
-        query's projects and time.
+        The metrics cover the matching turns; with `whole`, all turns in the projects and time
+        range of the query.
         """
 
     def thread(self, workspace_id: UUID, thread_key: str, query: RunQuery) -> ThreadRow | None:
-        """One conversation; what is told is about those of its turns that the query means."""
+        """Return one thread, with metrics of its matching turns."""

@@ -1,4 +1,4 @@
-"""What the store of runs gives and takes: plain values, no database in them."""
+"""Arguments and results of the run store: plain values without a database connection."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Status(StrEnum):
 
 
 class Payload(StrEnum):
-    """The large parts of a run, stored compressed and read only when asked for."""
+    """The large fields of a run, stored compressed and read only on request."""
 
     INPUTS = "inputs"
     OUTPUTS = "outputs"
@@ -58,7 +58,7 @@ class Payload(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens and money; `None` means that nothing was said about it."""
+    """Tokens and cost in US dollars; `None` means unknown."""
 
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
@@ -68,7 +68,7 @@ class Usage:
     total_cost: Decimal | None = None
     details: Mapping[str, Mapping[str, Any]] | None = None
     """`prompt_token_details`, `completion_token_details`, `prompt_cost_details`,
-    `completion_cost_details`: what a client told beyond the sums."""
+    `completion_cost_details`, as sent by the client."""
 
     @property
     def is_known(self) -> bool:
@@ -79,14 +79,14 @@ class Usage:
 class Attachment:
     name: str
     path: str
-    """Where object storage keeps it."""
+    """The key in object storage."""
     mime_type: str
     size: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRow:
-    """A run as lists show it."""
+    """A run without its payloads."""
 
     workspace_id: UUID
     project_id: UUID
@@ -95,7 +95,7 @@ class RunRow:
     parent_run_id: UUID | None
     dotted_order: str
     partition_time: datetime
-    """The time in the run's own segment of its dotted order; partitions and lists go by it."""
+    """The time in the last segment of the dotted order; partitions and lists are ordered by it."""
     name: str
     run_type: str
     start_time: datetime
@@ -107,21 +107,21 @@ class RunRow:
     outputs_preview: str | None
     tags: Sequence[str]
     metadata_json: Fragment
-    """An object, as it was sent."""
+    """A JSON object, as it was sent."""
     thread_key: str | None
     model: str | None
     reference_example_id: UUID | None
     attachments: Sequence[Attachment]
     usage: Usage
-    """A model call's own, else the sum over the runs below it: see `store.totals`."""
+    """The usage of a model call; for other runs the total of their descendants."""
     price_model_id: UUID | None = None
-    """The entry of the price map that its cost was computed by."""
+    """The price map entry that the cost was computed with."""
 
     @property
     def metadata(self) -> dict[str, Any]:
         # The standard library's parser keeps numbers of any length.
-        found: dict[str, Any] = json.loads(self.metadata_json)
-        return found
+        metadata: dict[str, Any] = json.loads(self.metadata_json)
+        return metadata
 
     @property
     def is_root(self) -> bool:
@@ -158,7 +158,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunDetail:
-    """A run with those of its payloads that were asked for, each as the JSON that was sent."""
+    """A run with the requested payloads, each as the JSON that was sent."""
 
     row: RunRow
     payloads: Mapping[Payload, Fragment]
@@ -167,14 +167,14 @@ class RunDetail:
         return self.payloads.get(payload)
 
     def value(self, payload: Payload) -> Any:
-        """The payload as Python values; `None` when the run has none."""
+        """The parsed payload; `None` if the run has none."""
         text = self.payloads.get(payload)
         return None if text is None else json.loads(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunQuery:
-    """Which runs. What is `None` does not limit; everything given must hold."""
+    """A selection of runs. All given conditions must hold; `None` means no condition."""
 
     project_ids: Sequence[UUID] | None = None
     run_ids: Sequence[UUID] | None = None
@@ -185,26 +185,26 @@ class RunQuery:
     is_root: bool | None = None
     has_error: bool | None = None
     started_from: datetime | None = None
-    """Runs that started then or later."""
+    """Inclusive lower bound of the start time."""
     started_until: datetime | None = None
-    """Runs that started then or earlier."""
+    """Inclusive upper bound of the start time."""
     where: Expression | None = None
-    """What must be true of the run itself."""
+    """Filter on the run itself."""
     where_root: Expression | None = None
-    """What must be true of the root of the run's trace."""
+    """Filter on the root of the trace."""
     where_any: Expression | None = None
-    """What must be true of at least one run of the run's trace."""
+    """Filter that at least one run of the trace matches."""
     where_thread: Expression | None = None
     """What must be true of the run's thread, as the turns of the query's projects and time tell it:
     an expression of `parse_thread_filter`."""
     oldest_first: bool = False
-    with_doomed: bool = False
+    include_deleted: bool = False
     """With those whose deletion is asked for: for the one who deletes them."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunPage:
-    """Some runs in order; `next_cursor` leads to those after them."""
+    """A page of runs in order; `next_cursor` starts the next page."""
 
     runs: Sequence[RunDetail]
     next_cursor: str | None
@@ -212,7 +212,7 @@ class RunPage:
 
 @dataclass(frozen=True, slots=True)
 class ProjectStats:
-    """What the list of projects shows of one."""
+    """Counts of a project."""
 
     run_count: int = 0
     trace_count: int = 0
@@ -234,7 +234,7 @@ class TraceTimes:
 
 @dataclass(frozen=True, slots=True)
 class DeletedRun:
-    """A run that was there."""
+    """A deleted run."""
 
     id: UUID
     project_id: UUID
@@ -242,7 +242,7 @@ class DeletedRun:
     partition_time: datetime
     is_root: bool
     files: Sequence[str]
-    """In object storage: attachments, and payloads that are too large for a row."""
+    """Object storage keys of its attachments and large payloads."""
 
     @property
     def key(self) -> tuple[UUID, UUID, datetime]:
@@ -251,16 +251,16 @@ class DeletedRun:
 
 @dataclass(frozen=True, slots=True)
 class RetentionCutoffs:
-    """Of a project: what came before then has lived long enough. `None` never has."""
+    """Runs of a project received before these times have expired; `None` means never."""
 
     project_id: UUID
     long: datetime | None
     short: datetime | None
     short_since: datetime | None
-    """When the project began to be short-lived, if it is."""
+    """When the project changed to short retention, if it did."""
 
     @property
     def latest(self) -> datetime | None:
-        """Nothing that came later is due."""
+        """No run received later has expired."""
         cutoffs = [self.long, None if self.short_since is None else self.short]
         return max((cutoff for cutoff in cutoffs if cutoff is not None), default=None)

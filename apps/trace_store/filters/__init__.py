@@ -1,7 +1,7 @@
-"""The filter language of runs: docs/filter-language.md is its specification.
+"""The filter language of runs, specified in docs/filter-language.md.
 
-`parse` makes the tree of `nodes` from text; `reference.matches` says what it means, one run at a
-time; `store.filtering` asks PostgreSQL the same; `terms` is what an index of runs holds.
+`parse` builds a tree of `nodes` from text. `reference.matches` evaluates it for one run,
+`postgres.filtering` compiles it to SQL, and `terms` derives the entries of the run index.
 """
 
 from apps.trace_store.filters.builders import all_of, quote

@@ -1,4 +1,4 @@
-"""Pairs of metadata as a filter, as requests that take no filter name them."""
+"""Builds filters: from metadata pairs, by conjunction, and limited to recent feedback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.trace_store.filters.parsing import parse
 
 
 def metadata_filter(metadata: Mapping[str, Any]) -> Expression:
-    """Runs that have all of these pairs; a list of values means any of them."""
+    """Build the filter for runs with all pairs; a list of values means any of them."""
     pairs = []
     for key, value in metadata.items():
         values = value if isinstance(value, list) else [value]
@@ -25,19 +25,19 @@ def metadata_filter(metadata: Mapping[str, Any]) -> Expression:
 
 
 def _as_text(value: Any) -> str:
-    """As the filter language compares metadata: numbers and booleans by their JSON text."""
+    """The text that the filter language compares: numbers and booleans as JSON."""
     return value if isinstance(value, str) else dumps_text(value)
 
 
 def quote(text: str) -> str:
-    """The text as a literal of the filter language."""
+    """Format the text as a literal of the filter language."""
     return json.dumps(text)
 
 
 def all_of(expressions: Sequence[Expression | None]) -> Expression | None:
-    """What is true when all of these are; None does not limit, and of nothing is None.
+    """Combine the filters by `and`; None entries are ignored, and no filter gives None.
 
-    Each keeps its own scope: conditions on pairs of two expressions may mean two pairs.
+    Each filter keeps its scope: item conditions of two filters may match two items.
     """
     given = tuple(one for one in expressions if one is not None)
     if len(given) < 2:
@@ -50,7 +50,7 @@ _MODIFIED = BY_NAME["feedback_modified_at"]
 
 @dataclass(frozen=True, slots=True)
 class FeedbackTimeRange:
-    """When feedback was changed last: then or later, and before then; None does not limit."""
+    """A range of modification times of feedback: inclusive `since`, exclusive `before`."""
 
     since: datetime | None = None
     before: datetime | None = None
@@ -61,7 +61,7 @@ class FeedbackTimeRange:
         return tuple(Condition(_MODIFIED, how, when) for how, when in bounds if when is not None)
 
     def narrowed(self, expression: Expression) -> Expression:
-        """The filter, of other feedback as if it were not there."""
+        """Limit the feedback conditions of the filter to feedback in this range."""
         match expression:
             case And(parts):
                 return And(tuple(map(self.narrowed, parts)))
@@ -75,7 +75,7 @@ class FeedbackTimeRange:
 
 
 def has_feedback_condition(expression: Expression | None) -> bool:
-    """Whether any condition of the filter is on feedback."""
+    """Whether the filter has a feedback condition."""
     match expression:
         case And(parts) | Or(parts):
             return any(map(has_feedback_condition, parts))

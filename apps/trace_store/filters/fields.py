@@ -1,4 +1,4 @@
-"""The fields that a filter may name: a table to read, no code."""
+"""The fields of filters, as tables."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import StrEnum
 
 
 class FieldType(StrEnum):
-    """What values a field has, and so which operators it takes: see `OPERATORS`."""
+    """The type of a field, which decides its operators: see `OPERATORS`."""
 
     UUID = "an id"
     TEXT = "a text"
@@ -21,7 +21,7 @@ class FieldType(StrEnum):
 
 
 class ItemKind(StrEnum):
-    """What a run has several of. Conditions on one of these, side by side, mean the same item."""
+    """Items of which a run has several. Adjacent conditions on one kind match the same item."""
 
     METADATA = "metadata"
     INPUTS = "inputs"
@@ -36,13 +36,13 @@ class Field:
     about: str = field(repr=False)
     aliases: tuple[str, ...] = field(default=(), repr=False)
     items: ItemKind | None = field(default=None, repr=False)
-    """Of what the field is a part; None when it is the run's own."""
+    """The items that the field belongs to; None for a field of the run."""
     is_searched: bool = field(default=False, repr=False)
-    """Whether `search(field, "words")` is understood too."""
+    """Whether `search(field, "words")` is supported."""
     is_word: bool = field(default=False, repr=False)
-    """Whether its values are few words, all in lower case; a filter may write them in any."""
+    """Whether the values are an enumeration in lower case; filters may use any case."""
     is_json: bool = field(default=False, repr=False)
-    """Whether its texts stand for JSON values; a number in an order then means the numbers."""
+    """Whether the values are JSON; a numeric literal in an ordering then matches only numbers."""
 
 
 _EQUALITY = ("eq", "neq", "in", "is_null", "is_not_null")

@@ -1,4 +1,4 @@
-"""Values of each type, from what was written; all of them are values that PostgreSQL takes."""
+"""Parses literals to values of each field type, limited to what PostgreSQL accepts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def is_boolean(literal: Literal) -> bool:
 
 
 def parse_text(literal: Literal) -> str:
-    """A number as it was written, a boolean as JSON writes it."""
+    """The literal as text: numbers as written, booleans as in JSON."""
     return literal.text.lower() if isinstance(literal, Name) else literal.text
 
 
@@ -52,7 +52,7 @@ def parse_pattern(literal: Literal) -> str:
 
 
 def parse_search_text(literal: Literal) -> str:
-    """The text; it has a word to be searched for."""
+    """The search text, which must contain a word."""
     written = parse_text(literal)
     if next(split_words(written), None) is None:
         raise literal.place.error("a search takes a text with at least one letter or digit")
@@ -88,7 +88,7 @@ def parse_seconds(literal: Literal) -> Decimal:
 
 
 def parse_time(literal: Literal) -> datetime:
-    """In UTC; a time that names no zone is meant so."""
+    """The time in UTC, which is also the default zone."""
     try:
         if not isinstance(literal, String):
             raise ValueError(literal.text)  # noqa: TRY004  (told below)
@@ -116,7 +116,7 @@ def parse_boolean(literal: Literal) -> bool:
 
 
 def parse_json_object(literal: Literal) -> JsonObject:
-    """The text of a JSON object; numbers are those that PostgreSQL holds."""
+    """The JSON object as text, with numbers that PostgreSQL can store."""
     example = 'such as \'{"key": "value"}\''
     try:
         value = json.loads(literal.text, parse_constant=_reject_constant, parse_float=_decimal)

@@ -1,4 +1,4 @@
-"""The tree of a filter: few kinds of nodes, their values already of their field's type."""
+"""The syntax tree of a filter; values have the type of their field."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from apps.trace_store.filters.fields import Field, ItemKind
 
 
 class Comparison(StrEnum):
-    """What a condition asks of a value. A value that is not there meets none of them."""
+    """A comparison of a condition. A missing value fails all of them."""
 
     EQUAL = "eq"
-    """Of a field with several values (tags): one of them is equal. So with the others."""
+    """For a field with several values (tags): any of them, here and below."""
     GREATER = "gt"
     AT_LEAST = "gte"
     LESS = "lt"
@@ -30,7 +30,7 @@ class Comparison(StrEnum):
     EXISTS = "exists"
     """An object has a key (metadata)."""
     SEARCH = "search"
-    """Has every word of the text."""
+    """Contains every word of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ Values: TypeAlias = Value | tuple[Value, ...] | None
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """True of a run, or of one item of a run, whose field compares so with the value."""
+    """A comparison of a field of a run, or of one item of a run, with a value."""
 
     field: Field
     comparison: Comparison
@@ -56,7 +56,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class AnyItem:
-    """One item (a pair of metadata, a row of feedback) meets `conditions` and none of `but_not`."""
+    """One item (a metadata pair, a feedback row) meets `conditions` and none of `but_not`."""
 
     items: ItemKind
     conditions: tuple[Condition, ...]
@@ -66,7 +66,7 @@ class AnyItem:
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """All runs but those of the part."""
+    """All runs that do not match the part."""
 
     part: Expression
 

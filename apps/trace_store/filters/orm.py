@@ -1,4 +1,4 @@
-"""Filters of things that are no runs, projects and examples: on their metadata and few columns."""
+"""Compiles filters to ORM conditions for models with metadata, such as projects."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _Make = Callable[[str, tuple[Any, ...]], SqlCondition]
 
 
 def filter_to_q(expression: nodes.Expression, *, metadata: str, columns: Mapping[str, str]) -> Q:
-    """The filter as a condition of the ORM.
+    """Compile the filter to a `Q`. Raises `FilterError` for a field that the model does not have.
 
-    `metadata` is the path of the model's JSON, such as `extra__metadata`; `columns` are the fields
-    of filters that the model has, with their paths. A filter that names another is refused.
+    `metadata` is the path of the JSON field, such as `extra__metadata`; `columns` maps filter
+    fields to paths of the model.
     """
     match expression:
         case Condition(comparison=Comparison.SEARCH):
@@ -33,7 +33,7 @@ def filter_to_q(expression: nodes.Expression, *, metadata: str, columns: Mapping
         case Not(part):
             return ~filter_to_q(part, metadata=metadata, columns=columns)
         case AnyItem(items=ItemKind.METADATA):
-            # What is no object has no pairs, and must not be asked for them.
+            # Only JSON objects have pairs; `jsonb_each` fails on other values.
             return _as_q(metadata, lambda sql, values: _any_pair(expression, sql, values))
         case Condition() if expression.field.name == "metadata":
             return _as_q(metadata, lambda sql, values: _compare_object(expression, sql, values))
@@ -64,7 +64,7 @@ def _as_q(path: str, make: _Make) -> Q:
 
 
 class _IsTrue(Expression):
-    """True or false, never null, so that its complement is one."""
+    """A condition that is never null, so that it can be negated."""
 
     output_field = BooleanField()
     conditional = True

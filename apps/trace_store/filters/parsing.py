@@ -1,4 +1,4 @@
-"""From text to the tree: which field, which comparison, and values of the field's type."""
+"""Builds the filter tree from parsed calls: resolves fields, comparisons and values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from apps.trace_store.filters.syntax import (
 )
 
 MAX_CONDITIONS = 200
-"""In one filter: each costs the database time to plan."""
+"""Limit per filter, because each condition costs planning time."""
 
 _NEGATIVE = {"neq", "nlike", "not_like", "is_null"}
 _COMPARISONS = {
@@ -61,13 +61,13 @@ _SUGGESTIONS = {
     "nin": "not(in(...))",
     "not_in": "not(in(...))",
 }
-"""As other languages call them."""
+"""Operators of other languages, for error messages."""
 
 
 def parse(text: str, known: Mapping[str, Field] = fields.BY_NAME) -> Expression:
-    """What the text asks; `FilterError`, a 400 that names line and column, when it asks nothing.
+    """Parse a filter. Raises `FilterError` with line and column if it is invalid.
 
-    `known` are the fields by their names and aliases.
+    `known` maps names and aliases to fields.
     """
     return _Parser(known).expression(parse_calls(text))
 
@@ -79,7 +79,7 @@ def parse_thread_filter(text: str) -> Expression:
 
 @dataclass(frozen=True, slots=True)
 class _Leaf:
-    """A condition as it was written: true where it holds, or where it does not."""
+    """A condition and whether it is negated."""
 
     condition: Condition
     is_negative: bool
@@ -140,7 +140,7 @@ class _Parser:
 
 
 def _combine(parts: Sequence[Expression | _Leaf]) -> Expression:
-    """All of the parts, with the conditions on one kind of items brought together."""
+    """Combine the parts by `and`; conditions on one kind of item form one `AnyItem`."""
     together: list[Expression] = []
     grouped: dict[ItemKind, list[_Leaf]] = {}
     for part in parts:
@@ -156,7 +156,7 @@ def _combine(parts: Sequence[Expression | _Leaf]) -> Expression:
         if met:
             together.append(AnyItem(items, met, not_met))
         else:
-            # Nothing says that there must be such an item: so no item may be as denied.
+            # Only negative conditions: no item may match any of them.
             together += [Not(AnyItem(items, (one,))) for one in not_met]
     return together[0] if len(together) == 1 else And(tuple(together))
 
@@ -194,7 +194,7 @@ def _condition(
         values = tuple(_value(found, comparison, one) for one in written)
         return _Leaf(Condition(found, comparison, values), is_negative)
     if comparison is Comparison.EQUAL and literals.is_null(argument):
-        # To be null is not to be present, and the other way round.
+        # `eq(x, null)` is the negation of presence, and `neq(x, null)` is presence.
         return _Leaf(Condition(found, Comparison.PRESENT), not is_negative)
     if found.kind is FieldType.TEXTS and comparison is Comparison.CONTAINS:
         comparison = Comparison.EQUAL

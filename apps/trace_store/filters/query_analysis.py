@@ -13,7 +13,7 @@ _TICK = timedelta(microseconds=1)
 
 
 def extract_time_bounds(query: RunQuery) -> RunQuery:
-    """The query with the bounds of time that its filter states, where it states them for all."""
+    """Move start time bounds that hold for all runs from the filter to the query."""
     if query.where is None:
         return query
     rest: list[Expression] = []
@@ -31,7 +31,7 @@ def extract_time_bounds(query: RunQuery) -> RunQuery:
 
 
 def extract_root_condition(query: RunQuery) -> RunQuery:
-    """The query with what its filter says of roots as its own word: tokens depend on that."""
+    """Move a root condition from the filter to `is_root`, because token totals depend on it."""
     if query.where is None or query.is_root is not None:
         return query
     parts = split_conjunction(query.where)
@@ -44,19 +44,19 @@ def extract_root_condition(query: RunQuery) -> RunQuery:
 
 
 def split_conjunction(where: Expression) -> list[Expression]:
-    """The parts that must all hold."""
+    """The operands of nested `and`s."""
     if isinstance(where, And):
         return [part for one in where.parts for part in split_conjunction(one)]
     return [where]
 
 
 def join_conjunction(parts: Sequence[Expression]) -> Expression:
-    """What holds where each of the parts does; there is at least one."""
+    """Combine one or more parts by `and`."""
     return parts[0] if len(parts) == 1 else And(tuple(parts))
 
 
 def required_value(part: Expression, *names: str) -> str | None:
-    """The value that the part asks one of these fields to have."""
+    """The value that the part requires of one of these fields, if it is an equality."""
     if (
         isinstance(part, Condition)
         and part.comparison is Comparison.EQUAL

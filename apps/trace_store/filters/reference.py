@@ -1,6 +1,6 @@
-"""What a filter means, one run at a time: slow, plain, and right.
+"""The reference evaluator of filters: evaluates one run at a time.
 
-The store decides with this what SQL cannot see, and tests hold SQL against it.
+The store uses it where SQL cannot decide, and tests compare SQL with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from apps.trace_store.filters.text_matching import fold_case, matches_like, spli
 
 
 def matches(expression: Expression, subject: FilterSubject) -> bool:
-    """Whether the filter is true of the run."""
+    """Whether the run matches the filter."""
     match expression:
         case And(parts):
             return all(matches(part, subject) for part in parts)
@@ -61,14 +61,14 @@ def _run_matches(subject: FilterSubject, condition: Condition) -> bool:
 def _item_matches(item: Pair | FeedbackItem, condition: Condition) -> bool:
     value = _PARTS[condition.field.name](item)
     if isinstance(condition.value, Decimal) and condition.field.is_json:
-        # A text has no order among numbers, even if it looks like one.
+        # A string does not compare with numbers, even if it looks like one.
         is_number = item.is_number if isinstance(item, Pair) else item.value_is_number
         value = Decimal(value) if is_number else None
     return compare_values(value, condition.comparison, condition.value)
 
 
 def compare_values(value: Any, comparison: Comparison, wanted: Any) -> bool:
-    """The comparison of two values of one type; a value that is not there meets none."""
+    """Compare two values of one type; a missing value fails every comparison."""
     if value is None:
         return False
     if isinstance(value, float):
@@ -109,12 +109,12 @@ def _object_matches(members: dict[str, Any], condition: Condition) -> bool:
 
 
 def _contains(whole: Any, part: Any) -> bool:
-    """As `@>` of jsonb: objects by their keys, lists by their elements in any order."""
+    """Like `@>` of jsonb: objects by key, lists by element in any order."""
     if isinstance(whole, dict) and isinstance(part, dict):
         return all(key in whole and _contains(whole[key], part[key]) for key in part)
     if isinstance(whole, list) and isinstance(part, list):
         return all(any(_contains(one, wanted) for one in whole) for wanted in part)
-    # True is no 1 in JSON.
+    # JSON true is not 1.
     return bool(whole == part) and isinstance(whole, bool) == isinstance(part, bool)
 
 
@@ -175,7 +175,7 @@ _VALUES: dict[str, Callable[[FilterSubject], Any]] = {
     "inputs": lambda one: one.run.inputs_preview,
     "outputs": lambda one: one.run.outputs_preview,
 }
-"""A list is a field of several values. Inputs and outputs are only asked whether they are."""
+"""A list is a field with several values. Inputs and outputs only support null checks."""
 
 _CONTENT: dict[str, Callable[[FilterSubject], Any]] = {
     "": searched_content,

@@ -28,8 +28,8 @@ class CompileTarget:
     workspace_id: UUID
     table: str
     """`trace_store_run`, or an alias of it."""
-    as_settled: bool = False
-    """Whether sums count as they were settled last, so that SQL can decide on them."""
+    as_processed: bool = False
+    """Whether sums count as they were processed last, so that SQL can decide on them."""
 
 
 TRUE, FALSE = SqlCondition("true"), SqlCondition("false")

@@ -1,4 +1,4 @@
-"""What a filter sees of a run: everything, as plain values."""
+"""The data of a run that filters are evaluated on."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apps.trace_store.types import RunRow
 
 
 class Pair(NamedTuple):
-    """A key and its value as text; None for null, and for objects and lists in payloads."""
+    """A key and its value as text; None for null and for nested values of payloads."""
 
     key: str
     value: str | None
@@ -29,7 +29,7 @@ class FeedbackItem:
     key: str
     score: float | None = None
     value: str | None = None
-    """A text as it is, anything else as jsonb writes it."""
+    """A string as it is, other values as jsonb text."""
     value_is_number: bool = False
     comment: str | None = None
     source: str | None = None
@@ -39,7 +39,7 @@ class FeedbackItem:
 
 @dataclass(frozen=True, kw_only=True)
 class FilterSubject:
-    """A run with its content; payloads are the JSON that was sent, `run` has its sums."""
+    """A run with its content; payloads are the JSON that was sent, `run` includes totals."""
 
     run: RunRow
     inputs: bytes | None = None
@@ -50,9 +50,9 @@ class FilterSubject:
 
     @cached_property
     def error_text(self) -> str | None:
-        """A client may send an error that is no text; it is its JSON then.
+        """The error as text; an error that is not a string is its JSON.
 
-        Where the payload was not asked for, its beginning stands for it.
+        Without the payload, the preview is returned.
         """
         if self.error is None:
             return self.run.error_preview
@@ -61,7 +61,7 @@ class FilterSubject:
 
     @cached_property
     def metadata_pairs(self) -> Sequence[Pair]:
-        """The metadata's own keys; a value that is an object or a list counts as its JSON."""
+        """The top-level pairs of the metadata; nested values are their JSON."""
         members: dict[str, msgspec.Raw] = _members.decode(self.run.metadata_json)
         return [Pair(key, *_pair_value(bytes(raw))) for key, raw in members.items()]
 
@@ -75,10 +75,10 @@ class FilterSubject:
 
 
 def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
-    """Each member of the payload's objects by its path; a list's elements share the list's path."""
+    """All members of the payload by path; the elements of a list share its path."""
     if payload is None:
         return
-    # A stack, not recursion: payloads nest deeper than Python would call.
+    # A stack instead of recursion: payloads may nest deeper than the recursion limit.
     waiting: list[tuple[str, bool, Any]] = [("", False, _decode(payload))]
     while waiting:
         path, is_member, value = waiting.pop()
@@ -96,7 +96,7 @@ def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
 
 
 def extract_texts(payload: bytes | None) -> Iterator[str]:
-    """The texts and numbers in the payload, wherever they stand; keys are none of them."""
+    """All strings and numbers of the payload, without keys."""
     waiting = [] if payload is None else [_decode(payload)]
     while waiting:
         value = waiting.pop()
@@ -109,7 +109,7 @@ def extract_texts(payload: bytes | None) -> Iterator[str]:
 
 
 class _Numeral(str):
-    """A number with a fraction, as it was written."""
+    """A number with a fraction, as its literal."""
 
     __slots__ = ()
 
@@ -122,8 +122,7 @@ def _decode(payload: bytes) -> Any:
     try:
         return _whole.decode(payload)
     except RecursionError:
-        # This parser counts the calls it is called from; the other one has a limit of its own,
-        # which no stored payload is beyond.
+        # msgspec counts outer stack frames; orjson has a fixed limit that stored payloads respect.
         return orjson.loads(payload)
 
 

@@ -1,4 +1,4 @@
-"""From text to calls with their places in the text; what they mean is the business of `parsing`."""
+"""Parses filter text to calls with source positions; `parsing` interprets them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ import lark
 from apps.trace_store.errors import FilterError
 
 MAX_LENGTH = 100_000
-"""Characters of a filter."""
+"""Maximum number of characters."""
 MAX_DEPTH = 50
-"""Calls within calls."""
+"""Maximum nesting of calls."""
 
 UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _ESCAPE = re.compile(r"\\(?:u[0-9A-Fa-f]{4}|.)", re.DOTALL)
@@ -35,7 +35,7 @@ _TOKEN_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class SourcePosition:
-    """Where something stands, both counted from 1."""
+    """A position in the filter text, counted from 1."""
 
     line: int
     column: int
@@ -86,15 +86,15 @@ Argument: TypeAlias = Call | ListLiteral | Literal
 
 
 def parse_calls(text: str) -> Call:
-    """The one call that the text is; `FilterError` tells where it is none."""
+    """Parse the text, which is one call. Raises `FilterError` with the position."""
     if len(text) > MAX_LENGTH:
         raise SourcePosition(1, 1).error(
             f"a filter may have {MAX_LENGTH:,} characters; this has {len(text):,}"
         )
-    # As stored texts are: PostgreSQL holds neither, and each is one character for one.
+    # Replace characters that PostgreSQL cannot store, as in stored texts, one for one.
     text = UNSTORABLE.sub("\ufffd", text)
     try:
-        # Lark's types do not tell what a transformer makes.
+        # Lark does not type the result of a transformer.
         call: Call = _parser().parse(text)  # type: ignore[assignment]
     except lark.UnexpectedToken as error:
         met = "the filter ends" if error.token.type == "$END" else f"`{error.token:.40}` is here"
@@ -119,13 +119,13 @@ def _error_position(text: str, error: lark.UnexpectedInput) -> SourcePosition:
 
 
 def _describe_tokens(expected: set[str]) -> str:
-    # The order of the table, which is one that reads well.
+    # Keep the order of the table.
     words = [spoken for name, spoken in _TOKEN_NAMES.items() if name in expected]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 class _CallBuilder(lark.Transformer[lark.Token, Call]):
-    """Makes the dataclasses while the parser goes, so that no tree is ever walked down."""
+    """Builds the dataclasses during parsing, without a second pass over a tree."""
 
     def NAME(self, token: lark.Token) -> Name:  # noqa: N802  (named for the terminal)
         return Name(str(token), _token_position(token))
@@ -179,7 +179,7 @@ def _unquote(token: lark.Token) -> str:
     if "\\" not in inner:
         return str(inner)
     text = _ESCAPE.sub(character, token)[1:-1]
-    # Two escapes may be one character, as JSON has it.
+    # Two escapes may encode one character (a surrogate pair), as in JSON.
     text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return UNSTORABLE.sub("\ufffd", text)
 

@@ -1,8 +1,7 @@
-"""What an index of runs holds, and what a filter needs to find there.
+"""The terms of the run index.
 
-A term is a number of 32 bits (PostgreSQL's `integer`) that stands for one word of a run, one tag,
-one pair and so on. Both sides make theirs here, so they cannot differ. Two things may share a
-number: the index finds runs that may match, the filter decides.
+A term is the 32-bit hash (PostgreSQL `integer`) of a word, tag, pair and so on of a run. Indexing
+and querying share this module. Hashes may collide: the index finds candidates, the filter decides.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from apps.trace_store.filters.subjects import FilterSubject, extract_pairs, extr
 from apps.trace_store.filters.text_matching import split_words
 
 MAX_TERMS = 5_000
-"""A run with more is indexed as one that may match anything."""
+"""A run with more terms is indexed as one that may match anything."""
 
 
 class TermKind(IntEnum):
-    """What a term stands for. The numbers are in the index: never change their meaning."""
+    """What a term represents. The numbers are stored in the index: never change their meaning."""
 
     ANYTHING = 0
     WORD = 1
@@ -48,19 +47,19 @@ ANYTHING = hash_term(TermKind.ANYTHING)
 
 
 def extract_terms(subject: FilterSubject) -> list[int]:
-    """The run's terms, in order and each once. Its feedback and its sums are not looked at."""
+    """The sorted distinct terms of the run, without feedback and totals."""
     found: set[int] = set()
     for one in _terms(subject):
         found.add(one)
         if len(found) > MAX_TERMS:
             return [ANYTHING]
-    # Each word once: a text repeats most of its words.
+    # Hash each distinct word once: texts repeat most of their words.
     found |= {hash_term(TermKind.WORD, word) for word in _words(subject)}
     return sorted(found) if len(found) <= MAX_TERMS else [ANYTHING]
 
 
 def searched_content(subject: FilterSubject) -> Iterator[str]:
-    """The texts that `search` looks through."""
+    """The texts that `search` covers."""
     run = subject.run
     return chain(
         (run.name, subject.error_text or "", *run.tags),

@@ -1,4 +1,4 @@
-"""`like` as SQL has it: `%` is any text, `_` any character, a backslash takes the next as it is."""
+"""`like` patterns with the semantics of SQL, and the words that `search` compares."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def matches_like(text: str, pattern: str) -> bool:
     at, end = first.length, len(text) - last.length
     if end < at or not first.expression.match(text) or not last.expression.match(text, end):
         return False
-    # From the left, each as early as it can be: no second try, so no pattern is slow.
+    # Greedy from the left without backtracking, so the time is linear for every pattern.
     for fragment in others:
         found = fragment.expression.search(text, at, end)
         if found is None:
@@ -29,21 +29,21 @@ def matches_like(text: str, pattern: str) -> bool:
 
 
 def fold_case(text: str) -> str:
-    """The text as `ilike` compares it: each character for itself, as PostgreSQL's own locale does.
+    """Fold case per character, as the built-in locale of PostgreSQL does for `ilike`.
 
-    Python would make two characters of one and look at what stands beside a sigma.
+    Python's `lower` may expand a character and depends on the context of a sigma.
     """
     return text.lower() if text.isascii() else "".join(one.lower()[0] for one in text)
 
 
 def required_words(pattern: str) -> set[str]:
-    """Words that a text has if it is like the pattern, in whatever case."""
+    """Words that every text matching the pattern contains, in any case."""
     between = ["".join("\x00" if one is None else one for one in part) for part in _parts(pattern)]
     texts = "\x00".join(between).split("\x00")
     found: set[str] = set()
     for at, text in enumerate(texts):
         inside = list(split_words(text))
-        # A word beside a wildcard may be part of a longer one.
+        # A word next to a wildcard may be part of a longer word.
         if inside and at > 0 and next(split_words(f"x{text}")) != "x":
             del inside[0]
         if inside and at < len(texts) - 1 and list(split_words(f"{text}x"))[-1] != "x":
@@ -53,7 +53,7 @@ def required_words(pattern: str) -> set[str]:
 
 
 class _Fragment(NamedTuple):
-    """What stands between two `%`: it has one length, whatever it matches."""
+    """The part between two `%`, which matches texts of one length."""
 
     expression: re.Pattern[str]
     length: int
@@ -82,7 +82,7 @@ def _parts(pattern: str) -> list[list[str | None]]:
 
 
 _ASCII = re.compile(r"[a-z0-9]+")
-# Scripts that put no space between words: each character stands for itself.
+# Scripts without spaces between words: each character is a word.
 _UNSPACED = (
     "\u0e00-\u0eff"  # Thai, Lao
     "\u1000-\u109f\u1780-\u17ff"  # Burmese, Khmer
@@ -94,7 +94,7 @@ _WORD = re.compile(rf"[{_UNSPACED}]|[^\W_{_UNSPACED}]+")
 
 
 def split_words(text: str) -> Iterator[str]:
-    """The words in order: runs of letters and digits, without regard to case or to width."""
+    """The words in order: sequences of letters and digits, case- and width-folded."""
     if text.isascii():
         return iter(_ASCII.findall(text.lower()))
     fold_case = unicodedata.normalize("NFKC", text).casefold()

@@ -1,8 +1,8 @@
-"""The partitions of the tables of runs: one a day, made ahead, without gaps.
+"""Daily partitions of the run tables, created ahead and without gaps.
 
-Everything before the first day that was ever made lies in one open partition, so that an import of
-old runs needs no tables of its own. Days follow one another without a gap up to `AHEAD` from now; a
-run that claims to start later than that is refused, see `latest_placement`.
+Everything before the first day is in one open partition, so an import of old runs needs no tables.
+Days exist up to `CREATE_AHEAD` from now; runs that claim a later start are rejected, see
+`latest_start_time`.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from django.db import connection, transaction
 TABLES = ("trace_store_run", "trace_store_run_payload", "trace_store_run_terms")
 CREATE_AHEAD = timedelta(days=3)
 CREATE_BEHIND = timedelta(days=31)
-"""How far back the first installation makes days; older runs go to the open partition."""
+"""How far back the first installation creates days; older runs go to the open partition."""
 
 _covered_until: dict[str, date] = {}
 _lock = threading.Lock()
 
 
 def latest_start_time(now: datetime | None = None) -> datetime:
-    """A run may start this late: clocks differ, but not by days."""
+    """The latest start of a run: clocks differ, but not by days."""
     return (now or datetime.now(UTC)) + timedelta(days=1)
 
 
 def ensure_partitions(moment: datetime) -> None:
-    """Make the partitions up to that moment unless this process knows that they exist.
+    """Create the partitions up to that time, unless this process knows that they exist.
 
-    Beat makes them ahead; this is for the first run after a time in which nothing ran.
+    The scheduler creates them ahead; this is for the first run after a downtime.
     """
     day = moment.astimezone(UTC).date()
     database = str(connection.settings_dict["NAME"])
@@ -43,10 +43,9 @@ def ensure_partitions(moment: datetime) -> None:
 
 @transaction.atomic
 def create_partitions(now: datetime | None = None) -> date:
-    """Make the missing days up to `AHEAD` from now and return the first day not covered.
+    """Create the missing days up to `CREATE_AHEAD`; return the first day without a partition.
 
-    Safe to repeat and to race: one maker at a time. After a long pause the missed time becomes one
-    wide partition, not hundreds.
+    Safe to repeat and to run concurrently. After a long downtime the gap becomes one partition.
     """
     today = (now or datetime.now(UTC)).date()
     until = today + CREATE_AHEAD
@@ -67,7 +66,7 @@ def create_partitions(now: datetime | None = None) -> date:
 
 
 def _first_uncovered_day(cursor: Any) -> date | None:
-    """The first day after the last partition; None when there are none."""
+    """The first day after the last partition; None without partitions."""
     cursor.execute(
         """
         SELECT max((regexp_match(pg_get_expr(c.relpartbound, c.oid),
@@ -87,7 +86,7 @@ def _create_partitions(cursor: Any, suffix: str, begin: date | None, end: date) 
 
 
 def _tables(cursor: Any) -> list[str]:
-    """Those that are there: the first migrations make days before later ones bring more tables."""
+    """The existing tables: the first migration creates days before later ones add tables."""
     cursor.execute(
         "SELECT t FROM unnest(%s::text[]) AS t WHERE to_regclass(t) IS NOT NULL", [list(TABLES)]
     )
@@ -98,13 +97,13 @@ def _tables(cursor: Any) -> list[str]:
 def _create_partition(cursor: Any, name: str, table: str, bounds: str) -> None:
     cursor.execute(
         f'CREATE TABLE "{name}" PARTITION OF {table} FOR VALUES FROM {bounds}'
-        # Room on the page, so that the end of a run lies beside its beginning.
+        # Room on the page, so that the end of a run is stored next to its start.
         " WITH (fillfactor = 90)"
     )
 
 
 def create_missing_partitions(table: str) -> None:
-    """Give a table that came later the days that the runs have."""
+    """Create the partitions of a table that was added later."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -120,7 +119,7 @@ def create_missing_partitions(table: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    """A partition: a day, several without a run between them, or all before the first."""
+    """A partition: one day, several empty days, or everything before the first day."""
 
     suffix: str
     begins_at: datetime | None
@@ -128,17 +127,17 @@ class Partition:
 
     @property
     def table(self) -> str:
-        """The part of `trace_store_run`."""
+        """The partition of `trace_store_run`."""
         return f"{TABLES[0]}_{self.suffix}"
 
     @property
     def payload_table(self) -> str:
-        """The part of `trace_store_run_payload`."""
+        """The partition of `trace_store_run_payload`."""
         return f"{TABLES[1]}_{self.suffix}"
 
 
 def list_partitions() -> list[Partition]:
-    """All partitions, the oldest first."""
+    """All partitions, oldest first."""
     with connection.cursor() as cursor:
         cursor.execute(
             """
@@ -163,7 +162,7 @@ def is_empty(day: Partition) -> bool:
 
 
 def lock_partition(day: Partition) -> None:
-    """Let nobody write to the day until the caller's transaction ends; readers do not notice."""
+    """Block writes to the partition until the end of the transaction; readers are not blocked."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL lock_timeout = '5s'")
         cursor.execute(f'LOCK TABLE "{day.table}" IN SHARE MODE')
@@ -171,10 +170,10 @@ def lock_partition(day: Partition) -> None:
 
 
 def truncate_partition(day: Partition) -> None:
-    """Throw away everything in the day, at a cost that does not depend on how much that is."""
+    """Truncate the partition, at a cost that does not depend on its size."""
     names = ", ".join(f'"{table}_{day.suffix}"' for table in TABLES)
     with connection.cursor() as cursor:
-        # Who reads the day for long is not waited for: there is another time.
+        # Do not wait for long readers; the next maintenance run retries.
         cursor.execute("SET LOCAL lock_timeout = '5s'")
         cursor.execute(f"TRUNCATE {names}")
         cursor.execute("SET LOCAL lock_timeout = 0")
@@ -182,9 +181,9 @@ def truncate_partition(day: Partition) -> None:
 
 @transaction.atomic
 def merge_empty_partitions(until: datetime) -> int:
-    """Make one partition of each stretch of empty days that ended by then; how many went away.
+    """Merge adjacent empty partitions that ended by then; return how many were removed.
 
-    An old run still finds a place, and what was dropped long ago costs no query a thought.
+    Old runs still have a partition, and long-gone days cost queries nothing.
     """
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('tracing.partitions', 0))")

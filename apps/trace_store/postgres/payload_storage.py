@@ -1,9 +1,10 @@
-"""Payloads at rest: the JSON that was sent, as it is when small, else in a zstd frame.
+"""Stores payloads: small JSON as it is, larger JSON as a zstd frame, very large in object storage.
 
-JSON text never begins with the first byte of a zstd frame, so no flag is needed.
+JSON begins neither with the first byte of a zstd frame nor with the marker of an object path, so no
+flag is needed.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -28,16 +29,16 @@ _local = threading.local()
 
 
 class CompressedPayload(bytes):
-    """A value as it is stored."""
+    """A payload in its stored form."""
 
 
 def compress_payload(value: bytes) -> CompressedPayload:
-    """One value as it is stored."""
+    """Compress one payload."""
     return CompressedPayload(_compressor().compress(value))
 
 
 def compress_payloads(values: Sequence[bytes]) -> list[bytes]:
-    """Each value as it is stored. One call for many: the interpreter's lock is let go only once."""
+    """Compress the large payloads in one call, which releases the interpreter lock once."""
     packed = list(values)
     long = [
         at
@@ -52,7 +53,7 @@ def compress_payloads(values: Sequence[bytes]) -> list[bytes]:
 
 
 def decompress_payload(stored: bytes) -> Fragment:
-    """The JSON that was sent, of a value as `apart.fetched` gives it."""
+    """The JSON that was sent, from a value of `load_payload`."""
     value = bytes(stored)
     if value.startswith(_ZSTD_MAGIC):
         value = zstandard.decompress(value)
@@ -74,9 +75,9 @@ _MAX_PATH_LENGTH = 300
 def offload(
     workspace_id: UUID, run_id: UUID, payloads: Mapping[Payload, bytes]
 ) -> dict[Payload, bytes]:
-    """The payloads as the row is to hold them; large ones are durable elsewhere on return.
+    """Write large payloads to object storage; return the values for the row.
 
-    `Unavailable` when object storage does not take one: nothing of the run is stored then.
+    Raises `Unavailable` if object storage rejects one; the run must not be stored then.
     """
     return {
         name: _offload_if_large(workspace_id, run_id, value) for name, value in payloads.items()
@@ -95,7 +96,7 @@ def _offload_if_large(workspace_id: UUID, run_id: UUID, value: bytes) -> bytes:
 
 
 def load_payload(stored: bytes) -> bytes:
-    """What the row stands for: the value itself, or the object that its path names."""
+    """The stored value, or the object that its path names."""
     if not stored.startswith(_PATH_MARKER):
         return stored
     path = stored[1:].decode()
@@ -107,8 +108,8 @@ def load_payload(stored: bytes) -> bytes:
 
 
 def offloaded_paths_sql(table: str) -> str:
-    """SQL: an array of the paths that a row of payloads holds; `table` is its alias."""
-    # The length is known without reading the value from where long ones lie.
+    """SQL for the array of object paths in a payload row; `table` is its alias."""
+    # `octet_length` does not read out-of-line values.
     cases = (
         f"CASE WHEN octet_length({table}.{name}) BETWEEN 2 AND {_MAX_PATH_LENGTH}"
         f" AND get_byte({table}.{name}, 0) = {_PATH_MARKER[0]}"
@@ -168,7 +169,7 @@ def _decompress_row(
 
 
 def _extra(row: RunRow, rest: Fragment | None) -> dict[Payload, Fragment]:
-    """`extra` with its metadata back, which is stored apart."""
+    """`extra` with its metadata, which is stored separately."""
     metadata = row.metadata_json
     if metadata == b"{}":
         return {} if rest is None else {Payload.EXTRA: rest}

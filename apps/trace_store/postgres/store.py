@@ -1,6 +1,6 @@
-"""The store of runs in PostgreSQL: docs/adr/0005 has its tables, docs/adr/0019 how it reads."""
+"""The PostgreSQL implementation of `RunStore`; see docs/adr/0005 (tables) and 0019 (reads)."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apps.trace_store.types import Payload, ProjectStats, RunDetail, RunPage, Ru
 
 
 class PostgresRunStore:
-    """See `RunStore` for what each method promises."""
+    """Implements `RunStore`."""
 
     def existing(self, workspace_id: UUID, run_ids: Collection[UUID]) -> set[UUID]:
         return set(locate_runs(workspace_id, run_ids))

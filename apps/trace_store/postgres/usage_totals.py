@@ -1,8 +1,8 @@
-"""Tokens and costs up the tree, each counted once.
+"""Computes token and cost totals up the tree, counting each usage once.
 
-A model's call speaks for itself and for all below it. Any other run shows the sum of what is below
-it; what it says itself counts only where nothing below says anything, because runs often pass an
-answer of a model through, usage and all.
+A model call counts for itself and all its descendants. Any other run shows the total of its
+descendants; its own usage counts only if no descendant has any, because runs often pass the
+response of a model through, usage included.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Amount = TypeVar("Amount", int, Decimal)
 
 @dataclass(frozen=True, slots=True)
 class UsageSource:
-    """A run that says something about usage."""
+    """A run with usage."""
 
     dotted_order: str
     is_model_call: bool
@@ -29,7 +29,7 @@ class UsageSource:
 
 
 class UsageTotals:
-    """The sums of a trace, or of several; sources may come in any order."""
+    """The totals of one or more traces; sources may come in any order."""
 
     def __init__(self, sources: Sequence[UsageSource]) -> None:
         tellers: list[UsageSource] = []
@@ -39,7 +39,7 @@ class UsageTotals:
                 continue
             tellers.append(source)
             above = source.dotted_order + "." if source.is_model_call else None
-        # In this order, the next one is below this one or nothing is.
+        # In this order a source has descendants only if the next source is one.
         followed = zip_longest(tellers, tellers[1:])
         self._sources = [
             one
@@ -49,8 +49,8 @@ class UsageTotals:
         self._orders = [source.dotted_order for source in self._sources]
 
     def below(self, dotted_order: str) -> Usage | None:
-        """The usage of all runs below the run of that dotted order; None when none says any."""
-        # "/" is the character after ".", so the two ends hold exactly the descendants.
+        """The total usage below the run of this dotted order; None if no descendant has any."""
+        # "/" follows "." in ASCII, so the range contains exactly the descendants.
         begin = bisect_left(self._orders, dotted_order + ".")
         end = bisect_left(self._orders, dotted_order + "/")
         if begin == end:

@@ -1,1 +1,1 @@
-"""What model calls cost: the price map (`entries`, `price_map`) and the arithmetic (`costs`)."""
+"""Costs of model calls: the price map (`entries`, `price_map`) and the computation (`costs`)."""

@@ -1,4 +1,4 @@
-"""What a model call costs: kinds of tokens that have a price of their own first, then the rest."""
+"""Computes the cost of model calls: token kinds with their own price first, then the rest."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.trace_store.pricing import price_map
 from apps.trace_store.pricing.entries import PriceEntry
 
 _DIGITS = 60
-"""Enough for any count of tokens at any price, to the last digit."""
+"""Decimal precision that is exact for any token count and price."""
 _CACHE_WRITES = ("ephemeral_5m_input_tokens", "ephemeral_1h_input_tokens")
 _FALLBACK_KINDS = {
     "cache_write": "cache_creation",
@@ -23,12 +23,12 @@ _FALLBACK_KINDS = {
     "reasoning_tokens": "reasoning",
     "audio_tokens": "audio",
 }
-"""Kinds of tokens that cost what another costs, where they have no price of their own."""
+"""Token kinds that fall back to the price of another kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModelReference:
-    """How a run names its model, by the places in which the name stands, and its provider."""
+    """The model names of a run by match path, and the provider."""
 
     names: Mapping[str, str]
     provider: str | None
@@ -37,9 +37,9 @@ class ModelReference:
 def add_costs(
     workspace_id: UUID, model: ModelReference, columns: dict[str, Any], details: dict[str, Any]
 ) -> None:
-    """Put costs into the columns of a run by the workspace's price map.
+    """Add costs to the columns of a run by the price map of the workspace.
 
-    A cost that the client told stands, and so does one that no entry knows: nothing is added.
+    Does nothing if the client sent a cost or no entry matches.
     """
     if not needs_cost(columns):
         return
@@ -50,7 +50,7 @@ def add_costs(
 
 
 def needs_cost(columns: Mapping[str, Any]) -> bool:
-    """Whether tokens are known and nobody said what they cost."""
+    """Whether token counts are known and costs are not."""
     told = ("prompt_cost", "completion_cost", "total_cost")
     counted = ("prompt_tokens", "completion_tokens")
     return any(columns.get(name) is not None for name in counted) and all(
@@ -61,7 +61,7 @@ def needs_cost(columns: Mapping[str, Any]) -> bool:
 def compute_costs(
     entry: PriceEntry, columns: Mapping[str, Any], details: dict[str, Any]
 ) -> dict[str, Any]:
-    """The columns of costs; what kinds of tokens cost goes into `details`."""
+    """Return the cost columns; the costs by token kind are added to `details`."""
     with localcontext(prec=_DIGITS):
         found: dict[str, Any] = {"price_model_id": entry.id}
         total = Decimal(0)
@@ -87,7 +87,7 @@ def compute_costs(
 def _side_cost(
     tokens: int, kinds: Mapping[str, Any], price: Decimal, prices: Mapping[str, Decimal]
 ) -> tuple[Decimal, dict[str, Decimal]]:
-    """What the tokens cost together, and what those kinds cost that have prices of their own."""
+    """The total cost of one side, and the costs of kinds with their own price."""
     by_kind: dict[str, Decimal] = {}
     rest = tokens
     for kind, count in _disjoint_counts(kinds).items():
@@ -98,13 +98,13 @@ def _side_cost(
             continue
         by_kind[kind] = count * own
         rest -= count
-    # Some count what the cache served beside the tokens and not in them.
+    # Some providers do not include cached tokens in the token count.
     plain = rest if rest >= 0 else tokens
     return sum(by_kind.values(), Decimal(0)) + plain * price, by_kind
 
 
 def _disjoint_counts(kinds: Mapping[str, Any]) -> dict[str, int]:
-    """Counts of which none contains another."""
+    """Counts without overlap: cache writes are not part of cache creation."""
     counts = {
         kind: int(count)
         for kind, count in kinds.items()

@@ -1,4 +1,4 @@
-"""Entries of the price map: the workspace's own, and those that are built in."""
+"""Entries of the price map: built-in entries and those of workspaces."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PROVIDER_ALIASES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True)
 class PriceEntry:
-    """What the tokens of some models cost, from some time on."""
+    """Prices per token of the matching models from a start time on."""
 
     id: UUID
     name: str
@@ -52,7 +52,7 @@ class PriceEntry:
     is_built_in: bool = True
 
     def fits(self, names: Mapping[str, str]) -> bool:
-        """Whether one of the names under the entry's paths matches; `names` may hold any paths."""
+        """Whether a name under one of the match paths of this entry matches."""
         return any(
             self.pattern.search(name[:_MAX_NAME_LENGTH])
             for path in self.match_path
@@ -64,9 +64,9 @@ _MAX_NAME_LENGTH = 500
 
 
 def compile_pattern(pattern: str) -> Any:
-    """The pattern, which no text makes slow; `ValueError` says why it is none.
+    """Compile the pattern. Raises `ValueError` with the reason if it is invalid.
 
-    RE2 reads a text once, whatever the pattern: tenants write these, and every ingest reads them.
+    RE2 matches in linear time: tenants write the patterns and every ingest request runs them.
     """
     options = re2.Options()
     options.max_mem = _MAX_PATTERN_MEMORY
@@ -79,7 +79,7 @@ def compile_pattern(pattern: str) -> Any:
 
 
 def normalize_provider(provider: str | None) -> str | None:
-    """A provider's name, the same for all its spellings."""
+    """The canonical name of a provider."""
     if not provider:
         return None
     name = provider.strip().lower().replace("-", "_").replace(" ", "_")
@@ -105,7 +105,7 @@ class _PriceDocument(msgspec.Struct):
 
 @cache
 def built_in_entries() -> tuple[PriceEntry, ...]:
-    """The entries that come with the product, the most particular first."""
+    """The built-in entries, the most specific first."""
     text = resources.files(__package__).joinpath("defaults.json").read_bytes()
     document = msgspec.json.decode(text, type=_PriceDocument)
     return tuple(_entry(one) for one in document.entries)
@@ -130,7 +130,7 @@ def _entry(written: _EntryDocument) -> PriceEntry:
 
 
 def entry_from_model(price: ModelPrice) -> PriceEntry | None:
-    """A workspace's entry; None when its pattern is none any more."""
+    """The entry of a workspace; None if its pattern is not valid."""
     try:
         pattern = compile_pattern(price.match_pattern)
     except ValueError:

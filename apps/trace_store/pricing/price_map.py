@@ -1,4 +1,4 @@
-"""Which entry a model call is charged by: kept in memory, seldom asked for."""
+"""Finds the price map entry of a model call, with a cache per workspace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from apps.trace_store.pricing.entries import PriceEntry
 from apps.tracing.models import ModelPrice
 
 CACHE_SECONDS = 2.0
-"""Seconds after which another process's change is seen."""
+"""Seconds until a change by another process is visible."""
 _MAX_MODELS = 5000
 _MAX_WORKSPACES = 2000
 _ALWAYS = datetime.min.replace(tzinfo=UTC)
@@ -24,7 +24,7 @@ _Names = tuple[tuple[str, str], ...]
 
 @dataclass(slots=True)
 class _CachedPrices:
-    """A workspace's own entries and what was found by them."""
+    """The entries of a workspace and the candidates by model."""
 
     own: Sequence[PriceEntry]
     version: tuple[int, datetime | None]
@@ -39,10 +39,10 @@ _workspaces: dict[UUID, _CachedPrices] = {}
 def find_entry(
     workspace_id: UUID, names: Mapping[str, str], provider: str | None, start: datetime | None
 ) -> PriceEntry | None:
-    """The entry for a model by those names, at that time.
+    """The entry for a model with these names at this time.
 
-    The workspace's own go before built-in ones; among them those of the same provider before those
-    of any; then the newest that was in force when the run started.
+    Entries of the workspace precede built-in ones, entries of the same provider those of any
+    provider, and then the newest entry that was valid at the start of the run wins.
     """
     if not names:
         return None
@@ -58,7 +58,7 @@ def find_entry(
 
 
 def invalidate(workspace_id: UUID) -> None:
-    """See this process's own change at once."""
+    """Drop the cached entries, so that this process sees its own change at once."""
     with _lock:
         _workspaces.pop(workspace_id, None)
 
@@ -66,8 +66,8 @@ def invalidate(workspace_id: UUID) -> None:
 def _candidates(
     own: Sequence[PriceEntry], names: Mapping[str, str], provider: str | None
 ) -> Sequence[PriceEntry]:
-    """All that fit, in the order in which they are tried."""
-    # `ls_model_name` is the name of the model wherever else it may stand.
+    """All matching entries in order of precedence."""
+    # `ls_model_name` also counts as the name under every other path.
     wide = names
     if (told := names.get("ls_model_name")) is not None:
         wide = {**dict.fromkeys(entries.MATCH_PATHS, told), **names}
@@ -83,7 +83,7 @@ def _candidates(
 
 
 def _provider_rank(entry: PriceEntry, provider: str | None) -> int | None:
-    """How well the providers fit: the same, any, unknown; None when they differ."""
+    """Rank of the provider match: same, any, unknown; None if they differ."""
     if entry.provider is None:
         return 1
     if provider is None:

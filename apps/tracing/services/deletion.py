@@ -121,7 +121,7 @@ def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
     query = RunQuery(
         project_ids=[deletion.project_id],
         where=metadata_filter(deletion.metadata or {}),
-        with_doomed=True,
+        include_deleted=True,
     )
     cursor = None
     while True:

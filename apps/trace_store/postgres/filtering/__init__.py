@@ -1,4 +1,4 @@
-"""Filters over stored runs: SQL where it can tell, the reference where it cannot."""
+"""Compiles filters to SQL; the reference evaluator decides the rest."""
 
 from apps.trace_store.postgres.filtering.compiler import (
     CompiledFilter,

@@ -1,6 +1,6 @@
-"""Conditions on what a run has one of."""
+"""Compiles conditions on single-valued fields of a run."""
 
-# ruff: noqa: S608  (statements are made of this package's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ _COLUMNS = {
     "parent_run_id": "{t}.parent_run_id",
     "session_id": "{t}.project_id",
     "reference_example_id": "{t}.reference_example_id",
-    # Until its beginning comes, an update stands for the run.
+    # An update without its create has no name and type.
     "name": "coalesce({t}.name, '')",
     "run_type": "coalesce({t}.run_type, 'chain')",
     "dotted_order": "{t}.dotted_order",
     "model": "{t}.model",
-    # Each segment has 58 characters, and a dot between two.
+    # Each segment has 58 characters plus a dot.
     "execution_order": "((length({t}.dotted_order) + 1) / 59)",
     "start_time": _START_TIME,
     "end_time": "{t}.end_time",
@@ -56,7 +56,7 @@ _CASES: Mapping[str, Mapping[str | bool, str]] = {
     },
     "is_root": {True: "{t}.parent_run_id IS NULL", False: "{t}.parent_run_id IS NOT NULL"},
 }
-"""Fields of few values, in words that indexes of the table have."""
+"""Enumerated values as the conditions that partial indexes use."""
 _CONTENT = {
     "": "true",
     "name": "true",
@@ -65,7 +65,7 @@ _CONTENT = {
     "inputs": "{t}.inputs_preview IS NOT NULL",
     "outputs": "{t}.outputs_preview IS NOT NULL",
 }
-"""Where there is something to search."""
+"""The condition under which there is content to search."""
 
 
 def compile_column(over: CompileTarget, condition: Condition) -> SqlBounds:
@@ -99,21 +99,21 @@ def _compile_cases(over: CompileTarget, condition: Condition) -> SqlBounds:
 
 
 def _compile_usage(over: CompileTarget, condition: Condition) -> SqlBounds:
-    """A model's call speaks for itself; what is above has its sum, once that is settled."""
+    """A model call has its own usage; other runs have stored totals once they are processed."""
     name = condition.field.name
-    settled = compare_sql(condition, f"coalesce({over.table}.sum_{name}, {over.table}.{name})")
-    if over.as_settled:
-        return SqlBounds(settled, settled)
-    unsettled = SqlCondition(
+    processed = compare_sql(condition, f"coalesce({over.table}.sum_{name}, {over.table}.{name})")
+    if over.as_processed:
+        return SqlBounds(processed, processed)
+    pending = SqlCondition(
         f"{over.table}.run_type IS DISTINCT FROM 'llm' AND {over.table}.trace_id IN"
         " (SELECT unnest(trace_ids) FROM trace_store_pending_run WHERE workspace_id = %s)",
         (over.workspace_id,),
     )
-    return SqlBounds(any_of_sql([settled, unsettled]), all_of_sql([settled, negate(unsettled)]))
+    return SqlBounds(any_of_sql([processed, pending]), all_of_sql([processed, negate(pending)]))
 
 
 def _partition_bounds(comparison: Comparison, value: Values, table: str) -> list[SqlCondition]:
-    """What follows for the place, by which partitions are left out."""
+    """Implied bounds of the partition time, by which partitions are pruned."""
     times = [one for one in (value if isinstance(value, tuple) else [value]) if one is not None]
     known = [one for one in times if isinstance(one, datetime)]
     if not known:
@@ -159,7 +159,7 @@ def _compile_payload(over: CompileTarget, condition: Condition) -> SqlBounds:
 def _compile_thread(over: CompileTarget, condition: Condition) -> SqlBounds:
     key = f"{over.table}.thread_key"
     if condition.comparison is Comparison.EQUAL:
-        # The index of turns has keys by their digests: they may be long.
+        # The index of turns stores digests, because thread keys may be long.
         return exact_bounds(
             f"md5({key}) = md5(%s) AND {key} = %s", condition.value, condition.value
         )

@@ -1,4 +1,4 @@
-"""From the tree of a filter to SQL over `trace_store_run`."""
+"""Compiles filter trees to SQL over `trace_store_run`, its root, its trace and its thread."""
 
 from __future__ import annotations
 
@@ -26,16 +26,15 @@ from apps.trace_store.postgres.filtering.terms import RequiredTerms, required_te
 
 @dataclass(frozen=True, slots=True)
 class CompiledFilter:
-    """A filter in SQL."""
+    """A filter as SQL."""
 
     sql: str
-    """A condition on `trace_store_run`; no run that the filter is true of fails it."""
+    """A necessary condition on `trace_store_run`."""
     values: Sequence[Any]
     is_exact: bool
-    """Whether what it selects is the answer. If not, `filters.reference` decides on each row."""
+    """Whether the condition is also sufficient. If not, `filters.reference` decides."""
     terms: RequiredTerms | None
-    """What the index of terms must say of a run for the filter to be true of it: of each of
-    these sets at least one term. None when nothing can be said."""
+    """The terms that a matching run must have: at least one of each clause. None if unknown."""
 
 
 def compile_where(
@@ -43,14 +42,14 @@ def compile_where(
     expression: Expression,
     *,
     table: str = "trace_store_run",
-    as_settled: bool = False,
+    as_processed: bool = False,
 ) -> CompiledFilter:
-    """The filter over the table, or over an alias of it.
+    """Compile the filter over the table or an alias of it.
 
-    With `as_settled`, tokens and costs are those that were settled last, as statistics have them;
-    without, a run whose trace has just changed is one to decide on.
+    With `as_processed`, tokens and costs are the stored totals, as in statistics; without, a run
+    whose trace has pending runs stays undecided.
     """
-    found = compile_bounds(CompileTarget(workspace_id, table, as_settled), expression)
+    found = compile_bounds(CompileTarget(workspace_id, table, as_processed), expression)
     return CompiledFilter(
         found.perhaps.text, found.perhaps.values, found.is_exact, required_terms(expression)
     )
@@ -79,15 +78,15 @@ def compile_bounds(over: CompileTarget, expression: Expression) -> SqlBounds:
             return compile_column(over, expression)
 
 
-# A root's own time stands first in every dotted order of its trace.
+# Every dotted order begins with the time of the root.
 _ROOT_TIME = "(left({t}.dotted_order, 15)::timestamp AT TIME ZONE 'UTC')"
 _SKEW = "interval '1 day'"
 
 
 def since_root(table: str, of: str) -> str:
-    """Where the runs of a trace are placed, told by any run of it: so days are left out.
+    """A bound of the partition times of a trace, from any of its runs, to prune partitions.
 
-    Nothing of a trace is placed before its root; a clock may be a little off.
+    No run precedes its root; clocks may be slightly off.
     """
     return f"{table}.partition_time >= {_ROOT_TIME.format(t=of)} - {_SKEW}"
 
@@ -97,17 +96,17 @@ def compile_where_root(
     expression: Expression,
     *,
     table: str = "trace_store_run",
-    as_settled: bool = False,
+    as_processed: bool = False,
     one_by_one: bool = False,
 ) -> CompiledFilter:
-    """The runs whose trace's root matches.
+    """Compile the condition that the root of the run's trace matches.
 
-    With `one_by_one`, the root of each run is looked up by its key: for a few runs in order. Else
-    the planner may look at all roots instead, which serves many runs.
+    With `one_by_one`, each root is looked up by key, for few runs in order. Otherwise the planner
+    may scan all roots, which suits many runs.
     """
     time = _ROOT_TIME.format(t=table)
-    # By its whole key but for a time, so a root is one step in one index of a day or two.
-    inner = compile_where(workspace_id, expression, table="root", as_settled=as_settled)
+    # The key without the exact time: one index lookup in one or two days.
+    inner = compile_where(workspace_id, expression, table="root", as_processed=as_processed)
     return _exists(
         workspace_id,
         inner,
@@ -123,10 +122,10 @@ def compile_where_any(
     expression: Expression,
     *,
     table: str = "trace_store_run",
-    as_settled: bool = False,
+    as_processed: bool = False,
 ) -> CompiledFilter:
-    """The runs whose trace has a run that matches."""
-    inner = compile_where(workspace_id, expression, table="anyone", as_settled=as_settled)
+    """Compile the condition that a run of the trace matches."""
+    inner = compile_where(workspace_id, expression, table="anyone", as_processed=as_processed)
     return _exists(
         workspace_id,
         inner,
@@ -139,12 +138,12 @@ def compile_where_any(
 def _exists(
     workspace_id: UUID, inner: CompiledFilter, table: str, related: str, *, one_by_one: bool = False
 ) -> CompiledFilter:
-    # A subquery with an offset is never made a join.
+    # OFFSET keeps the planner from turning the subquery into a join.
     text = (
         f"EXISTS (SELECT FROM trace_store_run {table} WHERE {table}.workspace_id = %s"
         f" AND {related} AND ({inner.sql}){' OFFSET 0' if one_by_one else ''})"
     )
-    # The index tells about the run itself, not about those beside it.
+    # Terms describe the run itself, not related runs.
     return CompiledFilter(text, (workspace_id, *inner.values), inner.is_exact, terms=None)
 
 
@@ -164,7 +163,7 @@ _COLUMNS = {
     "last_end_time": "max(r.end_time)",
     "latency_p50": f"percentile_cont(0.5) WITHIN GROUP (ORDER BY {_LATENCY})",
     "latency_p99": f"percentile_cont(0.99) WITHIN GROUP (ORDER BY {_LATENCY})",
-    # A turn has the sum of what is below it, once that is settled.
+    # A turn has the stored total of its descendants once it is processed.
     **{name: f"sum(coalesce(r.sum_{name}, r.{name}))" for name in _TOTAL_FIELDS},
     "first_trace_id": f"(array_agg(r.trace_id ORDER BY {_FIRST}))[1]",
     "last_trace_id": f"(array_agg(r.trace_id ORDER BY {_LAST}))[1]",
@@ -175,7 +174,7 @@ _COLUMNS = {
 
 
 def compile_having(workspace_id: UUID, expression: Expression) -> SqlCondition:
-    """The threads that the filter is true of, where turns are grouped by project and thread."""
+    """Compile a thread filter for turns grouped by project and thread."""
     match expression:
         case And(parts):
             return all_of_sql([compile_having(workspace_id, part) for part in parts])

@@ -1,4 +1,4 @@
-"""Conditions on what a run has several of: pairs of metadata, feedback, parts of payloads."""
+"""Compiles conditions on items of a run: metadata pairs, feedback, payload members."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _FEEDBACK = {
 def compile_items(over: CompileTarget, some: AnyItem) -> SqlBounds:
     match some.items:
         case ItemKind.INPUTS | ItemKind.OUTPUTS:
-            # Compressed, where SQL does not look.
+            # SQL cannot read compressed payloads.
             return upper_bound(f"{over.table}.{some.items}_preview IS NOT NULL")
         case ItemKind.FEEDBACK:
             found = _any_feedback_sql(over, some)
@@ -71,7 +71,7 @@ def _any_key_sql(some: AnyItem, table: str) -> SqlCondition:
 
 
 def _single_key_sql(some: AnyItem, table: str) -> SqlCondition | None:
-    """The pair of a key that is named, looked at directly; None when the key is not one."""
+    """The condition on the pair of one given key; None if the filter names no single key."""
     first, *others = sorted(some.conditions, key=lambda one: one.field.name != "metadata_key")
     if first.field.name != "metadata_key" or first.comparison is not Comparison.EQUAL:
         return None
@@ -84,7 +84,7 @@ def _single_key_sql(some: AnyItem, table: str) -> SqlCondition | None:
             return compare_number_sql(condition, f"({table}.metadata -> %s)", key)
         return compare_sql(condition, f"({table}.metadata ->> %s)", key)
 
-    # A value that is there says that its key is; a value that must not be there does not.
+    # A positive value condition implies the key; a negative one does not.
     known = [] if others else [SqlCondition(f"{table}.metadata ? %s", (key,))]
     return all_of_sql([*known, *map(met, others), *(negate(met(one)) for one in some.but_not)])
 

@@ -1,4 +1,4 @@
-"""Runs as the reference evaluator sees them: with as much of their content as a filter asks for."""
+"""Loads runs for the reference evaluator, with the content that a filter needs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NO_PAYLOADS: frozenset[Payload] = frozenset()
 
 @dataclass(frozen=True, slots=True)
 class RequiredData:
-    """What must be read beside the row for a filter to be decided."""
+    """The data that must be loaded for a filter in addition to the row."""
 
     payloads: frozenset[Payload] = frozenset()
     feedback: bool = False
@@ -65,7 +65,7 @@ def _leaves(expression: Expression) -> Iterator[AnyItem | Condition]:
 def load_subjects(
     workspace_id: UUID, rows: Sequence[RunRow], needs: RequiredData | None = None
 ) -> list[FilterSubject]:
-    """The runs in their order; without `needs`, with everything."""
+    """Load the runs in their order; without `needs`, with all content."""
     needs = needs or RequiredData(_ALL_CONTENT, feedback=True, dataset=True)
     feedback = _feedback(workspace_id, {row.id for row in rows}) if needs.feedback else {}
     datasets = _datasets(workspace_id, {row.project_id for row in rows}) if needs.dataset else {}

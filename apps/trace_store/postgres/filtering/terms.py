@@ -1,4 +1,4 @@
-"""What the index of terms must hold of a run for a filter to be true of it."""
+"""Derives the terms that a run must have to match a filter."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from apps.trace_store.filters.terms import ANYTHING, TermKind, hash_term
 from apps.trace_store.filters.text_matching import required_words, split_words
 
 Clause: TypeAlias = frozenset[int]
-"""At least one of these."""
+"""At least one of these terms is required."""
 RequiredTerms: TypeAlias = tuple[Clause, ...]
-"""All of these clauses, of which there is at least one."""
+"""All of these clauses are required; never empty."""
 
 _MAX_CLAUSES = 20
 _MAX_ALTERNATIVES = 200
@@ -42,11 +42,11 @@ _FIELD_TERMS = {
 
 
 def required_terms(expression: Expression) -> RequiredTerms | None:
-    """Each set holds the term of runs that the index cannot tell about, too."""
+    """Each clause includes the term of runs that are not fully indexed."""
     clauses = {clause for clause in _clauses(expression) if 0 < len(clause) <= _MAX_ALTERNATIVES}
     if not clauses:
         return None
-    # The narrow ones first, and no more than are quick to look up.
+    # The narrowest clauses, limited to what is quick to look up.
     chosen = sorted(clauses, key=lambda clause: (len(clause), sorted(clause)))[:_MAX_CLAUSES]
     return tuple(clause | {ANYTHING} for clause in chosen)
 
@@ -56,7 +56,7 @@ def _clauses(expression: Expression) -> Sequence[Clause]:
         case And(parts):
             return [clause for part in parts for clause in _clauses(part)]
         case Or(parts):
-            # One clause of each part: whichever part is true, its clause holds.
+            # Take one clause of each part: whichever part matches, its clause holds.
             narrowest = [min(_clauses(part), key=len, default=frozenset()) for part in parts]
             return [frozenset().union(*narrowest)] if all(narrowest) else []
         case AnyItem():
@@ -87,7 +87,7 @@ def _condition_clauses(condition: Condition) -> Sequence[Clause]:
 def _object_terms(value: JsonObject) -> Iterable[int]:
     for key, inner in json.loads(value.text).items():
         yield hash_term(TermKind.METADATA_KEY, key)
-        # Numbers are equal in more than one spelling.
+        # Equal numbers may be spelled differently.
         if isinstance(inner, str):
             yield hash_term(TermKind.METADATA_PAIR, key, inner)
         elif isinstance(inner, bool):
@@ -120,7 +120,7 @@ def _item_clauses(some: AnyItem) -> Sequence[Clause]:
 
 
 def _possible_texts(condition: Condition) -> Sequence[str] | None:
-    """The texts of which the field is one; None when it may be others."""
+    """The texts that the field may equal; None if it may have others."""
     if condition.comparison is Comparison.EQUAL and isinstance(condition.value, str):
         return [condition.value]
     if condition.comparison is Comparison.AMONG and isinstance(condition.value, tuple):
@@ -129,7 +129,7 @@ def _possible_texts(condition: Condition) -> Sequence[str] | None:
 
 
 def _word_clauses(condition: Condition) -> Sequence[Clause]:
-    """Words that the value has for certain."""
+    """The words that the value must contain."""
     texts = _possible_texts(condition)
     if texts is None:
         if condition.comparison in {Comparison.LIKE, Comparison.ILIKE}:
@@ -142,11 +142,11 @@ def _word_clauses(condition: Condition) -> Sequence[Clause]:
 
 
 def _clauses_of_words(found: Iterable[str]) -> Sequence[Clause]:
-    # Long words are rare words.
+    # Long words are rare.
     longest = sorted(_indexed_words(found), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
     return [frozenset({hash_term(TermKind.WORD, word)}) for word in longest]
 
 
 def _indexed_words(found: Iterable[str]) -> set[str]:
-    """Words that the index has wherever they are: not those of a boolean, which is no text."""
+    """The words that are always indexed; the words of booleans are not."""
     return set(found) - {"true", "false"}

@@ -1,4 +1,4 @@
-"""Runs whose tokens are known and whose costs are not."""
+"""Adds costs to runs whose tokens and model arrived in different requests."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class UnpricedRun:
 
 
 def find_unpriced_runs(workspace_id: UUID, keys: Sequence[RunKey]) -> list[UnpricedRun]:
-    """Those of the runs that a price might be found for."""
+    """Return the runs with tokens and a model but without costs."""
     if not keys:
         return []
     ids, projects, times = (list(column) for column in zip(*keys, strict=True))
@@ -66,7 +66,7 @@ def find_unpriced_runs(workspace_id: UUID, keys: Sequence[RunKey]) -> list[Unpri
 def write_costs(
     workspace_id: UUID, priced: Sequence[tuple[RunKey, Mapping[str, Any], str | None]]
 ) -> None:
-    """Write costs beside runs that have none; rows in the order of their keys."""
+    """Store the costs of runs that have none, in key order."""
     if not priced:
         return
     ordered = sorted(priced, key=lambda one: one[0])
@@ -81,8 +81,8 @@ def write_costs(
         )
 
 
-def add_missing_costs(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
-    keys = [(one.run_id, one.project_id, one.partition_time) for one in touched]
+def add_missing_costs(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    keys = [(one.run_id, one.project_id, one.partition_time) for one in changed_runs]
     priced = []
     for run in find_unpriced_runs(workspace_id, keys):
         details: dict[str, Any] = dict(run.details or {})

@@ -1,4 +1,4 @@
-"""Takes what is unsettled, does what follows from it, and takes it off the list."""
+"""Processes pending runs: claims entries of the queue, runs all steps, completes the entries."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ from apps.trace_store.postgres.rollups import dirty_intervals
 logger = logging.getLogger(__name__)
 
 BATCH_RUNS = 500
-"""A batch is short, so that nobody waits long for its locks."""
+"""Batches are short, so that their locks are."""
 
 _process_lock = threading.Lock()
 _throttle = Throttle(BATCH_RUNS)
 
 
 def process_for(seconds: float) -> int:
-    """Settle until nothing is left or the time is over; return how many runs were settled.
+    """Process pending runs until none is left or the time is over; return how many.
 
-    Processes share the work by workspace; within one process only one call works at a time.
+    Processes share the work by workspace; within a process only one call works at a time.
     """
     if not _process_lock.acquire(blocking=False):
         return 0
     try:
-        deadline, settled = time.monotonic() + seconds, 0
+        deadline, processed = time.monotonic() + seconds, 0
         while (begin := time.monotonic()) < deadline:
             found = process_batch(_throttle.runs)
             if found is None:
                 break
-            settled += found
+            processed += found
             time.sleep(_throttle.rest(found, time.monotonic() - begin))
-        return settled
+        return processed
     finally:
         _process_lock.release()
 
 
 def process_all() -> int:
-    """Settle until nothing is left, without rest; return how many runs were settled."""
-    settled = 0
+    """Process all pending runs without pauses; return how many."""
+    processed = 0
     while (found := process_batch()) is not None:
-        settled += found
-    return settled
+        processed += found
+    return processed
 
 
 def process_batch(runs: int = BATCH_RUNS) -> int | None:
-    """Settle the oldest of one workspace; how many runs, or None when there is nothing to do.
+    """Process the oldest entries of one workspace; return how many runs, or None without entries.
 
-    All steps, and the rows off the list, in one transaction. When a step fails, the batch is halved
-    until the run that makes it fail is alone; that one is parked with the reason.
+    All steps and the completion are one transaction. If a step fails, the batch is halved until the
+    failing run is alone; that run is parked with the reason.
     """
     claimed: queue.Claim | None = None
     try:
@@ -78,9 +78,9 @@ def process_batch(runs: int = BATCH_RUNS) -> int | None:
 
 def _process(claimed: queue.Claim) -> int:
     for settle in _steps():
-        settle(claimed.workspace_id, claimed.touched)
+        settle(claimed.workspace_id, claimed.changed_runs)
     queue.complete(claimed)
-    return len(claimed.touched)
+    return len(claimed.changed_runs)
 
 
 def _steps() -> list[PostprocessStep]:
@@ -106,7 +106,7 @@ def _process_entries(workspace_id: UUID, rows: Collection[int]) -> int:
 
 
 def _is_transient(error: Exception) -> bool:
-    """Whether it is the state of the server, not of a run: the next try may succeed."""
+    """Whether the failure is due to the server, so that a retry may succeed."""
     waited = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
     return isinstance(error.__cause__, waited) or not connection.is_usable()
 
@@ -114,14 +114,14 @@ def _is_transient(error: Exception) -> bool:
 def _split_batch(workspace_id: UUID, rows: Collection[int], error: Exception) -> int:
     with transaction.atomic():
         claimed = queue.claim_entries(workspace_id, rows)
-        if len(claimed.touched) <= 1:
+        if len(claimed.changed_runs) <= 1:
             return _park_run(claimed, error)
         halves = queue.split(claimed)
     return sum(_process_entries(workspace_id, [half]) for half in halves)
 
 
 def _park_run(claimed: queue.Claim, error: Exception) -> int:
-    names = ", ".join(str(one.run_id) for one in claimed.touched)
-    logger.error("run %s cannot be settled and is parked", names, exc_info=error)
+    names = ", ".join(str(one.run_id) for one in claimed.changed_runs)
+    logger.error("run %s cannot be processed and is parked", names, exc_info=error)
     queue.park_claim(claimed, f"{type(error).__name__}: {error}")
     return 0

@@ -1,6 +1,6 @@
-"""The list of what is unsettled: `trace_store_pending_run`, a row a request."""
+"""The queue of pending runs: `trace_store_pending_run`, one entry per request."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ _Row = tuple[int, list[UUID], list[UUID], list[datetime], list[UUID]]
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """Rows of one workspace that nobody else settles meanwhile, and the runs they name."""
+    """Locked entries of one workspace, and the changed runs in them."""
 
     workspace_id: UUID
     rows: Sequence[int]
-    touched: Sequence[ChangedRun]
+    changed_runs: Sequence[ChangedRun]
 
 
-def enqueue(workspace_id: UUID, touched: Iterable[ChangedRun]) -> None:
-    """Say, in the caller's transaction, that these runs were written."""
-    runs = list(touched)
+def enqueue(workspace_id: UUID, changed_runs: Iterable[ChangedRun]) -> None:
+    """Enqueue changed runs in the caller's transaction."""
+    runs = list(changed_runs)
     if not runs:
         return
     with raw_cursor() as cursor:
@@ -50,7 +50,7 @@ def enqueue(workspace_id: UUID, touched: Iterable[ChangedRun]) -> None:
 
 
 def claim_oldest(runs: int) -> Claim | None:
-    """The oldest rows of the first workspace that no other settler is in, until the commit."""
+    """Claim the oldest entries of the first workspace that no other processor holds."""
     with raw_cursor() as cursor:
         cursor.execute(
             sql(
@@ -70,14 +70,14 @@ def claim_oldest(runs: int) -> Claim | None:
 
 
 def claim_entries(workspace_id: UUID, rows: Collection[int]) -> Claim:
-    """Those of the rows that are still there."""
+    """Claim those of the entries that still exist."""
     _lock_workspace(workspace_id, wait=True)
     ending = "AND id = ANY(%s) ORDER BY id FOR UPDATE SKIP LOCKED"
     return _make_claim(workspace_id, _select_entries(workspace_id, ending, [list(rows)]))
 
 
 def newest_entry() -> tuple[int, int]:
-    """The number of the row that came last, and of how many runs it is; zeros when none is left."""
+    """The id of the newest entry and its number of runs; zeros if the queue is empty."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT id, cardinality(run_ids) FROM trace_store_pending_run ORDER BY id DESC LIMIT 1"
@@ -86,7 +86,7 @@ def newest_entry() -> tuple[int, int]:
 
 
 def complete(claimed: Claim) -> None:
-    """Take the rows off the list: what follows from them is done."""
+    """Delete the processed entries."""
     with raw_cursor() as cursor:
         cursor.execute(
             "DELETE FROM trace_store_pending_run WHERE workspace_id = %s AND id = ANY(%s)",
@@ -95,15 +95,15 @@ def complete(claimed: Claim) -> None:
 
 
 def split(claimed: Claim) -> list[int]:
-    """Two rows in the place of the claimed ones, each with half of their runs."""
-    middle = len(claimed.touched) // 2
+    """Replace the claimed entries by two, each with half of the runs."""
+    middle = len(claimed.changed_runs) // 2
     complete(claimed)
-    halves = claimed.touched[:middle], claimed.touched[middle:]
+    halves = claimed.changed_runs[:middle], claimed.changed_runs[middle:]
     return [_append_returning(claimed.workspace_id, half) for half in halves]
 
 
-def _append_returning(workspace_id: UUID, touched: Sequence[ChangedRun]) -> int:
-    enqueue(workspace_id, touched)
+def _append_returning(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> int:
+    enqueue(workspace_id, changed_runs)
     with raw_cursor() as cursor:
         cursor.execute("SELECT currval(pg_get_serial_sequence('trace_store_pending_run', 'id'))")
         found: int = cursor.fetchone()[0]  # type: ignore[index]
@@ -111,7 +111,7 @@ def _append_returning(workspace_id: UUID, touched: Sequence[ChangedRun]) -> int:
 
 
 def park_claim(claimed: Claim, reason: str) -> None:
-    """Leave the rows alone for a while. Readers go on looking at their runs themselves."""
+    """Skip the entries for a while. Readers still treat their runs as pending."""
     with raw_cursor() as cursor:
         cursor.execute(
             "UPDATE trace_store_pending_run SET failure = %s, retry_at = now() + %s"
@@ -121,9 +121,9 @@ def park_claim(claimed: Claim, reason: str) -> None:
 
 
 def _lock_workspace(workspace_id: UUID, *, wait: bool) -> bool:
-    """Whether this transaction is the workspace's only settler.
+    """Lock the workspace for this transaction; False if another processor holds it.
 
-    Of two that know different halves of a trace, the one that knows less could have the last word.
+    Of two processors that see different parts of a trace, the one with less data could write last.
     """
     lock = "pg_advisory_xact_lock" if wait else "pg_try_advisory_xact_lock"
     with raw_cursor() as cursor:
@@ -144,7 +144,7 @@ def _select_entries(workspace_id: UUID, ending: str, values: Sequence[object]) -
 
 
 def _take_entries(runs: int, rows: Sequence[_Row]) -> list[_Row]:
-    """The first rows, enough for that many runs."""
+    """The first entries with at least that many runs in total."""
     chosen: list[_Row] = []
     for row in rows:
         chosen.append(row)
@@ -155,5 +155,5 @@ def _take_entries(runs: int, rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _make_claim(workspace_id: UUID, rows: Sequence[_Row]) -> Claim:
-    touched = {ChangedRun(*one) for _, *columns in rows for one in zip(*columns, strict=True)}
-    return Claim(workspace_id, [row[0] for row in rows], sorted(touched))
+    changed_runs = {ChangedRun(*one) for _, *columns in rows for one in zip(*columns, strict=True)}
+    return Claim(workspace_id, [row[0] for row in rows], sorted(changed_runs))

@@ -1,6 +1,6 @@
-"""The index of what runs hold: `trace_store_run_terms`, filled when runs are settled."""
+"""The term index `trace_store_run_terms`, filled by post-processing."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _KEYS = "unnest(%s::uuid[], %s::uuid[], %s::timestamptz[]) AS k(id, project_id, 
 
 
 def salt_terms(workspace_id: UUID, terms: Iterable[int]) -> list[int]:
-    """The terms as the index has them: those of two workspaces do not meet in its lists."""
+    """Salt the terms by workspace, so that index lists of workspaces do not overlap."""
     salt = crc32(workspace_id.bytes) - 2**31
     return [term ^ salt for term in terms]
 
 
 def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, Sequence[int]]]) -> None:
-    """Make these the terms of the runs. The caller is the workspace's only writer of terms."""
+    """Replace the terms of the runs. The caller is the workspace's only writer of terms."""
     if not terms:
         return
     keys = [key for key, _ in terms]
@@ -64,7 +64,7 @@ def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, Sequence[int]]
 
 
 def copy_terms(rows: Iterable[tuple[UUID, UUID, datetime, UUID, bytes]]) -> None:
-    """Append rows that are not there yet."""
+    """Append rows that do not exist yet."""
     statement = (
         "COPY trace_store_run_terms (workspace_id, project_id, partition_time, id, terms)"
         " FROM STDIN (FORMAT binary)"
@@ -76,7 +76,7 @@ def copy_terms(rows: Iterable[tuple[UUID, UUID, datetime, UUID, bytes]]) -> None
 
 
 def encode_terms(terms: Sequence[int]) -> bytes:
-    """An array of integers as PostgreSQL's binary form has it."""
+    """Encode an integer array in PostgreSQL's binary format."""
     size = len(terms)
     if not size:
         return _EMPTY
@@ -89,19 +89,19 @@ _EMPTY = struct.pack(">3i", 0, 0, _INTEGER_OID)
 
 CONTENT = frozenset({Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR})
 _BATCH = 200
-"""Runs whose payloads are in memory together: one may have 25 MB."""
+"""Limit of runs whose payloads are in memory at once; a run may have 25 MB."""
 
 
-def index_runs(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
-    for some in _batches(touched):
+def index_runs(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    for some in _batches(changed_runs):
         keys = [(one.run_id, one.project_id, one.partition_time) for one in some]
         runs = lookup.fetch_by_keys(workspace_id, keys, payloads=CONTENT)
         write_terms(workspace_id, [(_key(run), extract_terms(_subject(run))) for run in runs])
 
 
-def _batches(touched: Sequence[ChangedRun]) -> Iterator[Sequence[ChangedRun]]:
-    for begin in range(0, len(touched), _BATCH):
-        yield touched[begin : begin + _BATCH]
+def _batches(changed_runs: Sequence[ChangedRun]) -> Iterator[Sequence[ChangedRun]]:
+    for begin in range(0, len(changed_runs), _BATCH):
+        yield changed_runs[begin : begin + _BATCH]
 
 
 def _key(run: RunDetail) -> RunKey:

@@ -1,10 +1,10 @@
-"""Conversations: the roots of a project with one thread key are its turns.
+"""Rows of threads: the root runs of a project with one thread key are its turns.
 
-The settler keeps a row for each, so that the newest of very many are found by an index. Rows only
-order threads: what is told of one is read from its turns.
+Post-processing keeps a row per thread, so that an index finds the newest ones. Rows only order
+threads; their metrics are read from the turns.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -35,18 +35,20 @@ _THREAD_SUMMARY = (
 )
 
 
-def update_thread_rows(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
-    """Keep the rows of the threads that the runs belong to, or have belonged to."""
+def update_thread_rows(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    """Update the rows of threads that the runs belong to or belonged to."""
     found = threads_of(
-        workspace_id, [(one.run_id, one.project_id, one.partition_time) for one in touched]
+        workspace_id, [(one.run_id, one.project_id, one.partition_time) for one in changed_runs]
     )
-    found |= _threads_of_traces(workspace_id, {(one.project_id, one.trace_id) for one in touched})
+    found |= _threads_of_traces(
+        workspace_id, {(one.project_id, one.trace_id) for one in changed_runs}
+    )
     if found:
         _write_rows(workspace_id, sorted(found))
 
 
 def threads_of(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> set[Thread]:
-    """The threads of these runs, where they are roots and have one."""
+    """The threads of those runs that are turns."""
     if not keys:
         return set()
     times = [key[2] for key in keys]
@@ -65,7 +67,7 @@ def threads_of(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) 
 
 
 def _threads_of_traces(workspace_id: UUID, traces: Iterable[tuple[UUID, UUID]]) -> set[Thread]:
-    """The threads that begin or end with one of these traces, which may be gone, or moved on."""
+    """The threads that begin or end with one of these traces, which may be deleted or moved."""
     wanted = list(traces)
     statement = (
         "SELECT t.project_id, t.thread_key"
@@ -111,7 +113,7 @@ def _write_rows(workspace_id: UUID, threads: Sequence[Thread]) -> None:
 
 
 def pending_threads(workspace_id: UUID, project_ids: Sequence[UUID]) -> list[tuple[Any, ...]]:
-    """The threads that the settler has not seen yet: key, first and last start."""
+    """The threads of pending runs: key, first and last start."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT k.run_id, k.project_id, k.partition_time FROM trace_store_pending_run u,"

@@ -4,7 +4,7 @@ What a run shows is `coalesce(sum_x, x)`: of a model's call its own, of any othe
 what is below it, see `store.totals`.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -41,16 +41,16 @@ Trace = tuple[UUID, UUID]
 """Project and trace."""
 
 
-def update_totals(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
-    """Make the sums of these runs' traces what their runs say. Safe to repeat."""
-    if not touched:
+def update_totals(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    """Update the stored totals of the traces of these runs. Safe to repeat."""
+    if not changed_runs:
         return
-    since = _earliest_start(workspace_id, touched)
+    since = _earliest_start(workspace_id, changed_runs)
     sources: dict[Trace, list[UsageSource]] = defaultdict(list)
     stale: dict[Key, tuple[Any, ...]] = {}
     until = since
     for row in _usage_rows(
-        workspace_id, {(one.project_id, one.trace_id) for one in touched}, since
+        workspace_id, {(one.project_id, one.trace_id) for one in changed_runs}, since
     ):
         run_id, project_id, partition_time, trace_id, dotted_order, run_type, is_summed = row[:7]
         usage = Usage(**dict(zip(TOTAL_TYPES, row[7:13], strict=True)))
@@ -73,15 +73,15 @@ def update_totals(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
         _write_totals(workspace_id, written, since, min(until, LATEST_TIME) + MAX_CLOCK_SKEW)
 
 
-def _earliest_start(workspace_id: UUID, touched: Sequence[ChangedRun]) -> datetime:
-    """No run of these traces is placed before: each says in its dotted order when its root began.
+def _earliest_start(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> datetime:
+    """A lower bound of the partition times in these traces, from the root times.
 
-    Ids do not tell it: old work may be sent under new ones.
+    Ids do not tell it, because old work may be sent under new ids.
     """
-    times = [one.partition_time for one in touched]
+    times = [one.partition_time for one in changed_runs]
     with raw_cursor() as cursor:
         cursor.execute(
-            # The time's digits are in the order of time.
+            # The digits of the time sort chronologically.
             "SELECT min(left(r.dotted_order, 22))"
             " FROM unnest(%s::uuid[], %s::uuid[], %s::timestamptz[])"
             " AS k(id, project_id, partition_time)"
@@ -89,8 +89,8 @@ def _earliest_start(workspace_id: UUID, touched: Sequence[ChangedRun]) -> dateti
             " AND r.project_id = k.project_id AND r.partition_time = k.partition_time"
             " WHERE r.partition_time BETWEEN %s AND %s",
             [
-                [one.run_id for one in touched],
-                [one.project_id for one in touched],
+                [one.run_id for one in changed_runs],
+                [one.project_id for one in changed_runs],
                 times,
                 workspace_id,
                 min(times),
@@ -99,14 +99,14 @@ def _earliest_start(workspace_id: UUID, touched: Sequence[ChangedRun]) -> dateti
         )
         (earliest,) = cursor.fetchone() or (None,)
     begins = min(times) if earliest is None else min(root_time(earliest), *times)
-    # A clock may be a little off.
+    # Clocks may be slightly off.
     return max(begins, EARLIEST_TIME) - MAX_CLOCK_SKEW
 
 
 def _usage_rows(
     workspace_id: UUID, traces: Collection[Trace], since: datetime
 ) -> Iterator[tuple[Any, ...]]:
-    """The runs that say something of usage, and those that have sums."""
+    """Read the runs that have usage or stored totals."""
     trace_ids = list({trace_id for _, trace_id in traces})
     project_ids = list({project_id for project_id, _ in traces})
     statement = (
@@ -124,7 +124,7 @@ def _usage_rows(
 def _totals_of_trace(
     project_id: UUID, sources: Sequence[UsageSource]
 ) -> Iterator[tuple[Key, tuple[Any, ...]]]:
-    """What stands above the sources, with its sum."""
+    """Yield the ancestors of the sources with their totals."""
     totals = UsageTotals(sources)
     above: set[str] = set()
     for source in sources:
@@ -140,7 +140,7 @@ def _totals_of_trace(
 def _write_totals(
     workspace_id: UUID, sums: dict[Key, tuple[Any, ...]], begin: datetime, end: datetime
 ) -> None:
-    # Rows are taken in the order in which requests take them, so that nobody waits in a circle.
+    # Lock rows in the same order as requests do, so that none deadlock.
     keys = sorted(sums)
     arrays = ", ".join(f"%s::{kind}[]" for kind in TOTAL_TYPES.values())
     sets = ", ".join(f"sum_{name} = s.{name}" for name in TOTAL_TYPES)
@@ -162,5 +162,5 @@ def _write_totals(
         cursor.execute(sql(statement), [*values, *between, *between])
 
 
-def update_changed_traces(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
-    update_totals(workspace_id, touched)
+def update_changed_traces(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    update_totals(workspace_id, changed_runs)

@@ -1,6 +1,6 @@
-"""Where runs are: their project and place, by nothing but their ids."""
+"""Finds project and position of runs by id."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TIME_ORDERED = 7
 
 
 def estimate_start_range(run_ids: Collection[UUID]) -> tuple[datetime, datetime] | None:
-    """When the runs most likely started: a UUIDv7 tells when it was made, others tell nothing."""
+    """The range in which the runs probably started, from the time in UUIDv7 ids."""
     if not run_ids or any(run_id.version != _TIME_ORDERED for run_id in run_ids):
         return None
     try:
@@ -28,7 +28,7 @@ def estimate_start_range(run_ids: Collection[UUID]) -> tuple[datetime, datetime]
 
 
 def locate_runs(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, RunLocation]:
-    """The runs that are there; of one id in several projects the one that came last."""
+    """Locate the stored runs; of one id in several projects the one received last."""
     if not run_ids:
         return {}
     found: dict[UUID, RunLocation] = {}

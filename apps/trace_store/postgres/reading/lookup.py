@@ -1,6 +1,6 @@
-"""Runs by what identifies them: their whole keys, their id, their trace."""
+"""Reads runs by key, id or trace."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _RECENT = timedelta(days=2)
 def fetch_by_keys(
     workspace_id: UUID, keys: Sequence[RunKey], *, payloads: Collection[Payload]
 ) -> list[RunDetail]:
-    """Those of the runs that are there, in no order, with what they say themselves: no sums."""
+    """Return the runs with these keys in any order, without totals of descendants."""
     if not keys:
         return []
     times = [key[2] for key in keys]
@@ -46,14 +46,14 @@ def fetch_run(
     project_id: UUID | None,
     payloads: Collection[Payload],
 ) -> RunDetail | None:
-    """The run; the newest one when several projects have that id and none is named."""
+    """Return the run; without `project_id`, the newest one if several projects have that id."""
     shown, given_shown = exclude_deleted(workspace_id)
     where = f"r.workspace_id = %s AND r.id = %s AND {shown}"
     values = [workspace_id, run_id, *given_shown]
     if project_id is not None:
         where += " AND r.project_id = %s"
         values.append(project_id)
-    # Few days first: to look into all of them costs a hundred times as much.
+    # Try a few days first, because a scan of all partitions costs a hundred times as much.
     days = estimate_start_range([run_id]) or _recent_range()
     attempts: list[tuple[str, list[Any]]] = [
         (f"{where} AND r.partition_time BETWEEN %s AND %s", [*values, *days]),
@@ -75,7 +75,7 @@ def _recent_range() -> tuple[datetime, datetime]:
 
 
 def fetch_trace(workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None) -> list[RunRow]:
-    """All runs of the trace, depth first, parents before children."""
+    """Return all runs of the trace, depth first, parents before children."""
     shown, given_shown = exclude_deleted(workspace_id)
     where = f"r.workspace_id = %s AND r.trace_id = %s AND {shown}"
     values = [workspace_id, trace_id, *given_shown]
@@ -84,7 +84,7 @@ def fetch_trace(workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None) 
         values.append(project_id)
     rows: list[StoredRun] = []
     if days := estimate_start_range([trace_id]):
-        # Nothing of a trace is placed before its root was made.
+        # No run of a trace has an earlier partition time than its root.
         since: list[Any] = [*values, days[0]]
         rows = select_runs(
             f"SELECT {COLUMNS} FROM trace_store_run r WHERE {where} AND r.partition_time >= %s",
@@ -92,6 +92,6 @@ def fetch_trace(workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None) 
         )
     if not any(row.is_root for row, _ in rows):
         rows = select_runs(f"SELECT {COLUMNS} FROM trace_store_run r WHERE {where}", values)
-    # Sorted here: the server would sort whole rows, on disk when there are many.
+    # Sort in Python: the server would sort whole rows, possibly on disk.
     rows.sort(key=lambda one: one[0].dotted_order)
     return with_totals_of_trace(rows)

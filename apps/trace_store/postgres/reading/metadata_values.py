@@ -1,4 +1,4 @@
-"""What the metadata of a project's runs holds."""
+"""Reads which metadata values the runs of a project have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 from apps.core.raw_sql import raw_cursor
 
 _SAMPLED_RUNS = 10_000
-"""The newest runs stand for all of them."""
+"""Only the newest runs are sampled."""
 _SAMPLED_TRACES = 100_000
 _MAX_VALUES = 1000
 
@@ -22,7 +22,7 @@ def frequent_values(
     since: datetime | None,
     values_per_key: int,
 ) -> dict[str, list[str]]:
-    """By key, the more frequent first, its most frequent values as text."""
+    """Return the most frequent values by key, the most frequent key first."""
     with raw_cursor() as cursor:
         cursor.execute(
             """
@@ -62,9 +62,9 @@ def frequent_values(
 def values_with_first_start(
     workspace_id: UUID, project_id: UUID, key: str
 ) -> list[tuple[str, datetime]]:
-    """The values that traces have under the key, as text, with the start of the first one each.
+    """Return the values of the key in traces, as text, with the first start time of each.
 
-    The newest first. Traces are looked at from the newest back, a great many but not all.
+    The newest value comes first. Only the newest traces are read, up to a large limit.
     """
     with raw_cursor() as cursor:
         cursor.execute(

@@ -1,9 +1,8 @@
-"""A page of the runs that a query means.
+"""Reads pages of runs.
 
-Four ways lead there: through the runs in order, when SQL decides and what is asked for is
-frequent; through the index of terms, when it is rare; through the intervals of time in which
-rollups leave room for it; by ids, when there are some. Whatever the way, `deciding` has the last
-word on what SQL leaves open.
+There are four ways to find runs: scan them in order if SQL decides and matches are frequent; use
+the term index if matches are rare; scan the intervals that rollups leave as candidates; look up
+ids. `post_filter` then decides what SQL leaves open.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ from apps.trace_store.postgres.rollups.dimensions import BY_NAME_AND_MODEL
 from apps.trace_store.types import Payload, RunPage, RunQuery
 
 _MAX_QUARTERS_BEFORE_TERMS = 32
-"""Of an hour: so few are walked through sooner than the index of terms finds what is frequent."""
+"""With up to this many candidate quarter hours, scanning them beats the term index."""
 TIMEOUT_SECONDS = 15.0
-"""Seconds. Who asks for something rare in years of runs is told to ask for less."""
+"""A search for rare runs over years fails with `QueryTooSlow` after this time."""
 
 
 def query_page(
@@ -59,7 +58,7 @@ def query_page(
 def _collect(
     asked: PreparedQuery, walk: RunScan, wanted: int
 ) -> tuple[list[StoredRun], StoredRun | None]:
-    """Up to as many runs as wanted, and where it goes on if time was over before that."""
+    """Collect up to `wanted` runs, and the last scanned run if the time limit was reached."""
     decider = PostFilter(asked.workspace_id, asked.query, asked.where)
     deadline = time.monotonic() + TIMEOUT_SECONDS
     found: list[StoredRun] = []
@@ -74,7 +73,7 @@ def _collect(
                 if time.monotonic() > deadline:
                     raise QueryTooSlow
     except QueryTooSlow:
-        # A page that is not full is a page, and leads on; an empty one would look like the end.
+        # A short page is valid and has a cursor; an empty one would look like the end.
         if found and last is not None:
             return found, last
         raise
@@ -96,14 +95,14 @@ def _scan_batches(
             yield frequent
             return
     if terms is not None and hint is not None and not hint.bounds:
-        # By its name and model a run is found in the index.
+        # The term index finds runs by name and model.
         hint = None
     quarters = None if hint is None else walk.promising(hint)
     if terms is None:
         yield from walk.all(wanted) if quarters is None else walk.by_quarters(quarters, wanted)
         return
     if hint is not None and quarters is not None and hint.rollup.granularity == BY_NAME_AND_MODEL:
-        # Nothing knows better than rows of the name where its numbers are.
+        # Only rollups by name know where the values of a name are.
         yield from walk.by_quarters(quarters, wanted)
         return
     few = None if quarters is None else list(islice(quarters, _MAX_QUARTERS_BEFORE_TERMS + 1))

@@ -1,6 +1,7 @@
-"""What is about to be deleted is not shown any more, however far its deletion has come.
+"""Excludes runs that are pending deletion from reads.
 
-A trace goes batch by batch, and a worker may be killed between two; nobody should meet the rest.
+A trace is deleted in batches, and a worker may be killed between two of them; readers must not see
+the remaining runs.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ _PENDING_DELETIONS = (
 
 
 def exclude_deleted(workspace_id: UUID) -> tuple[str, list[Any]]:
-    """True of runs that nobody has asked to delete, by their trace or with their project.
+    """The condition of runs whose trace and project are not pending deletion.
 
-    Looked up here, not in the statement: there is hardly ever any, and the planner would take a
-    list that it does not know for half of all runs.
+    The pending deletions are read separately: there are rarely any, and the planner would
+    overestimate a subquery.
     """
     with raw_cursor() as cursor:
         cursor.execute(_PENDING_DELETIONS, [workspace_id, workspace_id], binary=True)
@@ -58,9 +59,9 @@ def exclude_deleted(workspace_id: UUID) -> tuple[str, list[Any]]:
 def _exclude_metadata(
     workspace_id: UUID, project_id: UUID, metadata: Mapping[str, Any], asked_at: datetime
 ) -> tuple[str, list[Any]]:
-    """True of runs in whose trace none had the metadata when the deletion was asked for.
+    """The condition of runs in whose trace no run had the metadata when the deletion was requested.
 
-    It looks beside each run, which costs something while such a deletion goes on.
+    It reads the trace of each run, which costs time while such a deletion is pending.
     """
     meant = compile_where(workspace_id, metadata_filter(metadata), table="meant")
     text = (

@@ -1,6 +1,6 @@
-"""What SQL leaves open about runs that may be meant: their payloads, their root, their trace."""
+"""Evaluates what SQL leaves open about candidate runs: payloads, roots and traces."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from apps.trace_store.postgres.reading.trace_totals import with_trace_totals
 from apps.trace_store.types import RunQuery, RunRow
 
 _BATCH = 200
-"""Runs whose payloads are in memory together."""
+"""Limit of runs whose payloads are in memory at once."""
 
 Trace = tuple[UUID, UUID]
 """Project and trace."""
 
 
 class PostFilter:
-    """Says which of some runs a query means; each step is asked of what the one before left."""
+    """Filters candidate runs by the open parts of a query, step by step."""
 
     def __init__(self, workspace_id: UUID, query: RunQuery, where: CompiledFilter | None) -> None:
         self.workspace_id = workspace_id
         self._open = query.where if where is not None and not where.is_exact else None
-        # What SQL has decided about roots and traces is not asked again.
+        # Filters on roots that SQL decides exactly are not evaluated again.
         self._open_root = self._undecided(query.where_root)
         self._open_any = query.where_any
         self.is_needed = any(
@@ -43,7 +43,7 @@ class PostFilter:
         return where
 
     def meant(self, rows: Sequence[StoredRun]) -> list[StoredRun]:
-        """Those that the query means, in the order they came in."""
+        """Return the matching runs in their order."""
         kept = list(rows)
         if kept and self._open_root is not None:
             roots = self._with_such_root(kept, self._open_root)
@@ -56,7 +56,7 @@ class PostFilter:
         return kept
 
     def _true(self, expression: Expression, rows: Sequence[StoredRun]) -> list[StoredRun]:
-        """Those that the filter is true of, by the reference."""
+        """Return the runs that match by the reference evaluator."""
         runs = with_trace_totals(self.workspace_id, rows)
         subjects = load_subjects(self.workspace_id, runs, required_data(expression))
         return [
@@ -82,7 +82,7 @@ class PostFilter:
 
     def _with_such_run(self, rows: Sequence[StoredRun], expression: Expression) -> set[Trace]:
         compiled = compile_where(self.workspace_id, expression, table="r")
-        # A trace has nothing before its root, and no end that would be known.
+        # No run precedes its root; the end of a trace is unknown.
         since = min(root_time(row.dotted_order) for row, _ in rows) - MAX_CLOCK_SKEW
         traces = list({row.trace_id for row, _ in rows})
         where = (

@@ -1,6 +1,6 @@
-"""What a query asks of a run's row, as SQL over `trace_store_run r`."""
+"""Compiles the conditions of a query on a run's row to SQL over `trace_store_run r`."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ Condition = tuple[str, Sequence[Any]]
 
 @dataclass(frozen=True, slots=True)
 class PreparedQuery:
-    """A query, made ready: its conditions but for projects and place, and where it may look."""
+    """A compiled query: its conditions and bounds of the partition time.
+
+    The scan adds the conditions on projects and position.
+    """
 
     workspace_id: UUID
     query: RunQuery
@@ -46,14 +49,14 @@ class PreparedQuery:
     since: datetime | None
     until: datetime | None
     is_pointed: bool
-    """Whether ids name the runs: they are few, and found without an order."""
+    """Whether ids select the runs, so that there are few and no ordered scan is needed."""
     is_few: bool = False
-    """Whether they are found by their traces or their thread, and put in order then."""
+    """Whether the runs are selected by trace or thread and sorted afterwards."""
 
 
 def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
     if query.is_root and query.where_root is not None:
-        # Then the run is the root, and what finds runs finds it.
+        # The run is the root, so the filter on the root applies to the run.
         where_both = all_of([query.where, query.where_root])
         query = replace(query, where=where_both, where_root=None)
     query = extract_time_bounds(query)
@@ -61,7 +64,7 @@ def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
         *_conditions(query),
         *trace_conditions(workspace_id, query),
         *thread_conditions(workspace_id, query),
-        *([] if query.with_doomed else [exclude_deleted(workspace_id)]),
+        *([] if query.include_deleted else [exclude_deleted(workspace_id)]),
     ]
     since, until = _partition_range(workspace_id, query)
     for condition, begin, end in _id_conditions(workspace_id, query):
@@ -72,8 +75,8 @@ def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
     if query.where is not None:
         where = compile_where(workspace_id, query.where, table="r")
         if not where.is_exact and _is_all_processed(workspace_id):
-            # What comes from here on is as if it came after the answer.
-            where = compile_where(workspace_id, query.where, table="r", as_settled=True)
+            # Runs that arrive from now on count as later than the response.
+            where = compile_where(workspace_id, query.where, table="r", as_processed=True)
         conditions.append((where.sql, where.values))
     pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
     is_few = _is_of_one_thread(query) or any(text == TRACES_SQL for text, _ in conditions)
@@ -91,7 +94,7 @@ def _is_all_processed(workspace_id: UUID) -> bool:
 
 
 def _is_of_one_thread(query: RunQuery) -> bool:
-    """Whether turns of one conversation are asked for: they have an index."""
+    """Whether the query selects turns of one thread, which have an index."""
     parts = () if query.where is None else split_conjunction(query.where)
     is_named = any(required_value(part, "thread_id") is not None for part in parts)
     return is_named and query.is_root is True and query.project_ids is not None
@@ -100,7 +103,7 @@ def _is_of_one_thread(query: RunQuery) -> bool:
 def _partition_range(
     workspace_id: UUID, query: RunQuery
 ) -> tuple[datetime | None, datetime | None]:
-    """Between what times the runs are placed that began when the query says."""
+    """The range of partition times of runs with a start time in the query's range."""
     begin, end = query.started_from, query.started_until
     if begin is None and end is None:
         return None, None
@@ -143,7 +146,7 @@ def _conditions(query: RunQuery) -> Iterator[Condition]:
 def _id_conditions(
     workspace_id: UUID, query: RunQuery
 ) -> Iterator[tuple[Condition, datetime | None, datetime | None]]:
-    """Conditions by id, with the times between which such runs are placed."""
+    """Conditions by id, with the range of partition times of the selected runs."""
     if query.run_ids is not None:
         begin, end = _range_of_runs(workspace_id, query.run_ids)
         yield ("r.id = ANY(%s)", [list(query.run_ids)]), begin, end
@@ -151,7 +154,7 @@ def _id_conditions(
         yield ("r.trace_id = %s", [query.trace_id]), None, None
     if query.parent_run_id is not None:
         yield ("r.parent_run_id = %s", [query.parent_run_id]), None, None
-        # Children have no index of their own; they are of the parent's trace.
+        # Children have no index by parent; they are in the parent's trace.
         if parent := locate_runs(workspace_id, [query.parent_run_id]).get(query.parent_run_id):
             yield (
                 ("r.trace_id = %s", [parent.place.trace_id]),
@@ -163,7 +166,7 @@ def _id_conditions(
 def _range_of_runs(
     workspace_id: UUID, run_ids: Sequence[UUID]
 ) -> tuple[datetime, datetime] | tuple[None, None]:
-    """Between what times all of these runs are placed, if their ids tell it rightly."""
+    """The range of partition times that the ids imply, if all stored runs are in it."""
     near = estimate_start_range(run_ids)
     if near is None:
         return None, None
@@ -176,7 +179,7 @@ def _range_of_runs(
 
 
 def latest(one: datetime | None, other: datetime | None) -> datetime | None:
-    """The later of two beginnings, of which either may be open."""
+    """The later of two lower bounds, either of which may be open."""
     return max((time for time in (one, other) if time is not None), default=None)
 
 
@@ -185,13 +188,13 @@ def _earliest(one: datetime | None, other: datetime | None) -> datetime | None:
 
 
 MAX_INDEXED_TRACES = 1_000
-"""Runs that the index names: for more of them, walking through the runs finds a page sooner."""
+"""With more traces from the index, scanning the runs finds a page sooner."""
 
 TRACES_SQL = "r.trace_id = ANY(%s)"
 
 
 def trace_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]:
-    """No run that the query means fails them; `Decider` decides where they leave it open."""
+    """Necessary conditions; `PostFilter` decides what they leave open."""
     for where in (query.where_root, query.where_any):
         traces = (
             None if where is None else _candidate_traces(workspace_id, where, query.project_ids)
@@ -201,22 +204,22 @@ def trace_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Condition]
     if query.where_root is not None:
         compiled = compile_where_root(workspace_id, query.where_root, table="r", one_by_one=True)
         yield compiled.sql, compiled.values
-    # Any run of a trace is looked for in each day of it: `Decider` asks that of many runs at once.
+    # `PostFilter` checks `where_any` for many runs at once, because the runs of a trace span days.
 
 
 def _candidate_traces(
     workspace_id: UUID, where: Expression, project_ids: Sequence[UUID] | None
 ) -> list[UUID] | None:
-    """The traces that may have such a run; None when they are not known to be few."""
+    """The traces that may have a matching run; None if they may be many."""
     terms = required_terms(where)
     if terms is None:
         return None
-    # What is unsettled comes first: what is settled meanwhile is found both ways.
-    unsettled = _pending_traces(workspace_id)
-    if len(unsettled) > MAX_INDEXED_TRACES:
+    # Read pending runs first: runs processed in between are then found both ways.
+    pending = _pending_traces(workspace_id)
+    if len(pending) > MAX_INDEXED_TRACES:
         return None
     indexed = _indexed_traces(workspace_id, terms, project_ids)
-    return None if len(indexed) > MAX_INDEXED_TRACES else list({*unsettled, *indexed})
+    return None if len(indexed) > MAX_INDEXED_TRACES else list({*pending, *indexed})
 
 
 def _pending_traces(workspace_id: UUID) -> list[UUID]:
@@ -234,7 +237,7 @@ def _pending_traces(workspace_id: UUID) -> list[UUID]:
 def _indexed_traces(
     workspace_id: UUID, terms: RequiredTerms, project_ids: Sequence[UUID] | None
 ) -> list[UUID]:
-    """The trace of each run that has the terms: of `FEW` and one at most."""
+    """The traces of runs with these terms, at most `MAX_INDEXED_TRACES` and one."""
     has = " ".join("AND t.terms && %s" for _ in terms)
     values: list[Any] = [workspace_id, *(salt_terms(workspace_id, clause) for clause in terms)]
     if project_ids is not None:

@@ -1,4 +1,8 @@
-"""What figures must say of a interval of time that a query's runs may lie in."""
+"""Prunes the intervals that cannot contain a run of a query, by rollups.
+
+An interval is skipped only if rows that represent all its runs exclude a match. Changed intervals,
+pending runs and misplaced runs are always scanned.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +40,7 @@ _MEASURES = {
 _MICROSECONDS = 1_000_000
 
 ValueRange: TypeAlias = tuple[Decimal, Decimal]
-"""The least and the most of the values of a interval."""
+"""The minimum and maximum of the values in an interval."""
 _MAY_MATCH: dict[Comparison, Callable[[ValueRange, Decimal], bool]] = {
     Comparison.GREATER: lambda ends, value: ends[1] > value,
     Comparison.AT_LEAST: lambda ends, value: ends[1] >= value,
@@ -48,20 +52,20 @@ _MAY_MATCH: dict[Comparison, Callable[[ValueRange, Decimal], bool]] = {
 
 @dataclass(frozen=True, slots=True)
 class MeasureBound:
-    """What a filter asks of one measure."""
+    """A condition of the filter on one measure."""
 
     measure: Measure
     comparison: Comparison
     value: Decimal
 
     def may_be_met(self, ends: ValueRange | None) -> bool:
-        """Whether one of the values between the ends may do; of no values none does."""
+        """Whether a value in the range may meet the condition; without values none does."""
         return ends is not None and _MAY_MATCH[self.comparison](ends, self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class PruningHint:
-    """Rows of rollups; a interval in which none of them is, or meets the bounds, has no run."""
+    """Rollup rows to check: an interval without a row that meets the bounds has no match."""
 
     rollup: RollupFilter
     bounds: Sequence[MeasureBound]
@@ -72,14 +76,14 @@ class PruningHint:
 
 
 def pruning_hint(query: RunQuery) -> PruningHint | None:
-    """What follows from the query for the rows of rollups; None when it would leave out little."""
+    """Derive the rollup rows to check; None if they would exclude little."""
     if not query.project_ids or query.run_ids is not None or query.trace_id is not None:
         return None
     query = extract_root_condition(query)
     parts = [] if query.where is None else split_conjunction(query.where)
     told = [part for part in parts if dimensions.can_evaluate(part)]
     if not any(required_value(part, "name", "model") for part in told):
-        # Rows of all names are nearly as many as the runs.
+        # Rollups by name have nearly as many rows as there are runs.
         told = [
             part
             for part in told
@@ -114,15 +118,15 @@ def _measure_bound(part: Expression, *, is_root: bool | None) -> MeasureBound | 
     if measure is None or part.comparison not in _MAY_MATCH:
         return None
     if measure.is_usage:
-        # Of what stands between a root and the calls of models, rows do not tell the sums.
+        # Rollups have no totals of runs between a root and the model calls.
         return MeasureBound(measure, part.comparison, part.value) if is_root else None
-    # Rows take what ended before it began for nothing.
+    # Rollups store negative durations as zero.
     value = part.value * _MICROSECONDS
     return MeasureBound(measure, part.comparison, value) if value > 0 else None
 
 
 ProjectQuarter = tuple[datetime, UUID]
-"""Its beginning, and the project."""
+"""The start of a quarter hour, and a project."""
 
 
 def candidate_quarters(
@@ -133,13 +137,13 @@ def candidate_quarters(
     *,
     oldest_first: bool,
 ) -> Iterator[ProjectQuarter] | None:
-    """The quarters that may hold such a run, in the order of lists, each with its project.
+    """The quarter hours that may contain a match, in list order.
 
-    None when rows tell too little about these projects.
+    None if rollups know too little about these projects.
     """
     begin = max((between[0] or EARLIEST_TIME).astimezone(UTC), EARLIEST_TIME)
     end = max(min((between[1] or LATEST_TIME).astimezone(UTC), LATEST_TIME), begin)
-    # Whole quarters: who walks through them keeps to the bounds itself.
+    # Use whole quarter hours; the scan applies the exact bounds.
     edges = [
         Resolution.QUARTER.floor(begin),
         Resolution.QUARTER.floor(end) + Resolution.QUARTER.width,
@@ -165,7 +169,7 @@ def _ordered_quarters(
     *,
     oldest_first: bool,
 ) -> Iterator[ProjectQuarter]:
-    """The coarse spans are looked into one after another: a page is often full before the last."""
+    """Refine coarse intervals one batch at a time, because a page is often full before the last."""
     waiting = set(unknown)
     for some, reach in _time_batches(cells, oldest_first=oldest_first):
         waiting.update(_refine(workspace_id, some, hint))
@@ -178,7 +182,7 @@ def _ordered_quarters(
 def _time_batches(
     cells: Sequence[RollupCell], *, oldest_first: bool
 ) -> Iterator[tuple[Sequence[RollupCell], datetime]]:
-    """The cells in portions that grow, each with all that lies before, or after, that time."""
+    """Yield growing batches of cells, each with the time up to which they are complete."""
     if oldest_first:
         cells = sorted(cells, key=lambda cell: cell.begins_at)
     else:
@@ -190,7 +194,7 @@ def _time_batches(
             reach = max(cell.ends_at for cell in some)
         else:
             reach = min(cell.begins_at for cell in some)
-        # Spans of several projects overlap.
+        # Intervals of several projects overlap.
         end = at + len(some)
         while end < len(cells) and (
             cells[end].begins_at < reach if oldest_first else cells[end].ends_at > reach
@@ -203,7 +207,7 @@ def _time_batches(
 def _refine(
     workspace_id: UUID, cells: Sequence[RollupCell], hint: PruningHint
 ) -> Iterator[ProjectQuarter]:
-    """The quarters within these spans that may hold such a run."""
+    """Yield the quarter hours within these cells that may contain a match."""
     for resolution in (Resolution.HOUR, Resolution.QUARTER):
         done = [cell for cell in cells if cell.resolution <= resolution]
         parts = [
@@ -212,7 +216,7 @@ def _refine(
             if cell.resolution > resolution
             for part in _split_cell(cell, resolution)
         ]
-        # What a clean resolution was made of is clean.
+        # The parts of a clean interval are clean.
         cells = [*done, *_matching_cells(workspace_id, parts, hint)]
     for cell in cells:
         yield cell.begins_at, cell.project_id

@@ -1,4 +1,4 @@
-"""Rows of `trace_store_run` as values."""
+"""Converts rows of `trace_store_run` to values."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _USAGE_AT = 23
 _SUMS_AT = _USAGE_AT + len(_AMOUNTS) + 1
 
 StoredRun = tuple[RunRow, Usage | None]
-"""A run with what it says itself, and the settled sum of what is below it."""
+"""A run with its own usage, and the stored total of its descendants."""
 
 MAX_CLOCK_SKEW = timedelta(days=1)
-"""What a client says its start is may differ from its dotted order, by less than this."""
+"""A run's start time and its dotted order differ by less than this."""
 
 _no_metadata = Fragment(b"{}")
 
 
 def select_runs(statement: str, values: Sequence[Any]) -> list[StoredRun]:
-    """The runs of a statement that selects `COLUMNS` of `trace_store_run r`."""
+    """Execute a statement that selects `COLUMNS` of `trace_store_run r`."""
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
         return [run_from_row(row) for row in cursor]
@@ -58,7 +58,7 @@ def run_from_row(row: Sequence[Any]) -> StoredRun:
         parent_run_id=row[4],
         dotted_order=row[5],
         partition_time=partition_time,
-        # Until its beginning comes, an update stands for the run.
+        # An update without its create has no name and type.
         name=row[7] or "",
         run_type=row[8] or "chain",
         start_time=row[9] or partition_time,
@@ -86,7 +86,7 @@ def _attachments(text: str) -> list[Attachment]:
 
 
 def usage_from_row(row: Sequence[Any]) -> Usage:
-    """From the columns of `USAGE`."""
+    """Convert the columns of `USAGE`."""
     return Usage(
         prompt_tokens=row[0],
         completion_tokens=row[1],

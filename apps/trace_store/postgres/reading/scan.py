@@ -1,6 +1,6 @@
-"""The order of lists: where a run stands in it, and what lies before and after a place."""
+"""Scans runs in list order, after a position and within windows of time."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from apps.trace_store.postgres.rollups.query_plan import merge_quarters
 from apps.trace_store.types import RunKey
 
 SortKey = tuple[datetime, UUID]
-"""Where a run stands in the order of lists."""
+"""The position of a run in list order."""
 Window = tuple[datetime | None, datetime | None]
-"""From, and up to but without."""
+"""A half-open range of partition times."""
 
 PROBED_RUNS = 2000
-"""So many of the first runs are looked at before the index of terms is."""
+"""The number of first runs that are read before the term index is used."""
 FIRST_WINDOW = timedelta(days=3)
 MAX_BATCH = 2000
 _FUTURE_MARGIN = timedelta(days=2)
 
 
 class OrderedQuery:
-    """What is asked for in the order of its list, after `place` if one is given."""
+    """A prepared query in list order, after the position `place` if given."""
 
     def __init__(self, asked: PreparedQuery, place: SortKey | None) -> None:
         self.asked = asked
@@ -44,12 +44,12 @@ class OrderedQuery:
         return f"{table}.partition_time {self.direction}, {table}.id {self.direction}"
 
     def windows(self, widest: timedelta, place: SortKey | None) -> Iterator[Window]:
-        """Stretches of time in order, each planned for its own days: the newest few days first."""
+        """Yield windows in order, each planned for its own days: the newest few days first."""
         since, end = self.asked.since, self.end(place)
         if self.oldest_first or self.asked.is_pointed or end is None:
             yield since, end
             return
-        # Nearly nothing is placed in the future.
+        # Few runs have a partition time in the future.
         width = FIRST_WINDOW if place is None else timedelta(days=1)
         while width <= widest and (since is None or end - width > since):
             yield end - width, end
@@ -73,15 +73,15 @@ class OrderedQuery:
         return bounds
 
     def beside(self, place: SortKey, table: str, *, is_after: bool) -> Condition:
-        """After the place in the order of the list; or before it, or there."""
+        """The condition of runs after the position; or at and before it."""
         side = ">" if self.oldest_first == is_after else "<"
-        # The second condition is implied; it is the one that partitions are pruned by.
+        # The second condition is redundant, but partitions are pruned by it.
         strictly = f"({table}.partition_time, {table}.id) {side}{'' if is_after else '='} (%s, %s)"
         return f"{strictly} AND {table}.partition_time {side}= %s", [*place, place[0]]
 
     def of_projects(self, table: str) -> Condition:
         projects = list(self.asked.query.project_ids or ())
-        # As an equation: only so does an index give the order.
+        # Only an equality lets an index provide the order.
         if len(projects) == 1:
             return f"{table}.project_id = %s", projects
         return f"{table}.project_id = ANY(%s)", [projects]
@@ -123,10 +123,10 @@ _MAX_QUARTERS_PER_BATCH = 64
 
 
 class RunScan(OrderedQuery):
-    """The runs that meet the conditions in SQL, after `place` if one is given."""
+    """Reads the runs that meet the SQL conditions, after a position if given."""
 
     def all(self, wanted: int) -> Iterator[Sequence[StoredRun]]:
-        """In order through the runs themselves, `wanted` or more at a time."""
+        """Yield batches of at least `wanted` runs in order."""
         size = wanted
         for window in self.windows(FIRST_WINDOW, self.place):
             place = self.place
@@ -138,9 +138,9 @@ class RunScan(OrderedQuery):
                 size = min(max(2 * size, _MIN_BATCH), MAX_BATCH)
 
     def probe(self, wanted: int) -> Sequence[StoredRun]:
-        """Up to so many that meet the conditions, of the first `PROBED` runs and no others.
+        """Return up to `wanted` matches among the first `PROBED_RUNS` runs.
 
-        Asked of one project, for the index of one gives the order.
+        Only for one project, because the index of one project provides the order.
         """
         window = (self.asked.since, self.end(self.place))
         conditions = self._placed(window, self.place)
@@ -154,7 +154,7 @@ class RunScan(OrderedQuery):
         )
 
     def promising(self, hint: PruningHint) -> Iterator[ProjectQuarter] | None:
-        """The stretches in which rollups leave room for what is asked for."""
+        """The quarter hours that may contain matches according to rollups."""
         projects = list(dict.fromkeys(self.asked.query.project_ids or ()))
         since = self.asked.since
         if self.place is not None and self.oldest_first:
@@ -170,7 +170,7 @@ class RunScan(OrderedQuery):
     def by_quarters(
         self, found: Iterable[ProjectQuarter], wanted: int
     ) -> Iterator[Sequence[StoredRun]]:
-        """Through these stretches alone; they are in order."""
+        """Scan only these quarter hours, which are in order."""
         for some in _growing_batches(found):
             place = self.place
             while rows := self._in_quarters(some, place, wanted):
@@ -185,11 +185,11 @@ class RunScan(OrderedQuery):
         ranges = list(merge_quarters((project_id, begin) for begin, project_id in some))
         projects, begins, ends = map(list, zip(*ranges, strict=True))
         asked = self.asked
-        # Bounds of time once more, as constants: by them days are left out of the plan.
+        # Repeat the time bounds as constants, so that partitions are pruned at planning.
         bounds = self.bounds((latest(asked.since, min(begins)), max(ends)), place)
         until = self.end(self.place)
         conditions = [*asked.conditions, *bounds, *window_conditions((None, until), "r")]
-        # Of each stretch by its index: the planner would rather read all of them from end to end.
+        # Force an index scan per interval; the planner would scan whole partitions.
         ending = f"ORDER BY {self.order('r')} LIMIT {size}"
         return select_runs(
             f"SELECT {COLUMNS} FROM unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[])"
@@ -202,7 +202,7 @@ class RunScan(OrderedQuery):
         )
 
     def _rows(self, window: Window, place: SortKey | None, size: int) -> list[StoredRun]:
-        """The first ones, of each project by its index."""
+        """Read the first matching runs, of each project by its index."""
         own: Condition = ("r.workspace_id = %s", [self.asked.workspace_id])
         conditions = [own, *self.asked.conditions, *self.bounds(window, place)]
         projects = self.asked.query.project_ids
@@ -212,7 +212,7 @@ class RunScan(OrderedQuery):
                 conditions.append(self.of_projects("r"))
             source = f"trace_store_run r WHERE {conjunction_sql(conditions)}"
             if self.asked.is_few:
-                # By what names them, and not in order through all others.
+                # Select by id conditions first; an ordered scan would pass all other runs.
                 source = f"(SELECT r.* FROM {source} OFFSET 0) r"
             return select_runs(f"SELECT {COLUMNS} FROM {source} {ending}", parameters(conditions))
         conditions.append(("r.project_id = p.id", []))
@@ -224,7 +224,7 @@ class RunScan(OrderedQuery):
         )
 
     def _placed(self, window: Window, place: SortKey | None) -> list[Condition]:
-        """Everything that decides where in the order a run stands, and nothing else."""
+        """Only the conditions that determine the position in list order."""
         conditions = [("r.workspace_id = %s", [self.asked.workspace_id])]
         projects = self.asked.query.project_ids
         if projects is not None:
@@ -235,7 +235,7 @@ class RunScan(OrderedQuery):
 
 
 def _growing_batches(found: Iterable[ProjectQuarter]) -> Iterator[Sequence[ProjectQuarter]]:
-    """More and more of them at once; those of one time, of several projects, together."""
+    """Yield growing batches; quarter hours of the same time in several projects stay together."""
     some: list[ProjectQuarter] = []
     size = 1
     for one in found:

@@ -1,6 +1,6 @@
-"""Runs in their order that the index of terms names, and those that are not in it yet."""
+"""Scans runs by the term index, merged with the runs that are not indexed yet."""
 
-# ruff: noqa: S608  (statements are made of this package's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -28,29 +28,29 @@ from apps.trace_store.postgres.reading.scan import (
 from apps.trace_store.types import RunKey
 
 _MAX_WINDOW = timedelta(days=30)
-"""Of the index's findings a whole window is put in order; of the runs, no more than is wanted."""
+"""The index results of a whole window are sorted, so windows are limited."""
 
 _KEY = "r.workspace_id = %s AND r.id = {0}.id AND r.project_id = {0}.project_id"
 _KEY += " AND r.partition_time = {0}.partition_time"
 
 
 class TermScan(OrderedQuery):
-    """The same as `Walk`, by the index of terms."""
+    """Like `RunScan`, by the term index."""
 
     def rows(self, terms: RequiredTerms, wanted: int) -> Iterator[Sequence[StoredRun]]:
-        """In order through those that the index of terms names, and those that are not in it yet.
+        """Yield runs in order: those from the term index and those that are not indexed yet.
 
-        What is unsettled is listed first: what is settled meanwhile is found both ways.
+        Pending runs are listed first: runs processed in between are then found both ways.
         """
-        unsettled = self._unsettled()
-        listed = set(unsettled)
+        pending = self._pending_runs()
+        listed = set(pending)
         indexed = (
             row
             for rows in self._indexed(terms, wanted)
             for row in rows
             if run_key(row) not in listed
         )
-        direct = (row for rows in self._of_keys(unsettled) for row in rows)
+        direct = (row for rows in self._of_keys(pending) for row in rows)
         merged = heapq.merge(indexed, direct, key=sort_key, reverse=not self.oldest_first)
         batch: list[StoredRun] = []
         size = wanted
@@ -62,7 +62,7 @@ class TermScan(OrderedQuery):
         yield batch
 
     def _indexed(self, terms: RequiredTerms, size: int) -> Iterator[Sequence[StoredRun]]:
-        """What is frequent is met among the first runs; for the rest the index is asked."""
+        """Check the terms of the first runs, which finds frequent terms; then use the index."""
         has: list[Condition] = [
             ("t.terms && %s", [salt_terms(self.asked.workspace_id, clause)]) for clause in terms
         ]
@@ -101,9 +101,9 @@ class TermScan(OrderedQuery):
         *,
         is_among_first: bool = False,
     ) -> list[StoredRun]:
-        """Runs with these terms in order, by the index of terms or through the first of all.
+        """Read runs with these terms in order, by the term index or through the first runs.
 
-        The way is prescribed: nobody knows how frequent terms are, and the planner guesses.
+        The plan is forced, because the planner does not know how frequent terms are.
         """
         where: list[Condition] = [("t.workspace_id = %s", [self.asked.workspace_id])]
         if self.asked.query.project_ids is not None:
@@ -122,7 +122,7 @@ class TermScan(OrderedQuery):
         )
 
     def _place_of_probed(self) -> SortKey | None:
-        """Where the first runs end; None when there are no more than those."""
+        """The position after the first `PROBED_RUNS` runs; None if there are no more."""
         where: list[Condition] = [
             ("t.workspace_id = %s", [self.asked.workspace_id]),
             self.of_projects("t"),
@@ -140,8 +140,8 @@ class TermScan(OrderedQuery):
             )
             return cursor.fetchone()
 
-    def _unsettled(self) -> list[RunKey]:
-        """The runs that the index may not know, in order."""
+    def _pending_runs(self) -> list[RunKey]:
+        """The runs that may not be indexed yet, in order."""
         asked, (begin, end) = self.asked, (self.asked.since, self.end(self.place))
         projects = asked.query.project_ids
         with raw_cursor() as cursor:

@@ -1,6 +1,6 @@
-"""The runs whose thread, as a whole, is one that a query means."""
+"""Conditions on the thread of a run."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _STARTED = "coalesce(r.start_time, r.partition_time)"
 
 
 def thread_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[tuple[str, list[Any]]]:
-    """A thread is summed up over its turns of the query's projects and time, others left out."""
+    """Select runs by aggregates over the turns of their thread in the query's projects and time."""
     if query.where_thread is None:
         return
     having = compile_having(workspace_id, query.where_thread)

@@ -1,4 +1,4 @@
-"""From when to when traces went."""
+"""Reads start, receipt and first token times of traces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apps.trace_store.types import RunRow, TraceTimes
 
 
 def trace_times(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, TraceTimes]:
-    """Of each trace when its first and last run started, and when the first one was received."""
+    """Return for each trace the first and last start of its runs and the first receipt."""
     if not trace_ids:
         return {}
     with raw_cursor() as cursor:
@@ -27,7 +27,7 @@ def trace_times(workspace_id: UUID, trace_ids: Collection[UUID]) -> dict[UUID, T
 
 
 def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, datetime]:
-    """By the id of each run: when the first token came, its own or of a run below it."""
+    """Return by run id the first token time of the run or its descendants."""
     if not rows:
         return {}
     with raw_cursor() as cursor:
@@ -40,7 +40,7 @@ def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, 
     orders = [order for order, _ in told]
     found: dict[UUID, datetime] = {}
     for row in rows:
-        # "/" is the character after ".", so the two ends hold the run and all below it.
+        # "/" follows "." in ASCII, so the range contains the run and all its descendants.
         place = f"{row.project_id}:{row.dotted_order}"
         within = told[bisect_left(orders, f"{place}.") : bisect_left(orders, f"{place}/")]
         if within:
@@ -49,7 +49,7 @@ def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, 
 
 
 def turn_numbers(workspace_id: UUID, project_id: UUID, thread_key: str) -> dict[UUID, int]:
-    """By trace: which turn of the thread it is, counted from 1."""
+    """Return by trace the position of the turn in the thread, from 1."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT trace_id, row_number()"

@@ -1,6 +1,6 @@
-"""The sums that runs show: settled ones where they stand, live ones where a trace just changed."""
+"""Adds usage totals to runs: stored totals, or current ones for traces that have pending runs."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from apps.trace_store.types import RunRow, Usage
 
 
 def with_trace_totals(workspace_id: UUID, rows: Sequence[StoredRun]) -> list[RunRow]:
-    """The runs as they are shown, one of their traces or many."""
+    """Return the runs with the totals of their descendants."""
     above = [row for row, _ in rows if not row.is_model_call]
     if not above:
         return [row for row, _ in rows]
-    unsettled, sums = _current_totals(workspace_id, above)
-    live = [row for row in above if row.trace_id in unsettled]
+    pending, sums = _current_totals(workspace_id, above)
+    live = [row for row in above if row.trace_id in pending]
     totals = _load_totals(workspace_id, live) if live else None
     return [
         _with_total(row, totals.below(_tree_key(row.project_id, row.dotted_order)))
-        if totals is not None and row.trace_id in unsettled
+        if totals is not None and row.trace_id in pending
         else _with_total(row, sums.get((row.project_id, row.id), before))
         for row, before in rows
     ]
@@ -40,20 +40,20 @@ def with_trace_totals(workspace_id: UUID, rows: Sequence[StoredRun]) -> list[Run
 def _current_totals(
     workspace_id: UUID, rows: Sequence[RunRow]
 ) -> tuple[set[UUID], dict[tuple[UUID, UUID], Usage | None]]:
-    """Which traces of the runs are not settled, and the settled sums of the runs.
+    """Which traces of the runs have pending runs, and the stored totals of the runs.
 
-    Both in one statement: what was settled since the runs were read would else be missed by both.
+    One statement reads both: a trace processed in between would otherwise be missed by both.
     """
     times = [row.partition_time for row in rows]
     with raw_cursor() as cursor:
         cursor.execute(
             sql(
-                "WITH unsettled AS MATERIALIZED ("
+                "WITH pending AS MATERIALIZED ("
                 " SELECT DISTINCT t FROM trace_store_pending_run u CROSS JOIN"
                 " unnest(u.trace_ids) AS t"
                 " WHERE u.workspace_id = %s AND t = ANY(%s::uuid[]))"
                 " SELECT r.project_id, r.id, r.trace_id,"
-                f" r.trace_id IN (SELECT t FROM unsettled), {SUMS} FROM trace_store_run r"
+                f" r.trace_id IN (SELECT t FROM pending), {SUMS} FROM trace_store_run r"
                 " WHERE r.workspace_id = %s AND r.id = ANY(%s::uuid[])"
                 " AND r.partition_time BETWEEN %s AND %s"
             ),
@@ -63,17 +63,17 @@ def _current_totals(
             ],
             binary=True,
         )
-        unsettled, sums = set(), {}
-        for project_id, run_id, trace_id, is_unsettled, *found in cursor:
-            if is_unsettled:
-                unsettled.add(trace_id)
+        pending, sums = set(), {}
+        for project_id, run_id, trace_id, is_pending, *found in cursor:
+            if is_pending:
+                pending.add(trace_id)
             is_summed = any(one is not None for one in found)
             sums[project_id, run_id] = usage_from_row([*found, None]) if is_summed else None
-    return unsettled, sums
+    return pending, sums
 
 
 def with_totals_of_trace(rows: Sequence[StoredRun]) -> list[RunRow]:
-    """All runs of a trace as they are shown, by nothing but themselves."""
+    """Return all runs of a trace with totals computed from these runs alone."""
     totals = UsageTotals(
         [
             UsageSource(_tree_key(row.project_id, row.dotted_order), row.is_model_call, row.usage)
@@ -88,13 +88,13 @@ def with_totals_of_trace(rows: Sequence[StoredRun]) -> list[RunRow]:
 
 
 def _load_totals(workspace_id: UUID, rows: Sequence[RunRow]) -> UsageTotals:
-    """The sums of the traces of these runs, from all their runs that say something."""
+    """Compute the totals of the traces of these runs from all runs with usage."""
     statement = (
         f"SELECT r.project_id, r.dotted_order, r.run_type, {USAGE} FROM trace_store_run r"
         " WHERE r.workspace_id = %s AND r.trace_id = ANY(%s) AND r.partition_time >= %s"
         " AND (r.total_tokens IS NOT NULL OR r.total_cost IS NOT NULL)"
     )
-    # Nothing of a trace stands before its root in the dotted order; a clock may be a little off.
+    # No run precedes its root in the dotted order, except for clock skew.
     since = min(root_time(row.dotted_order) for row in rows)
     values = [workspace_id, list({row.trace_id for row in rows}), since - MAX_CLOCK_SKEW]
     with raw_cursor() as cursor:
@@ -108,7 +108,7 @@ def _load_totals(workspace_id: UUID, rows: Sequence[RunRow]) -> UsageTotals:
 
 
 def _tree_key(project_id: UUID, dotted_order: str) -> str:
-    """Two projects may hold the same trace."""
+    """A key that is unique per project, because two projects may hold the same trace."""
     return f"{project_id}:{dotted_order}"
 
 

@@ -4,7 +4,7 @@ The change count of an interval is read before its runs and stored as the built 
 A run that commits in between is counted later and leaves the interval dirty.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ from apps.trace_store.postgres.statistics import aggregate_runs
 from apps.trace_store.postgres.statistics.aggregate_runs import Aggregation, GroupExpression
 
 MAX_NAMES = {Resolution.QUARTER: 200, Resolution.HOUR: 400, Resolution.DAY: 800}
-"""A resolution with more names than this has no rows of them: they would be as many as its runs."""
+"""Intervals with more names have no rows by name: they would have as many rows as runs."""
 QUIET_PERIOD = timedelta(seconds=5)
-"""A resolution that is still being written to would be dirty again at once."""
+"""An interval that is still written to would be dirty again at once."""
 _BATCH = 200
 
 _DIMENSIONS = ("granularity", "scope", "run_type", "status", "name", "model")
@@ -70,9 +70,9 @@ RollupRows = dict[RollupDimensions, RunMetrics]
 
 
 def rebuild_dirty_intervals(seconds: float = 20.0, *, quiet: timedelta = QUIET_PERIOD) -> int:
-    """Make dirty spans that are quiet, until none is left or the time is over; how many were made.
+    """Rebuild quiet dirty intervals until none is left or the time is over; return how many.
 
-    Safe to repeat and to run several at once: each resolution has one maker at a time.
+    Safe to repeat and to run concurrently: a lock per interval admits one process.
     """
     if not _process_lock.acquire(blocking=False):
         return 0
@@ -83,20 +83,20 @@ def rebuild_dirty_intervals(seconds: float = 20.0, *, quiet: timedelta = QUIET_P
 
 
 def _rebuild_until(deadline: float, quiet: timedelta) -> int:
-    made = 0
-    # Finer spans first: the coarser ones are made of them.
+    built = 0
+    # Finer intervals first, because coarser ones are built from them.
     for resolution in Resolution:
         after: RollupInterval | None = None
         while time.monotonic() < deadline:
             found = _dirty_intervals(resolution, quiet, after)
             for interval in found:
-                made += rebuild_interval(interval)
+                built += rebuild_interval(interval)
                 if time.monotonic() > deadline:
-                    return made
+                    return built
             if len(found) < _BATCH:
                 break
             after = found[-1]
-    return made
+    return built
 
 
 def _dirty_intervals(
@@ -104,7 +104,7 @@ def _dirty_intervals(
 ) -> list[RollupInterval]:
     key = "workspace_id, project_id, begins_at"
     beyond = "" if after is None else f"AND ({key}) > (%s, %s, %s)"
-    # A coarser resolution whose parts are dirty cannot be made yet.
+    # A coarser interval with dirty parts cannot be built yet.
     parts = (
         "AND NOT EXISTS (SELECT FROM trace_store_rollup_interval p WHERE p.workspace_id ="
         " s.workspace_id"
@@ -131,7 +131,7 @@ def _dirty_intervals(
 
 @transaction.atomic
 def rebuild_interval(interval: RollupInterval) -> bool:
-    """Make the resolution's rows; False when another maker has it, or its parts are dirty."""
+    """Rebuild the rows; False if another process does so or a part is dirty."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT pg_try_advisory_xact_lock(hashtextextended(%s, 0))",
@@ -179,7 +179,7 @@ def rebuild_interval(interval: RollupInterval) -> bool:
 
 
 def _from_runs(interval: RollupInterval) -> RollupRows:
-    """All cuts of a quarter, from its runs."""
+    """Build all granularities of a quarter hour from its runs."""
     named: RollupRows = {}
     for dimensions, figures in _aggregate_quarter(interval):
         named[dimensions] = figures
@@ -228,7 +228,7 @@ def _with_coarser_rows(named: RollupRows) -> RollupRows:
 
 
 def _finer_rollups_have_names(interval: RollupInterval) -> bool | None:
-    """Whether all parts have rows of names; None when one of them is dirty."""
+    """Whether all parts have rows by name; None if one of them is dirty."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT bool_and(change_count = built_count), bool_and(has_names) FROM"

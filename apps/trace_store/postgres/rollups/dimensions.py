@@ -1,4 +1,4 @@
-"""What the runs of a rollup's row have in common, and which questions that is enough to answer."""
+"""Dimensions of rollup rows, and the queries that they can answer."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from apps.trace_store.types import RunQuery
 TRACE_SCOPE = -1
 """The scope of roots with the tokens of their traces."""
 DEPTH_SCOPES = (0, 1, 2)
-"""The scopes of roots, of runs below a root, and of deeper ones, each with its own tokens."""
+"""The scopes of roots, their children, and deeper runs, each with its own tokens."""
 BY_NOTHING, BY_TYPE, BY_NAME_AND_MODEL = 0, 1, 2
-"""The cuts: all in one row, by type and status, by name and model too."""
+"""Granularities: one row in total, by type and status, and by name and model as well."""
 
 
 class RollupDimensions(NamedTuple):
@@ -37,7 +37,7 @@ _VALUES: dict[str, Callable[[RollupDimensions], str | bool | Decimal | None]] = 
     "model": lambda dimensions: dimensions.model or None,
     "is_root": lambda dimensions: dimensions.scope <= 0,
     "execution_order": lambda dimensions: Decimal(max(dimensions.scope, 0) + 1),
-    # Only whether there is one is known.
+    # Rollups only know whether there is an error.
     "error": lambda dimensions: "error" if dimensions.status == "error" else None,
 }
 _REQUIRED_GRANULARITY = {
@@ -51,7 +51,7 @@ _REQUIRED_GRANULARITY = {
 
 @dataclass(frozen=True, slots=True)
 class RollupFilter:
-    """A question that rows of rollups answer: which of them."""
+    """The rollup rows that answer a query."""
 
     granularity: int
     scopes: tuple[int, ...]
@@ -62,7 +62,7 @@ class RollupFilter:
 
     @property
     def equations(self) -> list[tuple[str, str]]:
-        """Columns that must have a value: so that other rows need not be read."""
+        """Columns with a required value, so that other rows are not read."""
         return [
             (part.field.name, str(part.value))
             for part in self.where
@@ -72,7 +72,7 @@ class RollupFilter:
         ]
 
     def by(self, attribute: str | None) -> RollupFilter:
-        """The same with rows fine enough to be grouped."""
+        """The same filter with a granularity that allows the grouping."""
         needed = {
             "name": BY_NAME_AND_MODEL,
             "model": BY_NAME_AND_MODEL,
@@ -85,7 +85,7 @@ class RollupFilter:
 
 
 def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter | None:
-    """How rollups answer the query; None when they cannot."""
+    """The rollup rows that answer the query; None if rollups cannot answer it."""
     others = (
         query.run_ids,
         query.trace_id,
@@ -120,7 +120,7 @@ def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter 
 
 
 def can_evaluate(part: Expression) -> bool:
-    """Whether rows of rollups tell if it holds."""
+    """Whether rollup rows can decide the condition."""
     match part:
         case And() | Or():
             return all(can_evaluate(one) for one in part.parts)
@@ -136,7 +136,7 @@ def can_evaluate(part: Expression) -> bool:
 
 
 def required_granularity(part: Expression) -> int:
-    """How fine rows must be to tell."""
+    """The coarsest granularity that can decide the condition."""
     match part:
         case And() | Or():
             return max(required_granularity(one) for one in part.parts)

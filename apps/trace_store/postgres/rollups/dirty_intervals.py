@@ -5,7 +5,7 @@ interval is clean while its two counts agree and no run in it awaits post-proces
 represent its runs exactly. Everything else is counted from the runs.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apps.trace_store.postgres.rollups.intervals import EARLIEST_TIME, LATEST_TI
 from apps.trace_store.types import ChangedRun
 
 ProjectQuarter = tuple[UUID, datetime]
-"""A project and the beginning of a resolution."""
+"""A project and the start of a quarter hour."""
 _MAX_CALL_DURATION = timedelta(hours=6)
 _MAX_EXACT_RUNS = 20_000
 
@@ -36,14 +36,14 @@ ON CONFLICT (workspace_id, project_id, resolution, begins_at) DO UPDATE SET
 """
 
 
-def mark_changed_intervals(workspace_id: UUID, touched: Sequence[ChangedRun]) -> None:
-    """Mark what the runs are counted in, and what counts them in: the runs above them."""
-    keys = [(one.run_id, one.project_id, one.partition_time) for one in touched]
+def mark_changed_intervals(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
+    """Mark the intervals of the changed runs and of their ancestors."""
+    keys = [(one.run_id, one.project_id, one.partition_time) for one in changed_runs]
     mark_dirty(workspace_id, affected_quarters(workspace_id, keys))
 
 
 def mark_dirty(workspace_id: UUID, quarters: Iterable[ProjectQuarter]) -> None:
-    """Say, in the caller's transaction, that runs in these quarters have changed."""
+    """Record in the caller's transaction that runs in these quarter hours changed."""
     spans = sorted(
         {
             (project_id, int(resolution), resolution.floor(begin))
@@ -68,10 +68,10 @@ def mark_dirty(workspace_id: UUID, quarters: Iterable[ProjectQuarter]) -> None:
 def affected_quarters(
     workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]
 ) -> set[ProjectQuarter]:
-    """The quarters whose figures depend on these runs: their own, and those of the runs above.
+    """The quarter hours whose metrics depend on these runs: their own and their ancestors'.
 
-    What a model's call says also decides whether runs below it count, so all quarters of its
-    duration belong to it.
+    A model call decides whether its descendants count, so all quarter hours of its duration are
+    affected.
     """
     if not keys:
         return set()
@@ -103,10 +103,10 @@ def affected_quarters(
 
 
 def pending_quarters(workspace_id: UUID) -> set[ProjectQuarter]:
-    """The quarters that the settler has not marked yet.
+    """The quarter hours of pending runs, which are not marked yet.
 
-    When very much is unsettled, older traces whose later runs are meant are left out: their counts
-    are right, their tokens are as of the settler.
+    With very many pending runs, ancestors are left out: their counts are right, and their tokens
+    are as of the last processing.
     """
     statement = (
         "SELECT k.run_id, k.project_id, k.partition_time FROM trace_store_pending_run u,"
@@ -123,7 +123,7 @@ def pending_quarters(workspace_id: UUID) -> set[ProjectQuarter]:
 
 
 def delete_project(workspace_id: UUID, project_id: UUID) -> None:
-    """Take away what is known of a project that is being removed."""
+    """Delete rollups and threads of a project that is being deleted."""
     with raw_cursor() as cursor:
         for table in ("trace_store_rollup_interval", "trace_store_rollup", "trace_store_thread"):
             cursor.execute(

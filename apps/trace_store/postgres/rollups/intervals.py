@@ -1,9 +1,9 @@
-"""Stretches of time that rollups are kept for: quarters of an hour, hours, days of UTC.
+"""Intervals of rollups: quarter hours, hours and days in UTC; and the runs outside them.
 
-A quarter is the finest, because every time zone's days begin with one.
+Quarter hours are the finest, because the days of every time zone begin with one.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apps.core.raw_sql import raw_cursor, sql
 _ORIGIN = datetime(2000, 1, 1, tzinfo=UTC)
 EARLIEST_TIME = datetime(1, 1, 5, tzinfo=UTC)
 LATEST_TIME = datetime(9999, 12, 29, tzinfo=UTC)
-"""Bounds that leave room to reckon around them."""
+"""Bounds that leave room for arithmetic."""
 
 
 class Resolution(IntEnum):
@@ -30,7 +30,7 @@ class Resolution(IntEnum):
         return _WIDTHS[self]
 
     def floor(self, moment: datetime) -> datetime:
-        """When the resolution that the moment lies in begins."""
+        """The start of the interval that contains the time."""
         return moment - (moment - _ORIGIN) % self.width
 
 
@@ -45,17 +45,17 @@ def _quarter_sql(column: str) -> str:
     return f"date_bin('15 minutes', {column}, '2000-01-01 00:00:00+00')"
 
 
-# A run belongs to the quarter of its place; one that says it started in another is misplaced, is in
-# no rollup, and is looked up by an index of its own.
+# A run belongs to the quarter hour of its partition time. A run that claims another start is
+# misplaced: it is in no rollup and has an index of its own.
 IS_MISPLACED_SQL = f"{_quarter_sql('r.start_time')} <> {_quarter_sql('r.partition_time')}"
-# A CASE, because the planner takes an equation of expressions for true of hardly any row.
+# CASE, because the planner estimates an equality of expressions at nearly no rows.
 IS_IN_PLACE_SQL = f"CASE WHEN {IS_MISPLACED_SQL} THEN false ELSE true END"
 
 
 MAX_MISPLACED_RUNS = 2_000
 
 TimeRange = tuple[datetime | None, datetime | None]
-"""From, and up to but without; either may be open."""
+"""A half-open range; either end may be open."""
 
 
 def find_misplaced_runs(
@@ -65,14 +65,14 @@ def find_misplaced_runs(
     placed: TimeRange = (None, None),
     started: TimeRange = (None, None),
 ) -> list[tuple[datetime, UUID]] | None:
-    """Their places and projects; None when there are more than `MOST` in a project."""
+    """Return partition times and projects; None above `MAX_MISPLACED_RUNS` in a project."""
     conditions, values = [], []
     for column, between in (("partition_time", placed), ("start_time", started)):
         for sign, moment in zip((">=", "<"), between, strict=True):
             if moment is not None:
                 conditions.append(f" AND r.{column} {sign} %s")
                 values.append(moment)
-    # In the order of their own index, so that no other is taken for it.
+    # Ordered by the key of the partial index, so that the planner uses it.
     statement = (
         "SELECT a.partition_time, a.project_id FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
         " (SELECT r.partition_time, r.project_id FROM trace_store_run r WHERE r.workspace_id = %s"

@@ -1,6 +1,6 @@
-"""Which spans of rollups answer for a time, and which runs must be counted beside them."""
+"""Plans which rollup intervals answer for a time range and which runs must be counted."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _COUNTS = ("runs", "errors", "pending", "model_calls", "streamed", "last_start")
 
 @dataclass(frozen=True, slots=True)
 class RollupCell:
-    """A resolution whose rows stand for its runs, and the bucket of time that it belongs to."""
+    """A clean interval, and the time bucket that contains it."""
 
     project_id: UUID
     resolution: Resolution
@@ -49,14 +49,14 @@ class RollupCell:
 
 @dataclass(slots=True)
 class RollupPlan:
-    """Spans to be added up, and quarters whose runs must be counted."""
+    """Cells to merge, and quarter hours whose runs must be counted."""
 
     edges: Sequence[datetime]
     cells: list[RollupCell] = field(default_factory=list)
     quarters: set[tuple[UUID, datetime]] = field(default_factory=set)
 
     def parts(self, workspace_id: UUID, project_ids: Sequence[UUID]) -> list[list[Condition]]:
-        """The runs to be counted, as sets without a common member."""
+        """The runs to count, as disjoint sets."""
         within: Condition = (
             f"{aggregate_runs.START_TIME_SQL} >= %s AND {aggregate_runs.START_TIME_SQL} < %s",
             [self.edges[0], self.edges[-1]],
@@ -95,7 +95,7 @@ class RollupPlan:
 
     @property
     def since(self) -> datetime:
-        """Nothing that the runs to be counted depend on is placed before."""
+        """A lower bound of the partition times that the runs to count depend on."""
         return (
             min((begin for _, begin in self.quarters), default=self.edges[0])
             - aggregate_runs.ANCESTOR_WINDOW
@@ -105,8 +105,8 @@ class RollupPlan:
 def _misplaced_parts(
     workspace_id: UUID, project_ids: Sequence[UUID], first: datetime, last: datetime
 ) -> list[list[Condition]]:
-    """The runs that no quarter holds, by their ids: the planner would take them for very many."""
-    # Of each project in the order of their own index, so that no other is taken for it.
+    """Misplaced runs by id: the planner would overestimate a condition."""
+    # Ordered by the key of the partial index per project, so that the planner uses it.
     statement = (
         "SELECT a.id, a.partition_time FROM unnest(%s::uuid[]) AS p(id) CROSS JOIN LATERAL"
         " (SELECT r.id, r.partition_time FROM trace_store_run r WHERE r.workspace_id = %s"
@@ -142,20 +142,18 @@ def _misplaced_parts(
 def plan_rollups(
     workspace_id: UUID, project_ids: Sequence[UUID], edges: Sequence[datetime], asked: RollupFilter
 ) -> RollupPlan:
-    """How to answer for the time from the first edge to before the last, bucket by bucket.
+    """Plan the time range from the first edge to before the last, bucket by bucket.
 
-    What is unsettled is looked up before what is clean: a run that is settled in between has made
-    its resolution dirty by then.
+    Pending runs are read before clean intervals: a run processed in between has built its interval
+    dirty by then.
     """
-    made = RollupPlan(edges)
+    built = RollupPlan(edges)
     projects = set(project_ids)
-    unsettled = {
-        one for one in dirty_intervals.pending_quarters(workspace_id) if one[0] in projects
-    }
+    pending = {one for one in dirty_intervals.pending_quarters(workspace_id) if one[0] in projects}
     open_spans: Collection[tuple[UUID, datetime]] | None = None
     seen: set[tuple[UUID, datetime]] = set()
     for resolution in reversed(Resolution):
-        waiting = {(project_id, resolution.floor(begin)) for project_id, begin in unsettled}
+        waiting = {(project_id, resolution.floor(begin)) for project_id, begin in pending}
         unusable: list[tuple[UUID, datetime]] = []
         for row in _interval_states(workspace_id, project_ids, resolution, edges, open_spans):
             project_id, begins_at, is_clean, has_names = row
@@ -168,14 +166,14 @@ def plan_rollups(
             bucket = _bucket(edges, begins_at, ends_at)
             is_fine = has_names or asked.granularity != BY_NAME_AND_MODEL
             if is_clean and is_fine and bucket is not None and here not in waiting:
-                made.cells.append(RollupCell(project_id, resolution, begins_at, bucket))
+                built.cells.append(RollupCell(project_id, resolution, begins_at, bucket))
             else:
                 unusable.append(here)
         open_spans = unusable
-    made.quarters.update(open_spans or ())
+    built.quarters.update(open_spans or ())
     first = Resolution.QUARTER.floor(edges[0])
-    made.quarters.update(one for one in unsettled - seen if first <= one[1] < edges[-1])
-    return made
+    built.quarters.update(one for one in pending - seen if first <= one[1] < edges[-1])
+    return built
 
 
 def _interval_states(
@@ -185,7 +183,7 @@ def _interval_states(
     edges: Sequence[datetime],
     inside: Collection[tuple[UUID, datetime]] | None,
 ) -> list[tuple[UUID, datetime, bool, bool]]:
-    """Spans with what is known of them; of coarser spans only the parts, where those are given."""
+    """Read the state of intervals; with `inside`, only those within the given coarser ones."""
     columns = "s.project_id, s.begins_at, s.change_count = s.built_count, s.has_names"
     if inside is None:
         source = "trace_store_rollup_interval s WHERE s.project_id = ANY(%s)"
@@ -211,7 +209,7 @@ def _interval_states(
 
 
 def _bucket(edges: Sequence[datetime], begin: datetime, end: datetime) -> int | None:
-    """The bucket that the resolution lies in wholly."""
+    """The bucket that contains the whole interval."""
     at = bisect_right(edges, begin) - 1
     return at if 0 <= at < len(edges) - 1 and end <= edges[at + 1] else None
 
@@ -219,7 +217,7 @@ def _bucket(edges: Sequence[datetime], begin: datetime, end: datetime) -> int | 
 def merge_quarters(
     quarters: Iterable[tuple[UUID, datetime]],
 ) -> Iterator[tuple[UUID, datetime, datetime]]:
-    """The quarters as ranges, each as long as it goes."""
+    """Merge adjacent quarter hours to ranges."""
     width = Resolution.QUARTER.width
     current: tuple[UUID, datetime, datetime] | None = None
     for project_id, begin in sorted(quarters):
@@ -239,7 +237,7 @@ def value_ranges(
     asked: RollupFilter,
     measures: Sequence[Measure],
 ) -> Iterator[tuple[RollupCell, Mapping[Measure, tuple[Decimal, Decimal]]]]:
-    """The cells' rows that the question is about, each with the least and the most it knows of."""
+    """Yield the selected rows of the cells with the value range of each measure."""
     columns = [f"t.{measure}" for measure in measures]
     for cell, _, row in _select_rows(workspace_id, cells, asked, columns):
         yield (
@@ -260,7 +258,7 @@ def read_rows(
     *,
     details: bool,
 ) -> Iterator[tuple[RollupCell, RollupDimensions, RunMetrics]]:
-    """The rows of the cells that the question is about."""
+    """Yield the selected rows of the cells."""
     columns = [
         *(f"t.{name}" for name in _COUNTS),
         *(f"t.{measure}" for measure in measures),

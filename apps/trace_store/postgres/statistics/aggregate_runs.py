@@ -1,10 +1,10 @@
-"""Counting runs themselves: one statement for any set of runs, grouped in any way.
+"""Aggregates runs: one statement for any set of runs and any grouping.
 
-Tokens and costs are those of the runs that tell them, each once (see `store.totals`); of roots they
-may be those of the whole trace.
+Tokens and costs are those of the usage sources, each counted once (see `usage_totals`); for roots
+they may be the totals of the traces.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ from apps.trace_store.metrics import (
 )
 
 ANCESTOR_WINDOW = timedelta(days=3)
-"""What stands above a run is looked for so far before it: a trace seldom lasts longer."""
+"""Ancestors are searched this long before a run: longer traces are rare."""
 
 Condition = tuple[str, list[Any]]
-"""SQL over `trace_store_run r`, and the values beside it."""
+"""SQL over `trace_store_run r`, and its parameters."""
 START_TIME_SQL = "coalesce(r.start_time, r.partition_time)"
 STATUS_SQL = (
     "CASE WHEN r.error_preview IS NOT NULL THEN 'error'"
@@ -50,9 +50,9 @@ _TIMES = {
 
 @dataclass(frozen=True, slots=True)
 class GroupExpression:
-    """Something to group by: an expression over `r`, and what is joined for it.
+    """A grouping expression over `r`, and its join.
 
-    A run for which what is joined has no value is in no group.
+    Runs without a value from the join belong to no group.
     """
 
     expression: str
@@ -63,23 +63,23 @@ class GroupExpression:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Aggregation:
-    """What is to be counted. The parts are sets of runs without a common member."""
+    """What to aggregate. The parts are disjoint sets of runs."""
 
     workspace_id: UUID
     parts: Sequence[Sequence[Condition]]
     groups: Sequence[GroupExpression] = ()
     measures: Sequence[Measure] = ALL_MEASURES
     of_traces: bool = False
-    """The runs are roots, and their tokens are those of their traces."""
+    """The runs are roots, with the tokens of their traces."""
     quantiles: Sequence[float] | None = None
-    """Taken from the values themselves; without them there are histograms, which can be added."""
+    """Exact quantiles to compute; without them, mergeable histograms are built."""
     details: bool = False
     since: datetime | None = None
-    """Nothing that belongs to these runs is placed before."""
+    """A lower bound of the partition times of all related runs."""
 
 
 def aggregate_runs(counting: Aggregation) -> Iterator[tuple[tuple[Any, ...], RunMetrics]]:
-    """The figures of each group; groups without a run are not there."""
+    """Yield the metrics of each group that has runs."""
     if not counting.parts:
         return
     statement, values = _statement(counting)
@@ -106,8 +106,8 @@ def _statement(counting: Aggregation) -> tuple[str, list[Any]]:
         ctes += more
         values += given
         key = "trace_id" if counting.of_traces else "id"
-        # As a left join, which it is, it would be a loop in a loop where a day is too young to have
-        # been analysed: 45 s for 32,000 runs. A full join never is one.
+        # A FULL JOIN that acts as a left join: on partitions without statistics, the planner
+        # chooses nested loops for a left join (45 s for 32,000 runs).
         source += f" FULL JOIN usage u ON u.project_id = m.project_id AND u.{key} = m.{key}"
         source += " WHERE CASE WHEN m.id IS NULL THEN false ELSE true END"
     names = [f"m.g{at}" for at in range(len(counting.groups))]
@@ -123,7 +123,7 @@ def _statement(counting: Aggregation) -> tuple[str, list[Any]]:
     for measure in counting.measures:
         column = f"{'u' if measure.is_usage else 'm'}.{measure}"
         if measure.is_usage and counting.of_traces:
-            # As lists show a root: what nothing below it says, it says itself.
+            # As in lists: a root without usage below it shows its own.
             column = f"coalesce(u.{measure}, m.{measure})"
         columns += [f"count({column})", f"sum({column})::numeric"]
         columns += [f"min({column})::numeric", f"max({column})::numeric"]
@@ -158,9 +158,9 @@ def _matched_runs_sql(
         if measure.is_usage and counting.of_traces:
             columns.append(f"r.{measure}")
         elif measure.is_time:
-            # Whole microseconds: sums do not depend on their order.
+            # Whole microseconds make sums independent of their order.
             seconds = f"date_part('epoch', {_TIMES[measure]})"
-            # `greatest` passes over NULL: what did not end, or had no first token, is no 0.
+            # `greatest` ignores NULL, so a missing end or first token must not become 0.
             known = f"CASE WHEN {_TIMES[measure]} IS NOT NULL THEN"
             columns.append(f"{known} greatest(({seconds} * 1000000)::int8, 0) END AS {measure}")
     for at, group in enumerate(counting.groups):
@@ -184,7 +184,7 @@ def _matched_runs_sql(
 
 
 def _usage_ctes(counting: Aggregation) -> tuple[list[str], list[Any]]:
-    """Who says what the matched runs cost: `usage`, by run or by trace."""
+    """CTEs that find the usage of the matched runs: `usage`, by run or by trace."""
     tree = "PARTITION BY project_id, trace_id ORDER BY dotted_order"
     since = "" if counting.since is None else "AND r.partition_time >= %s"
     told = ", ".join(f"{measure}" for measure in _USAGE)
@@ -211,7 +211,7 @@ def _usage_ctes(counting: Aggregation) -> tuple[list[str], list[Any]]:
         "spoken AS (SELECT *, trace_store_usage_source(dotted_order, is_model_call)"
         f" OVER ({tree}) AS speaker FROM sources)"
     )
-    # A model's call speaks for all below it; another run only where nothing below speaks.
+    # A model call counts for all its descendants; another run only if no descendant has usage.
     tellers = (
         "tellers AS (SELECT *, NOT coalesce(starts_with(lead(dotted_order)"
         f" OVER ({tree}), dotted_order || '.'), false) AS is_last FROM spoken"
@@ -239,7 +239,7 @@ def _metrics_from_result(counting: Aggregation, row: Sequence[Any]) -> RunMetric
 
 
 def metrics_from_row(row: Sequence[Any], measures: Sequence[Measure]) -> RunMetrics:
-    """Figures of a row of rollups: its counts, these measures, and the details as JSON text."""
+    """Build metrics from a rollup row: counts, these measures, and details as JSON text."""
     figures = RunMetrics(*row[:6])
     for measure, value in zip(measures, row[6:], strict=False):
         if value is not None:

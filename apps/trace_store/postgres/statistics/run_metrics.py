@@ -1,7 +1,7 @@
-"""Figures of any set of runs: from rollups where they can tell, else from the runs.
+"""Computes metrics of any set of runs, from rollups where possible, else from the runs.
 
-Both ways give the same counts, sums, ends and averages to the digit; quantiles of rollups are
-within one per cent of a value that a run had.
+Both ways give exactly the same counts, sums, extremes and averages; quantiles from rollups are
+within one per cent of an actual value.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TICK = timedelta(microseconds=1)
 
 
 def query_metrics(store: RunStore, workspace_id: UUID, question: MetricsQuery) -> MetricsResult:
-    """The figures of the runs that the query means, whatever was settled yet."""
+    """Return the metrics of the matching runs, whether they are processed or pending."""
     question = replace(
         question,
         query=extract_root_condition(extract_time_bounds(question.query)),
@@ -89,7 +89,7 @@ def _from_rollups(
             of_project = group.attribute is GroupAttribute.PROJECT
             name = str(cell.project_id) if of_project else _ROLLUP_GROUPS[group.attribute](kind)
         found[cell.bucket, name].add(figures)
-    # Alone, runs tell their quantiles themselves; beside rows, by histograms.
+    # Quantiles are exact if only runs are counted; merged with rollups they need histograms.
     exact = question.quantiles if not plan.cells else None
     others = replace(query, project_ids=None, started_from=None, started_until=None)
     conditions = [*exact_conditions(workspace_id, others), *_depth_condition(question.depth)]
@@ -101,7 +101,7 @@ def _from_rollups(
 def _from_runs(store: RunStore, workspace_id: UUID, question: MetricsQuery) -> MetricsResult:
     query, edges = question.query, question.edges
     if edges is not None:
-        # The edges bound the query too, so that only their time is looked at.
+        # The edges also bound the query, so that only their time range is read.
         begin = edges[0] if query.started_from is None else max(edges[0], query.started_from)
         last = edges[-1] - _TICK
         end = last if query.started_until is None else min(last, query.started_until)
@@ -179,7 +179,7 @@ def _depth_condition(depth: int | None) -> list[Condition]:
 
 
 def _bucket_edges(question: MetricsQuery) -> Sequence[datetime]:
-    """The question's own, within the bounds of its query."""
+    """The edges of the buckets within the bounds of the query."""
     query = question.query
     begin = max(_utc(query.started_from) or EARLIEST_TIME, EARLIEST_TIME)
     end = min(_utc(query.started_until) or LATEST_TIME, LATEST_TIME) + _TICK

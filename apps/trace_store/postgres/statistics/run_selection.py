@@ -1,6 +1,6 @@
-"""Which runs a query means, as SQL over `trace_store_run r`, exactly."""
+"""Resolves a query to exact SQL conditions over `trace_store_run r`."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ if TYPE_CHECKING:
 MAX_POST_FILTERED_RUNS = 5_000
 _PAGE = 500
 MAX_COUNTED_RUNS = 250_000
-"""So many runs are looked at for a question that rollups cannot answer; then it says since when."""
+"""Limit of runs that are counted without rollups; the result then has `counted_since`."""
 
 
 class InexactFilter(Exception):
-    """SQL alone cannot tell which runs the filter is true of."""
+    """SQL alone cannot decide the filter."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunSelection:
     conditions: Sequence[Condition]
     counted_since: datetime | None = None
-    """Set when there were too many runs to look at: only those placed after it are meant."""
+    """Set if there were too many runs: only those after this partition time are selected."""
 
 
 def resolve_query(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSelection:
-    """The runs of the query, or the newest of them."""
+    """Select the runs of the query, or the newest of them."""
     try:
         conditions = exact_conditions(workspace_id, query)
     except InexactFilter:
@@ -54,7 +54,7 @@ def resolve_query(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSe
 
 
 def _post_filtered(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSelection:
-    """The runs one by one, as lists show them: payloads must be read to know."""
+    """Select runs by id after filtering them one by one, because payloads must be read."""
     found: list[RunRow] = []
     cursor: str | None = None
     while len(found) < MAX_POST_FILTERED_RUNS:
@@ -76,7 +76,7 @@ def _post_filtered(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunS
 
 
 def exact_conditions(workspace_id: UUID, query: RunQuery) -> list[Condition]:
-    """What is true of the runs of the query and of no others; `Inexact` where SQL cannot say."""
+    """The necessary and sufficient conditions. Raises `InexactFilter` if SQL cannot decide."""
     return [
         *_column_conditions(query),
         *_filter_conditions(workspace_id, query),
@@ -93,7 +93,7 @@ def _filter_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Conditio
     for where, compile_ in scopes:
         if where is None:
             continue
-        compiled = compile_(workspace_id, where, table="r", as_settled=True)
+        compiled = compile_(workspace_id, where, table="r", as_processed=True)
         if not compiled.is_exact:
             raise InexactFilter
         yield f"({compiled.sql})", list(compiled.values)
@@ -101,7 +101,7 @@ def _filter_conditions(workspace_id: UUID, query: RunQuery) -> Iterator[Conditio
 
 def _column_conditions(query: RunQuery) -> Iterator[Condition]:
     if query.project_ids is not None:
-        # One project as an equation: only so does the index give the order.
+        # Only an equality lets the index provide the order.
         if len(query.project_ids) == 1:
             yield "r.project_id = %s", [query.project_ids[0]]
         else:
@@ -129,7 +129,7 @@ def _column_conditions(query: RunQuery) -> Iterator[Condition]:
 
 
 def _count_cutoff(workspace_id: UUID, query: RunQuery) -> datetime | None:
-    """Where to stop looking: only what is placed after it may be counted. None for everything."""
+    """The partition time after which runs are counted; None for all."""
     if query.project_ids is None or query.trace_id is not None or query.run_ids is not None:
         return None
     share = max(MAX_COUNTED_RUNS // max(len(query.project_ids), 1), 1)

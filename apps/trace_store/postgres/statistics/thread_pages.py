@@ -1,6 +1,6 @@
-"""Conversations by page, the newest first: their turns in numbers, how they began and ended."""
+"""Reads pages of threads, ordered by newest turn, with metrics and previews of their turns."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class _ThreadPosition(NamedTuple):
 def query_threads(
     store: RunStore, workspace_id: UUID, query: RunQuery, *, offset: int, limit: int, whole: bool
 ) -> ThreadPage:
-    """Threads with a turn that the query means; what is told is about those turns.
+    """Return threads with a matching turn, and metrics of the matching turns.
 
-    With `whole`, about all their turns of the query's projects and time.
+    With `whole`, the metrics cover all turns in the projects and time range of the query.
     """
     query = replace(extract_time_bounds(query), is_root=True)
     if _can_use_thread_rows(query):
@@ -60,7 +60,7 @@ def query_threads(
 def get_thread(
     store: RunStore, workspace_id: UUID, thread_key: str, query: RunQuery
 ) -> ThreadRow | None:
-    """One thread, of its turns those that the query means."""
+    """Return one thread, with metrics of its matching turns."""
     query = replace(extract_time_bounds(query), is_root=True)
     chosen = resolve_query(store, workspace_id, query)
     of_it: Condition = (
@@ -92,7 +92,7 @@ def _can_use_thread_rows(query: RunQuery) -> bool:
 def _from_thread_rows(
     workspace_id: UUID, query: RunQuery, offset: int, limit: int
 ) -> tuple[list[_ThreadPosition], int]:
-    """From the rows that the settler keeps, and the threads that it has not seen yet."""
+    """Order threads by their stored rows and the pending runs."""
     projects = list(query.project_ids or ())
     fresh = {
         (row[0], row[1]): _ThreadPosition(row[3], row[0], row[1])
@@ -122,7 +122,7 @@ def _from_thread_rows(
                 "SELECT t.last_start, t.project_id, t.thread_key FROM trace_store_thread t"
                 f" WHERE {where} ORDER BY t.last_start DESC LIMIT %s"
             ),
-            # What is unsettled may stand here too, and moves up or away.
+            # Threads with pending runs may be among these rows and move.
             [*values, offset + limit + len(fresh)],
         )
         kept = [_ThreadPosition(*row) for row in cursor if (row[1], row[2]) not in fresh]

@@ -4,7 +4,7 @@ Each function takes some and tells what it took, in the caller's transaction: wh
 about those runs goes with them there, and the files they had are written down as doomed.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 

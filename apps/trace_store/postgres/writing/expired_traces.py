@@ -1,6 +1,6 @@
 """Which runs have lived long enough, asked of the stored runs themselves."""
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""Trees whose runs come leaf first: what is known of a trace, who waits for a parent, and moves.
+"""State of traces whose spans arrive leaf first: roots, waiting spans and moves of subtrees.
 
-A run's key never changes; when an ancestor comes, only the beginning of its dotted order does.
+The key of a run never changes; a new ancestor changes only the beginning of its dotted order.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ import msgspec
 from apps.core.raw_sql import raw_cursor, sql
 
 SEGMENT_LENGTH = 58
-"""The length of one segment of a dotted order."""
+"""The length of a segment of a dotted order."""
 TREE_RETENTION = timedelta(days=8)
-"""What is known of a trace is forgotten when no span of it came for so long."""
+"""State is deleted if no span of the trace arrived for this long."""
 
 
 @dataclass(slots=True, kw_only=True)
 class SpanTree:
-    """A trace of spans: its extent, its root, and what stands in for a root that has not come."""
+    """A trace of spans: its time range, its root, and the placeholder of a missing root."""
 
     trace_id: UUID
     first_at: datetime
     last_at: datetime
-    """The earliest and the latest start: where its runs lie."""
+    """The earliest and the latest start of its runs."""
     ended_at: datetime | None = None
     root_span: bytes | None = None
     root_run_id: UUID
@@ -42,7 +42,7 @@ class SpanTree:
 
 @dataclass(frozen=True, slots=True)
 class WaitingSpan:
-    """A run that lies below the root until its parent comes."""
+    """A run that is placed below the root until its parent arrives."""
 
     trace_id: UUID
     awaits: UUID
@@ -52,7 +52,7 @@ class WaitingSpan:
 
 @dataclass(frozen=True, slots=True)
 class SubtreeMove:
-    """A run, and all below it, to another place; with `whole` the trace under another root."""
+    """A new position of a run and its descendants."""
 
     trace_id: UUID
     old: str
@@ -77,11 +77,11 @@ RETURNING trace_id, first_at, last_at, ended_at, root_span, root_run_id, root_se
 
 
 def open_trees(workspace_id: UUID, seen: Sequence[SpanTree]) -> dict[UUID, SpanTree]:
-    """What is known of these traces, with what is seen now, and nobody else's until the commit.
+    """Lock and return the state of these traces, updated by `seen`, until the commit.
 
-    A trace that nobody has seen is kept as it is given.
+    A new trace is stored as given.
     """
-    # All take them in one order, so that none waits in a circle.
+    # Lock in one order, so that requests do not deadlock.
     ordered = sorted(seen, key=lambda one: one.trace_id)
     extent = ("trace_id", "first_at", "last_at", "ended_at")
     columns = (*extent, "root_span", "root_run_id", "root_segment")
@@ -106,7 +106,7 @@ def open_trees(workspace_id: UUID, seen: Sequence[SpanTree]) -> dict[UUID, SpanT
 
 
 def save_trees(workspace_id: UUID, trees: Collection[SpanTree]) -> None:
-    """Keep what was found out about the roots of trees that are open."""
+    """Store the changed roots of locked trees."""
     if not trees:
         return
     statement = (
@@ -125,7 +125,7 @@ def save_trees(workspace_id: UUID, trees: Collection[SpanTree]) -> None:
 def dotted_orders(
     workspace_id: UUID, run_ids: Collection[UUID], first_at: datetime, last_at: datetime
 ) -> dict[UUID, str]:
-    """The dotted orders of those of the runs that are there and were placed between the times."""
+    """The dotted orders of the stored runs with partition times in the range."""
     with raw_cursor() as cursor:
         cursor.execute(
             "SELECT id, dotted_order FROM trace_store_run WHERE workspace_id = %s AND id = ANY(%s)"
@@ -136,15 +136,15 @@ def dotted_orders(
 
 
 START_TOLERANCE = timedelta(milliseconds=1)
-"""JavaScript counts in the digits below."""
+"""JavaScript SDKs put a counter into the digits below milliseconds."""
 
 
 def find_runs_by_start(
     workspace_id: UUID, wanted: Sequence[tuple[UUID, UUID, datetime, str]]
 ) -> list[tuple[UUID, UUID, str, datetime]]:
-    """Runs of a project, a start and a name, beside the keys of those who ask; the nearest first.
+    """Find runs by project, start and name, with the key of the requesting span; nearest first.
 
-    Rows are key, id, dotted order, place.
+    Rows are key, id, dotted order and partition time.
     """
     if not wanted:
         return []
@@ -167,7 +167,7 @@ def find_runs_by_start(
 
 
 def add_waiting(workspace_id: UUID, runs: Sequence[WaitingSpan]) -> None:
-    """Remember who waits for whom; safe to repeat."""
+    """Store which runs await which parents; safe to repeat."""
     if not runs:
         return
     statement = (
@@ -184,7 +184,7 @@ def add_waiting(workspace_id: UUID, runs: Sequence[WaitingSpan]) -> None:
 def take_waiting(
     workspace_id: UUID, trace_ids: Collection[UUID], awaited: Collection[UUID]
 ) -> list[WaitingSpan]:
-    """Take out those who waited for these runs."""
+    """Delete and return the runs that await these parents."""
     with raw_cursor() as cursor:
         cursor.execute(
             "DELETE FROM tracing_otlporphan WHERE workspace_id = %s AND trace_id = ANY(%s)"
@@ -197,7 +197,7 @@ def take_waiting(
 def move_subtrees(
     workspace_id: UUID, tree: SpanTree, old_root_id: UUID, moves: Sequence[SubtreeMove]
 ) -> None:
-    """Put runs, and what is below them, under the parents that came."""
+    """Move runs and their descendants below their parents."""
     if not moves:
         return
     statement = (
@@ -209,7 +209,7 @@ def move_subtrees(
         " AND left(r.dotted_order, {length}) = m.old"
     )
     with raw_cursor() as cursor:
-        # First those with a new parent, then what is left under the old root.
+        # Move the runs with a new parent first, then the rest of the old root.
         for length in (2 * SEGMENT_LENGTH + 1, SEGMENT_LENGTH):
             some = [one for one in moves if len(one.old) == length]
             if not some:
@@ -233,7 +233,7 @@ def move_subtrees(
 
 
 def insert_placeholder(workspace_id: UUID, tree: SpanTree, look: Mapping[str, Any]) -> None:
-    """A run in the place of the root, with the look of what is known; the trace shows at once."""
+    """Insert a placeholder root with known values, so that the trace is visible at once."""
     columns = {
         "workspace_id": workspace_id,
         "id": tree.root_run_id,
@@ -258,7 +258,7 @@ def insert_placeholder(workspace_id: UUID, tree: SpanTree, look: Mapping[str, An
 def delete_placeholder(
     workspace_id: UUID, run_id: UUID, project_id: UUID | None, partition_time: datetime
 ) -> None:
-    """Take away what stood in for a root that came."""
+    """Delete the placeholder of a root that arrived."""
     with raw_cursor() as cursor:
         for table in ("trace_store_run", "trace_store_run_payload", "trace_store_run_terms"):
             cursor.execute(
@@ -271,9 +271,9 @@ def delete_placeholder(
 
 
 def close_quiet_traces(quiet_for: timedelta) -> list[tuple[UUID, UUID, UUID, UUID, datetime]]:
-    """End the stand-ins of traces that nothing came for, with the last of what came.
+    """End the placeholder roots of quiet traces at the last known end.
 
-    Returns the keys of what was touched: workspace, run, project, trace, place.
+    Returns workspace, run, project, trace and partition time of each.
     """
     statement = """
     WITH quiet AS (

@@ -5,7 +5,7 @@ runs exists, PostgreSQL reports it by the primary key, and the caller writes aga
 transaction by upserts: an update overwrites the stored values, a create fills the gaps.
 """
 
-# ruff: noqa: S608  (statements are made of this module's own names; values go beside them)
+# ruff: noqa: S608  (statements consist of own names; values are parameters)
 
 from __future__ import annotations
 
