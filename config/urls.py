@@ -11,7 +11,6 @@ urlpatterns = [
     path("", include("apps.core.urls")),
     path("", include("apps.agent_server.api.urls")),
     path("", include("apps.operators.urls")),
-    path("", include("apps.audit.urls")),
     path("", include("apps.usage.urls")),
     path("", include("apps.rate_limits.urls")),
     path("", include("apps.billing.urls")),

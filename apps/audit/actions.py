@@ -1,4 +1,4 @@
-"""What is recorded: every deed's name, and the fields of each kind of target that may be seen."""
+"""The audit actions, and the fields recorded for each kind of target."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Action(StrEnum):
-    """A deed as `kind.what_happened`; these names are API."""
+    """An action as `target_kind.verb`. The values are part of the public API."""
 
     ORGANIZATION_CREATED = "organization.created"
     ORGANIZATION_UPDATED = "organization.updated"
@@ -82,7 +82,7 @@ class Action(StrEnum):
     AUDIT_FORGOTTEN = "audit.forgotten"
 
 
-# What an operator who acts as a person for an hour may not do: it would go on after it.
+# Actions whose effect outlasts an impersonated session.
 FORBIDDEN_WHILE_IMPERSONATING = frozenset(
     {
         Action.KEY_CREATED,
@@ -96,8 +96,8 @@ FORBIDDEN_WHILE_IMPERSONATING = frozenset(
     }
 )
 
-# A value that is not named here never enters the log, so a field that is added to a model cannot
-# leak by itself. Of secrets there are names only.
+# Only these fields are recorded, so that a new model field is not logged by accident. Secrets are
+# recorded by name.
 FIELDS: dict[str, frozenset[str]] = {
     "organization": frozenset(
         {"name", "display_name", "is_personal", "public_sharing_disabled", "owner", "plan"}

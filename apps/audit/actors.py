@@ -1,4 +1,4 @@
-"""On whose behalf something is done, in words that last."""
+"""The actor of an audit entry, with a label that outlives its row."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class Actor:
 
 
 def register_label(kind: ActorKind, label: Callable[[UUID], str | None]) -> None:
-    """Apps above this one say how their actors are called."""
+    """Register how higher apps label their actors."""
     _labels[kind] = label
 
 
 def actor_of(origin: RequestContext | None) -> Actor:
-    """Who is behind that origin; without one it is a task, or the operator at the command line."""
+    """Return the actor of the request; without one, the Celery task or the command's operator."""
     if origin is None:
-        return _nobody()
+        return _background_actor()
     if origin.operator:
         return Actor(ActorKind.OPERATOR, origin.operator, origin.user_id)
     if origin.key_id is not None:
@@ -42,11 +42,11 @@ def actor_of(origin: RequestContext | None) -> Actor:
         return Actor(ActorKind.USER, _label(ActorKind.USER, origin.user_id), origin.user_id)
     user = getattr(origin.request, "user", None)
     if user is not None and user.is_authenticated:
-        # Who works in the admin site does so as an operator.
+        # Users of the admin site act as operators.
         in_admin = origin.request is not None and origin.request.path_info.startswith("/admin/")
         kind = ActorKind.OPERATOR if in_admin else ActorKind.USER
         return Actor(kind, user.email, user.pk)
-    return Actor(ActorKind.SYSTEM, "nobody signed in")
+    return Actor(ActorKind.SYSTEM, "not signed in")
 
 
 def _label(kind: ActorKind, actor_id: UUID) -> str:
@@ -55,11 +55,11 @@ def _label(kind: ActorKind, actor_id: UUID) -> str:
 
 
 def _email(user_id: UUID) -> str | None:
-    people = get_user_model()._default_manager.filter(pk=user_id)  # noqa: SLF001
-    return people.values_list("email", flat=True).first()
+    users = get_user_model()._default_manager.filter(pk=user_id)  # noqa: SLF001
+    return users.values_list("email", flat=True).first()
 
 
-def _nobody() -> Actor:
+def _background_actor() -> Actor:
     if current_task:
         return Actor(ActorKind.SYSTEM, current_task.name)
     command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]])

@@ -1,4 +1,4 @@
-"""Operators read the whole log; nobody changes it."""
+"""Read-only admin of the whole audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong with the audit log, with stable codes."""
+"""Errors of the audit log."""
 
 from __future__ import annotations
 
@@ -6,4 +6,4 @@ from apps.core import errors
 
 
 class InvalidCursor(errors.BadRequest):
-    code, detail = "invalid_cursor", "The cursor is not one that this server gave out."
+    code, detail = "invalid_cursor", "`cursor` is not valid. Use the cursor of the previous page."

@@ -1,4 +1,4 @@
-"""The log as a file: CSV for spreadsheets, JSON lines for everything else."""
+"""Export of the audit log as CSV or JSON lines."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ COLUMNS = (
     "after",
     "id",
 )
-# A spreadsheet takes what begins so for a formula, and names are chosen by anybody.
+# Spreadsheets evaluate cells with these prefixes as formulas; names are user input.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
-def as_json(entry: Entry) -> dict[str, Any]:
-    """An entry as the API and the files show it."""
+def entry_json(entry: Entry) -> dict[str, Any]:
+    """Return the entry as in the API and in JSON lines."""
     return {
         "id": entry.pk,
         "time": entry.at,
@@ -59,15 +59,15 @@ def as_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def lines(search: Search, kind: str) -> Iterator[bytes]:
-    """The file, piece by piece."""
+def export_lines(search: Search, kind: str) -> Iterator[bytes]:
+    """Yield the file line by line."""
     if kind == "jsonl":
         for entry in iterate_entries(search):
-            yield dumps(as_json(entry)) + b"\n"
+            yield dumps(entry_json(entry)) + b"\n"
         return
-    yield _line(COLUMNS)
+    yield _csv_line(COLUMNS)
     for entry in iterate_entries(search):
-        yield _line(_cells(entry))
+        yield _csv_line(_cells(entry))
 
 
 def _cells(entry: Entry) -> list[str]:
@@ -90,7 +90,7 @@ def _cells(entry: Entry) -> list[str]:
     ]
 
 
-def _line(cells: list[str] | tuple[str, ...]) -> bytes:
+def _csv_line(cells: list[str] | tuple[str, ...]) -> bytes:
     text = io.StringIO()
     csv.writer(text).writerow(f"'{c}" if c.startswith(_FORMULA) else c for c in cells)
     return text.getvalue().encode()

@@ -1,4 +1,4 @@
-"""The audit log: rows that are written once. PostgreSQL itself refuses to change them."""
+"""The audit log. A PostgreSQL trigger makes its rows append-only."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ class ActorKind(models.TextChoices):
 
 
 class Entry(models.Model):
-    """Who did what to which thing, when and from where.
+    """An action of an actor on a target.
 
-    It outlives what it tells of: nothing here is a foreign key. Names are those of that moment.
+    Entries outlive their targets: there are no foreign keys, and names are those at the time.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     at = models.DateTimeField(default=timezone.now, editable=False)
     organization_id = models.UUIDField(null=True, editable=False)
-    """Empty for what operators do to the installation itself."""
+    """Empty for operator actions on the installation."""
     workspace_id = models.UUIDField(null=True, editable=False)
     action = models.CharField(max_length=64, editable=False)
 
@@ -37,7 +37,7 @@ class Entry(models.Model):
     actor_kind = models.CharField(max_length=10, choices=ActorKind, editable=False)
     actor_id = models.UUIDField(null=True, editable=False)
     actor_label = models.CharField(max_length=254, editable=False)
-    """An address, a key's name and visible beginning, a command, a task."""
+    """An email address, a key's name and prefix, a command or a task."""
     impersonator_id = models.UUIDField(null=True, editable=False)
     """The operator who was signed in as the actor."""
     impersonator_label = models.CharField(max_length=254, blank=True, editable=False)

@@ -1,4 +1,4 @@
-"""How an entry of the audit log reads to people."""
+"""Audit entries as shown on pages."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from apps.audit.models import Entry
 
 
 def action_label(action: str) -> str:
-    """`key.created` as `Key created`."""
+    """Return `Key created` for `key.created`."""
     return action.replace(".", " ").replace("_", " ").capitalize()
 
 
 @dataclass(frozen=True, slots=True)
 class EntryView:
-    """An entry with its deed in words, and each field that differs: before, after."""
+    """An entry with its action label and (name, before, after) of each changed field."""
 
     entry: Entry
-    what: str
+    action: str
     differences: list[tuple[str, str, str]]
 
     @property

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 class EntryQuerySet(models.QuerySet["Entry"]):
     def of_organization(self, organization_id: UUID) -> EntryQuerySet:
-        """What its owners and admins may read; what operators do elsewhere is not in it."""
+        """Entries that the organization's owners and admins may read."""
         return self.filter(organization_id=organization_id)
 
     def newest_first(self) -> EntryQuerySet:
         return self.order_by("-at", "-id")
 
     def before(self, at: datetime, entry_id: UUID) -> EntryQuerySet:
-        """What comes after that entry in a list that has the newest first."""
+        """Entries older than the given one, for pagination."""
         return self.filter(Q(at__lt=at) | Q(at=at, id__lt=entry_id), at__lte=at)

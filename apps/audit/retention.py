@@ -1,4 +1,4 @@
-"""The one stated way in which entries of the log go: an operator forgets old ones."""
+"""Deletion of old audit entries by operators."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from apps.audit.services import Target, record
 
 @transaction.atomic
 def prune(before: datetime, *, organization_id: UUID | None = None) -> int:
-    """Remove entries older than that, of one organization or of all; return how many.
+    """Delete the entries before the time and return their number. Safe to repeat.
 
-    That it was done stands in the log, with whom. Safe to repeat.
+    The deletion itself is recorded.
     """
     old = Entry.objects.filter(at__lt=before)
     if organization_id is not None:
         old = old.of_organization(organization_id)
     with connection.cursor() as cursor:
-        # For this transaction alone; read by the append-only trigger.
+        # Permits DELETE in the append-only trigger, for this transaction only.
         cursor.execute("SET LOCAL slipway.audit = 'retention'")
-    gone, _ = old.delete()
+    deleted, _ = old.delete()
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL slipway.audit = ''")
     record(
         Action.AUDIT_FORGOTTEN,
         Target("audit"),
-        after={"before": before, "count": gone},
+        after={"before": before, "count": deleted},
         organization_id=organization_id,
     )
-    return gone
+    return deleted

@@ -1,4 +1,4 @@
-"""Finding entries, the newest first, page by page."""
+"""Search of audit entries, newest first, with cursor pagination."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ from apps.audit.querysets import EntryQuerySet
 
 DEFAULT_PAGE_SIZE = 50
 MAX_PAGE_SIZE = 1000
-_EXPORTED_AT_ONCE = 1000
+_EXPORT_BATCH_SIZE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Search:
-    """What is looked for; empty is everything of the organization."""
+    """Search filters; empty ones match every entry of the organization."""
 
     organization_id: UUID
     workspace_id: UUID | None = None
     action: str = ""
-    """Or the first word of actions: `key` finds `key.created`."""
+    """An action or a target kind: `key` matches `key.created`."""
     actor: str = ""
-    """An id, or a part of what the actor is called."""
+    """An id, or a part of the actor's label."""
     target: str = ""
     begin: datetime | None = None
     end: datetime | None = None
-    """Not included."""
+    """Exclusive."""
 
     def rows(self) -> EntryQuerySet:
         rows = Entry.objects.of_organization(self.organization_id).newest_first()
@@ -43,7 +43,9 @@ class Search:
             kind = Q(action__startswith=f"{self.action.rstrip('.')}.")
             rows = rows.filter(Q(action=self.action) | kind)
         if self.actor:
-            rows = rows.filter(_called("actor", self.actor) | _called("impersonator", self.actor))
+            rows = rows.filter(
+                _match_actor("actor", self.actor) | _match_actor("impersonator", self.actor)
+            )
         if self.target:
             rows = rows.filter(Q(target_id=self.target) | Q(target_name__icontains=self.target))
         if self.begin is not None:
@@ -54,37 +56,37 @@ class Search:
 
     @property
     def filters(self) -> list[str]:
-        """What narrows the search, in words."""
-        said = {"action": self.action, "actor": self.actor, "target": self.target}
-        return [f"{name}: {value}" for name, value in said.items() if value]
+        """The filters as `name: value`."""
+        filters = {"action": self.action, "actor": self.actor, "target": self.target}
+        return [f"{name}: {value}" for name, value in filters.items() if value]
 
 
-def _called(whose: str, said: str) -> Q:
+def _match_actor(column: str, text: str) -> Q:
     try:
-        return Q(**{f"{whose}_id": UUID(said)})
+        return Q(**{f"{column}_id": UUID(text)})
     except ValueError:
-        return Q(**{f"{whose}_label__icontains": said.replace("\0", "")})
+        return Q(**{f"{column}_label__icontains": text.replace("\0", "")})
 
 
 def page(
     search: Search, *, cursor: str | None = None, limit: int = DEFAULT_PAGE_SIZE
 ) -> tuple[Sequence[Entry], str | None]:
-    """A page, and the cursor of the next one if there is one; `InvalidCursor` for a made-up one."""
+    """Return a page and the cursor of the next one. Raises `InvalidCursor`."""
     rows = search.rows()
     if cursor:
-        rows = rows.before(*_place(cursor))
-    found = list(rows[: limit + 1])
-    more = len(found) > limit
-    found = found[:limit]
-    return found, _cursor(found[-1]) if more else None
+        rows = rows.before(*_parse_cursor(cursor))
+    entries = list(rows[: limit + 1])
+    has_more = len(entries) > limit
+    entries = entries[:limit]
+    return entries, _cursor(entries[-1]) if has_more else None
 
 
 def iterate_entries(search: Search) -> Iterator[Entry]:
-    """All entries, some at a time, however many there are."""
+    """Yield all matching entries, fetched in batches."""
     cursor: str | None = None
     while True:
-        found, cursor = page(search, cursor=cursor, limit=_EXPORTED_AT_ONCE)
-        yield from found
+        entries, cursor = page(search, cursor=cursor, limit=_EXPORT_BATCH_SIZE)
+        yield from entries
         if cursor is None:
             return
 
@@ -94,13 +96,13 @@ def _cursor(entry: Entry) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def _place(cursor: str) -> tuple[datetime, UUID]:
+def _parse_cursor(cursor: str) -> tuple[datetime, UUID]:
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
         at, _, entry_id = text.partition(" ")
-        moment = datetime.fromisoformat(at)
-        if moment.tzinfo is None:
+        timestamp = datetime.fromisoformat(at)
+        if timestamp.tzinfo is None:
             raise ValueError(cursor)
-        return moment, UUID(entry_id)
+        return timestamp, UUID(entry_id)
     except (ValueError, binascii.Error, OverflowError):
         raise InvalidCursor from None

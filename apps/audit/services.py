@@ -1,4 +1,4 @@
-"""Recording what is done."""
+"""Recording of audit entries."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from apps.core import request_context as origins
 from apps.core.json import dumps, loads, storable
 
 IMPERSONATOR_SESSION_KEY = "impersonator"
-"""Where a session says which operator it belongs to."""
-_LONGEST_TEXT = 500
-_LONGEST_LIST = 100
+"""The session key of the impersonating operator."""
+_MAX_TEXT_LENGTH = 500
+_MAX_LIST_LENGTH = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What was changed; `kind` is one of `actions.FIELDS`."""
+    """The changed object; `kind` is a key of `actions.FIELDS`."""
 
     kind: str
     id: object = ""
@@ -52,10 +52,12 @@ def record(
     actor = actor_of(origin)
     impersonator = _impersonator(origin)
     if impersonator and action in FORBIDDEN_WHILE_IMPERSONATING:
-        raise errors.Forbidden("Whoever acts as a person may not do what outlasts that.")
+        raise errors.Forbidden("This action is not allowed while impersonating a user.")
     if organization_id is None and workspace_id is not None:
         organization_id = _organization_of(workspace_id, origin)
-    kept_before, kept_after = _differing(_kept(target.kind, before), _kept(target.kind, after))
+    before_fields, after_fields = _changed_fields(
+        _allowed_fields(target.kind, before), _allowed_fields(target.kind, after)
+    )
     return Entry.objects.create(
         organization_id=organization_id,
         workspace_id=workspace_id,
@@ -70,8 +72,8 @@ def record(
         impersonator_label=impersonator.get("email", ""),
         ip=origin.ip if origin is not None else None,
         request_id=origin.request_id if origin is not None else "",
-        before=kept_before,
-        after=kept_after,
+        before=before_fields,
+        after=after_fields,
     )
 
 
@@ -80,42 +82,42 @@ def _organization_of(workspace_id: UUID, origin: origins.RequestContext | None) 
     if caller is not None and caller.workspace_id == workspace_id:
         return caller.organization_id
     workspaces = apps.get_model("organizations", "Workspace")._base_manager  # noqa: SLF001
-    of_it = workspaces.filter(pk=workspace_id).values_list("organization_id", flat=True)
-    found: UUID | None = of_it.first()
-    return found
+    rows = workspaces.filter(pk=workspace_id).values_list("organization_id", flat=True)
+    organization_id: UUID | None = rows.first()
+    return organization_id
 
 
 def _impersonator(origin: origins.RequestContext | None) -> Mapping[str, str]:
     session = getattr(origin.request, "session", None) if origin is not None else None
-    found: Mapping[str, str] = (
+    impersonator: Mapping[str, str] = (
         session.get(IMPERSONATOR_SESSION_KEY) if session is not None else None
     ) or {}
-    return found
+    return impersonator
 
 
-def _kept(kind: str, values: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """What may be seen of these, as plain JSON of a bounded size."""
+def _allowed_fields(kind: str, values: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Return the allowed fields as JSON values of bounded size."""
     allowed = FIELDS[kind]
     if values is None:
         return None
-    kept = {name: _short(value) for name, value in values.items() if name in allowed}
-    plain: dict[str, Any] = loads(storable(dumps(kept)))
+    fields = {name: _truncate(value) for name, value in values.items() if name in allowed}
+    plain: dict[str, Any] = loads(storable(dumps(fields)))
     return plain
 
 
-def _short(value: object) -> object:
+def _truncate(value: object) -> object:
     if isinstance(value, str):
-        return value if len(value) <= _LONGEST_TEXT else f"{value[:_LONGEST_TEXT]}…"
+        return value if len(value) <= _MAX_TEXT_LENGTH else f"{value[:_MAX_TEXT_LENGTH]}…"
     if isinstance(value, list | tuple | set | frozenset):
         members = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
-        shown = [_short(member) for member in members[:_LONGEST_LIST]]
-        return shown if len(members) <= _LONGEST_LIST else [*shown, f"… {len(members)} in all"]
+        shown = [_truncate(member) for member in members[:_MAX_LIST_LENGTH]]
+        return shown if len(members) <= _MAX_LIST_LENGTH else [*shown, f"… {len(members)} in all"]
     if isinstance(value, Mapping):
-        return {str(name): _short(member) for name, member in value.items()}
+        return {str(name): _truncate(member) for name, member in value.items()}
     return value
 
 
-def _differing(
+def _changed_fields(
     before: dict[str, Any] | None, after: dict[str, Any] | None
 ) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
     if before is None or after is None:

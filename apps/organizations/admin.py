@@ -1,4 +1,4 @@
-"""Operators' view of people and places. Who may what is changed by services, not here."""
+"""Admin pages of users, organizations and workspaces. Roles are changed by services only."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class UserAdmin(DjangoUserAdmin[User]):
 
     @admin.display(description="password", boolean=True)
     def has_password(self, user: User) -> bool:
-        """Whether there is one; of its hash nothing is shown."""
+        """Whether a password is set; its hash is not shown."""
         return user.has_usable_password()
 
     def save_model(
@@ -86,7 +86,7 @@ class UserAdmin(DjangoUserAdmin[User]):
         return response
 
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        return False  # somebody who is gone is inactive: what they did stays theirs
+        return False  # former users are deactivated, so that their actions keep an author
 
 
 class WorkspaceInline(admin.TabularInline[Workspace, Organization]):
@@ -104,7 +104,7 @@ class MembershipInline(admin.TabularInline[Membership, Organization]):
 
 @admin.register(Organization)
 class OrganizationAdmin(ReadOnly[Organization]):
-    """The figures of use and health are added by apps/operators/admin.py."""
+    """apps/operators/admin.py adds the usage and health figures."""
 
     list_display: tuple[str, ...] = ("name", "number", "is_personal", "created_at")
     list_filter = ("is_personal",)
@@ -154,7 +154,7 @@ class InvitationAdmin(ReadOnly[Invitation]):
 
 @admin.register(WorkspaceSecret)
 class WorkspaceSecretAdmin(ReadOnly[WorkspaceSecret]):
-    """Which secrets there are; their values are for nobody."""
+    """Names of secrets; values are not shown."""
 
     list_display = ("key", "workspace", "updated_at")
     list_select_related = ("workspace__organization",)
@@ -162,5 +162,5 @@ class WorkspaceSecretAdmin(ReadOnly[WorkspaceSecret]):
     fields = ("workspace", "key", "updated_at", "updated_by")
 
     def get_queryset(self, request: HttpRequest) -> models.QuerySet[WorkspaceSecret]:
-        secrets = WorkspaceSecret.objects.across_workspaces(reason="operators see which there are")
+        secrets = WorkspaceSecret.objects.across_workspaces(reason="operators list secret names")
         return secrets.defer("value")

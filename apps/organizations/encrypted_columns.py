@@ -1,4 +1,4 @@
-"""Every column that holds an encrypted secret, and renewing them all when the key is changed."""
+"""The columns that hold encrypted secrets, and their re-encryption after a key change."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from django.db import models, transaction
 
 from apps.core.secrets import reencrypt
 
-# By label, so that this app need not know those above it. A test compares it with the models.
+# By model label, because the models belong to higher apps. A test compares this with the models.
 ENCRYPTED_COLUMNS: dict[str, tuple[str, ...]] = {
     "organizations.WorkspaceSecret": ("value",),
     "deployments.Deployment": ("ingest_secret",),
@@ -27,7 +27,7 @@ BATCH_SIZE = 500
 
 @dataclass
 class ReencryptionResult:
-    """How it went with one column."""
+    """Counts of one column."""
 
     label: str
     column: str
@@ -35,42 +35,42 @@ class ReencryptionResult:
     unreadable: int = 0
 
 
-def reencrypt_all(told: Callable[[ReencryptionResult], object]) -> list[ReencryptionResult]:
-    """Write every secret anew under the first key. May be broken off and repeated.
+def reencrypt_all(report: Callable[[ReencryptionResult], object]) -> list[ReencryptionResult]:
+    """Encrypt every secret with the first key. Safe to interrupt and repeat.
 
-    A secret that no key opens is counted and left as it is.
+    A secret that no key decrypts is counted and left unchanged.
     """
-    found = []
+    results = []
     for label, columns in ENCRYPTED_COLUMNS.items():
         for column in columns:
-            one = _renew(apps.get_model(label), label, column)
-            told(one)
-            found.append(one)
-    return found
+            result = _reencrypt_column(apps.get_model(label), label, column)
+            report(result)
+            results.append(result)
+    return results
 
 
-def _renew(model: type[models.Model], label: str, column: str) -> ReencryptionResult:
-    counted, last = ReencryptionResult(label, column), None
+def _reencrypt_column(model: type[models.Model], label: str, column: str) -> ReencryptionResult:
+    result, last = ReencryptionResult(label, column), None
     rows = model._meta.base_manager.exclude(**{column: None}).order_by("pk")
     while True:
         after = rows if last is None else rows.filter(pk__gt=last)
         with transaction.atomic():
-            # Held, so that what somebody sets meanwhile is not overwritten with what was there.
+            # Lock the rows, so that a concurrent change is not overwritten by the old value.
             page = list(after.select_for_update(no_key=True).values_list("pk", column)[:BATCH_SIZE])
             for pk, token in page:
-                _write(model, pk, column, token, counted)
+                _reencrypt_row(model, pk, column, token, result)
         if not page:
-            return counted
+            return result
         last = page[-1][0]
 
 
-def _write(
-    model: type[models.Model], pk: Any, column: str, token: memoryview, counted: ReencryptionResult
+def _reencrypt_row(
+    model: type[models.Model], pk: Any, column: str, token: memoryview, result: ReencryptionResult
 ) -> None:
     try:
         fresh = reencrypt(token)
     except InvalidToken:
-        counted.unreadable += 1
+        result.unreadable += 1
         return
     model._meta.base_manager.filter(pk=pk).update(**{column: fresh})
-    counted.renewed += 1
+    result.renewed += 1

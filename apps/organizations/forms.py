@@ -1,4 +1,4 @@
-"""The forms of people and places. Choices are given by the views, which know the organization."""
+"""Settings forms. The views pass the choices, which depend on the organization."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class NewOrganizationForm(forms.Form):
 
 
 class AddMemberForm(forms.Form):
-    """Somebody of the organization, into a workspace."""
+    """Adds an organization member to a workspace."""
 
     person = forms.ChoiceField(label="Member")
     role = forms.ChoiceField(label="Role")
@@ -50,7 +50,7 @@ class AddMemberForm(forms.Form):
 
 
 class RoleForm(forms.Form):
-    """One choice in a table's row."""
+    """The role selector in a table row."""
 
     role = forms.ChoiceField(label="Role")
 
@@ -83,7 +83,9 @@ class InviteForm(forms.Form):
         super().__init__(*args, **kwargs)
         fields: dict[str, Any] = self.fields
         fields["role"].choices = roles
-        fields["workspaces"].choices = [(str(one.pk), one.name) for one in workspaces]
+        fields["workspaces"].choices = [
+            (str(workspace.pk), workspace.name) for workspace in workspaces
+        ]
         fields["workspace_role"].choices = workspace_roles
 
 
@@ -96,12 +98,12 @@ class CustomRoleForm(forms.Form):
 
     def __init__(self, *args: Any, level: Level, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        words = [(word, DESCRIPTIONS[word]) for word in permission_names(level)]
-        self.fields["permissions"].choices = words  # type: ignore[attr-defined]
+        choices = [(name, DESCRIPTIONS[name]) for name in permission_names(level)]
+        self.fields["permissions"].choices = choices  # type: ignore[attr-defined]
 
     @property
     def kinds(self) -> list[tuple[str, list[BoundWidget]]]:
-        """The boxes of the permissions, by what they are about."""
+        """The permission checkboxes, grouped by resource."""
         kinds: dict[str, list[BoundWidget]] = {}
         for box in self["permissions"].subwidgets:
             kind = str(box.data["value"]).partition(":")[0]

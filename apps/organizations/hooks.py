@@ -1,7 +1,6 @@
-"""What apps above this one have to do when something happens here.
+"""Hooks that higher apps connect to in `AppConfig.ready`.
 
-They connect themselves when they are loaded. Called in the transaction of the deed: what raises
-undoes it.
+A hook runs in the transaction of the change; an exception rolls the change back.
 """
 
 from __future__ import annotations
@@ -17,23 +16,23 @@ P = ParamSpec("P")
 
 class Hook(Generic[P]):
     def __init__(self) -> None:
-        self._called: list[Callable[P, object]] = []
+        self._functions: list[Callable[P, object]] = []
 
     def connect(self, function: Callable[P, object]) -> Callable[P, object]:
-        """Call it from now on; once, however often it is connected. Usable as a decorator."""
-        if function not in self._called:
-            self._called.append(function)
+        """Connect the function; repeating has no effect. Usable as a decorator."""
+        if function not in self._functions:
+            self._functions.append(function)
         return function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> None:
-        for function in self._called:
+        for function in self._functions:
             function(*args, **kwargs)
 
 
 workspace_created: Hook[[Workspace]] = Hook()
 workspace_deleted: Hook[[Workspace]] = Hook()
-"""Nobody can enter any more; what works there has to stop, what lies there has to go."""
+"""Stop the running work of the workspace and delete its data."""
 member_removed: Hook[[UUID, UUID]] = Hook()
-"""Organization and person."""
+"""Ids of the organization and the user."""
 public_links_revoked: Hook[[Organization]] = Hook()
-"""Every public link of the organization is to be taken away."""
+"""Revoke every public link of the organization."""

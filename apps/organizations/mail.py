@@ -1,4 +1,4 @@
-"""The mails that people get about places: invitations."""
+"""Invitation emails."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ BATCH_SIZE = 100
 
 
 def send_invitations() -> int:
-    """Send what has not gone out and return how many; one that fails is tried again later.
+    """Send the unsent invitations and return their number; a failed one is retried later.
 
-    Without a mail server nothing is sent: whoever invites copies the link from the page.
+    Without a mail server nothing is sent; the inviter copies the link from the page.
     """
     if not settings.EMAIL_HOST:
         return 0
@@ -31,7 +31,7 @@ def send_invitations() -> int:
 
 @transaction.atomic
 def _send(pk: UUID) -> bool:
-    # Whoever holds the row sends it; the others pass it over.
+    # The process that locks the row sends the email; others skip it.
     rows = Invitation.objects.unsent().select_for_update(skip_locked=True, of=("self",))
     row = rows.select_related("organization", "invited_by").filter(pk=pk).first()
     if row is None:
@@ -46,7 +46,7 @@ def _send(pk: UUID) -> bool:
             recipient_list=[row.email],
         )
     except OSError as error:
-        log.warning("An invitation's mail did not go out: %s", type(error).__name__)
+        log.warning("Sending an invitation email failed: %s", type(error).__name__)
         return False
     Invitation.objects.filter(pk=row.pk).update(mailed_at=timezone.now())
     return True

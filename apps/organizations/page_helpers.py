@@ -1,4 +1,4 @@
-"""What the pages of people and places share."""
+"""Helpers shared by the settings pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.web_ui.pages import PageRequest
 
 
 def organization_caller(request: PageRequest, permission: str) -> OrganizationCaller:
-    """The person as one who acts on the workspace's organization; 403 without the permission."""
+    """Return the user's caller on the workspace's organization; 403 without the permission."""
     caller = organization_caller_for(
         user=request.user, organization_id=request.caller.organization_id
     )
@@ -26,12 +26,12 @@ def organization_caller(request: PageRequest, permission: str) -> OrganizationCa
     return caller
 
 
-def save_form(form: Form, deed: Callable[[], object]) -> bool:
-    """Whether the form was valid and its deed done; what the deed refuses the form says."""
+def save_form(form: Form, action: Callable[[], object]) -> bool:
+    """Run the action for a valid form; an `AppError` becomes a form error. True on success."""
     if not form.is_valid():
         return False
     try:
-        deed()
+        action()
     except errors.AppError as error:
         form.add_error(None, error.detail)
         return False
@@ -41,6 +41,6 @@ def save_form(form: Form, deed: Callable[[], object]) -> bool:
 def page(
     request: HttpRequest, template: str, context: dict[str, Any], form: Form | None = None
 ) -> HttpResponse:
-    """The page; 422 when its form is not valid."""
+    """Render the page; status 422 if its form is invalid."""
     status = 422 if form is not None and form.is_bound and form.errors else 200
     return render(request, template, context, status=status)

@@ -1,6 +1,6 @@
-"""Named permissions, and the sets of them that make a role.
+"""Permissions and the permission sets of system roles and key scopes.
 
-A word belongs to one level: what may be done in a workspace, or with an organization itself.
+A permission belongs to one level: workspace, organization or user.
 """
 
 from __future__ import annotations
@@ -10,14 +10,14 @@ from enum import StrEnum
 
 
 class Level(StrEnum):
-    """Where a role holds."""
+    """The level that a role applies to."""
 
     ORGANIZATION = "organization"
     WORKSPACE = "workspace"
 
 
 class Permission(StrEnum):
-    """What may be done in a workspace."""
+    """Permissions in a workspace."""
 
     RUNS_READ = "runs:read"
     RUNS_INGEST = "runs:ingest"
@@ -49,7 +49,7 @@ class Permission(StrEnum):
 
 
 class OrganizationPermission(StrEnum):
-    """What may be done with an organization itself."""
+    """Permissions on an organization."""
 
     ORGANIZATION_READ = "organization:read"
     ORGANIZATION_MANAGE = "organization:manage"
@@ -69,13 +69,13 @@ class OrganizationPermission(StrEnum):
 
 
 class PersonPermission(StrEnum):
-    """What a person may do with what is theirs alone, whichever organization it is in."""
+    """Permissions of users on their own account, independent of any organization."""
 
     ME_READ = "me:read"
     ME_WRITE = "me:write"
 
 
-_EVERYTHING = frozenset(Permission)
+_ALL = frozenset(Permission)
 _READ = frozenset(
     {
         Permission.RUNS_READ,
@@ -105,7 +105,7 @@ _EDIT = _READ | {
 }
 
 WORKSPACE_ROLES: dict[str, frozenset[Permission]] = {
-    "admin": _EVERYTHING,
+    "admin": _ALL,
     "editor": frozenset(_EDIT),
     "viewer": _READ,
     "annotator": frozenset(
@@ -119,17 +119,17 @@ WORKSPACE_ROLES: dict[str, frozenset[Permission]] = {
     ),
 }
 
-_ORGANIZATION_EVERYTHING = frozenset(OrganizationPermission)
+_ALL_ORGANIZATION = frozenset(OrganizationPermission)
 _ORGANIZATION_READ = frozenset(
     {OrganizationPermission.ORGANIZATION_READ, OrganizationPermission.PEOPLE_READ}
 )
-_OWNERS_ALONE = frozenset(
+_OWNER_ONLY = frozenset(
     {OrganizationPermission.OWNERS_MANAGE, OrganizationPermission.BILLING_MANAGE}
 )
 
 ORGANIZATION_ROLES: dict[str, frozenset[OrganizationPermission]] = {
-    "owner": _ORGANIZATION_EVERYTHING,
-    "admin": _ORGANIZATION_EVERYTHING - _OWNERS_ALONE,
+    "owner": _ALL_ORGANIZATION,
+    "admin": _ALL_ORGANIZATION - _OWNER_ONLY,
     "member": _ORGANIZATION_READ
     | {OrganizationPermission.USAGE_READ, OrganizationPermission.PERSONAL_KEYS_CREATE},
     "viewer": _ORGANIZATION_READ,
@@ -144,15 +144,15 @@ SCOPES: dict[str, frozenset[Permission]] = {
     "deploy": frozenset(
         {Permission.DEPLOYMENTS_READ, Permission.DEPLOYMENTS_WRITE, Permission.WORKSPACE_READ}
     ),
-    "admin": _EVERYTHING,
+    "admin": _ALL,
 }
-# What the scopes of a key for a whole organization grant on the organization itself. A key is
-# nobody's owner.
+# Permissions on the organization that the scopes of an organization-wide key grant. No scope
+# grants owner permissions.
 _ORGANIZATION_SCOPES: dict[str, frozenset[OrganizationPermission]] = {
     "read": _ORGANIZATION_READ | {OrganizationPermission.USAGE_READ},
     "write": _ORGANIZATION_READ | {OrganizationPermission.USAGE_READ},
     "deploy": frozenset({OrganizationPermission.ORGANIZATION_READ}),
-    "admin": _ORGANIZATION_EVERYTHING - _OWNERS_ALONE,
+    "admin": _ALL_ORGANIZATION - _OWNER_ONLY,
 }
 _PERSON_SCOPES: dict[str, frozenset[PersonPermission]] = {
     "read": frozenset({PersonPermission.ME_READ}),
@@ -162,17 +162,17 @@ _PERSON_SCOPES: dict[str, frozenset[PersonPermission]] = {
 
 
 def scope_permissions(scopes: Iterable[str]) -> frozenset[str]:
-    """All permissions that the scopes of a key grant; an unknown scope grants nothing."""
+    """Workspace permissions that a key's scopes grant; an unknown scope grants nothing."""
     return frozenset(str(p) for scope in scopes for p in SCOPES.get(scope, ()))
 
 
 def organization_scope_permissions(scopes: Iterable[str]) -> frozenset[str]:
-    """The same, on the organization itself."""
+    """Organization permissions that a key's scopes grant."""
     return frozenset(str(p) for scope in scopes for p in _ORGANIZATION_SCOPES.get(scope, ()))
 
 
 def person_scope_permissions(scopes: Iterable[str]) -> frozenset[str]:
-    """What a personal key may do with what is its person's alone."""
+    """Permissions on the user's own account that a personal key's scopes grant."""
     return frozenset(str(p) for scope in scopes for p in _PERSON_SCOPES.get(scope, ()))
 
 
@@ -223,6 +223,6 @@ DESCRIPTIONS: dict[str, str] = {
 
 
 def permission_names(level: Level) -> tuple[str, ...]:
-    """Every permission that a role of that level may hold, in the order to show them."""
-    words: type[StrEnum] = Permission if level == Level.WORKSPACE else OrganizationPermission
-    return tuple(str(word) for word in words)
+    """Every permission that a role of the level may contain, in display order."""
+    names: type[StrEnum] = Permission if level == Level.WORKSPACE else OrganizationPermission
+    return tuple(str(name) for name in names)

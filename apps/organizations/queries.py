@@ -1,4 +1,4 @@
-"""Reads across people and places, for pages and lists."""
+"""Read queries over members and workspaces, for pages and lists."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from apps.organizations.permissions import (
 from apps.organizations.querysets import ADMINISTER
 from apps.organizations.roles import SystemRole, system_role
 
-_EVERYTHING = frozenset(str(word) for word in Permission)
+_ALL = frozenset(str(permission) for permission in Permission)
 
 
 @dataclass(frozen=True)
 class AccessibleWorkspace:
-    """A workspace, and as what the caller is in it."""
+    """A workspace with the caller's role and permissions in it."""
 
     workspace: Workspace
     role: SystemRole | Role | None
@@ -35,18 +35,18 @@ class AccessibleWorkspace:
 def accessible_workspaces(
     caller: OrganizationCaller, *, deleted_too: bool = False
 ) -> list[AccessibleWorkspace]:
-    """The organization's workspaces that the caller may enter, by name; in a few queries."""
+    """List the organization's workspaces that the caller may enter, by name."""
     rows = Workspace.objects.filter(organization_id=caller.organization_id).order_by("name", "pk")
     if not deleted_too:
         rows = rows.present()
     if caller.workspace_ids is not None:
         rows = rows.filter(pk__in=caller.workspace_ids)
-    most = _EVERYTHING if caller.key_permissions is None else caller.key_permissions
+    limit = _ALL if caller.key_permissions is None else caller.key_permissions
     if caller.user_id is None:
-        return [AccessibleWorkspace(workspace, None, most) for workspace in rows]
+        return [AccessibleWorkspace(workspace, None, limit) for workspace in rows]
     if caller.may(OrganizationPermission.WORKSPACES_ADMINISTER):
         return [
-            AccessibleWorkspace(one, system_role(Level.WORKSPACE, "admin"), most) for one in rows
+            AccessibleWorkspace(one, system_role(Level.WORKSPACE, "admin"), limit) for one in rows
         ]
     user = User.objects.get(pk=caller.user_id)
     own = user.workspace_memberships.select_related("custom_role")
@@ -55,7 +55,7 @@ def accessible_workspaces(
         AccessibleWorkspace(
             one,
             held.get(one.pk, system_role(Level.WORKSPACE, "admin")),
-            most & frozenset(held[one.pk].permissions) if one.pk in held else most,
+            limit & frozenset(held[one.pk].permissions) if one.pk in held else limit,
         )
         for one in rows.open_to(user)
     ]
@@ -64,20 +64,20 @@ def accessible_workspaces(
 def workspace_roles_by_user(
     organization_id: UUID, user_ids: Collection[UUID]
 ) -> dict[UUID, list[tuple[Workspace, SystemRole | Role]]]:
-    """In which workspaces these people are by themselves, and as what."""
+    """Map each user to their direct workspace memberships: workspace and role."""
     rows = WorkspaceMembership.objects.filter(
         user_id__in=user_ids,
         workspace__organization_id=organization_id,
         workspace__deleted_at=None,
     ).select_related("workspace", "custom_role")
-    found: dict[UUID, list[tuple[Workspace, SystemRole | Role]]] = defaultdict(list)
+    roles: dict[UUID, list[tuple[Workspace, SystemRole | Role]]] = defaultdict(list)
     for row in rows.order_by("workspace__name"):
-        found[row.user_id].append((row.workspace, row.held_role))
-    return found
+        roles[row.user_id].append((row.workspace, row.held_role))
+    return roles
 
 
 def list_workspace_administrators(organization_id: UUID) -> list[Membership]:
-    """Who is an admin of every workspace."""
+    """List the members who administer every workspace."""
     administer = Q(role__in=["owner", "admin"]) | Q(custom_role__permissions__contains=[ADMINISTER])
     rows = Membership.objects.filter(administer, organization_id=organization_id)
     return list(rows.select_related("user", "custom_role").order_by("user__email"))
@@ -89,12 +89,12 @@ def memberships_by_user(organization_id: UUID, users: Collection[User]) -> dict[
 
 
 def administrator_emails(organization_ids: Collection[UUID]) -> dict[UUID, list[str]]:
-    """Addresses of those who can add people to workspaces, by organization; owners first."""
+    """Map each organization to the email addresses of its owners and admins, owners first."""
     if not organization_ids:
         return {}
     rows = Membership.objects.filter(organization_id__in=organization_ids)
     rows = rows.filter(role__in=ORGANIZATION_ADMINS).order_by("-role", "user__email")
-    found: dict[UUID, list[str]] = defaultdict(list)
+    emails: dict[UUID, list[str]] = defaultdict(list)
     for organization_id, email in rows.values_list("organization_id", "user__email"):
-        found[organization_id].append(email)
-    return found
+        emails[organization_id].append(email)
+    return emails

@@ -25,11 +25,11 @@ ADMINISTER = str(OrganizationPermission.WORKSPACES_ADMINISTER)
 
 class WorkspaceQuerySet(models.QuerySet["Workspace"]):
     def present(self) -> WorkspaceQuerySet:
-        """Those that are not deleted."""
+        """Workspaces that are not deleted."""
         return self.filter(deleted_at=None)
 
     def open_to(self, user: User) -> WorkspaceQuerySet:
-        """The workspaces that the person may enter: as a member, or as one who administers all."""
+        """Workspaces that the user may enter, as a member or as an administrator of all."""
         memberships = user.memberships.all()
         administers = Q(role__in=ORGANIZATION_ADMINS) | Q(
             custom_role__permissions__contains=[ADMINISTER]
@@ -44,14 +44,14 @@ class WorkspaceQuerySet(models.QuerySet["Workspace"]):
 
 class InvitationQuerySet(models.QuerySet["Invitation"]):
     def pending(self) -> InvitationQuerySet:
-        """Neither taken up nor refused nor revoked, though perhaps too old."""
+        """Invitations not accepted, declined or revoked; they may have expired."""
         return self.filter(claimed_at=None, declined_at=None, revoked_at=None)
 
     def open(self) -> InvitationQuerySet:
         return self.pending().filter(expires_at__gt=timezone.now())
 
     def unsent(self) -> InvitationQuerySet:
-        """Those whose mail has still to go out."""
+        """Open invitations whose email was not sent."""
         return self.open().filter(mailed_at=None).exclude(email="")
 
     def to_address(self, email: str) -> InvitationQuerySet:

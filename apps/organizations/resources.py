@@ -1,4 +1,4 @@
-"""The things of a workspace that can be tagged and counted; the apps that own them say where."""
+"""Registry of the resource types that can be tagged and counted; their apps register them."""
 
 from __future__ import annotations
 
@@ -14,32 +14,32 @@ from apps.organizations.models import ResourceType
 
 @dataclass(frozen=True)
 class Resource:
-    """A kind of thing."""
+    """How to query a resource type."""
 
     rows: Callable[[UUID], QuerySet[Any]]
-    """Those of a workspace that are present."""
+    """Returns the rows of a workspace that are not deleted."""
     name: str
-    """The field that holds the name."""
+    """The field of the display name."""
 
 
-_known: dict[str, Resource] = {}
+_registry: dict[str, Resource] = {}
 
 
 def describe(kind: ResourceType, rows: Callable[[UUID], QuerySet[Any]], name: str = "name") -> None:
-    """Apps above this one say which rows are of that kind."""
-    _known[kind] = Resource(rows, name)
+    """Register how to query resources of the type."""
+    _registry[kind] = Resource(rows, name)
 
 
 def rows(kind: str, workspace_id: UUID) -> QuerySet[Any] | None:
-    """The things of that kind; None for a kind that this installation does not have."""
-    resource = _known.get(kind)
+    """Return the workspace's resources of the type; None for an unregistered type."""
+    resource = _registry.get(kind)
     return None if resource is None else resource.rows(workspace_id)
 
 
 def names(kind: str, workspace_id: UUID, ids: Collection[UUID]) -> dict[UUID, str]:
-    """Those of the ids that are in the workspace, with what they are called."""
-    resource = _known.get(kind)
+    """Map the ids that exist in the workspace to their names."""
+    resource = _registry.get(kind)
     if resource is None or not ids:
         return {}
-    found = resource.rows(workspace_id).filter(pk__in=ids)
-    return dict(found.values_list("pk", resource.name))
+    matches = resource.rows(workspace_id).filter(pk__in=ids)
+    return dict(matches.values_list("pk", resource.name))

@@ -1,4 +1,4 @@
-"""The roles that every organization has: data, with ids that are the same in every installation."""
+"""The system roles of every organization. Their ids are the same in every installation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ _NAMESPACE = UUID("aecc3350-7a82-4220-a8ee-461621200a1d")
 
 @dataclass(frozen=True)
 class SystemRole:
-    """A role that nobody can change."""
+    """An immutable role."""
 
     id: UUID
     level: Level
     key: str
-    """As memberships store it."""
+    """The value stored in memberships."""
     name: str
-    """As the wire has it."""
+    """The name in the API."""
     display_name: str
     description: str
     permissions: tuple[str, ...]
@@ -31,7 +31,7 @@ class SystemRole:
     is_system: bool = True
 
 
-_WORDS: dict[tuple[Level, str], tuple[str, str, str]] = {
+_LABELS: dict[tuple[Level, str], tuple[str, str, str]] = {
     (Level.ORGANIZATION, "owner"): (
         "ORGANIZATION_OWNER",
         "Organization Owner",
@@ -71,24 +71,27 @@ _WORDS: dict[tuple[Level, str], tuple[str, str, str]] = {
 }
 
 
-def _made() -> list[SystemRole]:
+def _build_system_roles() -> list[SystemRole]:
     sets = {
-        **{(Level.ORGANIZATION, key): words for key, words in ORGANIZATION_ROLES.items()},
-        **{(Level.WORKSPACE, key): words for key, words in WORKSPACE_ROLES.items()},
+        **{
+            (Level.ORGANIZATION, key): permissions
+            for key, permissions in ORGANIZATION_ROLES.items()
+        },
+        **{(Level.WORKSPACE, key): permissions for key, permissions in WORKSPACE_ROLES.items()},
     }
     return [
         SystemRole(
             uuid5(_NAMESPACE, f"{level}:{key}"),
             level,
             key,
-            *_WORDS[level, key],
-            tuple(sorted(str(word) for word in words)),
+            *_LABELS[level, key],
+            tuple(sorted(str(permission) for permission in permissions)),
         )
-        for (level, key), words in sets.items()
+        for (level, key), permissions in sets.items()
     ]
 
 
-SYSTEM_ROLES = _made()
+SYSTEM_ROLES = _build_system_roles()
 _BY_ID = {role.id: role for role in SYSTEM_ROLES}
 _BY_KEY = {(role.level, role.key): role for role in SYSTEM_ROLES}
 

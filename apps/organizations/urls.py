@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.organizations.views import members, organization, profile, tags, workspace
+from apps.organizations.views import audit_log, members, organization, profile, tags, workspace
 
 SETTINGS = "o/<uuid:workspace_id>/settings"
 _MEMBER = f"{SETTINGS}/members/<uuid:identity_id>"
@@ -70,6 +70,8 @@ urlpatterns = [
         members.setting_invitation_revoke,
         name="setting-invitation-revoke",
     ),
+    path(f"{SETTINGS}/audit", audit_log.setting_audit, name="setting-audit"),
+    path(f"{SETTINGS}/audit/export", audit_log.setting_audit_export, name="setting-audit-export"),
     path("organizations", profile.organizations, name="own-organizations"),
     path("invitations/<str:token>", members.invitation, name="invitation"),
 ]

@@ -1,10 +1,10 @@
-"""What every page inside a workspace begins with: who is asking, and may they."""
+"""Access control of the pages inside a workspace."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -17,16 +17,31 @@ from django_htmx.middleware import HtmxDetails
 
 from apps.core import errors
 from apps.core.callers import Caller
-from apps.organizations.models import User
-from apps.organizations.services import caller_for
+
+if TYPE_CHECKING:
+    from apps.organizations.models import User
 
 LAST_WORKSPACE = "slipway_workspace"
-"""The cookie with the workspace that was last used."""
-_YEAR = 31_536_000
+"""The cookie that names the workspace visited last."""
+_COOKIE_SECONDS = 31_536_000
+
+
+class CallerLookup(Protocol):
+    """Returns the caller of a user in a workspace, None without access."""
+
+    def __call__(self, *, user: User, workspace_id: UUID) -> Caller | None: ...
+
+
+_caller_lookups: list[CallerLookup] = []
+
+
+def register_caller_lookup(lookup: CallerLookup) -> None:
+    """Set the lookup for `workspace_page`. Called by the organizations app, which is above."""
+    _caller_lookups[:] = [lookup]
 
 
 class PageRequest(HttpRequest):
-    """A signed-in person's request inside a workspace that they may enter."""
+    """A signed-in user's request inside a workspace that they may enter."""
 
     user: User
     htmx: HtmxDetails
@@ -37,26 +52,31 @@ PageView = Callable[..., HttpResponseBase]
 
 
 def workspace_page(permission: str) -> Callable[[PageView], PageView]:
-    """A page of the workspace that the URL names in `workspace_id`.
+    """Decorate a page of the workspace in the URL's `workspace_id`.
 
-    Nobody signed in: to the sign-in page and back. Not theirs: 404, as if it did not exist. Theirs,
-    but without the permission: 403.
+    Anonymous users are redirected to the sign-in page and back. A missing or foreign workspace is
+    404; a missing permission is 403.
     """
 
     def decorate(view: PageView) -> PageView:
         @wraps(view)
-        def page(request: PageRequest, workspace_id: UUID, **where: Any) -> HttpResponseBase:
+        def page(request: PageRequest, workspace_id: UUID, **kwargs: Any) -> HttpResponseBase:
             if not _is_signed_in(request):
                 return to_sign_in(request)
-            caller = caller_for(user=request.user, workspace_id=workspace_id)
+            (lookup,) = _caller_lookups
+            caller = lookup(user=request.user, workspace_id=workspace_id)
             if caller is None:
                 raise errors.NotFound
             request.caller = caller
             caller.require(permission)
-            response = view(request, **where)
+            response = view(request, **kwargs)
             if request.COOKIES.get(LAST_WORKSPACE) != str(workspace_id):
                 response.set_cookie(
-                    LAST_WORKSPACE, str(workspace_id), _YEAR, httponly=True, samesite="Lax"
+                    LAST_WORKSPACE,
+                    str(workspace_id),
+                    _COOKIE_SECONDS,
+                    httponly=True,
+                    samesite="Lax",
                 )
             return response
 
@@ -70,7 +90,7 @@ def _is_signed_in(request: HttpRequest) -> bool:
 
 
 def to_sign_in(request: HttpRequest) -> HttpResponse:
-    """The way to the sign-in page and back; a fragment's request moves the whole page."""
+    """Redirect to the sign-in page and back; an htmx request navigates the whole page."""
     htmx = getattr(request, "htmx", None)
     back = request.get_full_path()
     if htmx and htmx.current_url:

@@ -1,4 +1,4 @@
-"""Organizations, their rules and their roles."""
+"""Organizations, their policies and their roles."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class NewOrganizationSerializer(serializers.Serializer[Any]):
 
 
 class OrganizationChangesSerializer(serializers.Serializer[Any]):
-    """What is not given stays. A rule that is not listed here is not known."""
+    """Changed fields; absent ones keep their value."""
 
     display_name = serializers.CharField(max_length=100, required=False)
     public_sharing_disabled = serializers.BooleanField(required=False)
@@ -68,7 +68,7 @@ class OrganizationsView(PersonAPIView):
 
     @extend_schema(responses=dict)
     def get(self, request: PersonRequest) -> Response:
-        """The organizations that the person belongs to; by a key, the key's alone."""
+        """List the user's organizations; with a key, only the key's organization."""
         rows = Organization.objects.filter(memberships__user_id=request.auth.user_id)
         if request.auth.organization_id is not None:
             rows = rows.filter(pk=request.auth.organization_id)
@@ -76,17 +76,17 @@ class OrganizationsView(PersonAPIView):
 
     @extend_schema(request=NewOrganizationSerializer, responses=dict)
     def post(self, request: PersonRequest) -> Response:
-        """A new one, which the person owns."""
+        """Create an organization owned by the user."""
         if request.auth.key_id is not None:
-            raise errors.Forbidden("A key is for one organization and makes no other.")
-        person = User.objects.get(pk=request.auth.user_id)
-        if not may_create_organization(person):
-            raise errors.Forbidden("New organizations are made by the operator here.")
+            raise errors.Forbidden("API keys cannot create organizations. Sign in instead.")
+        user = User.objects.get(pk=request.auth.user_id)
+        if not may_create_organization(user):
+            raise errors.Forbidden("Only operators create organizations on this installation.")
         body = validate_body(NewOrganizationSerializer, request.data)
-        founding = create_organization(
-            name=body["display_name"], owner=person, is_personal=body["is_personal"]
+        setup = create_organization(
+            name=body["display_name"], owner=user, is_personal=body["is_personal"]
         )
-        return Response(organization_json(founding.organization))
+        return Response(organization_json(setup.organization))
 
 
 class OrganizationView(OrganizationAPIView):
@@ -121,12 +121,12 @@ class PermissionsView(OrganizationAPIView):
 
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        """The words that roles are made of."""
+        """List the permissions that roles can contain."""
         return Response(
             [
-                {"name": word, "description": DESCRIPTIONS[word], "access_scope": str(level)}
+                {"name": name, "description": DESCRIPTIONS[name], "access_scope": str(level)}
                 for level in Level
-                for word in permission_names(level)
+                for name in permission_names(level)
             ]
         )
 
@@ -156,13 +156,13 @@ class RolesView(OrganizationAPIView):
 
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        """The system's roles and the organization's own."""
+        """List the system roles and the custom roles."""
         return Response([role_json(role) for role in roles.list_roles(self.organization_id)])
 
     @extend_schema(request=RoleSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         body = validate_body(RoleSerializer, request.data)
-        made = roles.create_role(
+        role = roles.create_role(
             organization_id=self.organization_id,
             level=Level(body["access_scope"]),
             display_name=body["display_name"],
@@ -170,7 +170,7 @@ class RolesView(OrganizationAPIView):
             permissions=body["permissions"],
             by=request.auth,
         )
-        return Response(role_json(made))
+        return Response(role_json(role))
 
 
 class RoleView(OrganizationAPIView):

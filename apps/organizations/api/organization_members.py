@@ -1,4 +1,4 @@
-"""People of the organization, and invitations to it."""
+"""Organization members, and invitations to the organization."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from apps.organizations.services.grants import find_role
 
 
 class InviteeSerializer(serializers.Serializer[Any]):
-    """Without an address it is a link for whoever follows it."""
+    """An invitation; without an email address it is a link."""
 
     email = serializers.EmailField(
         max_length=254, required=False, allow_null=True, allow_blank=True
@@ -51,7 +51,7 @@ class OwnChangesSerializer(serializers.Serializer[Any]):
     full_name = serializers.CharField(max_length=150, allow_blank=True)
 
 
-class PeopleBase(OrganizationAPIView):
+class MembersBase(OrganizationAPIView):
     required_permission = {
         "GET": OrganizationPermission.PEOPLE_READ,
         "*": OrganizationPermission.PEOPLE_MANAGE,
@@ -68,43 +68,45 @@ class PeopleBase(OrganizationAPIView):
             "-created_at"
         )
 
-    def shown(self, rows: list[Membership]) -> list[dict[str, Any]]:
-        places = workspace_roles_by_user(self.organization_id, [row.user_id for row in rows])
+    def members_json(self, rows: list[Membership]) -> list[dict[str, Any]]:
+        roles_by_user = workspace_roles_by_user(self.organization_id, [row.user_id for row in rows])
         return [
-            member_json(row, [(place.pk, role) for place, role in places.get(row.user_id, [])])
+            member_json(row, [(w.pk, role) for w, role in roles_by_user.get(row.user_id, [])])
             for row in rows
         ]
 
-    def waiting(self, rows: list[Invitation]) -> list[dict[str, Any]]:
-        """Links are shown to those who may make them."""
+    def invitations_json(self, rows: list[Invitation]) -> list[dict[str, Any]]:
+        """Include links only for callers who may create them."""
         may = self.request.auth.may(OrganizationPermission.PEOPLE_MANAGE)
         return [
-            invitation_json(one, invitations.invitation_url(one) if may else None) for one in rows
+            invitation_json(row, invitations.invitation_url(row) if may else None) for row in rows
         ]
 
     def invite(self, body: dict[str, Any]) -> Invitation:
-        where = self.organization_id
-        role = find_role(where, Level.ORGANIZATION, body.get("role_id") or "member")
-        held = find_role(where, Level.WORKSPACE, body.get("workspace_role_id") or "editor")
+        organization_id = self.organization_id
+        role = find_role(organization_id, Level.ORGANIZATION, body.get("role_id") or "member")
+        workspace_role = find_role(
+            organization_id, Level.WORKSPACE, body.get("workspace_role_id") or "editor"
+        )
         return invitations.invite(
-            organization_id=where,
+            organization_id=organization_id,
             role=role,
             email=body.get("email") or "",
             full_name=body.get("full_name") or "",
-            workspaces=dict.fromkeys(body.get("workspace_ids") or [], held),
+            workspaces=dict.fromkeys(body.get("workspace_ids") or [], workspace_role),
             by=self.request.auth,
         )
 
 
-class PeopleView(PeopleBase):
+class MembersView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         rows, headers = paginate(request, self.members())
         return Response(
             {
                 "organization_id": self.organization_id,
-                "members": self.shown(rows),
-                "pending": self.waiting(list(self.pending()[:500])),
+                "members": self.members_json(rows),
+                "pending": self.invitations_json(list(self.pending()[:500])),
             },
             headers=headers,
         )
@@ -112,33 +114,33 @@ class PeopleView(PeopleBase):
     @extend_schema(request=InviteeSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         invitation = self.invite(validate_body(InviteeSerializer, request.data))
-        return Response(self.waiting([invitation])[0])
+        return Response(self.invitations_json([invitation])[0])
 
 
-class PeopleBatchView(PeopleBase):
+class MembersBatchView(MembersBase):
     @extend_schema(request=InviteeSerializer(many=True), responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        """All or none of them."""
+        """Invite all or none."""
         with transaction.atomic():
-            made = [self.invite(one) for one in validate_list(InviteeSerializer, request.data)]
-        return Response(self.waiting(made))
+            created = [self.invite(body) for body in validate_list(InviteeSerializer, request.data)]
+        return Response(self.invitations_json(created))
 
 
-class ActivePeopleView(PeopleBase):
+class ActiveMembersView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         rows, headers = paginate(request, self.members())
-        return Response(self.shown(rows), headers=headers)
+        return Response(self.members_json(rows), headers=headers)
 
 
-class PendingPeopleView(PeopleBase):
+class InvitationsView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         rows, headers = paginate(request, self.pending())
-        return Response(self.waiting(rows), headers=headers)
+        return Response(self.invitations_json(rows), headers=headers)
 
 
-class PendingPersonView(PeopleBase):
+class InvitationView(MembersBase):
     @extend_schema(responses={204: None})
     def delete(self, request: OrganizationRequest, invitation_id: UUID) -> Response:
         invitation = get_or_404(self.pending(), pk=invitation_id)
@@ -146,14 +148,14 @@ class PendingPersonView(PeopleBase):
         return Response(status=204)
 
 
-class OnePersonView(PeopleBase):
+class MemberView(MembersBase):
     @extend_schema(request=MemberChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, membership_id: UUID) -> Response:
         membership = get_or_404(self.members(), pk=membership_id)
         body = validate_body(MemberChangesSerializer, request.data)
         role = find_role(self.organization_id, Level.ORGANIZATION, body["role_id"])
         changed = members.change_role(membership=membership, role=role, by=request.auth)
-        return Response(self.shown([changed])[0])
+        return Response(self.members_json([changed])[0])
 
     @extend_schema(responses={204: None})
     def delete(self, request: OrganizationRequest, membership_id: UUID) -> Response:
@@ -167,7 +169,7 @@ class OwnMembershipView(PersonAPIView):
 
     @extend_schema(request=OwnChangesSerializer, responses=dict)
     def patch(self, request: PersonRequest) -> Response:
-        """The person's own name."""
+        """Change the user's own name."""
         body = validate_body(OwnChangesSerializer, request.data)
         user = profile.rename(user_id=request.auth.user_id, name=body["full_name"])
         return Response({"user_id": user.pk, "email": user.email, "full_name": user.name or None})
@@ -178,9 +180,9 @@ class OwnInvitationsView(PersonAPIView):
 
     @extend_schema(responses=dict)
     def get(self, request: PersonRequest) -> Response:
-        """Invitations to the person's verified address."""
+        """List the invitations to the user's verified address."""
         user = User.objects.get(pk=request.auth.user_id)
-        return Response([invitation_json(one) for one in invitations.list_open_for(user)])
+        return Response([invitation_json(row) for row in invitations.list_open_for(user)])
 
 
 class OwnInvitationView(PersonAPIView):
@@ -200,8 +202,10 @@ class ClaimView(PersonAPIView):
     def post(self, request: PersonRequest, invitation_id: UUID) -> Response:
         user, invitation = _own(request, invitation_id)
         membership = invitations.accept(invitation=invitation, user=user)
-        places = workspace_roles_by_user(membership.organization_id, [user.pk])[user.pk]
-        return Response(member_json(membership, [(place.pk, role) for place, role in places]))
+        roles = workspace_roles_by_user(membership.organization_id, [user.pk])[user.pk]
+        return Response(
+            member_json(membership, [(workspace.pk, role) for workspace, role in roles])
+        )
 
 
 def _own(request: PersonRequest, invitation_id: UUID) -> tuple[User, Invitation]:
@@ -212,35 +216,35 @@ def _own(request: PersonRequest, invitation_id: UUID) -> tuple[User, Invitation]
 
 _MEMBERS = "orgs/current/members"
 routes = [
-    path(_MEMBERS, PeopleView.as_view(), name="people"),
-    path(f"{_MEMBERS}/active", ActivePeopleView.as_view(), name="people-active"),
-    path(f"{_MEMBERS}/pending", PendingPeopleView.as_view(), name="people-pending"),
-    path(f"{_MEMBERS}/batch", PeopleBatchView.as_view(), name="people-batch"),
-    path(f"{_MEMBERS}/basic/batch", PeopleBatchView.as_view(), name="people-basic-batch"),
+    path(_MEMBERS, MembersView.as_view(), name="people"),
+    path(f"{_MEMBERS}/active", ActiveMembersView.as_view(), name="people-active"),
+    path(f"{_MEMBERS}/pending", InvitationsView.as_view(), name="people-pending"),
+    path(f"{_MEMBERS}/batch", MembersBatchView.as_view(), name="people-batch"),
+    path(f"{_MEMBERS}/basic/batch", MembersBatchView.as_view(), name="people-basic-batch"),
     path(
         f"{_MEMBERS}/pending/<uuid:invitation_id>",
-        PendingPersonView.as_view(),
+        InvitationView.as_view(),
         name="people-pending-one",
     ),
     path(
         f"{_MEMBERS}/<uuid:invitation_id>/pending",
-        PendingPersonView.as_view(),
+        InvitationView.as_view(),
         name="people-one-pending",
     ),
-    path(f"{_MEMBERS}/<uuid:membership_id>", OnePersonView.as_view(), name="person"),
+    path(f"{_MEMBERS}/<uuid:membership_id>", MemberView.as_view(), name="person"),
     path("orgs/members/basic", OwnMembershipView.as_view(), name="own-name"),
 ]
-for _place in ("orgs", "workspaces"):
+for _prefix in ("orgs", "workspaces"):
     routes += [
-        path(f"{_place}/pending", OwnInvitationsView.as_view(), name=f"{_place}-pending"),
+        path(f"{_prefix}/pending", OwnInvitationsView.as_view(), name=f"{_prefix}-pending"),
         path(
-            f"{_place}/pending/<uuid:invitation_id>",
+            f"{_prefix}/pending/<uuid:invitation_id>",
             OwnInvitationView.as_view(),
-            name=f"{_place}-pending-one",
+            name=f"{_prefix}-pending-one",
         ),
         path(
-            f"{_place}/pending/<uuid:invitation_id>/claim",
+            f"{_prefix}/pending/<uuid:invitation_id>/claim",
             ClaimView.as_view(),
-            name=f"{_place}-pending-claim",
+            name=f"{_prefix}-pending-claim",
         ),
     ]

@@ -1,4 +1,4 @@
-"""How the wire shows people and places. Old names live here: tenant is workspace."""
+"""JSON of members and workspaces, with the public API's names: a tenant is a workspace."""
 
 from __future__ import annotations
 
@@ -85,15 +85,17 @@ def workspace_member_json(
     membership: WorkspaceMembership, organization_membership: Membership | None
 ) -> dict[str, Any]:
     role = membership.held_role
-    there = organization_membership.held_role if organization_membership is not None else None
+    organization_role = (
+        organization_membership.held_role if organization_membership is not None else None
+    )
     return {
         "id": membership.pk,
         "tenant_id": membership.workspace_id,
         **_person_json(membership.user),
         "role_id": role.id,
         "role_name": role.display_name,
-        "org_role_id": None if there is None else there.id,
-        "org_role_name": None if there is None else there.display_name,
+        "org_role_id": None if organization_role is None else organization_role.id,
+        "org_role_name": None if organization_role is None else organization_role.display_name,
         "read_only": not set(role.permissions) & _WRITES,
         "access_scope": "workspace",
         "created_at": membership.created_at,
@@ -122,7 +124,7 @@ def member_json(
 
 def invitation_json(invitation: Invitation, link: str | None = None) -> dict[str, Any]:
     role = invitation.held_role
-    places = [(place.workspace, place.held_role) for place in invitation.workspaces.all()]
+    roles = [(row.workspace, row.held_role) for row in invitation.workspaces.all()]
     return {
         "id": invitation.pk,
         "organization_id": invitation.organization_id,
@@ -131,10 +133,10 @@ def invitation_json(invitation: Invitation, link: str | None = None) -> dict[str
         "full_name": invitation.full_name or None,
         "role_id": role.id,
         "role_name": role.display_name,
-        "tenant_id": places[0][0].pk if len(places) == 1 else None,
-        "workspace_ids": [workspace.pk for workspace, _ in places],
-        "workspace_role_id": places[0][1].id if places else None,
-        "workspace_role_name": places[0][1].display_name if places else None,
+        "tenant_id": roles[0][0].pk if len(roles) == 1 else None,
+        "workspace_ids": [workspace.pk for workspace, _ in roles],
+        "workspace_role_id": roles[0][1].id if roles else None,
+        "workspace_role_name": roles[0][1].display_name if roles else None,
         "created_at": invitation.created_at,
         "expires_at": invitation.expires_at,
         **({"invite_url": link} if link is not None else {}),
@@ -142,14 +144,16 @@ def invitation_json(invitation: Invitation, link: str | None = None) -> dict[str
 
 
 def tag_key_json(key: TagKey, values: list[TagValue] | None = None) -> dict[str, Any]:
-    shown = {
+    rendered = {
         "id": key.pk,
         "key": key.key,
         "description": key.description,
         "created_at": key.created_at,
         "updated_at": key.updated_at,
     }
-    return shown if values is None else shown | {"values": [tag_value_json(v) for v in values]}
+    return (
+        rendered if values is None else rendered | {"values": [tag_value_json(v) for v in values]}
+    )
 
 
 def tag_value_json(value: TagValue) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Secrets of the workspace at hand: written, listed by name, never read."""
+"""Workspace secrets: set, deleted and listed by name."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class SecretsView(WorkspaceAPIView):
 
     @extend_schema(request=SecretSerializer(many=True), responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Set these; null deletes. All or nothing."""
-        given = validate_list(SecretSerializer, request.data)
+        """Set the secrets in one transaction; null deletes."""
+        items = validate_list(SecretSerializer, request.data)
         secrets.set_secrets(
             workspace_id=self.workspace_id,
-            values={one["key"]: one["value"] for one in given},
+            values={item["key"]: item["value"] for item in items},
             user_id=request.auth.user_id,
         )
         return Response({})

@@ -1,4 +1,4 @@
-"""Tags of the workspace at hand."""
+"""Tags of a workspace."""
 
 from __future__ import annotations
 
@@ -76,12 +76,12 @@ class KeysView(TagsBase):
     @extend_schema(request=KeySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         body = validate_body(KeySerializer, request.data)
-        made = tags.create_key(
+        key = tags.create_key(
             workspace_id=self.workspace_id,
             key=body["key"],
             description=body.get("description") or "",
         )
-        return Response(tag_key_json(made))
+        return Response(tag_key_json(key))
 
 
 class KeyView(TagsBase):
@@ -112,10 +112,10 @@ class ValuesView(TagsBase):
     def post(self, request: ApiRequest, tag_key_id: UUID) -> Response:
         key = self.key(tag_key_id)
         body = validate_body(ValueSerializer, request.data)
-        made = tags.create_value(
+        value = tags.create_value(
             key=key, value=body["value"], description=body.get("description") or ""
         )
-        return Response(tag_value_json(made))
+        return Response(tag_value_json(value))
 
 
 class ValueView(TagsBase):
@@ -138,23 +138,23 @@ class ValueView(TagsBase):
 class TaggingsView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """Which things carry a value: `tag_value_id`."""
+        """List taggings, optionally of one `tag_value_id`."""
         rows = Tagging.objects.for_workspace(self.workspace_id).order_by("-created_at", "-pk")
-        asked_for = serializers.UUIDField()
+        field = serializers.UUIDField()
         if value := query_params(request).get("tag_value_id"):
-            rows = rows.filter(tag_value_id=asked_for.run_validation(value))
+            rows = rows.filter(tag_value_id=field.run_validation(value))
         return paginated_response(request, rows, tagging_json)
 
     @extend_schema(request=TaggingSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         body = validate_body(TaggingSerializer, request.data)
         rows = TagValue.objects.for_workspace(self.workspace_id)
-        made = tags.tag(
+        tagging = tags.tag(
             value=get_or_404(rows, pk=body["tag_value_id"]),
             resource_type=body["resource_type"],
             resource_id=body["resource_id"],
         )
-        return Response(tagging_json(made))
+        return Response(tagging_json(tagging))
 
 
 class TaggingView(TagsBase):
@@ -168,7 +168,7 @@ class TaggingView(TagsBase):
 class TagsView(TagsBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """All keys with their values."""
+        """List all keys with their values."""
         values: dict[UUID, list[TagValue]] = defaultdict(list)
         for value in TagValue.objects.for_workspace(self.workspace_id).order_by("value"):
             values[value.tag_key_id].append(value)
@@ -179,22 +179,22 @@ class TagsView(TagsBase):
 class ResourceTagsView(TagsBase):
     @extend_schema(parameters=[ResourceSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """The tags on one thing."""
+        """List the tags of a resource."""
         query = validate_body(ResourceSerializer, query_params(request))
         return Response(self.on(query["resource_type"], [query["resource_id"]]))
 
     def on(self, resource_type: str, resource_ids: list[UUID]) -> list[dict[str, Any]]:
-        named = resources.names(resource_type, self.workspace_id, resource_ids)
+        names = resources.names(resource_type, self.workspace_id, resource_ids)
         return [
-            tag_key_json(one.tag_value.tag_key)
+            tag_key_json(tagging.tag_value.tag_key)
             | {
-                "tagging_id": one.pk,
-                "resource_id": one.resource_id,
-                "resource_name": named[one.resource_id],
-                "value": tag_value_json(one.tag_value),
+                "tagging_id": tagging.pk,
+                "resource_id": tagging.resource_id,
+                "resource_name": names[tagging.resource_id],
+                "value": tag_value_json(tagging.tag_value),
             }
-            for one in tags.list_taggings(self.workspace_id, resource_type, resource_ids)
-            if one.resource_id in named
+            for tagging in tags.list_taggings(self.workspace_id, resource_type, resource_ids)
+            if tagging.resource_id in names
         ]
 
 
@@ -204,12 +204,12 @@ class ResourcesTagsView(ResourceTagsView):
 
     @extend_schema(request=ResourcesSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """The tags on many things of a kind, by the thing's id."""
+        """List the tags of many resources of one type, by resource id."""
         body = validate_body(ResourcesSerializer, request.data)
-        found: dict[str, list[dict[str, Any]]] = {str(one): [] for one in body["resource_ids"]}
+        tags_by_id: dict[str, list[dict[str, Any]]] = {str(pk): [] for pk in body["resource_ids"]}
         for tag in self.on(body["resource_type"], body["resource_ids"]):
-            found[str(tag["resource_id"])].append(tag)
-        return Response(found)
+            tags_by_id[str(tag["resource_id"])].append(tag)
+        return Response(tags_by_id)
 
 
 _HERE = "workspaces/current"

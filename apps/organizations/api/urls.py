@@ -1,6 +1,7 @@
-"""The platform API's addresses of people and places: each module lists its own."""
+"""Routes of the platform API; each module lists its own."""
 
 from apps.organizations.api import (
+    audit_log,
     organization,
     organization_members,
     secrets,
@@ -9,7 +10,7 @@ from apps.organizations.api import (
     workspaces,
 )
 
-# Words before variables: `workspaces/current/...` before `workspaces/<id>`.
+# Literal paths before variables: `workspaces/current/...` before `workspaces/<id>`.
 urlpatterns = [
     *workspace_members.routes,
     *organization_members.routes,
@@ -17,4 +18,5 @@ urlpatterns = [
     *tags.routes,
     *organization.routes,
     *workspaces.routes,
+    *audit_log.routes,
 ]

@@ -1,4 +1,4 @@
-"""People of the workspace at hand."""
+"""Workspace members, and invitations to the workspace."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from apps.organizations.services.grants import AnyRole, find_role
 
 
 class NewMemberSerializer(serializers.Serializer[Any]):
-    """Somebody of the organization by id or address, or an address to invite."""
+    """An organization member by id or email address, or an address to invite."""
 
     user_id = serializers.UUIDField(required=False, allow_null=True)
     email = serializers.EmailField(max_length=254, required=False, allow_null=True)
@@ -39,7 +39,7 @@ class NewMemberSerializer(serializers.Serializer[Any]):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if not attrs.get("user_id") and not attrs.get("email"):
-            raise serializers.ValidationError("Name a person by `user_id` or `email`.")
+            raise serializers.ValidationError("`user_id` or `email` is required.")
         return attrs
 
 
@@ -62,14 +62,16 @@ class MembersBase(WorkspaceAPIView):
             "-created_at"
         )
 
-    def shown(self, rows: list[WorkspaceMembership]) -> list[dict[str, Any]]:
-        people = memberships_by_user(self.request.auth.organization_id, [row.user for row in rows])
-        return [workspace_member_json(row, people.get(row.user_id)) for row in rows]
+    def members_json(self, rows: list[WorkspaceMembership]) -> list[dict[str, Any]]:
+        memberships = memberships_by_user(
+            self.request.auth.organization_id, [row.user for row in rows]
+        )
+        return [workspace_member_json(row, memberships.get(row.user_id)) for row in rows]
 
     def role(self, body: dict[str, Any]) -> AnyRole:
-        given = body.get("workspace_role_id") or body.get("role_id")
-        if given is not None:
-            return find_role(self.request.auth.organization_id, Level.WORKSPACE, given)
+        role_id = body.get("workspace_role_id") or body.get("role_id")
+        if role_id is not None:
+            return find_role(self.request.auth.organization_id, Level.WORKSPACE, role_id)
         return system_role(Level.WORKSPACE, "viewer" if body.get("read_only") else "editor")
 
 
@@ -80,36 +82,36 @@ class MembersView(MembersBase):
         return Response(
             {
                 "tenant_id": self.workspace_id,
-                "members": self.shown(rows),
-                "pending": [invitation_json(one) for one in self.pending()[:500]],
+                "members": self.members_json(rows),
+                "pending": [invitation_json(row) for row in self.pending()[:500]],
             },
             headers=headers,
         )
 
     @extend_schema(request=NewMemberSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Let a person of the organization in; an unknown address is invited to both."""
+        """Add an organization member; invite an unknown address to organization and workspace."""
         return Response(self.add(validate_body(NewMemberSerializer, request.data)))
 
     def add(self, body: dict[str, Any]) -> dict[str, Any]:
         caller, role = self.request.auth, self.role(body)
-        people = User.objects.filter(memberships__organization_id=caller.organization_id)
+        users = User.objects.filter(memberships__organization_id=caller.organization_id)
         user = (
-            get_or_404(people, pk=body["user_id"])
+            get_or_404(users, pk=body["user_id"])
             if body.get("user_id")
-            else people.filter(email=body["email"].strip().lower()).first()
+            else users.filter(email=body["email"].strip().lower()).first()
         )
         if user is None:
             return self._invite(body, role)
         workspace = Workspace.objects.get(pk=self.workspace_id)
-        made = workspace_members.add_to_workspace(
+        membership = workspace_members.add_to_workspace(
             workspace=workspace, user=user, role=role, by=caller
         )
-        return self.shown([made])[0]
+        return self.members_json([membership])[0]
 
     def _invite(self, body: dict[str, Any], role: AnyRole) -> dict[str, Any]:
-        """Strangers are the organization's to invite, whatever the caller may do here."""
-        by = inviting(self.request)
+        """Invite to the organization, which needs its permission."""
+        by = inviter(self.request)
         invitation = invitations.invite(
             organization_id=by.organization_id,
             role=system_role(Level.ORGANIZATION, "member"),
@@ -121,36 +123,36 @@ class MembersView(MembersBase):
         return invitation_json(invitation, invitations.invitation_url(invitation))
 
 
-def inviting(request: ApiRequest) -> OrganizationCaller:
-    """The caller of a workspace as one who invites to its organization; else 403."""
+def inviter(request: ApiRequest) -> OrganizationCaller:
+    """Return the caller on the organization if it may invite; else 403."""
     caller = request.auth
     user = User.objects.filter(pk=caller.user_id).first() if caller.user_id else None
-    person = (
+    organization_caller = (
         organization_caller_for(user=user, organization_id=caller.organization_id)
         if user is not None and caller.key_id is None
         else None
     )
-    if person is None:
+    if organization_caller is None:
         raise errors.Forbidden(
-            "Nobody of that address is in the organization. Invite them with POST"
+            "No organization member has this email address. Invite it with POST"
             " /orgs/current/members."
         )
-    person.require(OrganizationPermission.PEOPLE_MANAGE)
-    return person
+    organization_caller.require(OrganizationPermission.PEOPLE_MANAGE)
+    return organization_caller
 
 
 class ActiveMembersView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
         rows, headers = paginate(request, self.members())
-        return Response(self.shown(rows), headers=headers)
+        return Response(self.members_json(rows), headers=headers)
 
 
 class PendingMembersView(MembersBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
         rows, headers = paginate(request, self.pending())
-        return Response([invitation_json(one) for one in rows], headers=headers)
+        return Response([invitation_json(row) for row in rows], headers=headers)
 
 
 class MembersBatchView(MembersView):
@@ -158,10 +160,10 @@ class MembersBatchView(MembersView):
 
     @extend_schema(request=NewMemberSerializer(many=True), responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """All or none of them."""
+        """Add or invite all or none."""
         with transaction.atomic():
-            made = [self.add(one) for one in validate_list(NewMemberSerializer, request.data)]
-        return Response(made)
+            added = [self.add(body) for body in validate_list(NewMemberSerializer, request.data)]
+        return Response(added)
 
 
 class MemberView(MembersBase):
@@ -172,7 +174,7 @@ class MemberView(MembersBase):
         changed = workspace_members.change_workspace_role(
             membership=membership, role=self.role(body), by=request.auth
         )
-        return Response(self.shown([changed])[0])
+        return Response(self.members_json([changed])[0])
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, identity_id: UUID) -> Response:
@@ -184,10 +186,12 @@ class MemberView(MembersBase):
 class PendingMemberView(MembersBase):
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, identity_id: UUID) -> Response:
-        """Take an invitation to this workspace alone back."""
+        """Revoke an invitation that includes no other workspace."""
         invitation = get_or_404(self.pending(), pk=identity_id)
         if invitation.workspaces.exclude(workspace_id=self.workspace_id).exists():
-            raise errors.Forbidden("The invitation is to other workspaces too.")
+            raise errors.Forbidden(
+                "The invitation includes other workspaces. Revoke it in the organization."
+            )
         invitations.revoke(invitation=invitation)
         return Response(status=204)
 

@@ -1,4 +1,4 @@
-"""Workspaces: those that the caller may enter, one of them, and what the hub calls settings."""
+"""Workspaces, their counts and their settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from apps.organizations.queries import accessible_workspaces
 from apps.organizations.services import workspaces
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST, filter_by_tags
 
-# The wire's names of the counts.
+# Field names of the counts in the API.
 _COUNTS = {
     "dataset_count": ResourceType.DATASET,
     "tracer_session_count": ResourceType.PROJECT,
@@ -56,7 +56,7 @@ class HandleSerializer(serializers.Serializer[Any]):
     tenant_handle = serializers.CharField(max_length=40)
 
 
-class WhichSerializer(serializers.Serializer[Any]):
+class ListSerializer(serializers.Serializer[Any]):
     include_deleted = serializers.BooleanField(default=False)
 
 
@@ -72,29 +72,29 @@ class WorkspacesView(OrganizationAPIView):
         "*": OrganizationPermission.WORKSPACES_CREATE,
     }
 
-    @extend_schema(parameters=[WhichSerializer], responses=dict)
+    @extend_schema(parameters=[ListSerializer], responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        """The workspaces of the organization that the caller may enter, by name."""
-        which = validate_body(WhichSerializer, query_params(request))
-        found = accessible_workspaces(request.auth, deleted_too=which["include_deleted"])
+        """List the workspaces that the caller may enter, by name."""
+        params = validate_body(ListSerializer, query_params(request))
+        rows = accessible_workspaces(request.auth, deleted_too=params["include_deleted"])
         return Response(
             [
-                workspace_json(one.workspace, role=one.role, permissions=one.permissions)
-                for one in found
+                workspace_json(row.workspace, role=row.role, permissions=row.permissions)
+                for row in rows
             ]
         )
 
     @extend_schema(request=NewWorkspaceSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         body = validate_body(NewWorkspaceSerializer, request.data)
-        made = workspaces.create_workspace(
+        workspace = workspaces.create_workspace(
             organization_id=self.organization_id,
             name=body["display_name"],
             handle=body.get("tenant_handle"),
             workspace_id=body.get("id"),
             by=request.auth,
         )
-        return Response(workspace_json(made))
+        return Response(workspace_json(workspace))
 
 
 class WorkspaceView(WorkspaceAPIView):
@@ -121,7 +121,7 @@ class WorkspaceView(WorkspaceAPIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, workspace_id: UUID) -> Response:
-        """Nobody enters any more; what is in it goes soon after."""
+        """End access now; the data is deleted soon after."""
         workspaces.delete_workspace(workspace=Workspace.objects.get(pk=workspace_id))
         return Response(status=204)
 
@@ -134,7 +134,7 @@ class StatsView(WorkspaceAPIView):
 
     @extend_schema(parameters=[StatsSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """How many things of each kind there are, or of those that carry all the tags asked for."""
+        """Count the resources of each type, optionally those with all the tag values."""
         tags = validate_body(
             StatsSerializer, {"tag_value_id": request.query_params.getlist("tag_value_id")}
         )["tag_value_id"]
@@ -153,7 +153,7 @@ class StatsView(WorkspaceAPIView):
 
 
 class SettingsView(WorkspaceAPIView):
-    """What clients ask to learn the workspace's id and its handle."""
+    """The workspace's id and handle, as SDK clients read them."""
 
     required_permission = Permission.WORKSPACE_READ
 

@@ -1,4 +1,4 @@
-"""Organizations, their workspaces, and the people in them."""
+"""Organizations, workspaces, users and memberships."""
 
 from apps.organizations.models.invitations import Invitation, InvitationWorkspace
 from apps.organizations.models.memberships import Membership, WorkspaceMembership

@@ -1,4 +1,4 @@
-"""Invitations: to one address, or by a link for whoever has it."""
+"""Invitations to an email address, or by a link."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from apps.organizations.querysets import InvitationQuerySet
 
 
 class Invitation(RoleMixin):
-    """A place in an organization that waits for somebody.
+    """An invitation to an organization.
 
-    With an address it is for that person, once. Without one it is a link that anybody may follow
-    until it expires or is revoked.
+    With an email address only its user can accept, once. Without one, anyone with the link can
+    accept until the invitation expires or is revoked.
     """
 
     level = Level.ORGANIZATION
@@ -29,7 +29,7 @@ class Invitation(RoleMixin):
     digest = models.BinaryField(max_length=32, unique=True, editable=False)
     """SHA-256 of the token, which has 256 bits."""
     nonce = models.BinaryField(max_length=16, editable=False)
-    """What the token is made from, together with the installation's secret key."""
+    """The token is an HMAC of this under the installation's secret key."""
     invited_by = models.ForeignKey(User, models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField()
@@ -58,9 +58,9 @@ class Invitation(RoleMixin):
 
     @property
     def is_open(self) -> bool:
-        """Whether it can still be taken up."""
-        over = self.claimed_at or self.declined_at or self.revoked_at
-        return over is None and self.expires_at > timezone.now()
+        """Whether the invitation can be accepted."""
+        closed = self.claimed_at or self.declined_at or self.revoked_at
+        return closed is None and self.expires_at > timezone.now()
 
     @property
     def is_link(self) -> bool:
@@ -68,7 +68,7 @@ class Invitation(RoleMixin):
 
 
 class InvitationWorkspace(RoleMixin):
-    """A workspace that comes with an invitation, and the role there."""
+    """A workspace that the invitation includes, with the role in it."""
 
     level = Level.WORKSPACE
     invitation = models.ForeignKey(Invitation, models.CASCADE, related_name="workspaces")

@@ -1,4 +1,4 @@
-"""Who belongs where, and as what."""
+"""Memberships of organizations and workspaces."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from apps.organizations.permissions import Level
 
 
 class Membership(RoleMixin):
-    """A person's role in an organization."""
+    """A user's role in an organization."""
 
     level = Level.ORGANIZATION
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -31,7 +31,7 @@ class Membership(RoleMixin):
 
 
 class WorkspaceMembership(RoleMixin):
-    """A person's role in one workspace of an organization they belong to."""
+    """A user's role in a workspace of their organization."""
 
     level = Level.WORKSPACE
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

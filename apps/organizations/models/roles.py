@@ -1,4 +1,4 @@
-"""Roles that an organization makes itself, and what holds a role."""
+"""Custom roles, and the columns of models that have a role."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 
 class Role(models.Model):
-    """A set of permissions with a name, beside those that every organization has."""
+    """A custom role of an organization."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="roles")
-    level = models.CharField(max_length=20, choices=[(str(one), str(one)) for one in Level])
+    level = models.CharField(max_length=20, choices=[(str(level), str(level)) for level in Level])
     display_name = models.CharField(max_length=60)
     description = models.CharField(max_length=200, blank=True)
     permissions = ArrayField(models.CharField(max_length=40))
@@ -44,7 +44,7 @@ class Role(models.Model):
 
 
 def one_role(name: str) -> models.CheckConstraint:
-    """Either a system role by its name, or a custom one."""
+    """Require either a system role's name or a custom role."""
     return models.CheckConstraint(
         condition=Q(role="", custom_role__isnull=False) | (~Q(role="") & Q(custom_role=None)),
         name=name,
@@ -52,11 +52,11 @@ def one_role(name: str) -> models.CheckConstraint:
 
 
 class RoleMixin(models.Model):
-    """What has a role: by its name when it is the system's, else by its row."""
+    """A role reference: the name of a system role, or a custom role's row."""
 
     level: ClassVar[Level]
     role = models.CharField(max_length=20, blank=True)
-    # A role that is held cannot go; services give its holders another one first.
+    # An assigned role cannot be deleted.
     custom_role = models.ForeignKey(Role, models.PROTECT, null=True, blank=True, related_name="+")
 
     if TYPE_CHECKING:
@@ -70,13 +70,13 @@ class RoleMixin(models.Model):
         return self.custom_role or system_role(self.level, self.role)
 
     def hold(self, role: SystemRole | Role) -> None:
-        """Take on the role; not saved."""
+        """Set the role without saving."""
         for name, value in role_fields(role).items():
             setattr(self, name, value)
 
 
 def role_fields(role: SystemRole | Role) -> dict[str, Any]:
-    """The role as the columns of `RoleMixin`."""
+    """Return the role as columns of `RoleMixin`."""
     if isinstance(role, SystemRole):
         return {"role": role.key, "custom_role": None}
     return {"role": "", "custom_role": role}

@@ -1,4 +1,4 @@
-"""Secrets of a workspace: what its evaluators and playground sign in to others with."""
+"""Workspace secrets: credentials of evaluators and the playground for other services."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apps.organizations.querysets import SecretQuerySet
 
 
 class WorkspaceSecret(WorkspaceOwned):
-    """A name and an encrypted value that is never shown again."""
+    """A name and an encrypted, write-only value."""
 
     key = models.CharField(max_length=200)
     value = models.BinaryField(editable=False)

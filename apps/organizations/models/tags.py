@@ -1,4 +1,4 @@
-"""Tags: keys with values, put on the things of a workspace."""
+"""Tags: keys with values, assigned to resources of a workspace."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apps.organizations.querysets import TaggingQuerySet, TagKeyQuerySet, TagVal
 
 
 class ResourceType(models.TextChoices):
-    """The kinds of things that can be tagged."""
+    """Resource types that can be tagged."""
 
     PROJECT = "project"
     DATASET = "dataset"
@@ -21,7 +21,7 @@ class ResourceType(models.TextChoices):
 
 
 class TagKey(WorkspaceOwned):
-    """What is said of things, such as `Environment`."""
+    """A tag key, such as `Environment`."""
 
     key = models.CharField(max_length=100)
     description = models.CharField(max_length=500, blank=True)
@@ -39,7 +39,7 @@ class TagKey(WorkspaceOwned):
 
 
 class TagValue(WorkspaceOwned):
-    """One thing that can be said, such as `production`."""
+    """A value of a tag key, such as `production`."""
 
     tag_key = models.ForeignKey(TagKey, models.CASCADE, related_name="values")
     value = models.CharField(max_length=100)
@@ -60,7 +60,7 @@ class TagValue(WorkspaceOwned):
 
 
 class Tagging(WorkspaceOwned):
-    """A value on a thing. The thing is in another app, so its id is kept and not a foreign key."""
+    """A value assigned to a resource. The id is no foreign key: resources are in other apps."""
 
     tag_value = models.ForeignKey(TagValue, models.CASCADE, related_name="taggings")
     resource_type = models.CharField(max_length=20, choices=ResourceType)

@@ -1,4 +1,4 @@
-"""People."""
+"""Users."""
 
 from __future__ import annotations
 
@@ -24,13 +24,12 @@ class UserManager(BaseUserManager["User"]):
 
 
 class User(AbstractBaseUser, PermissionsMixin):
-    """A person. `is_staff` marks operators, who may use the admin site."""
+    """A user. `is_staff` marks operators, who may use the admin site."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     email = models.EmailField(max_length=254, unique=True)
     email_verified_at = models.DateTimeField(null=True, blank=True)
-    """When it was proved that the person reads mail to the address; who has not proved it cannot
-    take up an invitation without its link."""
+    """When the address was verified. Without it, a user can accept invitations only by link."""
     name = models.CharField(max_length=150, blank=True)
     is_staff = models.BooleanField(default=False)
     is_active = models.BooleanField(default=True)

@@ -10,7 +10,7 @@ from apps.organizations.querysets import WorkspaceQuerySet
 
 
 class OrganizationSequence(models.Func):
-    """The next value of the sequence that 0001_initial makes."""
+    """The next value of the sequence that 0001_initial creates."""
 
     template = "nextval('organizations_number')"
     arity = 0
@@ -18,20 +18,20 @@ class OrganizationSequence(models.Func):
 
 
 class Organization(models.Model):
-    """A customer: people, workspaces, and what they are billed for."""
+    """A customer: members, workspaces and billing."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     number = models.BigIntegerField(unique=True, editable=False, db_default=OrganizationSequence())
-    """Small and lasting; the sandbox derives the organization's user id from it."""
+    """Small and permanent; the sandbox derives the organization's uid from it."""
     name = models.CharField(max_length=100, unique=True)
     is_personal = models.BooleanField(default=False)
-    """Made for one person, at sign-up; nothing else about it differs."""
+    """Created for one user at sign-up; informative only."""
     public_sharing_disabled = models.BooleanField(default=False)
-    """No trace can be opened to everybody, and links that were given out open nothing."""
+    """Traces cannot be shared, and existing public links do not work."""
     personal_keys_disabled = models.BooleanField(default=False)
-    """Nobody can make a personal key, and those that were made are refused."""
+    """Personal keys cannot be created, and existing ones are rejected."""
     max_key_days = models.PositiveIntegerField(null=True, blank=True)
-    """Keys that are made from now on expire at the latest after so many days."""
+    """Maximum lifetime of new keys, in days."""
     created_at = models.DateTimeField(auto_now_add=True)
 
     def __str__(self) -> str:
@@ -45,10 +45,10 @@ class Workspace(models.Model):
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="workspaces")
     name = models.CharField(max_length=100)
     handle = models.CharField(max_length=40, null=True, blank=True, unique=True)
-    """The name that others see before what it publishes; on the wire `tenant_handle`."""
+    """The public prefix of published items; `tenant_handle` in the API."""
     created_at = models.DateTimeField(auto_now_add=True)
     deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
-    """Since then nobody can enter, and what was in it is being removed."""
+    """Access ended at this time; the data is being deleted."""
 
     objects = WorkspaceQuerySet.as_manager()
 

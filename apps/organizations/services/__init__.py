@@ -1,4 +1,4 @@
-"""Making organizations, workspaces and people; finding and changing what a person may do."""
+"""Services of organizations; the package root exports what other apps use."""
 
 from apps.organizations.services.organization_creation import (
     FIRST_WORKSPACE,

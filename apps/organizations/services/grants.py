@@ -1,4 +1,4 @@
-"""Nobody gives away, changes or takes what they do not have themselves."""
+"""Callers can grant, change or revoke only permissions that they have."""
 
 from __future__ import annotations
 
@@ -15,33 +15,33 @@ AnyRole = SystemRole | Role
 
 
 def check_grant(by: Caller | OrganizationCaller | None, *roles: AnyRole) -> None:
-    """Refuse roles that hold more than the caller may; without a caller it is the operator."""
+    """Reject roles with permissions that the caller lacks. `by=None` is the operator."""
     if by is not None:
         for role in roles:
             check_permissions(by.permissions, role.permissions)
 
 
-def check_permissions(own: frozenset[str], wanted: Collection[str]) -> None:
-    if beyond := set(wanted) - own:
-        raise PermissionEscalation(errors=[{"permission": word} for word in sorted(beyond)])
+def check_permissions(allowed: frozenset[str], requested: Collection[str]) -> None:
+    if missing := set(requested) - allowed:
+        raise PermissionEscalation(errors=[{"permission": name} for name in sorted(missing)])
 
 
-def find_role(organization_id: UUID, level: Level, given: UUID | str) -> AnyRole:
-    """A role of the organization by its id, or a system role by its name (`editor`)."""
-    if isinstance(given, str):
+def find_role(organization_id: UUID, level: Level, role_id: UUID | str) -> AnyRole:
+    """Return a role of the organization by id, or a system role by key (`editor`)."""
+    if isinstance(role_id, str):
         try:
-            return system_role(level, given)
+            return system_role(level, role_id)
         except KeyError:
             pass
         try:
-            given = UUID(given)
+            role_id = UUID(role_id)
         except ValueError:
             raise RoleNotFound from None
-    system = system_role_by_id(given, level)
+    system = system_role_by_id(role_id, level)
     if system is not None:
         return system
     rows = Role.objects.filter(organization_id=organization_id, level=level)
-    custom = rows.filter(pk=given).first()
+    custom = rows.filter(pk=role_id).first()
     if custom is None:
         raise RoleNotFound
     return custom

@@ -1,4 +1,4 @@
-"""Inviting people: to their address, or by a link for whoever has it."""
+"""Invitations: by email address or by link."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from apps.organizations.permissions import OrganizationPermission
 from apps.organizations.services.grants import AnyRole, check_grant, check_permissions
 from apps.organizations.services.permission_resolution import permissions_in
 
-LIFE = timedelta(days=7)
+DEFAULT_LIFETIME = timedelta(days=7)
 
 
 @transaction.atomic
@@ -53,33 +53,33 @@ def invite(
     full_name: str = "",
     workspaces: Mapping[UUID, AnyRole] | None = None,
     by: OrganizationCaller | None = None,
-    life: timedelta = LIFE,
+    lifetime: timedelta = DEFAULT_LIFETIME,
 ) -> Invitation:
-    """A place for the person of that address, who gets a mail; without one, a link for anybody.
+    """Invite the email address, which receives an email; without one, create a link.
 
-    A second invitation to an address replaces the first. Who is in already is refused, and so is a
-    role, here or in a workspace, that holds more than the caller may. A link makes nobody an
-    administrator.
+    A second invitation to an address replaces the first. Raises `AlreadyMember` for a member and
+    `PermissionEscalation` for a role beyond the caller's permissions, or for a link to a role that
+    manages members.
     """
     email = email.strip().lower()
     wanted = dict(workspaces or {})
     check_grant(by, role)
     if not email and OrganizationPermission.PEOPLE_MANAGE in role.permissions:
-        raise PermissionEscalation("A link that anybody may follow cannot make an administrator.")
+        raise PermissionEscalation("An invitation link cannot grant a role that manages members.")
     present = Workspace.objects.present().filter(organization_id=organization_id, pk__in=wanted)
     if present.count() != len(wanted):
-        raise core_errors.NotFound("There is no such workspace in the organization.")
+        raise core_errors.NotFound("Workspace not found in the organization.")
     for workspace_id, held in wanted.items():
         if by is not None:
             check_permissions(permissions_in(by, workspace_id), held.permissions)
     members = Membership.objects.filter(organization_id=organization_id)
     if email and members.filter(user__email=email).exists():
         raise AlreadyMember
-    # One at a time, so that two invitations to one address do not both wait.
+    # Serialize, so that one address has at most one open invitation.
     Organization.objects.select_for_update(no_key=True).get(pk=organization_id)
     if email:
-        waiting = Invitation.objects.pending().filter(organization_id=organization_id)
-        waiting.to_address(email).update(revoked_at=timezone.now())
+        pending = Invitation.objects.pending().filter(organization_id=organization_id)
+        pending.to_address(email).update(revoked_at=timezone.now())
 
     nonce = secrets.token_bytes(16)
     invitation = Invitation(
@@ -88,7 +88,7 @@ def invite(
         full_name=full_name,
         nonce=nonce,
         invited_by_id=by.user_id if by is not None else None,
-        expires_at=timezone.now() + life,
+        expires_at=timezone.now() + lifetime,
         **role_fields(role),
     )
     invitation.digest = _digest(invitation_token(invitation))
@@ -103,26 +103,26 @@ def invite(
         after={
             "email": email,
             "role": role.display_name,
-            "workspaces": [str(one) for one in wanted],
+            "workspaces": [str(workspace_id) for workspace_id in wanted],
             "expires_at": invitation.expires_at,
         },
         organization_id=organization_id,
     )
     if email:
-        # A periodic task finds the row too, should the message be lost.
+        # A periodic task sends the email if the message is lost.
         transaction.on_commit(tasks.mail_invitations.delay, robust=True)
     return invitation
 
 
 def invitation_token(invitation: Invitation) -> str:
-    """What the link holds.
+    """Return the token of the invitation's link.
 
-    Made from the row and the installation's secret key, so that a link can be shown again to those
-    who may invite, while the database alone gives nobody a way in.
+    It is an HMAC of the row under the installation's secret key: the link can be shown again, and
+    a copy of the database does not contain it.
     """
     key = settings.SECRET_KEY.encode()
-    said = b"invitation:" + invitation.pk.bytes + bytes(invitation.nonce)
-    raw = hmac.digest(key, said, "sha256")
+    message = b"invitation:" + invitation.pk.bytes + bytes(invitation.nonce)
+    raw = hmac.digest(key, message, "sha256")
     return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
 
 
@@ -131,18 +131,18 @@ def invitation_url(invitation: Invitation) -> str:
 
 
 def get_by_token(token: str) -> Invitation:
-    """The open invitation of a link; `NotFound` for none, `InvitationClosed` for one that was."""
+    """Return the open invitation of a link. Raises `NotFound` or `InvitationClosed`."""
     rows = Invitation.objects.select_related("organization", "custom_role", "invited_by")
     invitation = rows.filter(digest=_digest(token)).first()
     if invitation is None:
-        raise core_errors.NotFound("There is no such invitation.")
+        raise core_errors.NotFound("Invitation not found.")
     if not invitation.is_open:
         raise InvitationClosed
     return invitation
 
 
 def list_open_for(user: User) -> list[Invitation]:
-    """Invitations to the person's proved address."""
+    """List the open invitations to the user's verified address."""
     if user.email_verified_at is None:
         return []
     rows = (
@@ -154,7 +154,7 @@ def list_open_for(user: User) -> list[Invitation]:
 
 
 def accept_link(*, token: str, user: User) -> Membership:
-    """Take up the invitation that a link names; a link for one address is for its person alone."""
+    """Accept the invitation of a link; `InvitationAddressMismatch` for another user's address."""
     invitation = get_by_token(token)
     if invitation.email and invitation.email != user.email:
         raise InvitationAddressMismatch
@@ -162,7 +162,7 @@ def accept_link(*, token: str, user: User) -> Membership:
 
 
 def accept(*, invitation: Invitation, user: User) -> Membership:
-    """Take up an invitation to the person's own address, which they have proved to be theirs."""
+    """Accept an invitation to the user's verified address."""
     if not invitation.email or invitation.email != user.email:
         raise core_errors.NotFound
     if user.email_verified_at is None:
@@ -172,7 +172,7 @@ def accept(*, invitation: Invitation, user: User) -> Membership:
 
 @transaction.atomic
 def decline(*, invitation: Invitation, user: User) -> None:
-    """Refuse an invitation to the person's own address; safe to repeat."""
+    """Decline an invitation to the user's address. Safe to repeat."""
     if not invitation.email or invitation.email != user.email:
         raise core_errors.NotFound
     Invitation.objects.pending().filter(pk=invitation.pk).update(declined_at=timezone.now())
@@ -180,10 +180,10 @@ def decline(*, invitation: Invitation, user: User) -> None:
 
 @transaction.atomic
 def revoke(*, invitation: Invitation, by: OrganizationCaller | None = None) -> None:
-    """Take the invitation back; safe to repeat."""
+    """Revoke the invitation. Safe to repeat."""
     check_grant(by, invitation.held_role)
-    waiting = Invitation.objects.pending().filter(pk=invitation.pk)
-    if waiting.update(revoked_at=timezone.now()):
+    pending = Invitation.objects.pending().filter(pk=invitation.pk)
+    if pending.update(revoked_at=timezone.now()):
         record(
             Action.INVITATION_REVOKED,
             _target(invitation),
@@ -202,15 +202,15 @@ def _accept(invitation: Invitation, user: User) -> Membership:
     membership, is_new = Membership.objects.get_or_create(
         organization_id=row.organization_id, user=user, defaults=role_fields(row.held_role)
     )
-    if not is_new and row.is_link and not _adds_places(row, user):
+    if not is_new and row.is_link and not _adds_workspaces(row, user):
         raise AlreadyMember
-    places = row.workspaces.filter(workspace__deleted_at=None).select_related("custom_role")
+    workspaces = row.workspaces.filter(workspace__deleted_at=None).select_related("custom_role")
     WorkspaceMembership.objects.bulk_create(
         [
             WorkspaceMembership(
-                workspace_id=place.workspace_id, user=user, **role_fields(place.held_role)
+                workspace_id=held.workspace_id, user=user, **role_fields(held.held_role)
             )
-            for place in places
+            for held in workspaces
         ],
         ignore_conflicts=True,
     )
@@ -227,10 +227,10 @@ def _accept(invitation: Invitation, user: User) -> Membership:
     return membership
 
 
-def _adds_places(invitation: Invitation, user: User) -> bool:
+def _adds_workspaces(invitation: Invitation, user: User) -> bool:
     own = user.workspace_memberships.values("workspace_id")
-    places = invitation.workspaces.filter(workspace__deleted_at=None)
-    return places.exclude(workspace_id__in=own).exists()
+    workspaces = invitation.workspaces.filter(workspace__deleted_at=None)
+    return workspaces.exclude(workspace_id__in=own).exists()
 
 
 def _digest(token: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Making organizations and their first workspaces."""
+"""Creation of organizations with their first workspaces."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FIRST_WORKSPACE = "Default"
 
 @dataclass(frozen=True)
 class OrganizationSetup:
-    """What `found` made or came upon."""
+    """An organization with its first workspace and its owner."""
 
     organization: Organization
     workspace: Workspace
@@ -32,11 +32,10 @@ def get_or_create_organization(
 ) -> OrganizationSetup:
     """Create or find the organization, its first workspace and its owner. Safe to repeat.
 
-    For operators: a password given here is set, also on a person who exists already, and the
-    address is taken as proved.
+    For operators: the password is also set on an existing user, and the address counts as verified.
     """
     organization, is_new = Organization.objects.get_or_create(name=organization_name)
-    # Locked so that two foundings of the same name do not both add the first workspace.
+    # Lock, so that two calls with the same name do not both add the first workspace.
     organization = Organization.objects.select_for_update().get(pk=organization.pk)
     workspace = organization.workspaces.present().order_by("created_at").first()
     if workspace is None:
@@ -57,9 +56,10 @@ def get_or_create_organization(
 
 
 def may_create_organization(person: User) -> bool:
-    """Where anybody may sign up anybody may; else operators, and whoever owns one already.
+    """Whether the user may create organizations.
 
-    The people of the operator's identity provider may too: they come without an invitation.
+    With open sign-up every user may; otherwise operators, owners of an organization, and users of
+    the operator's identity provider.
     """
     return (
         feature_switches.is_enabled("sign_up")
@@ -71,9 +71,9 @@ def may_create_organization(person: User) -> bool:
 
 @transaction.atomic
 def create_organization(*, name: str, owner: User, is_personal: bool = False) -> OrganizationSetup:
-    """A new organization of the person's, with its first workspace; a taken name is refused.
+    """Create an organization with its first workspace. Raises `OrganizationNameTaken`.
 
-    Whether the person may is `may_create_organization`'s to say.
+    The caller checks `may_create_organization`.
     """
     organization = Organization(name=name, is_personal=is_personal)
     try:
@@ -88,7 +88,7 @@ def create_organization(*, name: str, owner: User, is_personal: bool = False) ->
 
 
 def create_personal_organization(*, owner: User) -> OrganizationSetup:
-    """The organization of somebody who signed up without an invitation; its name is free."""
+    """Create the organization of a user who signed up without an invitation."""
     name = f"Organization of {owner.display_name}"[:90]
     for number in range(1, 1000):
         try:

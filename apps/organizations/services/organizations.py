@@ -1,4 +1,4 @@
-"""Name and rules of an organization."""
+"""Name and policies of an organization."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from apps.organizations import hooks
 from apps.organizations.errors import OrganizationNameTaken
 from apps.organizations.models import Organization
 
-RULES = ("name", "public_sharing_disabled", "personal_keys_disabled", "max_key_days")
+FIELDS = ("name", "public_sharing_disabled", "personal_keys_disabled", "max_key_days")
 
 
 @transaction.atomic
 def update_organization(
     *, organization_id: UUID, changes: Mapping[str, Any], unshare_all: bool = False
 ) -> Organization:
-    """Set some of `RULES`; `unshare_all` takes away every public link that was given out."""
+    """Update the `FIELDS` in `changes`; `unshare_all` revokes every public link."""
     row = Organization.objects.select_for_update(no_key=True).get(pk=organization_id)
-    before = _told(row)
-    for name in RULES:
+    before = _audit_values(row)
+    for name in FIELDS:
         setattr(row, name, changes.get(name, getattr(row, name)))
     try:
         with transaction.atomic():
-            row.save(update_fields=RULES)
+            row.save(update_fields=FIELDS)
     except IntegrityError:
         raise OrganizationNameTaken from None
     if unshare_all:
         hooks.public_links_revoked(row)
-    after = _told(row) | ({"unshare_all": True} if unshare_all else {})
+    after = _audit_values(row) | ({"unshare_all": True} if unshare_all else {})
     if after != before:
         record(
             Action.ORGANIZATION_UPDATED,
@@ -45,5 +45,5 @@ def update_organization(
     return row
 
 
-def _told(organization: Organization) -> dict[str, Any]:
-    return {name: getattr(organization, name) for name in RULES}
+def _audit_values(organization: Organization) -> dict[str, Any]:
+    return {name: getattr(organization, name) for name in FIELDS}

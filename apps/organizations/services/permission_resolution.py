@@ -1,4 +1,4 @@
-"""What a person may do: read from their roles at this moment, nothing is kept."""
+"""Resolution of users' permissions from their current roles, without a cache."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from apps.organizations.models import Membership, User, WorkspaceMembership
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.roles import system_role
 
-_EVERYTHING = frozenset(str(word) for word in Permission)
+_ALL = frozenset(str(permission) for permission in Permission)
 
 
 def caller_for(*, user: User, workspace_id: UUID) -> Caller | None:
-    """What the person may do in that workspace; None when it does not exist for them."""
+    """Return the user's caller in the workspace; None without access."""
     if not user.is_active:
         return None
     memberships = Membership.objects.filter(
@@ -22,12 +22,11 @@ def caller_for(*, user: User, workspace_id: UUID) -> Caller | None:
         organization__workspaces__id=workspace_id,
         organization__workspaces__deleted_at=None,
     )
-    standing = memberships.values_list("organization_id", "role", "custom_role__permissions")
-    found = standing.first()
-    if found is None:
+    row = memberships.values_list("organization_id", "role", "custom_role__permissions").first()
+    if row is None:
         return None
-    organization_id, role, custom = found
-    permissions: frozenset[str] | None = _EVERYTHING
+    organization_id, role, custom = row
+    permissions: frozenset[str] | None = _ALL
     if not _administers(role, custom):
         here = WorkspaceMembership.objects.filter(workspace_id=workspace_id, user=user)
         permissions = _in_workspace(here.values_list("role", "custom_role__permissions").first())
@@ -36,44 +35,44 @@ def caller_for(*, user: User, workspace_id: UUID) -> Caller | None:
     return Caller(organization_id, workspace_id, permissions, user_id=user.pk)
 
 
-def callers_for(wanted: Collection[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID], Caller]:
-    """The same for many people, each in a workspace, in two queries.
+def callers_for(pairs: Collection[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID], Caller]:
+    """Return the callers of many (user, workspace) pairs in two queries.
 
-    Who is nobody there is left out.
+    Pairs without access are left out.
     """
-    people, places = {user for user, _ in wanted}, {workspace for _, workspace in wanted}
+    user_ids, workspace_ids = {user for user, _ in pairs}, {workspace for _, workspace in pairs}
     memberships = Membership.objects.filter(
-        user__in=people,
+        user__in=user_ids,
         user__is_active=True,
-        organization__workspaces__in=places,
+        organization__workspaces__in=workspace_ids,
         organization__workspaces__deleted_at=None,
     )
-    standing = memberships.values_list(
+    organization_roles = memberships.values_list(
         "user_id",
         "organization__workspaces__id",
         "organization_id",
         "role",
         "custom_role__permissions",
     )
-    here = WorkspaceMembership.objects.filter(user__in=people, workspace__in=places)
-    held = {
+    here = WorkspaceMembership.objects.filter(user__in=user_ids, workspace__in=workspace_ids)
+    workspace_roles = {
         (user, workspace): (role, custom)
         for user, workspace, role, custom in here.values_list(
             "user_id", "workspace_id", "role", "custom_role__permissions"
         )
     }
-    found = {}
-    for user, workspace, organization, role, custom in standing:
-        who = user, workspace
+    callers = {}
+    for user, workspace, organization, role, custom in organization_roles:
+        pair = user, workspace
         administers = _administers(role, custom)
-        permissions = _EVERYTHING if administers else _in_workspace(held.get(who))
-        if who in wanted and permissions is not None:
-            found[who] = Caller(organization, workspace, permissions, user_id=user)
-    return found
+        permissions = _ALL if administers else _in_workspace(workspace_roles.get(pair))
+        if pair in pairs and permissions is not None:
+            callers[pair] = Caller(organization, workspace, permissions, user_id=user)
+    return callers
 
 
 def organization_caller_for(*, user: User, organization_id: UUID) -> OrganizationCaller | None:
-    """What the person may do with the organization; None when it does not exist for them."""
+    """Return the user's caller on the organization; None for a non-member."""
     if not user.is_active:
         return None
     memberships = Membership.objects.filter(user=user, organization_id=organization_id)
@@ -82,33 +81,33 @@ def organization_caller_for(*, user: User, organization_id: UUID) -> Organizatio
         return None
     return OrganizationCaller(
         organization_id=organization_id,
-        permissions=_words(Level.ORGANIZATION, *held),
+        permissions=_permissions(Level.ORGANIZATION, *held),
         user_id=user.pk,
     )
 
 
 def permissions_in(by: OrganizationCaller, workspace_id: UUID) -> frozenset[str]:
-    """What somebody who acts on the organization may do in one of its workspaces."""
+    """Return the permissions of an organization caller in one of its workspaces."""
     if by.workspace_ids is not None and workspace_id not in by.workspace_ids:
         return frozenset()
-    most = _EVERYTHING if by.key_permissions is None else by.key_permissions
+    limit = _ALL if by.key_permissions is None else by.key_permissions
     if by.user_id is None:
-        return most
+        return limit
     caller = caller_for(user=User.objects.get(pk=by.user_id), workspace_id=workspace_id)
-    return most & caller.permissions if caller is not None else frozenset()
+    return limit & caller.permissions if caller is not None else frozenset()
 
 
 def _administers(role: str, custom: list[str] | None) -> bool:
-    """Whether that standing in an organization makes an admin of each of its workspaces."""
-    words = _words(Level.ORGANIZATION, role, custom)
-    return OrganizationPermission.WORKSPACES_ADMINISTER in words
+    """Whether the organization role administers all workspaces."""
+    permissions = _permissions(Level.ORGANIZATION, role, custom)
+    return OrganizationPermission.WORKSPACES_ADMINISTER in permissions
 
 
 def _in_workspace(held: tuple[str, list[str] | None] | None) -> frozenset[str] | None:
-    return None if held is None else _words(Level.WORKSPACE, *held)
+    return None if held is None else _permissions(Level.WORKSPACE, *held)
 
 
-def _words(level: Level, role: str, custom: list[str] | None) -> frozenset[str]:
+def _permissions(level: Level, role: str, custom: list[str] | None) -> frozenset[str]:
     return (
         frozenset(custom) if custom is not None else frozenset(system_role(level, role).permissions)
     )

@@ -20,20 +20,20 @@ def record_user_action(
     before: Mapping[str, Any] | None = None,
     after: Mapping[str, Any] | None = None,
 ) -> None:
-    """Record a deed about that person wherever they belong; once at least.
+    """Record an action on the user in the log of each of their organizations.
 
-    An account is of no organization, and who runs one wants to see how its people come in.
+    Without an organization there is one entry that belongs to none.
     """
     rows = Membership.objects.filter(user=user).order_by("organization_id")
-    places: list[UUID | None] = [*rows.values_list("organization_id", flat=True)]
+    organization_ids: list[UUID | None] = [*rows.values_list("organization_id", flat=True)]
     target = Target("user", user.pk, user.email)
-    for organization_id in places or [None]:
+    for organization_id in organization_ids or [None]:
         record(action, target, organization_id=organization_id, before=before, after=after)
 
 
 @transaction.atomic
 def rename(*, user_id: UUID, name: str) -> User:
-    """Call the person so from now on."""
+    """Change the user's display name."""
     user = User.objects.select_for_update(no_key=True).get(pk=user_id)
     before, user.name = user.name, name
     if before != name:

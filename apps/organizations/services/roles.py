@@ -1,4 +1,4 @@
-"""Roles that an organization makes itself."""
+"""Custom roles of an organization."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from apps.organizations.services.grants import check_permissions
 
 
 def list_roles(organization_id: UUID, level: Level | None = None) -> list[SystemRole | Role]:
-    """All that can be given: the system's first, then the organization's own by name."""
+    """List the assignable roles: system roles, then custom roles by name."""
     own = Role.objects.filter(organization_id=organization_id).order_by("level", "display_name")
-    found: list[SystemRole | Role] = [*SYSTEM_ROLES, *own]
-    return [role for role in found if level is None or role.level == level]
+    all_roles: list[SystemRole | Role] = [*SYSTEM_ROLES, *own]
+    return [role for role in all_roles if level is None or role.level == level]
 
 
 @transaction.atomic
@@ -37,16 +37,16 @@ def create_role(
     description: str = "",
     by: OrganizationCaller | None = None,
 ) -> Role:
-    """A role of the organization's own. Nobody can put into it what they may not do themselves."""
+    """Create a custom role; `PermissionEscalation` for permissions that the caller lacks."""
     role = Role(
         organization_id=organization_id,
         level=level,
         display_name=display_name,
         description=description,
-        permissions=_checked(level, permissions, by),
+        permissions=_validate_permissions(level, permissions, by),
     )
-    _saved(role)
-    _record(Action.ROLE_CREATED, role, after=_told(role))
+    _save(role)
+    _record(Action.ROLE_CREATED, role, after=_audit_values(role))
     return role
 
 
@@ -54,47 +54,47 @@ def create_role(
 def update_role(
     *, role: Role, changes: Mapping[str, Any], by: OrganizationCaller | None = None
 ) -> Role:
-    """Change name, description or permissions; who holds the role has them within a second."""
+    """Change name, description or permissions; effective within a second."""
     row = Role.objects.select_for_update(no_key=True).get(pk=role.pk)
-    before = _told(row)
+    before = _audit_values(row)
     if "permissions" in changes:
-        # Taking away what one does not have is no less an act on others than giving it.
-        _checked(Level(row.level), row.permissions, by)
-        row.permissions = _checked(Level(row.level), changes["permissions"], by)
+        # Removing a permission needs it as well.
+        _validate_permissions(Level(row.level), row.permissions, by)
+        row.permissions = _validate_permissions(Level(row.level), changes["permissions"], by)
     row.display_name = changes.get("display_name", row.display_name)
     row.description = changes.get("description", row.description)
-    _saved(row)
-    if (after := _told(row)) != before:
+    _save(row)
+    if (after := _audit_values(row)) != before:
         _record(Action.ROLE_UPDATED, row, before=before, after=after)
     return row
 
 
 @transaction.atomic
 def delete_role(*, role: Role) -> None:
-    """Take the role away; refused while anybody holds it or is invited to it."""
-    _record(Action.ROLE_DELETED, role, before=_told(role))
+    """Delete the role. Raises `RoleInUse` while it is assigned."""
+    _record(Action.ROLE_DELETED, role, before=_audit_values(role))
     try:
         role.delete()
     except ProtectedError:
         raise RoleInUse from None
 
 
-def _checked(
+def _validate_permissions(
     level: Level, permissions: Collection[str], by: OrganizationCaller | None
 ) -> list[str]:
     known = permission_names(level)
     if unknown := set(permissions) - set(known):
         raise core_errors.Invalid(
-            f"Not a permission of this level: {min(unknown)}.",
-            [{"field": "permissions", "message": word} for word in sorted(unknown)],
+            f"`permissions` contains `{min(unknown)}`, which is not a permission of this level.",
+            [{"field": "permissions", "message": name} for name in sorted(unknown)],
         )
-    # Words of workspaces are for the administrators of all of them to hand out, who have them all.
+    # Workspace permissions need no check: role managers administer every workspace.
     if by is not None and level == Level.ORGANIZATION:
         check_permissions(by.permissions, permissions)
-    return [word for word in known if word in set(permissions)]
+    return [name for name in known if name in set(permissions)]
 
 
-def _saved(role: Role) -> None:
+def _save(role: Role) -> None:
     try:
         with transaction.atomic():
             role.save()
@@ -102,7 +102,7 @@ def _saved(role: Role) -> None:
         raise RoleNameTaken from None
 
 
-def _told(role: Role) -> dict[str, Any]:
+def _audit_values(role: Role) -> dict[str, Any]:
     return {
         "display_name": role.display_name,
         "description": role.description,

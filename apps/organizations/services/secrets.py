@@ -1,4 +1,4 @@
-"""Secrets of a workspace: set, listed by name, read by what needs them, never shown."""
+"""Workspace secrets: write-only in the API, decrypted for internal use."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ MAX_VALUE_LENGTH = 65_536
 def set_secrets(
     *, workspace_id: UUID, values: Mapping[str, str | None], user_id: UUID | None = None
 ) -> None:
-    """Set these names, and delete those whose value is None. All or nothing."""
+    """Set the secrets, and delete those whose value is None, in one transaction."""
     rows = WorkspaceSecret.objects.for_workspace(workspace_id)
-    gone = [key for key, value in values.items() if value is None]
-    deleted = sorted(rows.filter(key__in=gone).values_list("key", flat=True))
-    rows.filter(key__in=gone).delete()
-    fresh = [
+    deleted_keys = [key for key, value in values.items() if value is None]
+    deleted = sorted(rows.filter(key__in=deleted_keys).values_list("key", flat=True))
+    rows.filter(key__in=deleted_keys).delete()
+    new_rows = [
         WorkspaceSecret(
             workspace_id=workspace_id, key=key, value=encrypt(value), updated_by_id=user_id
         )
@@ -34,15 +34,17 @@ def set_secrets(
         if value is not None
     ]
     rows.bulk_create(
-        fresh,
+        new_rows,
         update_conflicts=True,
         unique_fields=["workspace", "key"],
         update_fields=["value", "updated_at", "updated_by"],
     )
     if rows.count() > MAX_SECRETS:
-        raise errors.Invalid(f"A workspace has at most {MAX_SECRETS} secrets.")
+        raise errors.Invalid(
+            f"A workspace can have at most {MAX_SECRETS} secrets. Delete unused ones."
+        )
     for action, names in (
-        (Action.SECRET_SET, sorted(row.key for row in fresh)),
+        (Action.SECRET_SET, sorted(row.key for row in new_rows)),
         (Action.SECRET_DELETED, deleted),
     ):
         if names:
@@ -55,6 +57,6 @@ def set_secrets(
 
 
 def secret_value(workspace_id: UUID, key: str) -> str | None:
-    """For what signs in to others on the workspace's behalf; None when there is no such secret."""
+    """Return the decrypted secret, or None if it does not exist."""
     row = WorkspaceSecret.objects.for_workspace(workspace_id).filter(key=key).first()
     return None if row is None else decrypt(row.value)

@@ -1,4 +1,4 @@
-"""People of one workspace, out of those of its organization."""
+"""Members of a workspace, who are members of its organization."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from apps.organizations.services.grants import AnyRole, check_grant
 def add_to_workspace(
     *, workspace: Workspace, user: User, role: AnyRole, by: Caller | None = None
 ) -> WorkspaceMembership:
-    """Let a person of the organization in; strangers have to be invited, and are refused."""
+    """Add an organization member to the workspace. Raises `NotFound` for other users."""
     check_grant(by, role)
-    people = Membership.objects.filter(organization_id=workspace.organization_id, user=user)
-    # Held, so that nobody is removed from the organization between this look and the insert.
-    if not people.select_for_update(no_key=True).exists():
-        raise core_errors.NotFound("Nobody of the organization. Invite them.")
+    memberships = Membership.objects.filter(organization_id=workspace.organization_id, user=user)
+    # Lock the membership until the insert, so that it is not removed in between.
+    if not memberships.select_for_update(no_key=True).exists():
+        raise core_errors.NotFound("Not an organization member. Invite them first.")
     membership = WorkspaceMembership(workspace=workspace, user=user)
     membership.hold(role)
     try:
@@ -36,7 +36,7 @@ def add_to_workspace(
             membership.save(force_insert=True)
     except IntegrityError:
         raise AlreadyMember from None
-    _record(Action.MEMBER_ADDED, membership, after=_told(membership))
+    _record(Action.MEMBER_ADDED, membership, after=_audit_values(membership))
     return membership
 
 
@@ -44,37 +44,37 @@ def add_to_workspace(
 def change_workspace_role(
     *, membership: WorkspaceMembership, role: AnyRole, by: Caller | None = None
 ) -> WorkspaceMembership:
-    row = _locked(membership)
+    row = _lock_membership(membership)
     check_grant(by, row.held_role, role)
-    before = _told(row)
+    before = _audit_values(row)
     row.hold(role)
     row.save(update_fields=ROLE_FIELDS)
-    if (after := _told(row)) != before:
+    if (after := _audit_values(row)) != before:
         _record(Action.MEMBER_ROLE_CHANGED, row, before=before, after=after)
     return row
 
 
 @transaction.atomic
 def remove_from_workspace(*, membership: WorkspaceMembership, by: Caller | None = None) -> None:
-    """Take a person out of this workspace, or let them leave it."""
-    row = _locked(membership)
+    """Remove a member, or let them leave."""
+    row = _lock_membership(membership)
     is_own = by is not None and by.user_id == row.user_id
     if not is_own:
         check_grant(by, row.held_role)
-    _record(Action.MEMBER_LEFT if is_own else Action.MEMBER_REMOVED, row, before=_told(row))
+    _record(Action.MEMBER_LEFT if is_own else Action.MEMBER_REMOVED, row, before=_audit_values(row))
     row.delete()
 
 
-def _locked(membership: WorkspaceMembership) -> WorkspaceMembership:
+def _lock_membership(membership: WorkspaceMembership) -> WorkspaceMembership:
     rows = WorkspaceMembership.objects.select_for_update(no_key=True, of=("self",))
     rows = rows.select_related("user", "custom_role", "workspace")
-    found = rows.filter(pk=membership.pk).first()
-    if found is None:
+    row = rows.filter(pk=membership.pk).first()
+    if row is None:
         raise core_errors.NotFound
-    return found
+    return row
 
 
-def _told(membership: WorkspaceMembership) -> dict[str, object]:
+def _audit_values(membership: WorkspaceMembership) -> dict[str, object]:
     return {
         "email": membership.user.email,
         "workspace_role": membership.held_role.display_name,

@@ -1,4 +1,4 @@
-"""Making, changing and deleting workspaces."""
+"""Creation, changes and deletion of workspaces."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from apps.organizations.models import (
 )
 from apps.organizations.permissions import OrganizationPermission
 
-FIRST_TAG_KEYS = {
-    "Application": "What the thing is a part of",
-    "Environment": "Where it runs, such as staging or production",
+DEFAULT_TAG_KEYS = {
+    "Application": "The application that the resource belongs to",
+    "Environment": "The environment, such as staging or production",
 }
 _HANDLE = re.compile(r"[a-z][a-z0-9-]{1,38}[a-z0-9]")
 
@@ -41,14 +41,17 @@ def create_workspace(
     workspace_id: UUID | None = None,
     by: OrganizationCaller | None = None,
 ) -> Workspace:
-    """A new workspace; the person who makes it is its admin.
+    """Create a workspace with the calling user as its admin.
 
-    A repeat with the same client-sent id returns what is there; a taken name or handle is refused.
+    Repeating with the same client-sent id returns the existing one. Raises `WorkspaceNameTaken` or
+    `HandleTaken`.
     """
     if workspace_id is not None:
-        there = Workspace.objects.present().filter(pk=workspace_id, organization_id=organization_id)
-        if (found := there.first()) is not None:
-            return found
+        existing = Workspace.objects.present().filter(
+            pk=workspace_id, organization_id=organization_id
+        )
+        if (workspace := existing.first()) is not None:
+            return workspace
     workspace = insert_workspace(
         organization=Organization.objects.get(pk=organization_id),
         name=name,
@@ -72,20 +75,20 @@ def insert_workspace(
     handle: str | None = None,
     workspace_id: UUID | None = None,
 ) -> Workspace:
-    """The row and what every workspace begins with: its tag keys, and what other apps put there."""
+    """Insert the row with its default tag keys, and run the `workspace_created` hook."""
     workspace = Workspace(organization=organization, name=name, handle=handle)
     if workspace_id is not None:
         workspace.pk = workspace_id
-    _saved(workspace)
+    _save(workspace)
     TagKey.objects.for_workspace(workspace).bulk_create(
         TagKey(workspace=workspace, key=key, description=description)
-        for key, description in FIRST_TAG_KEYS.items()
+        for key, description in DEFAULT_TAG_KEYS.items()
     )
     hooks.workspace_created(workspace)
     record(
         Action.WORKSPACE_CREATED,
         _target(workspace),
-        after=_told(workspace),
+        after=_audit_values(workspace),
         organization_id=organization.pk,
         workspace_id=workspace.pk,
     )
@@ -94,15 +97,15 @@ def insert_workspace(
 
 @transaction.atomic
 def update_workspace(*, workspace: Workspace, changes: Mapping[str, Any]) -> Workspace:
-    """Set `name` or `handle` and return the workspace."""
+    """Update `name` or `handle`."""
     row = Workspace.objects.present().select_for_update(no_key=True).get(pk=workspace.pk)
-    before = _told(row)
+    before = _audit_values(row)
     if "handle" in changes:
         row.handle = validate_handle(changes["handle"])
     if "name" in changes:
         row.name = changes["name"]
-    _saved(row, fields=["name", "handle"])
-    if (after := _told(row)) != before:
+    _save(row, fields=["name", "handle"])
+    if (after := _audit_values(row)) != before:
         record(
             Action.WORKSPACE_UPDATED,
             _target(row),
@@ -116,10 +119,9 @@ def update_workspace(*, workspace: Workspace, changes: Mapping[str, Any]) -> Wor
 
 @transaction.atomic
 def delete_workspace(*, workspace: Workspace) -> None:
-    """Nobody can enter any more, its agents stop, and its data goes soon after. Safe to repeat.
+    """End access, stop the agents and schedule the deletion of the data. Safe to repeat.
 
-    The row stays, so that what happened here can still be told. The last workspace of an
-    organization cannot go.
+    The row remains for the audit log. Raises `LastWorkspace` for the organization's only one.
     """
     organization = Organization.objects.select_for_update(no_key=True)
     organization.get(pk=workspace.organization_id)
@@ -135,25 +137,26 @@ def delete_workspace(*, workspace: Workspace) -> None:
     record(
         Action.WORKSPACE_DELETED,
         _target(workspace),
-        before=_told(workspace),
+        before=_audit_values(workspace),
         organization_id=workspace.organization_id,
         workspace_id=workspace.pk,
     )
 
 
 def validate_handle(handle: str | None) -> str | None:
-    """The handle as it is kept; None or nothing takes it away."""
+    """Return the handle to store; None or an empty string removes it."""
     if not handle:
         return None
     if _HANDLE.fullmatch(handle) is None:
         raise core_errors.Invalid(
-            "A handle has 3 to 40 small letters, digits and dashes, and begins with a letter.",
-            [{"field": "tenant_handle", "message": "not a handle"}],
+            "`tenant_handle` must have 3 to 40 lower-case letters, digits and dashes, and start"
+            " with a letter.",
+            [{"field": "tenant_handle", "message": "Invalid handle."}],
         )
     return handle
 
 
-def _saved(workspace: Workspace, fields: list[str] | None = None) -> None:
+def _save(workspace: Workspace, fields: list[str] | None = None) -> None:
     try:
         with transaction.atomic():
             workspace.save(force_insert=fields is None, update_fields=fields)
@@ -162,13 +165,13 @@ def _saved(workspace: Workspace, fields: list[str] | None = None) -> None:
             raise HandleTaken from None
         if "workspace_name_once" in str(error):
             raise WorkspaceNameTaken from None
-        # The id is taken, perhaps by somebody else: say no more than that.
-        raise core_errors.Conflict("A workspace of that id already exists.") from None
+        # The id may belong to another organization, so the message gives no details.
+        raise core_errors.Conflict("A workspace with this id already exists.") from None
 
 
 def _target(workspace: Workspace) -> Target:
     return Target("workspace", workspace.pk, workspace.name)
 
 
-def _told(workspace: Workspace) -> dict[str, Any]:
+def _audit_values(workspace: Workspace) -> dict[str, Any]:
     return {"name": workspace.name, "handle": workspace.handle}

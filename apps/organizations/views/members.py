@@ -1,4 +1,4 @@
-"""People of an organization: their roles, invitations, and taking one up."""
+"""Pages of organization members and invitations."""
 
 from __future__ import annotations
 
@@ -28,18 +28,18 @@ PAGE_SIZE = 100
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_organization_members(request: PageRequest) -> HttpResponse:
-    """Who is in the organization and who is invited; the form invites."""
+    """List members and invitations; the form invites."""
     caller = organization_caller(request, _O.PEOPLE_READ)
-    where = caller.organization_id
-    choices = role_choices(roles.list_roles(where, Level.ORGANIZATION))
+    organization_id = caller.organization_id
+    choices = role_choices(roles.list_roles(organization_id, Level.ORGANIZATION))
     form = InviteForm(
         request.POST or None,
         roles=choices,
-        workspaces=[one.workspace for one in accessible_workspaces(caller)],
-        workspace_roles=role_choices(roles.list_roles(where, Level.WORKSPACE)),
+        workspaces=[row.workspace for row in accessible_workspaces(caller)],
+        workspace_roles=role_choices(roles.list_roles(organization_id, Level.WORKSPACE)),
         initial={
-            "role": str(find_role(where, Level.ORGANIZATION, "member").id),
-            "workspace_role": str(find_role(where, Level.WORKSPACE, "editor").id),
+            "role": str(find_role(organization_id, Level.ORGANIZATION, "member").id),
+            "workspace_role": str(find_role(organization_id, Level.WORKSPACE, "editor").id),
             "workspaces": [str(request.caller.workspace_id)],
         },
     )
@@ -47,13 +47,13 @@ def setting_organization_members(request: PageRequest) -> HttpResponse:
         caller.require(_O.PEOPLE_MANAGE)
 
         def invite() -> None:
-            said = form.cleaned_data
-            held = find_role(where, Level.WORKSPACE, said["workspace_role"])
+            data = form.cleaned_data
+            workspace_role = find_role(organization_id, Level.WORKSPACE, data["workspace_role"])
             invitations.invite(
-                organization_id=where,
-                role=find_role(where, Level.ORGANIZATION, said["role"]),
-                email=said["email"],
-                workspaces={UUID(one): held for one in said["workspaces"]},
+                organization_id=organization_id,
+                role=find_role(organization_id, Level.ORGANIZATION, data["role"]),
+                email=data["email"],
+                workspaces={UUID(pk): workspace_role for pk in data["workspaces"]},
                 by=caller,
             )
 
@@ -64,18 +64,19 @@ def setting_organization_members(request: PageRequest) -> HttpResponse:
             )
             return redirect("setting-organization-members", request.caller.workspace_id)
     offset = _offset(request)
-    members = Membership.objects.filter(organization_id=where).order_by("user__email")
+    members = Membership.objects.filter(organization_id=organization_id).order_by("user__email")
     text = request.GET.get("q", "").strip()[:200].replace("\0", "")
     if text:
         members = members.filter(user__email__icontains=text)
     rows = list(members.select_related("user", "custom_role")[offset : offset + PAGE_SIZE + 1])
-    places = workspace_roles_by_user(where, [row.user_id for row in rows])
+    roles_by_user = workspace_roles_by_user(organization_id, [row.user_id for row in rows])
     may_write = caller.may(_O.PEOPLE_MANAGE)
     context = {
         "form": form,
-        "rows": [(row, places.get(row.user_id, [])) for row in rows[:PAGE_SIZE]],
+        "rows": [(row, roles_by_user.get(row.user_id, [])) for row in rows[:PAGE_SIZE]],
         "waiting": [
-            (one, invitations.invitation_url(one) if may_write else "") for one in _waiting(where)
+            (row, invitations.invitation_url(row) if may_write else "")
+            for row in _open_invitations(organization_id)
         ],
         "choices": choices,
         "text": text,
@@ -89,13 +90,15 @@ def setting_organization_members(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_organization_member_role(request: PageRequest, membership_id: UUID) -> HttpResponse:
-    membership = _person(request, membership_id)
+    membership = _get_membership(request, membership_id)
     caller = organization_caller(request, _O.PEOPLE_MANAGE)
-    where = caller.organization_id
-    form = RoleForm(request.POST, roles=role_choices(roles.list_roles(where, Level.ORGANIZATION)))
+    organization_id = caller.organization_id
+    form = RoleForm(
+        request.POST, roles=role_choices(roles.list_roles(organization_id, Level.ORGANIZATION))
+    )
     if not form.is_valid():
         raise errors.Invalid("Unknown role.")
-    role = find_role(where, Level.ORGANIZATION, form.cleaned_data["role"])
+    role = find_role(organization_id, Level.ORGANIZATION, form.cleaned_data["role"])
     members.change_role(membership=membership, role=role, by=caller)
     messages.success(
         request, f"The role of {membership.user.display_name} is now {role.display_name}."
@@ -106,7 +109,7 @@ def setting_organization_member_role(request: PageRequest, membership_id: UUID) 
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_organization_member_remove(request: PageRequest, membership_id: UUID) -> HttpResponse:
-    membership = _person(request, membership_id)
+    membership = _get_membership(request, membership_id)
     caller = organization_caller(request, _O.PEOPLE_MANAGE)
     members.remove_member(membership=membership, by=caller)
     if membership.user_id == request.user.pk:
@@ -130,7 +133,7 @@ def setting_invitation_revoke(request: PageRequest, invitation_id: UUID) -> Http
 @never_cache
 @require_http_methods(["GET", "POST"])
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    """Where the link of an invitation leads: what it offers, and taking it up."""
+    """Show the invitation of a link, and accept or decline it."""
     invited = invitations.get_by_token(token)
     user = request.user
     if not isinstance(user, User):
@@ -153,14 +156,14 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     )
 
 
-def _waiting(organization_id: UUID) -> list[Invitation]:
+def _open_invitations(organization_id: UUID) -> list[Invitation]:
     rows = Invitation.objects.open().filter(organization_id=organization_id)
     rows = rows.select_related("organization", "custom_role", "invited_by")
     return list(rows.prefetch_related("workspaces__workspace").order_by("-created_at")[:200])
 
 
-def _person(request: PageRequest, membership_id: UUID) -> Membership:
-    # Found first: a stranger and nobody look the same.
+def _get_membership(request: PageRequest, membership_id: UUID) -> Membership:
+    # Looked up before the permission check: foreign and missing ids are indistinguishable.
     rows = Membership.objects.filter(organization_id=request.caller.organization_id)
     return get_or_404(rows.select_related("user"), pk=membership_id)
 

@@ -1,4 +1,4 @@
-"""Settings of an organization: its rules, its workspaces, its roles."""
+"""Settings of an organization: policies, workspaces and roles."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _O = OrganizationPermission
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_organization(request: PageRequest) -> HttpResponse:
-    """Name and rules; who owns it, how to hand it over, how to leave."""
+    """Name and policies; owners, ownership transfer, leaving."""
     caller = organization_caller(request, _O.ORGANIZATION_READ)
     organization = Organization.objects.get(pk=caller.organization_id)
-    initial = {name: getattr(organization, name) for name in organizations.RULES}
+    initial = {name: getattr(organization, name) for name in organizations.FIELDS}
     form = OrganizationForm(request.POST or None, initial=initial)
     if request.method == "POST":
         caller.require(_O.ORGANIZATION_MANAGE)
@@ -63,7 +63,7 @@ def setting_organization(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_revoke_public_links(request: PageRequest) -> HttpResponse:
-    """Every public link of the organization ends."""
+    """Revoke every public link of the organization."""
     caller = organization_caller(request, _O.ORGANIZATION_MANAGE)
     organizations.update_organization(
         organization_id=caller.organization_id, changes={}, unshare_all=True
@@ -75,13 +75,15 @@ def setting_revoke_public_links(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_transfer_ownership(request: PageRequest) -> HttpResponse:
-    """Another member becomes an owner, and the owner who does it an admin."""
+    """Make another member an owner, and the current owner an admin."""
     caller = organization_caller(request, _O.OWNERS_MANAGE)
     memberships = Membership.objects.filter(organization_id=caller.organization_id)
-    heir = get_or_404(memberships.select_related("user"), pk=request.POST.get("member", ""))
-    members.transfer_ownership(organization_id=caller.organization_id, owner=request.user, to=heir)
+    new_owner = get_or_404(memberships.select_related("user"), pk=request.POST.get("member", ""))
+    members.transfer_ownership(
+        organization_id=caller.organization_id, owner=request.user, to=new_owner
+    )
     messages.success(
-        request, f"Ownership was transferred to {heir.user.email}. You are now an admin."
+        request, f"Ownership was transferred to {new_owner.user.email}. You are now an admin."
     )
     return redirect("setting-organization", request.caller.workspace_id)
 
@@ -97,7 +99,7 @@ def setting_leave(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_workspaces(request: PageRequest) -> HttpResponse:
-    """The organization's workspaces; the form makes another."""
+    """List the workspaces; the form creates one."""
     caller = organization_caller(request, _O.ORGANIZATION_READ)
     form = NewWorkspaceForm(request.POST or None)
     if request.method == "POST":
@@ -126,10 +128,10 @@ def setting_workspaces(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_roles(request: PageRequest) -> HttpResponse:
-    """What roles there are; the form makes one of the organization's own, or changes `role`."""
+    """List the roles; the form creates a custom role, or changes the role in `?role=`."""
     caller = organization_caller(request, _O.ORGANIZATION_READ)
-    where = caller.organization_id
-    edited = _edited(where, request.GET.get("role", ""))
+    organization_id = caller.organization_id
+    edited = _get_edited_role(organization_id, request.GET.get("role", ""))
     named = request.GET.get("level") == Level.ORGANIZATION
     level = Level(edited.level) if edited else Level.ORGANIZATION if named else Level.WORKSPACE
     initial = (
@@ -146,7 +148,7 @@ def setting_roles(request: PageRequest) -> HttpResponse:
                 roles.update_role(role=edited, changes=form.cleaned_data, by=caller)
             else:
                 roles.create_role(
-                    organization_id=where, level=level, by=caller, **form.cleaned_data
+                    organization_id=organization_id, level=level, by=caller, **form.cleaned_data
                 )
 
         if save_form(form, save):
@@ -156,7 +158,9 @@ def setting_roles(request: PageRequest) -> HttpResponse:
         "form": form,
         "level": level,
         "edited": edited,
-        "groups": [(one, _with_holders(where, one)) for one in reversed(Level)],
+        "groups": [
+            (level, _roles_with_member_counts(organization_id, level)) for level in reversed(Level)
+        ],
         "may_write": caller.may(_O.ROLES_MANAGE),
     }
     return page(request, "organizations/roles.html", context, form)
@@ -165,7 +169,7 @@ def setting_roles(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_role_delete(request: PageRequest, role_id: UUID) -> HttpResponse:
-    # Found first: a stranger's role and none look the same.
+    # Looked up before the permission check: foreign and missing ids are indistinguishable.
     own = Role.objects.filter(organization_id=request.caller.organization_id)
     role = get_or_404(own, pk=role_id)
     organization_caller(request, _O.ROLES_MANAGE)
@@ -174,16 +178,16 @@ def setting_role_delete(request: PageRequest, role_id: UUID) -> HttpResponse:
     return redirect("setting-roles", request.caller.workspace_id)
 
 
-def _edited(organization_id: UUID, given: str) -> Role | None:
+def _get_edited_role(organization_id: UUID, role_id: str) -> Role | None:
     try:
-        key = UUID(given) if given else None
+        key = UUID(role_id) if role_id else None
     except ValueError:
         raise errors.NotFound from None
     return get_or_404(Role.objects.filter(organization_id=organization_id), pk=key) if key else None
 
 
-def _with_holders(organization_id: UUID, level: Level) -> list[tuple[object, int]]:
-    """The roles of a level, each with how many people hold it."""
+def _roles_with_member_counts(organization_id: UUID, level: Level) -> list[tuple[object, int]]:
+    """List the roles of a level with their member counts."""
     rows = (
         Membership.objects.filter(organization_id=organization_id)
         if level == Level.ORGANIZATION
@@ -192,8 +196,8 @@ def _with_holders(organization_id: UUID, level: Level) -> list[tuple[object, int
         )
     )
     counted = rows.values_list("role", "custom_role_id").annotate(n=Count("pk"))
-    holders = {custom or name: n for name, custom, n in counted}
+    member_counts = {custom or name: n for name, custom, n in counted}
     return [
-        (role, holders.get(getattr(role, "key", None) or role.id, 0))
+        (role, member_counts.get(getattr(role, "key", None) or role.id, 0))
         for role in roles.list_roles(organization_id, level)
     ]

@@ -1,4 +1,4 @@
-"""The person's own places: organizations, invitations that wait, and founding another."""
+"""The user's organizations and open invitations."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from apps.web_ui.pages import to_sign_in
 @never_cache
 @require_http_methods(["GET", "POST"])
 def organizations(request: HttpRequest) -> HttpResponse:
-    """Where the person is in, where they are invited; the form makes an organization of theirs."""
+    """List organizations and open invitations; the form creates an organization."""
     person = request.user
     if not isinstance(person, User):
         return to_sign_in(request)
@@ -28,14 +28,16 @@ def organizations(request: HttpRequest) -> HttpResponse:
     if request.method == "POST":
         if not may_create:
             raise errors.Forbidden("Only operators create organizations on this installation.")
-        made: list[Workspace] = []
+        created: list[Workspace] = []
 
-        def make() -> None:
-            made.append(create_organization(name=form.cleaned_data["name"], owner=person).workspace)
+        def create() -> None:
+            created.append(
+                create_organization(name=form.cleaned_data["name"], owner=person).workspace
+            )
 
-        if save_form(form, make):
+        if save_form(form, create):
             messages.success(request, f"{form.cleaned_data['name']} was created.")
-            return redirect("workspace-home", made[0].pk)
+            return redirect("workspace-home", created[0].pk)
     memberships = Membership.objects.filter(user=person).order_by("organization__name")
     first = {
         workspace.organization_id: workspace

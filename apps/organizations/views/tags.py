@@ -1,4 +1,4 @@
-"""Tags of a workspace: keys, and the values that can be put on things."""
+"""Tag keys and values of a workspace."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.TAGS_READ)
 def setting_tags(request: PageRequest) -> HttpResponse:
-    """The keys with their values; the form adds a key."""
+    """List the keys with their values; the form adds a key."""
     workspace_id = request.caller.workspace_id
     form = TagKeyForm(request.POST or None)
     if request.method == "POST":

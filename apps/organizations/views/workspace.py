@@ -1,4 +1,4 @@
-"""Settings of one workspace: its name, its people, its secrets, its end."""
+"""Settings of a workspace: name, members, secrets, deletion."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def setting_general(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_DELETE)
 def setting_workspace_delete(request: PageRequest) -> HttpResponse:
-    """Asked for by name; what is in it goes soon after."""
+    """Delete the workspace; the form repeats its name as confirmation."""
     workspace = _workspace(request)
     if request.POST.get("name") != workspace.name:
         raise errors.BadRequest("The name does not match. The workspace was not deleted.")
@@ -70,17 +70,17 @@ def setting_workspace_delete(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.MEMBERS_READ)
 def setting_members(request: PageRequest) -> HttpResponse:
-    """Who is in the workspace; the form lets somebody of the organization in."""
+    """List the members; the form adds an organization member."""
     workspace = _workspace(request)
     rows = list(_members(request).order_by("user__email")[:MAX_MEMBERS_SHOWN])
     administrators = list_workspace_administrators(workspace.organization_id)
-    inside = {row.user_id for row in rows} | {one.user_id for one in administrators}
+    member_ids = {row.user_id for row in rows} | {row.user_id for row in administrators}
     choices = role_choices(roles.list_roles(workspace.organization_id, Level.WORKSPACE))
     others = User.objects.filter(memberships__organization=workspace.organization)
-    others = others.exclude(pk__in=inside).order_by("email")[:MAX_MEMBERS_SHOWN]
+    others = others.exclude(pk__in=member_ids).order_by("email")[:MAX_MEMBERS_SHOWN]
     form = AddMemberForm(
         request.POST or None,
-        people=[(str(one.pk), one.email) for one in others],
+        people=[(str(user.pk), user.email) for user in others],
         roles=choices,
         initial={"role": str(find_role(workspace.organization_id, Level.WORKSPACE, "editor").id)},
     )
@@ -114,11 +114,13 @@ def setting_members(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.MEMBERS_MANAGE)
 def setting_member_role(request: PageRequest, identity_id: UUID) -> HttpResponse:
     membership = get_or_404(_members(request), pk=identity_id)
-    where = request.caller.organization_id
-    form = RoleForm(request.POST, roles=role_choices(roles.list_roles(where, Level.WORKSPACE)))
+    organization_id = request.caller.organization_id
+    form = RoleForm(
+        request.POST, roles=role_choices(roles.list_roles(organization_id, Level.WORKSPACE))
+    )
     if not form.is_valid():
         raise errors.Invalid("Unknown role.")
-    role = find_role(where, Level.WORKSPACE, form.cleaned_data["role"])
+    role = find_role(organization_id, Level.WORKSPACE, form.cleaned_data["role"])
     workspace_members.change_workspace_role(membership=membership, role=role, by=request.caller)
     messages.success(
         request, f"The role of {membership.user.display_name} is now {role.display_name}."
@@ -129,7 +131,7 @@ def setting_member_role(request: PageRequest, identity_id: UUID) -> HttpResponse
 @require_POST
 @workspace_page(Permission.MEMBERS_READ)
 def setting_member_remove(request: PageRequest, identity_id: UUID) -> HttpResponse:
-    """Out of the workspace: by who looks after its people, or by oneself."""
+    """Remove a member, or leave."""
     membership = get_or_404(_members(request), pk=identity_id)
     is_own = membership.user_id == request.user.pk
     if not is_own:
@@ -148,7 +150,7 @@ def setting_member_remove(request: PageRequest, identity_id: UUID) -> HttpRespon
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.SECRETS_READ)
 def setting_secrets(request: PageRequest) -> HttpResponse:
-    """Names of secrets; the form sets one, whether it is there already or not."""
+    """List the names of secrets; the form creates or replaces one."""
     workspace_id = request.caller.workspace_id
     form = SecretForm(request.POST or None)
     if request.method == "POST":

@@ -67,5 +67,5 @@ def put(workspace_id: UUID, project_id: UUID, posted: Mapping[str, str]) -> None
         workspace_id=workspace_id,
         resource_type=ResourceType.PROJECT,
         resource_id=project_id,
-        wanted=wanted,
+        values_by_key=wanted,
     )

@@ -1,4 +1,4 @@
-"""`manage.py prune_audit_log --before DATE`: old entries of the audit log go."""
+"""`manage.py prune_audit_log --before DATE`: delete old audit entries."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ from apps.audit.retention import prune
 
 
 class Command(BaseCommand):
-    help = "Remove entries of the audit log that are older than a day; that, too, is logged."
+    help = "Delete audit entries from before a date. The deletion itself is recorded."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--before", required=True, type=date.fromisoformat)
-        parser.add_argument("--organization", type=UUID, help="of this one alone, by its id")
+        parser.add_argument(
+            "--organization", type=UUID, help="id of the organization; default: all"
+        )
 
     def handle(self, *, before: date, organization: UUID | None, **_: Any) -> None:
         if before > datetime.now(UTC).date():
-            raise CommandError("That day has not come yet.")
-        gone = prune(
+            raise CommandError("--before must not be in the future.")
+        deleted = prune(
             datetime.combine(before, datetime.min.time(), UTC), organization_id=organization
         )
-        self.stdout.write(f"{gone} entries from before {before} are gone.")
+        self.stdout.write(f"Deleted {deleted} entries from before {before}.")

@@ -1,4 +1,4 @@
-"""`manage.py reencrypt`: every secret under the first of ENCRYPTION_KEYS, so that others can go."""
+"""`manage.py reencrypt`: encrypt every secret with the first of ENCRYPTION_KEYS."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from apps.organizations.encrypted_columns import ReencryptionResult, reencrypt_a
 
 
 class Command(BaseCommand):
-    help = "Write every secret anew under the first of ENCRYPTION_KEYS; then the others can go."
+    help = "Encrypt every secret with the first of ENCRYPTION_KEYS; the others are then unused."
 
     def handle(self, *_: Any, **__: Any) -> None:
-        found = reencrypt_all(self._tell)
-        lost = sum(one.unreadable for one in found)
+        results = reencrypt_all(self._report)
+        lost = sum(result.unreadable for result in results)
         if lost:
             raise CommandError(
-                f"{lost} secrets are opened by none of the keys; they are as before."
+                f"No key in ENCRYPTION_KEYS decrypts {lost} secrets; they are unchanged."
             )
-        self.stdout.write(f"{sum(one.renewed for one in found)} secrets are under the first key.")
+        self.stdout.write(
+            f"{sum(result.renewed for result in results)} secrets are encrypted with the first key."
+        )
 
-    def _tell(self, one: ReencryptionResult) -> None:
-        self.stdout.write(f"{one.label}.{one.column}: {one.renewed} renewed")
+    def _report(self, result: ReencryptionResult) -> None:
+        self.stdout.write(f"{result.label}.{result.column}: {result.renewed} re-encrypted")

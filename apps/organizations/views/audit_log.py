@@ -1,4 +1,4 @@
-"""The audit log for people: search, and take away as a file."""
+"""The audit log: search and export."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from django.shortcuts import render
 from django.views.decorators.http import require_GET, require_POST
 
 from apps.audit.actions import Action
-from apps.audit.export import FORMATS, lines
+from apps.audit.export import FORMATS, export_lines
 from apps.audit.presentation import action_label, present
 from apps.audit.search import Search, page
 from apps.audit.services import Target, record
 from apps.core import errors
 from apps.core.callers import OrganizationCaller
+from apps.organizations.page_helpers import organization_caller
 from apps.organizations.permissions import OrganizationPermission, Permission
-from apps.organizations.services import organization_caller_for
 from apps.web_ui.pages import PageRequest, workspace_page
 
 KINDS = {
-    kind: list(deeds)
-    for kind, deeds in groupby(sorted(Action), lambda action: action.partition(".")[0])
+    kind: list(actions)
+    for kind, actions in groupby(sorted(Action), lambda action: action.partition(".")[0])
 }
 
 
 class SearchForm(forms.Form):
     is_search = True
-    """Every field narrows, so none says that it may be left empty."""
+    """Search forms do not mark their fields as optional."""
 
     action = forms.ChoiceField(
         required=False,
@@ -42,10 +42,10 @@ class SearchForm(forms.Form):
                     action_label(kind),
                     [
                         (kind, f"{action_label(kind)}: all"),
-                        *((str(one), action_label(one)) for one in deeds),
+                        *((str(action), action_label(action)) for action in actions),
                     ],
                 )
-                for kind, deeds in KINDS.items()
+                for kind, actions in KINDS.items()
             ),
         ],
     )
@@ -59,15 +59,15 @@ class SearchForm(forms.Form):
     )
 
     def search(self, organization: OrganizationCaller) -> Search:
-        """What the form asks for; a field that makes no sense narrows nothing."""
+        """Return the search; invalid fields are ignored."""
         self.is_valid()
-        said = self.cleaned_data
-        begin, end = said.get("begin"), said.get("end")
+        data = self.cleaned_data
+        begin, end = data.get("begin"), data.get("end")
         return Search(
             organization_id=organization.organization_id,
-            action=said.get("action", ""),
-            actor=said.get("actor", ""),
-            target=said.get("target", ""),
+            action=data.get("action", ""),
+            actor=data.get("actor", ""),
+            target=data.get("target", ""),
             begin=begin and datetime.combine(begin, datetime.min.time(), UTC),
             end=end and datetime.combine(end + timedelta(days=1), datetime.min.time(), UTC),
         )
@@ -76,8 +76,8 @@ class SearchForm(forms.Form):
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_audit(request: PageRequest) -> HttpResponse:
-    """What was done in the whole organization, newest first."""
-    organization = _reader(request)
+    """List the entries of the whole organization, newest first."""
+    organization = organization_caller(request, OrganizationPermission.AUDIT_READ)
     form = SearchForm(request.GET)
     search = form.search(organization)
     entries, cursor = page(search, cursor=request.GET.get("cursor") or None)
@@ -88,7 +88,7 @@ def setting_audit(request: PageRequest) -> HttpResponse:
         "next_cursor": cursor,
         "is_first": not request.GET.get("cursor"),
         "formats": list(FORMATS),
-        "asked": _asked(request.GET),
+        "asked": _query_filters(request.GET),
     }
     return render(request, "audit/log.html", context)
 
@@ -96,11 +96,11 @@ def setting_audit(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_audit_export(request: PageRequest) -> HttpResponseBase:
-    """What the search finds, as a file; that it was taken is in the log too."""
-    organization = _reader(request)
+    """Export the search results as a file. The export itself is recorded."""
+    organization = organization_caller(request, OrganizationPermission.AUDIT_READ)
     kind = request.POST.get("format", "")
     if kind not in FORMATS:
-        raise errors.Invalid(f"A format is one of {', '.join(FORMATS)}.")
+        raise errors.Invalid(f"`format` must be one of {', '.join(FORMATS)}.")
     search = SearchForm(request.POST).search(organization)
     record(
         Action.AUDIT_EXPORTED,
@@ -115,22 +115,11 @@ def setting_audit_export(request: PageRequest) -> HttpResponseBase:
     )
     name = f"audit-log-{datetime.now(UTC):%Y-%m-%d}.{kind}"
     return StreamingHttpResponse(
-        lines(search, kind),
+        export_lines(search, kind),
         content_type=FORMATS[kind],
         headers={"Content-Disposition": f'attachment; filename="{name}"'},
     )
 
 
-def _reader(request: PageRequest) -> OrganizationCaller:
-    """Who may read the whole organization's log: a right in it, whatever the workspace."""
-    caller = organization_caller_for(
-        user=request.user, organization_id=request.caller.organization_id
-    )
-    if caller is None:
-        raise errors.NotFound
-    caller.require(OrganizationPermission.AUDIT_READ)
-    return caller
-
-
-def _asked(query: QueryDict) -> dict[str, str]:
+def _query_filters(query: QueryDict) -> dict[str, str]:
     return {name: query.get(name, "") for name in SearchForm.base_fields if query.get(name)}

@@ -1,4 +1,4 @@
-"""The audit log for machines."""
+"""The audit log."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from apps.audit.export import as_json
+from apps.audit.export import entry_json
 from apps.audit.search import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Search, page
 from apps.core.api import OrganizationAPIView
 from apps.organizations.permissions import OrganizationPermission
@@ -32,21 +32,21 @@ class AuditLogView(OrganizationAPIView):
 
     @extend_schema(parameters=[AuditLogQuery], responses=dict)
     def get(self, request: Request) -> Response:
-        """The organization's log, newest first; `cursor` leads on and is null at the end."""
+        """List the organization's entries, newest first; `cursor` is null on the last page."""
         query = AuditLogQuery(data=request.query_params)
         query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        params = query.validated_data
         search = Search(
             organization_id=self.organization_id,
-            workspace_id=asked.get("workspace_id"),
-            action=asked["action"],
-            actor=asked["actor"],
-            target=asked["target"],
-            begin=asked.get("start_time"),
-            end=asked.get("end_time"),
+            workspace_id=params.get("workspace_id"),
+            action=params["action"],
+            actor=params["actor"],
+            target=params["target"],
+            begin=params.get("start_time"),
+            end=params.get("end_time"),
         )
-        found, cursor = page(search, cursor=asked.get("cursor"), limit=asked["limit"])
-        return Response({"items": [as_json(entry) for entry in found], "cursor": cursor})
+        entries, cursor = page(search, cursor=params.get("cursor"), limit=params["limit"])
+        return Response({"items": [entry_json(entry) for entry in entries], "cursor": cursor})
 
 
 routes = [path("audit-logs", AuditLogView.as_view(), name="audit-logs")]
