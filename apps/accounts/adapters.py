@@ -1,4 +1,4 @@
-"""What django-allauth asks us: who may sign up, where people go, how its secrets are kept."""
+"""django-allauth adapters: sign-up policy, user fields, encryption of second factors."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from apps.organizations.models import User
 
 class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no types
     def is_open_for_signup(self, request: HttpRequest) -> bool:
-        """Whoever was invited may; everybody may where the operator lets them."""
+        """Allow sign-up for invited users, or for all if the operator enabled it."""
         return (
             feature_switches.is_enabled("sign_up")
-            or pending_invitation.invitation_of(request) is not None
+            or pending_invitation.get_pending_invitation(request) is not None
         )
 
     def new_user(self, request: HttpRequest) -> User:
@@ -40,11 +40,11 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
         return saved
 
     def get_client_ip(self, request: HttpRequest) -> str:
-        """The address that the middleware found to be the client's, proxies considered."""
+        """Return the client address that the proxy middleware determined."""
         return str(request.META["REMOTE_ADDR"] or "0.0.0.0")  # noqa: S104 -- a socket has none
 
     def add_message(self, *args: Any, **kwargs: Any) -> None:
-        """A page says itself what was done; nobody needs to be told that they signed in."""
+        """Suppress the messages about signing in and out."""
         template = kwargs.get("message_template") or (args[2] if len(args) > 2 else "")
         if template not in {"account/messages/logged_in.txt", "account/messages/logged_out.txt"}:
             super().add_message(*args, **kwargs)
@@ -52,7 +52,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
 
 class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
     def is_open_for_signup(self, request: HttpRequest, sociallogin: Any) -> bool:
-        """The operator configured this identity provider, so its people may come."""
+        """Allow sign-up for users of the configured identity providers."""
         return True
 
     def new_user(self, request: HttpRequest, sociallogin: Any) -> User:
@@ -65,7 +65,7 @@ class SocialAdapter(DefaultSocialAccountAdapter):  # type: ignore[misc]
         return user
 
     def on_authentication_error(self, request: HttpRequest, provider: Any, **_: Any) -> None:
-        """What the provider refused is said on our page, without its words."""
+        """Show our own page, without the provider's message."""
         raise ImmediateHttpResponse(
             render(request, "socialaccount/authentication_error.html", status=403)
         )

@@ -1,4 +1,4 @@
-"""What people do about their own accounts, and who fails to get in, as the audit log tells it."""
+"""Audit entries for sign-ins and account changes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def _signed_out(user: User | None, **_: Any) -> None:
 
 @receiver(user_login_failed)
 def _sign_in_failed(credentials: dict[str, Any], **_: Any) -> None:
-    """Of an address that nobody has, not the address: it may be a password in the wrong field."""
+    """Record the address only if it is a user's: otherwise it may be a mistyped password."""
     address = credentials.get("username") or credentials.get("email") or ""
     user = User.objects.filter(email=str(address).strip().lower()).first()
     if user is None:

@@ -1,4 +1,4 @@
-"""What pages about accounts show beside their forms."""
+"""Template context of the account pages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from typing import Any
 from django.conf import settings
 from django.http import HttpRequest
 
-from apps.accounts.pending_invitation import invitation_of
+from apps.accounts.pending_invitation import get_pending_invitation
 from apps.core import feature_switches
 
 
 def sign_in_context(request: HttpRequest) -> dict[str, Any]:
-    """Which doors there are."""
+    """Return the available sign-in and sign-up methods."""
     return {
         "can_mail": bool(settings.EMAIL_HOST),
         "providers": settings.SOCIALACCOUNT_PROVIDERS["openid_connect"]["APPS"],
-        "may_sign_up": feature_switches.is_enabled("sign_up") or invitation_of(request) is not None,
-        "invitation": invitation_of(request),
+        "may_sign_up": feature_switches.is_enabled("sign_up")
+        or get_pending_invitation(request) is not None,
+        "invitation": get_pending_invitation(request),
     }

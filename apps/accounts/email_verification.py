@@ -1,7 +1,7 @@
-"""Which e-mail addresses are proved to be their people's.
+"""Verification of email addresses.
 
-`User.email_verified_at` is what the rest of the platform reads; allauth keeps a row for each
-address, with the links it sent. Both are kept the same here.
+The platform reads `User.email_verified_at`; allauth stores an `EmailAddress` row per address. The
+signal receivers here keep both in step.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from django.utils import timezone
 
 from apps.organizations.models import User
 
-SKIP_SYNC = "_signs_up_by_themselves"
+SKIP_SYNC = "_skip_email_address_sync"
 
 
 def skip_sync(user: User) -> User:
-    """Mark a person who is about to be stored as one for whom allauth makes the row itself."""
+    """Mark an unsaved user whose `EmailAddress` row allauth itself creates."""
     setattr(user, SKIP_SYNC, True)
     return user
 
@@ -38,18 +38,20 @@ def add_address(sender: type[User], instance: User, *, created: bool, **_: Any) 
 
 @receiver(email_confirmed)
 def mark_verified(sender: type[EmailAddress], email_address: EmailAddress, **_: Any) -> None:
-    proved = User.objects.filter(pk=email_address.user_id, email=email_address.email)
-    proved.update(email_verified_at=timezone.now())
+    users = User.objects.filter(pk=email_address.user_id, email=email_address.email)
+    users.update(email_verified_at=timezone.now())
 
 
 @receiver(user_signed_up)
 def mark_verified_by_idp(sender: type[User], user: User, **_: Any) -> None:
-    """An identity provider may have proved the address already."""
+    """Copy a verification by the identity provider to the user."""
     if EmailAddress.objects.filter(user=user, email=user.email, verified=True).exists():
         User.objects.filter(pk=user.pk).update(email_verified_at=timezone.now())
 
 
 @receiver(email_changed)
-def note_change(sender: type[User], user: User, to_email_address: EmailAddress, **_: Any) -> None:
+def sync_changed_address(
+    sender: type[User], user: User, to_email_address: EmailAddress, **_: Any
+) -> None:
     at = timezone.now() if to_email_address.verified else None
     User.objects.filter(pk=user.pk).update(email_verified_at=at)

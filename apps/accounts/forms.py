@@ -13,7 +13,7 @@ from apps.organizations.services import organization_creation
 
 
 class SignUpForm(forms.Form):
-    """What is asked for beside address and password; allauth's forms inherit it."""
+    """Additional sign-up fields; allauth's sign-up form inherits from this class."""
 
     name = forms.CharField(
         max_length=150,
@@ -40,14 +40,14 @@ class SignUpForm(forms.Form):
         return name
 
     def signup(self, request: HttpRequest, user: User) -> None:
-        """Give the new person a place, unless an invitation will."""
-        if pending_invitation.invitation_of(request) is not None:
+        """Create an organization for the new user, unless they were invited."""
+        if pending_invitation.get_pending_invitation(request) is not None:
             return
         name: Any = self.cleaned_data.get("organization")
         if name:
             try:
                 services.create_organization(name=name, owner=user)
-            except OrganizationNameTaken:  # taken since the form was checked
+            except OrganizationNameTaken:  # created since the validation
                 name = ""
         if not name:
             organization_creation.create_personal_organization(owner=user)

@@ -1,4 +1,4 @@
-"""What comes between a right password and being in: a proved address, a second factor."""
+"""The steps between the password check and the session: email verification, second factor."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from apps.organizations.models import User
 
 
 def login(request: HttpRequest, user: User, after: str) -> HttpResponse:
-    """Sign the person in and lead them to `after`, or to what still has to be shown first."""
+    """Sign the user in and redirect to `after`, or to the next required step."""
     flow = Login(user=user, redirect_url=after, email=user.email)
     response: HttpResponse = perform_password_login(request, {"email": user.email}, flow)
     return response

@@ -1,4 +1,4 @@
-"""How allauth's views become pages of ours."""
+"""Decorators that adapt allauth's views."""
 
 from __future__ import annotations
 
@@ -21,48 +21,48 @@ View = Callable[..., HttpResponseBase]
 
 
 def public_page(view: View) -> View:
-    """A page for anybody; a form that was refused is 422."""
+    """A page without authentication; an invalid form is 422."""
 
     @wraps(view)
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
-        return _completed(request, _atomic_post(request, view, *args, **kwargs))
+        return _complete(request, _atomic_post(request, view, *args, **kwargs))
 
     return never_cache(page)
 
 
 def account_page(view: View) -> View:
-    """A page about the person who is signed in; others go to the sign-in page and come back."""
+    """A page of the signed-in user; others are redirected to the sign-in page and back."""
 
     @wraps(view)
     def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         if not request.user.is_authenticated:
             return redirect_to_login(request.get_full_path())
-        return _completed(request, _atomic_post(request, view, *args, **kwargs))
+        return _complete(request, _atomic_post(request, view, *args, **kwargs))
 
     return never_cache(page)
 
 
 def _atomic_post(request: HttpRequest, view: View, *args: Any, **kwargs: Any) -> HttpResponseBase:
-    """The deed and its word in the audit log together, or neither where the log refuses it."""
+    """Run a POST in a transaction with its audit entry, which may be refused."""
     if request.method != "POST":
         return view(request, *args, **kwargs)
     with transaction.atomic():
         return view(request, *args, **kwargs)
 
 
-def _completed(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
+def _complete(request: HttpRequest, response: HttpResponseBase) -> HttpResponseBase:
     if isinstance(response, TemplateResponse):
-        shown = response.context_data = (response.context_data or {}) | context.sign_in_context(
-            request
-        )
-        form = shown.get("form")
+        page_context = response.context_data = (
+            response.context_data or {}
+        ) | context.sign_in_context(request)
+        form = page_context.get("form")
         fields = getattr(form, "fields", {})
         if "password1" in fields:
-            # Django's account_page is a list in HTML; a field's help is a sentence.
+            # Django's help text is an HTML list; our fields show one sentence.
             fields["password1"].help_text = " ".join(password_validators_help_texts())
         for name in {"password", "oldpassword"} & set(fields):
-            fields[name].help_text = ""  # a link in HTML: our pages have their account_page
-        refused = request.method == "POST" and getattr(form, "errors", None)
-        if refused and response.status_code == HTTPStatus.OK:
+            fields[name].help_text = ""  # allauth's HTML link; the templates have one
+        is_invalid = request.method == "POST" and getattr(form, "errors", None)
+        if is_invalid and response.status_code == HTTPStatus.OK:
             response.status_code = HTTPStatus.UNPROCESSABLE_ENTITY
     return response

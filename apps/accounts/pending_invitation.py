@@ -1,4 +1,4 @@
-"""Whether somebody at the door is invited: the page that they want to reach is the link."""
+"""The invitation of an anonymous user, from the page that they return to after sign-up."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from apps.core import errors
 from apps.organizations.models import Invitation
 from apps.organizations.services.invitations import get_by_token
 
-PREFIX = "/invitations/"
+_INVITATION_PATH = "/invitations/"
 
 
-def invitation_of(request: HttpRequest) -> Invitation | None:
-    """The open invitation whose page comes after this one, if any."""
-    after = get_next_redirect_url(request) or ""
-    if not after.startswith(PREFIX):
+def get_pending_invitation(request: HttpRequest) -> Invitation | None:
+    """Return the open invitation in the redirect target, if any."""
+    next_path = get_next_redirect_url(request) or ""
+    if not next_path.startswith(_INVITATION_PATH):
         return None
     try:
-        return get_by_token(after.removeprefix(PREFIX).partition("?")[0])
+        return get_by_token(next_path.removeprefix(_INVITATION_PATH).partition("?")[0])
     except errors.AppError:
         return None

@@ -1,4 +1,4 @@
-"""How often somebody may try to sign in."""
+"""Throttling of sign-in attempts."""
 
 from __future__ import annotations
 
@@ -9,19 +9,22 @@ from apps.core import errors
 from apps.rate_limits.counters import count_custom
 from apps.rate_limits.identity import network
 
-PER_PERSON = 20, 600
-PER_ADDRESS = 200, 600
+MAX_PER_EMAIL = 20, 600
+MAX_PER_ADDRESS = 200, 600
+"""Attempts and seconds."""
 
 
-def take(request: HttpRequest, email: str) -> bool:
-    """Count an attempt; False when this address has used up its tries, for this email or at all.
+def consume(request: HttpRequest, email: str) -> bool:
+    """Count an attempt; False if the client address exceeded its limit, for the email or in total.
 
-    Refused with 503 while the counters cannot be reached: guessing must not become free.
+    Raises `Unavailable` without Redis, so that password guessing stays limited.
     """
     address = network(request.META["REMOTE_ADDR"])
     try:
-        person = count_custom("sign-in.person", f"{address} {email.strip().lower()}", PER_PERSON)
-        anybody = count_custom("sign-in.address", address, PER_ADDRESS)
+        by_email = count_custom(
+            "sign-in.person", f"{address} {email.strip().lower()}", MAX_PER_EMAIL
+        )
+        by_address = count_custom("sign-in.address", address, MAX_PER_ADDRESS)
     except RedisError:
         raise errors.Unavailable from None
-    return not (person.is_over or anybody.is_over)
+    return not (by_email.is_over or by_address.is_over)

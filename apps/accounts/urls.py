@@ -1,4 +1,4 @@
-"""The views of allauth under our addresses, without slashes; the names are those it reverses."""
+"""allauth's views at our paths. The URL names are those that allauth reverses."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from apps.accounts.page_decorators import account_page, public_page
 
 
 class Word(StringConverter):
-    """Letters and digits: what stands before the first dash."""
+    """Letters and digits up to the first dash."""
 
     regex = "[0-9A-Za-z]+"
 
@@ -26,10 +26,10 @@ register_converter(Word, "word")
 
 urlpatterns = [
     path("sign-up", public_page(account.signup), name="account_signup"),
-    # What allauth leads to; signing in and out are pages of the console.
+    # allauth redirects here; the console app has the sign-in and sign-out pages.
     path("account/sign-in", RedirectView.as_view(pattern_name="sign-in"), name="account_login"),
     path("account/inactive", public_page(account.account_inactive), name="account_inactive"),
-    # The address and its proof
+    # Profile and email address
     path("account", account_page(views.profile), name="account-profile"),
     path("account/emails", account_page(account.email), name="account_email"),
     path(
@@ -62,7 +62,7 @@ urlpatterns = [
         name="account_reset_password_from_key_done",
     ),
     path("account/again", account_page(account.reauthenticate), name="account_reauthenticate"),
-    # The second factor
+    # Second factor
     path("account/second-factor", account_page(mfa.index), name="mfa_index"),
     path("account/second-factor/code", public_page(mfa.authenticate), name="mfa_authenticate"),
     path(
@@ -87,7 +87,7 @@ urlpatterns = [
         account_page(recovery.download_recovery_codes),
         name="mfa_download_recovery_codes",
     ),
-    # Where this person is signed in
+    # Sessions
     path("account/sessions", account_page(views.sessions), name="usersessions_list"),
     path(
         "account/sessions/<int:session_id>/end", account_page(views.end_session), name="session-end"

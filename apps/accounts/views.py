@@ -1,4 +1,4 @@
-"""Pages about one's own account that allauth does not have."""
+"""Account pages that allauth does not have."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class ProfileForm(forms.ModelForm[User]):
 
 @require_http_methods(["GET", "POST"])
 def profile(request: HttpRequest) -> HttpResponse:
-    """The person's name, and the way to everything else about their account."""
-    person = cast("User", request.user)
-    form = ProfileForm(request.POST or None, instance=User.objects.get(pk=person.pk))
+    """The user's name, and links to the other account pages."""
+    user = cast("User", request.user)
+    form = ProfileForm(request.POST or None, instance=User.objects.get(pk=user.pk))
     if request.method == "POST" and form.is_valid():
-        rename(user_id=person.pk, name=form.cleaned_data["name"])
+        rename(user_id=user.pk, name=form.cleaned_data["name"])
         messages.success(request, "Profile saved.")
         return redirect("account-profile")
     status = 422 if form.errors else 200
@@ -42,16 +42,16 @@ def profile(request: HttpRequest) -> HttpResponse:
 
 @require_http_methods(["GET", "POST"])
 def sessions(request: HttpRequest) -> HttpResponse:
-    """Where the person is signed in; by POST, they are signed out everywhere else."""
-    shown: HttpResponse = list_usersessions(request)
+    """List the sessions; POST ends all other sessions."""
+    response: HttpResponse = list_usersessions(request)
     if request.method == "POST":
         record_user_action(Action.USER_SESSION_REVOKED, cast("User", request.user))
-    return shown
+    return response
 
 
 @require_POST
 def end_session(request: HttpRequest, session_id: int) -> HttpResponse:
-    """Sign the person out of one of their browsers."""
+    """End one session."""
     session = UserSession.objects.filter(pk=session_id, user_id=request.user.pk).first()
     if session is None:
         raise errors.NotFound

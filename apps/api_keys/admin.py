@@ -1,4 +1,4 @@
-"""Operators see which keys exist and may revoke them; the keys themselves are nowhere."""
+"""Admin of keys: operators can list and revoke them."""
 
 from django.contrib import admin
 from django.db.models import QuerySet
@@ -26,7 +26,7 @@ class ApiKeyAdmin(admin.ModelAdmin[ApiKey]):
     actions = ("revoke",)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # a key is shown once to who asks for it, which a list page cannot do
+        return False  # the secret is shown once, which the admin cannot do
 
     def has_change_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
         return False

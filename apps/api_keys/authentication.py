@@ -1,4 +1,4 @@
-"""From headers to who is asking, for DRF, plain views and Channels consumers alike."""
+"""Authentication by API key or session, for DRF, plain views and Channels consumers."""
 
 from __future__ import annotations
 
@@ -20,56 +20,62 @@ from apps.organizations.permissions import PersonPermission
 from apps.organizations.services import caller_for, organization_caller_for
 
 AnyCaller = Caller | OrganizationCaller | PersonCaller
-_EVERYTHING_OWN = frozenset(str(word) for word in PersonPermission)
+_ALL_PERSON_PERMISSIONS = frozenset(str(permission) for permission in PersonPermission)
 
 
 def authenticate(headers: Mapping[str, str], user: User | None = None) -> Caller | None:
-    """Who is asking; None when neither a key nor a signed-in user with a workspace is there.
+    """Return the caller; None without a key, and without a user that names a workspace.
 
-    `headers` must find names without regard to case. A key wins over a session. A user names the
-    workspace in `X-Tenant-Id`; one that they may not enter looks like one that does not exist.
+    `headers` must be case-insensitive. A key takes precedence over a session. A user names the
+    workspace in `X-Tenant-Id`; a foreign workspace is indistinguishable from a missing one.
     """
-    workspace_id = _id(headers, "X-Tenant-Id")
+    workspace_id = _parse_uuid(headers, "X-Tenant-Id")
     if secret := api_key_from_headers(headers):
-        return _noted(services.caller_for_key(secret=secret, workspace_id=workspace_id))
+        return _with_request_context(
+            services.caller_for_key(secret=secret, workspace_id=workspace_id)
+        )
     if user is None or workspace_id is None:
         return None
-    return _noted(_entering(user, workspace_id))
+    return _with_request_context(_caller_in_workspace(user, workspace_id))
 
 
 def authenticate_in_workspace(
     workspace_id: UUID, headers: Mapping[str, str], user: User | None = None
 ) -> Caller | None:
-    """The same in a workspace that the address names: there, out of reach is not found."""
+    """Return the caller in the workspace of the URL; raises `NotFound` without access."""
     if secret := api_key_from_headers(headers):
         try:
-            return _noted(services.caller_for_key(secret=secret, workspace_id=workspace_id))
+            return _with_request_context(
+                services.caller_for_key(secret=secret, workspace_id=workspace_id)
+            )
         except errors.Forbidden:
             raise errors.NotFound from None
-    return None if user is None else _noted(_entering(user, workspace_id))
+    return None if user is None else _with_request_context(_caller_in_workspace(user, workspace_id))
 
 
 def authenticate_for_organization(
     headers: Mapping[str, str], user: User | None = None
 ) -> OrganizationCaller | None:
-    """Who is asking about an organization: the key's, or the one that a person names.
+    """Return the organization caller of the key or the user.
 
-    A person names it in `X-Organization-Id`, or by a workspace of it in `X-Tenant-Id`; who belongs
-    to one alone need not.
+    A user names the organization in `X-Organization-Id`, or one of its workspaces in `X-Tenant-Id`;
+    members of a single organization need neither.
     """
-    organization_id = _id(headers, "X-Organization-Id")
+    organization_id = _parse_uuid(headers, "X-Organization-Id")
     if secret := api_key_from_headers(headers):
         caller = services.organization_caller_for_key(secret=secret)
         if organization_id not in (None, caller.organization_id):
-            raise errors.Forbidden("This key is not of that organization.")
+            raise errors.Forbidden(
+                "The API key belongs to another organization than X-Organization-Id."
+            )
     elif user is None:
         return None
     else:
-        chosen = organization_id or _organization_meant(user, _id(headers, "X-Tenant-Id"))
-        found = organization_caller_for(user=user, organization_id=chosen)
-        if found is None:
+        chosen = organization_id or _default_organization(user, _parse_uuid(headers, "X-Tenant-Id"))
+        user_caller = organization_caller_for(user=user, organization_id=chosen)
+        if user_caller is None:
             raise errors.NotFound("No such organization.")
-        caller = found
+        caller = user_caller
     set_identity(
         organization_id=caller.organization_id, key_id=caller.key_id, user_id=caller.user_id
     )
@@ -79,7 +85,7 @@ def authenticate_for_organization(
 def authenticate_person(
     headers: Mapping[str, str], user: User | None = None
 ) -> PersonCaller | None:
-    """Which person is asking, by a session or by a personal key."""
+    """Return the user behind the session or personal key."""
     if secret := api_key_from_headers(headers):
         caller = services.person_caller_for_key(secret=secret)
         if caller.organization_id is not None:
@@ -89,33 +95,35 @@ def authenticate_person(
                 user_id=caller.user_id,
             )
         return caller
-    return None if user is None else PersonCaller(user.pk, _EVERYTHING_OWN)
+    return None if user is None else PersonCaller(user.pk, _ALL_PERSON_PERMISSIONS)
 
 
-def _entering(user: User, workspace_id: UUID) -> Caller:
+def _caller_in_workspace(user: User, workspace_id: UUID) -> Caller:
     caller = caller_for(user=user, workspace_id=workspace_id)
     if caller is None:
         raise errors.NotFound("No such workspace.")
     return caller
 
 
-def _organization_meant(user: User, workspace_id: UUID | None) -> UUID:
+def _default_organization(user: User, workspace_id: UUID | None) -> UUID:
     if workspace_id is not None:
-        return _entering(user, workspace_id).organization_id
+        return _caller_in_workspace(user, workspace_id).organization_id
     own = Membership.objects.filter(user=user).values_list("organization_id", flat=True)[:2]
     if len(own) != 1:
-        raise errors.Forbidden("Name the organization in X-Organization-Id.")
+        raise errors.Forbidden(
+            "You belong to several organizations or none. Name one in X-Organization-Id."
+        )
     return own[0]
 
 
-def _noted(caller: Caller) -> Caller:
-    """The audit log and the logs say on whose behalf things are done."""
+def _with_request_context(caller: Caller) -> Caller:
+    """Set the caller in the request context, for the audit log and the logs."""
     set_caller(caller)
     return caller
 
 
 def api_key_from_headers(headers: Mapping[str, str]) -> str | None:
-    """The API key that a request brings, in either of its places."""
+    """Return the API key of `X-Api-Key` or of a bearer token."""
     if secret := headers.get("X-Api-Key"):
         return secret
     scheme, _, token = (headers.get("Authorization") or "").partition(" ")
@@ -123,24 +131,24 @@ def api_key_from_headers(headers: Mapping[str, str]) -> str | None:
 
 
 def workspace_id_from_headers(headers: Mapping[str, str]) -> UUID | None:
-    """The workspace that a request names, whoever may enter it."""
-    return _id(headers, "X-Tenant-Id")
+    """Return the workspace in `X-Tenant-Id`, without an access check."""
+    return _parse_uuid(headers, "X-Tenant-Id")
 
 
-def _id(headers: Mapping[str, str], name: str) -> UUID | None:
+def _parse_uuid(headers: Mapping[str, str], name: str) -> UUID | None:
     value = headers.get(name)
     if not value:
         return None
     try:
         return UUID(value)
     except ValueError:
-        raise errors.Forbidden(f"{name} is not an id.") from None
+        raise errors.Forbidden(f"{name} must be a UUID.") from None
 
 
 class CallerAuthentication(BaseAuthentication):
-    """DRF's door; `request.auth` is the caller of the kind that the view works with.
+    """DRF authentication; `request.auth` is a caller of the view's `caller_type`.
 
-    Sessions are held to CSRF, keys are not.
+    Sessions require a CSRF token, keys do not.
     """
 
     def authenticate(self, request: Request) -> tuple[object, AnyCaller] | None:
@@ -161,13 +169,13 @@ class CallerAuthentication(BaseAuthentication):
 
 
 def _caller(request: Request, user: User | None) -> AnyCaller | None:
-    # The views' base classes are loaded after this module: REST framework loads it for them.
+    # The base views cannot be imported here: REST framework imports this module for them.
     context: dict[str, Any] = request.parser_context
     view = context.get("view")
-    wanted = getattr(view, "caller_type", Caller)
-    if wanted is OrganizationCaller:
+    caller_type = getattr(view, "caller_type", Caller)
+    if caller_type is OrganizationCaller:
         return authenticate_for_organization(request.headers, user)
-    if wanted is PersonCaller:
+    if caller_type is PersonCaller:
         return authenticate_person(request.headers, user)
     if getattr(view, "is_workspace_in_path", False):
         return authenticate_in_workspace(context["kwargs"]["workspace_id"], request.headers, user)
@@ -180,7 +188,7 @@ class _CsrfCheck(CsrfViewMiddleware):
 
 
 def enforce_csrf(request: HttpRequest) -> None:
-    """Refuse a request of a browser session that does not prove it came from our pages."""
+    """Raise `Forbidden` for a session request without a valid CSRF token."""
     check = _CsrfCheck(lambda _: HttpResponse())
     check.process_request(request)
     check.process_view(request, lambda _: HttpResponse(), (), {})

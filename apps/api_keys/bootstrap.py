@@ -1,7 +1,6 @@
-"""The operator's own key: issued once and kept beside the installation's other secrets.
+"""The operator's key, which `manage.py bootstrap` prints.
 
-The database holds only hashes, so a key that `manage.py bootstrap` is to print again must be kept
-somewhere: in a file of the data folder that only its owner can read.
+The database has only hashes, so the key is stored in a file in DATA_DIR that only its owner reads.
 """
 
 from __future__ import annotations
@@ -17,14 +16,14 @@ from apps.organizations.models import User, Workspace
 
 
 def operator_key(*, workspace: Workspace, owner: User, fresh: bool) -> str:
-    """The workspace's kept key while it is valid, else a new one; always a new one if `fresh`."""
+    """Return the stored key of the workspace if valid, else (or if `fresh`) issue a new one."""
     folder = Path(settings.DATA_DIR) / "secrets"
     path = folder / f"api_key-{workspace.pk}"
     if not fresh and path.exists():
-        kept = path.read_text().strip()
-        row = ApiKey.objects.filter(digest=digest(kept), workspace=workspace).first()
+        stored = path.read_text().strip()
+        row = ApiKey.objects.filter(digest=digest(stored), workspace=workspace).first()
         if row is not None and row.is_live:
-            return kept
+            return stored
     _, secret = issue_key(
         organization=workspace.organization,
         workspace=workspace,

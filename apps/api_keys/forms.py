@@ -1,4 +1,4 @@
-"""The forms of keys."""
+"""Forms of the key pages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCOPES = [
     ("ingest", "Ingest runs only"),
     ("deploy", "Deploy only"),
 ]
-LIVES = [
+LIFETIMES = [
     ("", "Never"),
     ("7", "In 7 days"),
     ("30", "In 30 days"),
@@ -39,7 +39,7 @@ class KeyForm(forms.Form):
         max_length=200, label="Name", help_text="Describe where the key is used."
     )
     scope = forms.ChoiceField(choices=SCOPES, label="Scope")
-    life = forms.ChoiceField(choices=LIVES, required=False, label="Expires")
+    life = forms.ChoiceField(choices=LIFETIMES, required=False, label="Expires")
 
     @property
     def expires_at(self) -> datetime | None:
@@ -48,7 +48,7 @@ class KeyForm(forms.Form):
 
 
 class ReachingKeyForm(KeyForm):
-    """A key of the organization, for all or for some of its workspaces."""
+    """A service key for all or some workspaces of the organization."""
 
     workspaces = forms.MultipleChoiceField(
         required=False,
@@ -59,7 +59,7 @@ class ReachingKeyForm(KeyForm):
 
     def __init__(self, *args: Any, workspaces: Sequence[Workspace], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        choices = [(str(one.pk), one.name) for one in workspaces]
+        choices = [(str(workspace.pk), workspace.name) for workspace in workspaces]
         self.fields["workspaces"].choices = choices  # type: ignore[attr-defined]
 
 

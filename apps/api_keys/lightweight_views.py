@@ -1,4 +1,4 @@
-"""JSON endpoints without DRF, where its share of a request's cost would show: ingest."""
+"""JSON endpoints without DRF, for ingest, where its overhead matters."""
 
 from __future__ import annotations
 
@@ -20,17 +20,16 @@ View = Callable[..., HttpResponse]
 
 
 def api_key_required(method: str, permission: str) -> Callable[[Callable[..., Answer]], View]:
-    """A view for holders of an API key with that permission; it returns a status and a value.
+    """Decorate a view that requires an API key with the permission.
 
-    A value that is a response already leaves as it is.
-
-    It is called with the request, the `Caller` and what the address holds. Failures leave in the
-    one error shape. A database that does not answer is 503, so that clients send again.
+    The view is called with the request, the `Caller` and the URL arguments. It returns a status and
+    a JSON value or a response. Errors have the common JSON shape. An unavailable database is 503,
+    so that clients retry.
     """
 
     def decorate(view: Callable[..., Answer]) -> View:
         @wraps(view)
-        def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
             try:
                 if request.method != method:
                     raise errors.MethodNotAllowed
@@ -40,22 +39,24 @@ def api_key_required(method: str, permission: str) -> Callable[[Callable[..., An
                 caller.require(permission)
                 status, value = view(request, caller, *args, **kwargs)
             except (OperationalError, InterfaceError):
-                return _failure(errors.Unavailable("The database does not answer."))
+                return _error_response(
+                    errors.Unavailable("The database is unavailable. Retry later.")
+                )
             except Exception as exception:
                 error = as_app_error(exception)
                 if error is None:
                     raise
-                return _failure(error)
+                return _error_response(error)
             if isinstance(value, HttpResponse):
                 return value
             return HttpResponse(dumps(value), content_type="application/json", status=status)
 
-        return csrf_exempt(answer)
+        return csrf_exempt(wrapper)
 
     return decorate
 
 
-def _failure(error: errors.AppError) -> HttpResponse:
+def _error_response(error: errors.AppError) -> HttpResponse:
     response = HttpResponse(
         dumps(error.as_json()), content_type="application/json", status=error.status
     )
@@ -67,15 +68,15 @@ def _failure(error: errors.AppError) -> HttpResponse:
 
 
 def dispatch_method(**views: View) -> View:
-    """One address, a view for each of its methods; others are answered with 405."""
+    """Dispatch to a view per method; other methods are 405."""
 
     @csrf_exempt
-    def choose(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+    def dispatch(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
         view = views.get((request.method or "").lower())
         if view is None:
-            response = _failure(errors.MethodNotAllowed())
+            response = _error_response(errors.MethodNotAllowed())
             response["Allow"] = ", ".join(name.upper() for name in views)
             return response
         return view(request, *args, **kwargs)
 
-    return choose
+    return dispatch

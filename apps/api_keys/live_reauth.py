@@ -1,9 +1,8 @@
-"""Lines that stay open: whoever holds one must still be let in, as long as it is open.
+"""Revalidation of the credentials of open streams and sockets.
 
-What a request proved when it came is asked again, of all open lines of a process at once, in a
-number of queries that does not grow with them. So a revoked or expired key, a session that was
-signed out, a removed member and a lost permission end a stream within a second, as they refuse a
-request.
+The credentials of all open connections of a process are checked together, in a constant number of
+queries. A revoked or expired key, a signed-out session, a removed member or a lost permission ends
+a stream within a second.
 """
 
 from __future__ import annotations
@@ -30,25 +29,25 @@ from apps.organizations.services import callers_for
 log = logging.getLogger(__name__)
 
 REVALIDATION_INTERVAL_SECONDS = 0.8
-"""Seconds, as long as an answer is kept for requests."""
+"""Equals the cache time of key look-ups."""
 
-NOBODY = UUID(int=0)
+NO_USER = UUID(int=0)
 
-End = Callable[[errors.AppError], None]
+OnRejected = Callable[[errors.AppError], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Credential:
-    """By what somebody was let in, where, and for what. Many lines may have the same."""
+    """A key or session, with the workspace and the permission that it was checked for."""
 
     workspace_id: UUID
     permission: str
     key: bytes = b""
     """The digest of a key's secret."""
     session: str = ""
-    user_id: UUID = NOBODY
+    user_id: UUID = NO_USER
     session_hash: str = ""
-    """What a new password changes."""
+    """Changes with the password."""
 
 
 def key_credential(secret: str, workspace_id: UUID, permission: str) -> Credential:
@@ -61,101 +60,115 @@ def session_credential(session: str, user: User, workspace_id: UUID, permission:
 
 
 @contextlib.contextmanager
-def revalidating(proof: Credential | None, end: End) -> Iterator[None]:
-    """Have `end` called, on this loop and once, when who came by the proof may stay no longer.
+def revalidating(credential: Credential | None, on_rejected: OnRejected) -> Iterator[None]:
+    """Call `on_rejected` once, on this loop, when the credential is no longer accepted.
 
-    Without a proof nobody is asked: whom an agent's own code lets in is its own matter.
+    Without a credential there is no check: the agent's own authentication admitted the client.
     """
-    if proof is None:
+    if credential is None:
         yield
         return
     loop = asyncio.get_running_loop()
     revalidator = _revalidators.get(loop)
     if revalidator is None:
         revalidator = _revalidators[loop] = _Revalidator()
-    number = revalidator.add(proof, end)
+    number = revalidator.add(credential, on_rejected)
     try:
         yield
     finally:
-        revalidator.remove(proof, number)
+        revalidator.remove(credential, number)
 
 
-def find_rejected(proofs: Collection[Credential]) -> dict[Credential, errors.AppError]:
-    """Which of them would be refused now, and with what."""
-    by_key = [proof for proof in proofs if proof.key]
-    by_session = [proof for proof in proofs if not proof.key]
+def find_rejected(credentials: Collection[Credential]) -> dict[Credential, errors.AppError]:
+    """Return the credentials that are no longer accepted, with their errors."""
+    by_key = [credential for credential in credentials if credential.key]
+    by_session = [credential for credential in credentials if not credential.key]
     callers: dict[Credential, Caller | errors.AppError] = {}
     if by_key:
-        found = callers_for_keys({(proof.key, proof.workspace_id) for proof in by_key})
-        dead = errors.Unauthenticated("This API key is not valid any more.")
-        callers |= {proof: found.get((proof.key, proof.workspace_id), dead) for proof in by_key}
+        key_callers = callers_for_keys(
+            {(credential.key, credential.workspace_id) for credential in by_key}
+        )
+        invalid = errors.Unauthenticated("The API key is no longer valid.")
+        callers |= {
+            credential: key_callers.get((credential.key, credential.workspace_id), invalid)
+            for credential in by_key
+        }
     if by_session:
         callers |= _of_sessions(by_session)
-    refused = {}
-    for proof, caller in callers.items():
+    rejected = {}
+    for credential, caller in callers.items():
         if isinstance(caller, errors.AppError):
-            refused[proof] = caller
-        elif not caller.may(proof.permission):
-            refused[proof] = errors.Forbidden(f"Permission {proof.permission} is required.")
-    return refused
+            rejected[credential] = caller
+        elif not caller.may(credential.permission):
+            rejected[credential] = errors.Forbidden(
+                f"Permission {credential.permission} is required."
+            )
+    return rejected
 
 
-def _of_sessions(proofs: Collection[Credential]) -> dict[Credential, Caller | errors.AppError]:
-    rows = Session.objects.filter(session_key__in={proof.session for proof in proofs})
+def _of_sessions(credentials: Collection[Credential]) -> dict[Credential, Caller | errors.AppError]:
+    rows = Session.objects.filter(
+        session_key__in={credential.session for credential in credentials}
+    )
     open_now = set(rows.filter(expire_date__gt=timezone.now()).values_list("pk", flat=True))
-    people = User.objects.filter(is_active=True).in_bulk({proof.user_id for proof in proofs})
-    hashes = {pk: person.get_session_auth_hash() for pk, person in people.items()}
-    callers = callers_for({(proof.user_id, proof.workspace_id) for proof in proofs})
-    over = errors.Unauthenticated("You are signed out.")
-    gone = errors.NotFound("No such workspace.")
+    users = User.objects.filter(is_active=True).in_bulk(
+        {credential.user_id for credential in credentials}
+    )
+    hashes = {pk: user.get_session_auth_hash() for pk, user in users.items()}
+    callers = callers_for(
+        {(credential.user_id, credential.workspace_id) for credential in credentials}
+    )
+    signed_out = errors.Unauthenticated("The session has ended. Sign in again.")
+    no_access = errors.NotFound("No such workspace.")
     return {
-        proof: (
-            callers.get((proof.user_id, proof.workspace_id), gone)
-            if proof.session in open_now and hashes.get(proof.user_id) == proof.session_hash
-            else over
+        credential: (
+            callers.get((credential.user_id, credential.workspace_id), no_access)
+            if credential.session in open_now
+            and hashes.get(credential.user_id) == credential.session_hash
+            else signed_out
         )
-        for proof in proofs
+        for credential in credentials
     }
 
 
 class _Revalidator:
-    """The open lines of one loop; its task lives as long as there are any."""
+    """The open connections of one event loop; its task runs while there are any."""
 
     def __init__(self) -> None:
-        self._ends: dict[Credential, dict[int, End]] = {}
+        self._callbacks: dict[Credential, dict[int, OnRejected]] = {}
         self._numbers = itertools.count()
-        self._asking: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[None] | None = None
 
-    def add(self, proof: Credential, end: End) -> int:
+    def add(self, credential: Credential, on_rejected: OnRejected) -> int:
         number = next(self._numbers)
-        self._ends.setdefault(proof, {})[number] = end
-        if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._ask())
+        self._callbacks.setdefault(credential, {})[number] = on_rejected
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._run())
         return number
 
-    def remove(self, proof: Credential, number: int) -> None:
-        ends = self._ends.get(proof)
-        if ends is None:
+    def remove(self, credential: Credential, number: int) -> None:
+        callbacks = self._callbacks.get(credential)
+        if callbacks is None:
             return
-        ends.pop(number, None)
-        if not ends:
-            del self._ends[proof]
-        if not self._ends and self._asking is not None:
-            self._asking.cancel()
-            self._asking = None
+        callbacks.pop(number, None)
+        if not callbacks:
+            del self._callbacks[credential]
+        if not self._callbacks and self._task is not None:
+            self._task.cancel()
+            self._task = None
 
-    async def _ask(self) -> None:
+    async def _run(self) -> None:
         while True:
             await asyncio.sleep(REVALIDATION_INTERVAL_SECONDS)
             try:
-                refused = await in_thread(find_rejected, list(self._ends))
-            except Exception:  # nobody is sent away because a database did not answer
-                log.exception("open streams could not be looked after")
+                rejected = await in_thread(find_rejected, list(self._callbacks))
+            except Exception:  # a database failure must not end streams
+                log.exception("revalidation of open streams failed")
                 continue
-            for proof, error in refused.items():
-                for end in list(self._ends.get(proof, {}).values()):
-                    end(error)
-                self._ends.pop(proof, None)
+            for credential, error in rejected.items():
+                for on_rejected in list(self._callbacks.get(credential, {}).values()):
+                    on_rejected(error)
+                self._callbacks.pop(credential, None)
 
 
 _revalidators: WeakKeyDictionary[asyncio.AbstractEventLoop, _Revalidator] = WeakKeyDictionary()

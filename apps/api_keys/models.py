@@ -1,4 +1,4 @@
-"""API keys: only hashes are stored; the key itself is shown once."""
+"""API keys. Only hashes are stored; the secret is shown once."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from apps.organizations.models import Organization, User, Workspace
 
 class KeyKind(models.TextChoices):
     SERVICE = "service"
-    """The organization's: it stays when its maker goes."""
+    """Belongs to the organization and survives its creator."""
     PERSONAL = "personal"
-    """Acts as its person: it may what its scopes and the person's role of the moment both allow."""
+    """Acts as its user, with the permissions that both its scopes and the user's roles allow."""
 
 
 class ApiKey(models.Model):
-    """A key of an organization, for all of its workspaces, some, or those of a person."""
+    """A key of an organization: for all or some workspaces, or for those of its user."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="api_keys")
@@ -28,23 +28,23 @@ class ApiKey(models.Model):
     person = models.ForeignKey(
         User, models.CASCADE, null=True, editable=False, related_name="personal_keys"
     )
-    """Whom a personal key acts as."""
+    """The user of a personal key."""
     workspace = models.ForeignKey(
         Workspace, models.SET_NULL, null=True, blank=True, related_name="api_keys"
     )
-    """What a request means that names no workspace."""
+    """The default workspace of requests that name none."""
     is_organization_wide = models.BooleanField(default=False, editable=False)
-    """Of a service key: it reaches every workspace, those to come included."""
+    """A service key for every current and future workspace."""
     workspaces = models.ManyToManyField(Workspace, related_name="+", blank=True)
-    """Of a service key that is not: what it reaches, and nothing when they are all gone."""
+    """The workspaces of other service keys; none if all were deleted."""
     name = models.CharField(max_length=200)
     prefix = models.CharField(max_length=16, editable=False)
-    """The visible beginning of the key."""
+    """The visible prefix of the secret."""
     digest = models.BinaryField(max_length=32, unique=True, editable=False)
-    """SHA-256 of the key, which has 256 random bits, so that no slow hash is needed."""
+    """SHA-256 of the secret, whose 256 random bits need no slow hash."""
     previous_prefix = models.CharField(max_length=16, blank=True, editable=False)
     previous_digest = models.BinaryField(max_length=32, unique=True, null=True, editable=False)
-    """Of the key before the last rotation."""
+    """The secret before the last rotation."""
     previous_until = models.DateTimeField(null=True, editable=False)
     previous_used_at = models.DateTimeField(null=True, editable=False)
     scopes = ArrayField(models.CharField(max_length=20))
@@ -87,5 +87,5 @@ class ApiKey(models.Model):
 
     @property
     def is_rotating(self) -> bool:
-        """Whether the key before the last rotation still works."""
+        """Whether the secret before the last rotation is still valid."""
         return self.previous_until is not None and self.previous_until > timezone.now()

@@ -18,7 +18,7 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         return self.filter(Q(revoked_at=None) & (Q(expires_at=None) | Q(expires_at__gt=now)))
 
     def unrevoked(self) -> ApiKeyQuerySet:
-        """Those that a list shows; expired ones too, so that somebody can tidy up."""
+        """Keys to list; includes expired ones, so that they can be removed."""
         return self.filter(revoked_at=None)
 
     def service(self) -> ApiKeyQuerySet:
@@ -31,7 +31,7 @@ class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
         return self.personal().filter(person_id=person_id)
 
     def reaching(self, workspace_id: UUID) -> ApiKeyQuerySet:
-        """Service keys that work in the workspace."""
+        """Service keys with access to the workspace."""
         through = self.model.workspaces.through.objects.filter(workspace_id=workspace_id)
         chosen = Q(pk__in=through.values("apikey_id"))
         return self.service().filter(chosen | Q(is_organization_wide=True))

@@ -1,4 +1,4 @@
-"""Pages of keys: a person's own, those of a workspace, those of an organization."""
+"""Pages of personal keys, workspace keys and organization keys."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MAX_KEYS_SHOWN = 500
 
 @dataclass
 class IssuedKey:
-    """A key that was made just now: the only time that its text can be seen."""
+    """A new key with its secret, which is shown once."""
 
     secret: str = ""
     key: ApiKey | None = None
@@ -42,28 +42,28 @@ class IssuedKey:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.KEYS_READ)
 def setting_keys(request: PageRequest) -> HttpResponse:
-    """Service keys that reach the workspace; the form makes one for it alone."""
-    form, made = KeyForm(request.POST or None), IssuedKey()
+    """List the service keys of the workspace; the form creates one for it."""
+    form, issued = KeyForm(request.POST or None), IssuedKey()
     if request.method == "POST":
         request.caller.require(Permission.KEYS_MANAGE)
 
-        def make() -> None:
-            made.key, made.secret = services.issue_service_key(
+        def create() -> None:
+            issued.key, issued.secret = services.issue_service_key(
                 organization_id=request.caller.organization_id,
                 name=form.cleaned_data["name"],
                 scopes=[form.cleaned_data["scope"]],
                 workspace_ids=[request.caller.workspace_id],
-                rights=_rights(request),
+                policy=_policy(request),
                 created_by=request.user,
                 expires_at=form.expires_at,
             )
 
-        if save_form(form, make):
+        if save_form(form, create):
             form = KeyForm()
     return _page(
         request,
         form,
-        made,
+        issued,
         rows=_here(request),
         title="Service keys",
         kind="workspace",
@@ -75,14 +75,14 @@ def setting_keys(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_personal_keys(request: PageRequest) -> HttpResponse:
-    """The person's own keys in this organization; a new one means this workspace."""
+    """List the personal keys; a new one defaults to this workspace."""
     caller = organization_caller(request, _O.ORGANIZATION_READ)
-    form, made = KeyForm(request.POST or None), IssuedKey()
+    form, issued = KeyForm(request.POST or None), IssuedKey()
     if request.method == "POST":
         caller.require(_O.PERSONAL_KEYS_CREATE)
 
-        def make() -> None:
-            made.key, made.secret = services.issue_personal_key(
+        def create() -> None:
+            issued.key, issued.secret = services.issue_personal_key(
                 organization_id=caller.organization_id,
                 person=request.user,
                 name=form.cleaned_data["name"],
@@ -91,14 +91,14 @@ def setting_personal_keys(request: PageRequest) -> HttpResponse:
                 expires_at=form.expires_at,
             )
 
-        if save_form(form, make):
+        if save_form(form, create):
             form = KeyForm()
     organization = Organization.objects.get(pk=caller.organization_id)
     may_write = caller.may(_O.PERSONAL_KEYS_CREATE) and not organization.personal_keys_disabled
     return _page(
         request,
         form,
-        made,
+        issued,
         rows=_own(request),
         title="Personal keys",
         kind="own",
@@ -111,29 +111,29 @@ def setting_personal_keys(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_organization_keys(request: PageRequest) -> HttpResponse:
-    """Every key of the organization; the form makes a service key that reaches all or some."""
+    """List all keys of the organization; the form creates a service key."""
     caller = organization_caller(request, _O.SERVICE_KEYS_MANAGE)
-    places = [one.workspace for one in accessible_workspaces(caller)]
-    form, made = ReachingKeyForm(request.POST or None, workspaces=places), IssuedKey()
+    workspaces = [row.workspace for row in accessible_workspaces(caller)]
+    form, issued = ReachingKeyForm(request.POST or None, workspaces=workspaces), IssuedKey()
     if request.method == "POST":
 
-        def make() -> None:
-            made.key, made.secret = services.issue_service_key(
+        def create() -> None:
+            issued.key, issued.secret = services.issue_service_key(
                 organization_id=caller.organization_id,
                 name=form.cleaned_data["name"],
                 scopes=[form.cleaned_data["scope"]],
-                workspace_ids=[UUID(one) for one in form.cleaned_data["workspaces"]],
-                rights=_rights(request),
+                workspace_ids=[UUID(pk) for pk in form.cleaned_data["workspaces"]],
+                policy=_policy(request),
                 created_by=request.user,
                 expires_at=form.expires_at,
             )
 
-        if save_form(form, make):
-            form = ReachingKeyForm(workspaces=places)
+        if save_form(form, create):
+            form = ReachingKeyForm(workspaces=workspaces)
     return _page(
         request,
         form,
-        made,
+        issued,
         rows=ApiKey.objects.filter(organization_id=caller.organization_id),
         title="API keys",
         kind="organization",
@@ -144,7 +144,7 @@ def setting_organization_keys(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
-    """Dead on every process within a second."""
+    """Revoke the key; effective in every process within a second."""
     key = _managed(request, key_id)
     services.revoke_key(key=key)
     messages.success(request, f"{key.name} was revoked.")
@@ -155,26 +155,28 @@ def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
-    """A new secret, shown on the page that answers; the old one ends when it is said to."""
+    """Replace the secret and show it; the old one expires after the chosen overlap."""
     key = _managed(request, key_id)
-    form, made = RotationForm(request.POST), IssuedKey()
+    form, issued = RotationForm(request.POST), IssuedKey()
 
     def rotate() -> None:
-        made.key, made.secret = services.rotate_key(key=key, overlap=form.span)
-        made.overlap = bool(form.span)
+        issued.key, issued.secret = services.rotate_key(key=key, overlap=form.span)
+        issued.overlap = bool(form.span)
 
     if not save_form(form, rotate):
-        said = form.non_field_errors()
-        raise errors.Invalid(str(said[0]) if said else None)
+        failures = form.non_field_errors()
+        raise errors.Invalid(str(failures[0]) if failures else None)
     return page(
-        request, "api_keys/rotated.html", {"made": made, "back": _back(request), "key": made.key}
+        request,
+        "api_keys/rotated.html",
+        {"made": issued, "back": _back(request), "key": issued.key},
     )
 
 
 def _page(
     request: PageRequest,
     form: KeyForm,
-    made: IssuedKey,
+    issued: IssuedKey,
     *,
     rows: ApiKeyQuerySet,
     **context: Any,
@@ -185,7 +187,7 @@ def _page(
         "api_keys/keys.html",
         {
             "form": form,
-            "made": made,
+            "made": issued,
             "rows": shown.prefetch_related("workspaces")[:MAX_KEYS_SHOWN],
             "overlaps": OVERLAPS,
             **context,
@@ -194,7 +196,7 @@ def _page(
     )
 
 
-def _rights(request: PageRequest) -> KeyPolicy:
+def _policy(request: PageRequest) -> KeyPolicy:
     return KeyPolicy.of_user(request.user, request.caller.organization_id)
 
 
@@ -209,16 +211,16 @@ def _own(request: PageRequest) -> ApiKeyQuerySet:
 
 
 def _managed(request: PageRequest, key_id: UUID) -> ApiKey:
-    """A key that the person may end: their own, or one whose whole reach they look after."""
+    """Return a key that the user may revoke: their own, or one that they manage."""
     keys = ApiKey.objects.unrevoked().select_related("person")
     key = get_or_404(keys.filter(organization_id=request.caller.organization_id), pk=key_id)
     if key.person_id == request.user.pk:
         return key
-    rights = _rights(request)
+    policy = _policy(request)
     if key.kind == KeyKind.PERSONAL:
-        rights.require_organization()
+        policy.require_organization()
     else:
-        rights.check_manages(key)
+        policy.check_manages(key)
     return key
 
 

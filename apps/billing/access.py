@@ -1,4 +1,4 @@
-"""The role that other regions connect with: it may touch billing's tables, and nothing else."""
+"""The PostgreSQL role of other regions, which has access to billing's tables only."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from psycopg import sql
 from apps.billing.models import BillingAccount, Payment
 from apps.core.instance_paths import BILLING_ROLE
 
-# Accounts are opened and changed by the region of the organization; money is booked in the US.
+# The organization's region creates and changes accounts; payments are recorded in the US.
 _RIGHTS = {BillingAccount: "SELECT, INSERT, UPDATE", Payment: "SELECT"}
 
 
@@ -19,7 +19,7 @@ def role_exists(role: str = BILLING_ROLE) -> bool:
 
 
 def grant(role: str = BILLING_ROLE) -> None:
-    """Give the role what it needs of this database. Safe to repeat."""
+    """Grant the role its privileges in this database. Safe to repeat."""
     name = sql.Identifier(role)
     statements = [
         sql.SQL("REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {role}").format(role=name),

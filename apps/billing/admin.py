@@ -1,4 +1,4 @@
-"""Operators' view of who pays and what was paid; money is booked in the US alone."""
+"""Admin of billing accounts and payments; payments are writable in the US only."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class BillingAccountAdmin(admin.ModelAdmin[BillingAccount]):
     readonly_fields = ("organization_id", "region", "created_at")
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        return False  # each organization gets its own by itself
+        return False  # accounts are created automatically
 
     def has_delete_permission(self, request: HttpRequest, obj: object = None) -> bool:
         return False
@@ -44,4 +44,4 @@ class PaymentAdmin(admin.ModelAdmin[Payment]):
         return _keeps_billing() and super().has_change_permission(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Payment | None = None) -> bool:
-        return False  # what was booked is corrected by another booking
+        return False  # payments are corrected by another payment

@@ -1,4 +1,4 @@
-"""System checks: a region without payments' database is told so at the start."""
+"""System checks of the billing database setting."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from apps.core.regions import REGIONS
 
 @checks.register
 def billing_has_its_database(app_configs: Any = None, **_: Any) -> list[checks.CheckMessage]:
-    """Outside the US there is an alias for billing; in the US there must be none."""
+    """Require a billing alias outside the US, and none in the US."""
     is_here = REGIONS[settings.REGION].keeps_billing
     if is_here and ALIAS in settings.DATABASES:
         return [
             checks.Error(
-                "BILLING_DATABASE_URL is for other regions: here billing is in DATABASE_URL.",
+                "BILLING_DATABASE_URL must be unset in the US, where billing is in DATABASE_URL.",
                 id="billing.E001",
             )
         ]
     if not is_here and ALIAS not in settings.DATABASES:
         return [
             checks.Warning(
-                "Without BILLING_DATABASE_URL organizations get no billing account.",
-                hint="Run `manage.py billing_access` in the US for the address to set.",
+                "Organizations get no billing account, because BILLING_DATABASE_URL is unset.",
+                hint="Run `manage.py billing_access` in the US to get the URL.",
                 id="billing.W001",
             )
         ]

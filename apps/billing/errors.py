@@ -5,4 +5,4 @@ from apps.core import errors
 
 class BillingUnavailable(errors.Unavailable):
     code = "billing_unavailable"
-    detail = "Billing cannot be reached from this region at the moment; try again soon."
+    detail = "The billing database is unreachable from this region. Retry later."

@@ -6,7 +6,7 @@ from apps.billing.models import BillingAccount
 
 
 class DetailsForm(ModelForm[BillingAccount]):
-    """What stands on invoices."""
+    """Invoice details."""
 
     class Meta:
         model = BillingAccount

@@ -1,6 +1,6 @@
-"""Who pays, and what was paid. Rows of all regions, in the US database.
+"""Billing accounts and payments of all regions, in the US database.
 
-Organizations live elsewhere, so an account names one by its id and has no foreign key.
+Organizations are in other databases, so accounts refer to them by id, without foreign key.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from apps.core.regions import REGIONS
 
 
 class BillingAccount(models.Model):
-    """What is written on an organization's invoices."""
+    """An organization's invoice details."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization_id = models.UUIDField(unique=True, editable=False)
     region = models.CharField(
         max_length=2, editable=False, choices=[(name, r.title) for name, r in REGIONS.items()]
     )
-    """Where the organization and all its data are."""
+    """The region of the organization's data."""
     name = models.CharField("company or person", max_length=200, blank=True)
     email = models.EmailField("address for invoices", blank=True)
     address = models.TextField("postal address", max_length=500, blank=True)
@@ -39,7 +39,7 @@ class BillingAccount(models.Model):
 
 
 class Payment(models.Model):
-    """One payment of an account, or what was given back of one."""
+    """A payment or refund of an account."""
 
     class Status(models.TextChoices):
         OPEN = "open", "Open"
@@ -50,7 +50,7 @@ class Payment(models.Model):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     account = models.ForeignKey(BillingAccount, models.PROTECT, related_name="payments")
     invoice = models.CharField(max_length=40, unique=True)
-    """Its number, as customers see it."""
+    """The invoice number shown to customers."""
     description = models.CharField(max_length=200, blank=True)
     amount = models.DecimalField(max_digits=12, decimal_places=2, validators=[MinValueValidator(0)])
     currency = models.CharField(max_length=3, default="USD")

@@ -1,8 +1,8 @@
-"""Billing records lie in the US database and nowhere else.
+"""Database router: billing records are in the US database only.
 
-In the US that is the default database. In any other region it is the alias `billing`, with a role
-that may touch billing's tables alone, and the region's own database does not have the tables: a
-mistake is an error there, never a row.
+In the US that is the default database. Other regions use the alias `billing`, with a role that has
+access to billing's tables only. Their own databases lack these tables, so that a misrouted query
+fails.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ ALIAS = "billing"
 
 
 def billing_database() -> str:
-    """The alias of the database that has billing's tables."""
+    """Return the alias of the database with billing's tables."""
     return "default" if REGIONS[settings.REGION].keeps_billing else ALIAS
 
 
 class BillingRouter:
-    """Sends billing's models to their database and everything else away from it."""
+    """Routes billing's models to the billing database and all others to the default."""
 
     def db_for_read(self, model: type[Model], **hints: Any) -> str:
         return billing_database() if model._meta.app_label == APP else "default"
@@ -32,11 +32,11 @@ class BillingRouter:
     db_for_write = db_for_read
 
     def allow_relation(self, first: Model, second: Model, **hints: Any) -> bool:
-        """Billing knows organizations by id; a foreign key would tie two databases together."""
+        """Forbid relations between billing and other apps, which are in another database."""
         return (first._meta.app_label == APP) == (second._meta.app_label == APP)
 
     def allow_migrate(self, db: str, app_label: str, **hints: Any) -> bool:
-        """Only the US makes billing's tables, and over the alias nobody makes any."""
+        """Create billing's tables in the US only, and none through the alias."""
         if db != "default":
             return False
         return app_label != APP or billing_database() == "default"

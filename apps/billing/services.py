@@ -1,4 +1,4 @@
-"""Accounts of organizations: made soon after the organization, and changed by its owners."""
+"""Billing accounts, created soon after their organizations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BATCH = 500
 
 
 def is_connected() -> bool:
-    """Whether this installation knows a database for billing at all."""
+    """Whether a billing database is configured."""
     return billing_database() in connections.databases
 
 
@@ -35,7 +35,7 @@ def get_account(organization_id: UUID) -> BillingAccount:
 
 
 def update_account(account: BillingAccount, details: dict[str, Any]) -> None:
-    """Write what stands on invoices from now on."""
+    """Update the invoice details."""
     for name, value in details.items():
         setattr(account, name, value)
     try:
@@ -45,27 +45,27 @@ def update_account(account: BillingAccount, details: dict[str, Any]) -> None:
 
 
 def open_accounts() -> int:
-    """Give an account to each organization of this region that has none. Safe to repeat.
+    """Create the missing accounts of this region and return their number. Safe to repeat.
 
-    Nobody waits for it: founding an organization does not depend on another region's database.
+    Runs periodically, so that creating an organization does not depend on another region.
     """
     if not is_connected():
         return 0
     ids = list(Organization.objects.order_by("pk").values_list("pk", flat=True))
-    made = 0
+    created = 0
     for start in range(0, len(ids), BATCH):
-        part = ids[start : start + BATCH]
+        batch = ids[start : start + BATCH]
         known = set(
-            BillingAccount.objects.filter(organization_id__in=part).values_list(
+            BillingAccount.objects.filter(organization_id__in=batch).values_list(
                 "organization_id", flat=True
             )
         )
         missing = [
             BillingAccount(organization_id=pk, region=settings.REGION)
-            for pk in part
+            for pk in batch
             if pk not in known
         ]
         with transaction.atomic(using=billing_database()):
             BillingAccount.objects.bulk_create(missing, ignore_conflicts=True)
-        made += len(missing)
-    return made
+        created += len(missing)
+    return created

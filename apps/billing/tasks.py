@@ -1,4 +1,4 @@
-"""What billing has done for it on a schedule. Each task may run twice, or late."""
+"""Periodic tasks. Each may run twice, or late."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from celery import shared_task
 
 @shared_task(name="billing.open_accounts", time_limit=300)
 def open_accounts() -> None:
-    """Give accounts to organizations that have none."""
+    """Create missing billing accounts."""
     from apps.billing import services  # noqa: PLC0415  (only the worker needs them)
 
     services.open_accounts()

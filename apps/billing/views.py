@@ -1,4 +1,4 @@
-"""The owners' page of an organization's billing."""
+"""The billing page of an organization."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.organizations.services import organization_caller_for
 from apps.web_ui.pages import PageRequest, workspace_page
 
-PAYMENTS_A_PAGE = 50
+PAYMENTS_PER_PAGE = 50
 
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_billing(request: PageRequest) -> HttpResponse:
-    """Details for invoices, and what was paid; for owners of the organization alone."""
+    """Invoice details and payments, for owners of the organization."""
     organization_id = request.caller.organization_id
     owner = organization_caller_for(user=request.user, organization_id=organization_id)
     if owner is None:
@@ -37,21 +37,21 @@ def setting_billing(request: PageRequest) -> HttpResponse:
             messages.success(request, "Invoice details saved.")
             return redirect("setting-billing", request.caller.workspace_id)
         page = _page(request)
-        start = page * PAYMENTS_A_PAGE
-        payments = list(account.payments.all()[start : start + PAYMENTS_A_PAGE + 1])
+        start = page * PAYMENTS_PER_PAGE
+        payments = list(account.payments.all()[start : start + PAYMENTS_PER_PAGE + 1])
     except (BillingUnavailable, DatabaseError):
         return render(request, "billing/billing.html", {"tab": "billing"}, status=503)
     context = {
         "tab": "billing",
         "account": account,
         "form": form,
-        "payments": payments[:PAYMENTS_A_PAGE],
+        "payments": payments[:PAYMENTS_PER_PAGE],
         "paid": Payment.Status.PAID,
-        "next_page": page + 1 if len(payments) > PAYMENTS_A_PAGE else None,
+        "next_page": page + 1 if len(payments) > PAYMENTS_PER_PAGE else None,
     }
     return render(request, "billing/billing.html", context, status=422 if form.errors else 200)
 
 
 def _page(request: PageRequest) -> int:
-    given = request.GET.get("page", "")
-    return min(int(given), 10_000) if given.isascii() and given.isdigit() else 0
+    page = request.GET.get("page", "")
+    return min(int(page), 10_000) if page.isascii() and page.isdigit() else 0

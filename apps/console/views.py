@@ -48,7 +48,7 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _sign_in_page(request, SignInForm(request=request), after, status=200)
 
     form = SignInForm(request.POST, request=request)
-    if not throttle.take(request, request.POST.get("email", "")[:254]):
+    if not throttle.consume(request, request.POST.get("email", "")[:254]):
         form.errors.clear()
         form.add_error(None, "Too many attempts. Wait ten minutes, then try again.")
         return _sign_in_page(request, form, after, status=429)

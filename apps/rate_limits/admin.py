@@ -1,4 +1,4 @@
-"""Operators raise and lower the limits of single organizations here."""
+"""Admin of the limit factors of organizations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.forms import ChoiceField, ModelForm
 from django.http import HttpRequest
 
-from apps.rate_limits.factors import note_change
+from apps.rate_limits.factors import record_change
 from apps.rate_limits.models import LimitFactor
 from apps.rate_limits.table import CATEGORIES
 
@@ -37,7 +37,7 @@ class LimitFactorAdmin(admin.ModelAdmin[LimitFactor]):
     def get_readonly_fields(
         self, request: HttpRequest, obj: LimitFactor | None = None
     ) -> tuple[str, ...]:
-        # Another organization or row is another factor, and this one's end.
+        # A factor of another organization or category is a new row.
         return ("organization", "category") if obj is not None else ()
 
     def save_model(
@@ -45,14 +45,14 @@ class LimitFactorAdmin(admin.ModelAdmin[LimitFactor]):
         request: HttpRequest,
         obj: LimitFactor,
         form: Any,
-        change: bool,  # noqa: FBT001  (as Django calls it)
+        change: bool,  # noqa: FBT001  (Django's signature)
     ) -> None:
         before = form.initial.get("factor") if change else None
         super().save_model(request, obj, form, change)
-        note_change(obj.organization, obj.category, before, obj.factor)
+        record_change(obj.organization, obj.category, before, obj.factor)
 
     def delete_model(self, request: HttpRequest, obj: LimitFactor) -> None:
-        note_change(obj.organization, obj.category, obj.factor, None)
+        record_change(obj.organization, obj.category, obj.factor, None)
         super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[LimitFactor]) -> None:

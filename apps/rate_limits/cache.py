@@ -1,9 +1,8 @@
-"""The cache that django-ratelimit counts in: its two steps, add and increase, are one script.
+"""The cache backend of django-ratelimit: counts atomically in one Redis round trip.
 
-The core asks `add(key, 1)` and, when the key was there already, `incr(key)`. Here `add` counts in
-either case, so that no two processes can both be first and a request costs one round trip; `incr`
-then says what `add` has found. What else is to be noted about a count goes the same way, in the
-same script (`CountRequest`).
+django-ratelimit calls `add(key, 1)` and, if the key exists, `incr(key)`. Here `add` increments in
+either case and `incr` returns its result, so that concurrent processes count exactly. The same
+script updates the statistics of the organization (`CountRequest`).
 """
 
 from __future__ import annotations
@@ -21,13 +20,12 @@ from redis.exceptions import NoScriptError, ResponseError
 
 from apps.core.sync_bridge import require_thread
 
-ANSWER_SECONDS = 0.25
+REDIS_TIMEOUT_SECONDS = 0.25
 RECONNECT_AFTER_SECONDS = 1.0
-"""For so long a Redis that did not answer is not asked again, so that requests do not queue up."""
+"""Pause after a failure of Redis, so that requests do not queue up."""
 
-# KEYS: the counter; who counts for the organization, and what the organization was refused.
-# ARGV: seconds that the counter lives, the limit, now, the end of the interval at the latest, who
-# this is, the row.
+# KEYS: the counter; the organization's sorted set of active identities, and its hash of rejections.
+# ARGV: TTL of the counter, the limit, now, the latest end of the interval, the identity, the row.
 _SCRIPT = b"""
 local count = redis.call('INCR', KEYS[1])
 if count == 1 then
@@ -44,29 +42,29 @@ if KEYS[3] and count > tonumber(ARGV[2]) then
 end
 return count
 """
-_SHA = hashlib.sha1(_SCRIPT).hexdigest().encode()  # noqa: S324  (Redis names scripts so)
+_SHA = hashlib.sha1(_SCRIPT).hexdigest().encode()  # noqa: S324  (the script id in Redis)
 
 
 class RedisUnavailable(redis.ConnectionError):
-    """Redis did not answer a moment ago."""
+    """Redis failed within the last second."""
 
 
 @dataclass(slots=True)
 class CountRequest:
-    """What is to be noted with the next count, and what came of it."""
+    """Arguments of the next count, and its result."""
 
     limit: int = 0
-    seen: str | None = None
-    """The organization's key of who counts; without one nothing is noted."""
-    hits: str | None = None
-    """The organization's key of what it was refused."""
+    active_key: str | None = None
+    """Redis key of the organization's active identities; None records no statistics."""
+    rejected_key: str | None = None
+    """Redis key of the organization's rejections."""
     now: int = 0
     until: int = 0
     member: str = ""
     row: str = ""
     count: int = 0
-    is_looked_for: bool = False
-    """Not to be counted: what is wanted is where the count is."""
+    is_key_lookup: bool = False
+    """Return the counter's key instead of counting."""
     key: str = ""
 
 
@@ -74,11 +72,11 @@ counting: ContextVar[CountRequest | None] = ContextVar("counting", default=None)
 
 
 class CountingCache(BaseCache):
-    """As much of a cache as django-ratelimit needs. Raises `redis.RedisError`."""
+    """The subset of a cache that django-ratelimit uses. Raises `redis.RedisError`."""
 
     def __init__(self, server: str, params: dict[str, Any]) -> None:
         super().__init__(params)
-        self._link = _link_to(server)
+        self._connections = _connection_to(server)
 
     def add(
         self,
@@ -87,72 +85,78 @@ class CountingCache(BaseCache):
         timeout: Any = DEFAULT_TIMEOUT,
         version: int | None = None,
     ) -> bool:
-        """Count, and say whether this was the first; who only looks (0) adds nothing."""
+        """Increment and return whether this was the first count; a value of 0 adds nothing."""
         if not value:
             return False
-        if (note := counting.get()) is None:
-            raise ValueError("Who counts says what: see apps.rate_limits.counters.")
-        keys = [key] if note.seen is None or note.hits is None else [key, note.seen, note.hits]
-        arguments = note.limit, note.now, note.until, note.member, note.row
+        if (request := counting.get()) is None:
+            raise ValueError("`counting` is not set: count through apps.rate_limits.counters.")
+        keys = (
+            [key]
+            if request.active_key is None or request.rejected_key is None
+            else [key, request.active_key, request.rejected_key]
+        )
+        arguments = request.limit, request.now, request.until, request.member, request.row
         parts = [len(keys), *keys, int(timeout or 0), *arguments]
-        note.count = int(self._link.run(_SHA, _SCRIPT, parts))
-        return note.count == int(value)
+        request.count = int(self._connections.run(_SHA, _SCRIPT, parts))
+        return request.count == int(value)
 
     def incr(self, key: Any, delta: int = 1, version: int | None = None) -> int:
-        """What `add` has counted just now."""
-        note = counting.get()
-        if note is None or not note.count:
+        """Return the result of the preceding `add`."""
+        request = counting.get()
+        if request is None or not request.count:
             raise ValueError(key)
-        return note.count
+        return request.count
 
     def get(self, key: Any, default: Any = None, version: int | None = None) -> Any:
-        note = counting.get()
-        if note is not None and note.is_looked_for:
-            note.key = key
+        request = counting.get()
+        if request is not None and request.is_key_lookup:
+            request.key = key
             return default
-        found = self._link.ask("GET", key)
-        return default if found is None else int(found)
+        value = self._connections.execute("GET", key)
+        return default if value is None else int(value)
 
 
-class _Link:
-    """To one Redis; a connection for each thread, whatever context it works in."""
+class _ThreadConnections:
+    """Connections to one Redis, one per thread."""
 
     def __init__(self, server: str) -> None:
         self._pool = redis.ConnectionPool.from_url(
-            server, socket_timeout=ANSWER_SECONDS, socket_connect_timeout=ANSWER_SECONDS
+            server,
+            socket_timeout=REDIS_TIMEOUT_SECONDS,
+            socket_connect_timeout=REDIS_TIMEOUT_SECONDS,
         )
-        self._of_thread = threading.local()
-        self._away_until = 0.0
+        self._local = threading.local()
+        self._unavailable_until = 0.0
 
     def run(self, sha: bytes, script: bytes, parts: list[Any]) -> Any:
         try:
-            return self.ask("EVALSHA", sha, *parts)
+            return self.execute("EVALSHA", sha, *parts)
         except NoScriptError:
-            return self.ask("EVAL", script, *parts)
+            return self.execute("EVAL", script, *parts)
 
-    def ask(self, *command: Any) -> Any:
-        """One round trip; a connection that broke since its last use is made anew."""
+    def execute(self, *command: Any) -> Any:
+        """Run a command in one round trip; reconnects once if an idle connection was closed."""
         require_thread()
-        if self._away_until > time.monotonic():
+        if self._unavailable_until > time.monotonic():
             raise RedisUnavailable
-        kept = getattr(self._of_thread, "connection", None)
+        existing = getattr(self._local, "connection", None)
         try:
-            if kept is not None:
+            if existing is not None:
                 try:
-                    return self._round_trip(kept, command)
+                    return self._round_trip(existing, command)
                 except redis.TimeoutError:
                     raise
                 except redis.ConnectionError:
-                    kept.disconnect()
-            self._of_thread.connection = fresh = self._pool.make_connection()
+                    existing.disconnect()
+            self._local.connection = fresh = self._pool.make_connection()
             return self._round_trip(fresh, command)
         except ResponseError:
             raise
         except redis.RedisError:
-            # What it may still say must not be taken for the next answer.
-            self._of_thread.connection.disconnect()
-            self._of_thread.connection = None
-            self._away_until = time.monotonic() + RECONNECT_AFTER_SECONDS
+            # Disconnect: a late reply must not be read as the reply to the next command.
+            self._local.connection.disconnect()
+            self._local.connection = None
+            self._unavailable_until = time.monotonic() + RECONNECT_AFTER_SECONDS
             raise
 
     @staticmethod
@@ -161,9 +165,9 @@ class _Link:
         return connection.read_response()
 
 
-_links: dict[str, _Link] = {}
+_connections_by_server: dict[str, _ThreadConnections] = {}
 
 
-def _link_to(server: str) -> _Link:
-    """The process's one link to that server: Django makes a cache for each context."""
-    return _links.setdefault(server, _Link(server))
+def _connection_to(server: str) -> _ThreadConnections:
+    """Return the process-wide connections: Django creates a cache object per context."""
+    return _connections_by_server.setdefault(server, _ThreadConnections(server))

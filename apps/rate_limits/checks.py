@@ -1,4 +1,4 @@
-"""The one question that every surface asks before it does anything: may this request go on?"""
+"""Rate limit checks of requests, shared by all entry points."""
 
 from __future__ import annotations
 
@@ -35,56 +35,56 @@ def check(
     remote: str,
     user: Callable[[], User | None],
 ) -> Usage | None:
-    """Count a request to the platform API on its row; `LimitReached` when that is used up.
+    """Count a platform API request on its row. Raises `LimitReached`.
 
-    `path` is canonical, `headers` find names without regard to case, `remote` is the client's
-    address, `user` the person of the session. None for what is outside the table, and for what
-    nobody could count: the table protects the service, it is not what keeps strangers out.
+    `path` is canonical, `headers` is case-insensitive, `remote` is the client address, `user`
+    returns the session's user. Returns None for paths without limits. Fails open: None also if
+    Redis or PostgreSQL is unavailable, because limits are no access control.
     """
     if not settings.RATE_LIMIT_FACTOR or not is_counted(path):
         return None
-    plain = counted_path(path)
+    normalized = counted_path(path)
     try:
-        # For a row by address it makes no difference whose the key is, so none is looked up.
-        if (row := address_row(method, plain)) is not None:
+        # A row by address needs no identity, so no key is looked up.
+        if (row := address_row(method, normalized)) is not None:
             return consume(row, address_identity(remote))
-        who = identify(headers, remote, user)
-        return consume(row_for(method, plain, who.kind), who)
+        identity = identify(headers, remote, user)
+        return consume(row_for(method, normalized, identity.kind), identity)
     except DatabaseError:
         metrics.limits.labels(CATCH_ALL.category, "unchecked").inc()
         return None
 
 
 def check_anonymous(remote: str) -> Usage | None:
-    """Count what did not authenticate elsewhere, with an agent, on the address's catch-all row."""
+    """Count an unauthenticated request to an agent on the address's catch-all row."""
     if not settings.RATE_LIMIT_FACTOR:
         return None
     return consume(CATCH_ALL, address_identity(remote))
 
 
 def check_deployment(name: str, value: str, limit: tuple[int, int]) -> Usage | None:
-    """Count on a limit that is no row of the table, such as a deployment's own."""
+    """Count on a deployment's own limit, which is not in the table."""
     try:
         usage = counters.count_custom(name, value, limit)
     except redis.RedisError:
         metrics.limits.labels(name, "unchecked").inc()
         return None
-    return _noted(usage)
+    return _record_metrics(usage)
 
 
-def consume(row: Row, who: Identity) -> Usage | None:
-    """Count on that row; `LimitReached` when it is used up, None when Redis is away."""
-    factor = factor_for(who.organization_id, row.category)
+def consume(row: Row, identity: Identity) -> Usage | None:
+    """Count on the row. Raises `LimitReached`; returns None if Redis is unavailable."""
+    factor = factor_for(identity.organization_id, row.category)
     try:
-        usage = counters.count(row, who, factor)
+        usage = counters.count(row, identity, factor)
     except redis.RedisError as error:
         metrics.limits.labels(row.category, "unchecked").inc()
-        log.debug("Not counted on %s: %s", row.name, error)
+        log.debug("Could not count on %s: %s", row.name, error)
         return None
-    return _noted(usage)
+    return _record_metrics(usage)
 
 
-def _noted(usage: Usage) -> Usage:
+def _record_metrics(usage: Usage) -> Usage:
     metrics.limits.labels(usage.category, "refused" if usage.is_over else "allowed").inc()
     if usage.is_over:
         raise LimitReached(usage)

@@ -1,4 +1,4 @@
-"""The table, for what Django's handler does not answer: async code and Channels consumers."""
+"""Rate limits of ASGI consumers, which the Django middleware does not cover."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from apps.rate_limits.counters import LimitReached, Usage
 from apps.rate_limits.row_matching import is_counted
 
 TRY_AGAIN_LATER = 1013
-"""What a socket is closed with (RFC 6455's registry)."""
+"""WebSocket close code (IANA registry of RFC 6455)."""
 
 
 async def check_scope(scope: Scope) -> Usage | None:
-    """Count the request or the connection of an ASGI scope; `LimitReached` when it is too many.
+    """Count the request or connection of an ASGI scope. Raises `LimitReached`.
 
-    One crossing to a thread: looking a key up and counting are sync code.
+    Key look-up and counting are synchronous and run in one thread call.
     """
     path = canonical(scope["path"])
     if not is_counted(path):
@@ -36,40 +36,42 @@ async def check_scope(scope: Scope) -> Usage | None:
         path=path,
         headers=_Headers(scope),
         remote=(scope.get("client") or ("",))[0],
-        user=lambda: _person(scope),
+        user=lambda: _session_user(scope),
     )
 
 
 def limited(application: Application) -> Application:
-    """An ASGI application of the platform API under the table; pages' and agents' are outside."""
+    """Wrap an ASGI application of the platform API with rate limits."""
 
     async def handle(scope: Scope, receive: Any, send: Any) -> None:
         try:
             usage = await check_scope(scope)
         except LimitReached as error:
-            await _refuse(error, scope, receive, send)
+            await _reject(error, scope, receive, send)
             return
-        found = {} if usage is None else usage.headers()
-        await application(scope, receive, _with_headers(found, send) if found else send)
+        limit_headers = {} if usage is None else usage.headers()
+        await application(
+            scope, receive, _with_headers(limit_headers, send) if limit_headers else send
+        )
 
     return handle
 
 
-def _with_headers(found: Mapping[str, str], send: Any) -> Any:
+def _with_headers(headers: Mapping[str, str], send: Any) -> Any:
     async def send_with_headers(message: dict[str, Any]) -> None:
         if message["type"] in {"http.response.start", "websocket.accept"}:
-            message = {**message, "headers": [*message.get("headers", ()), *_raw(found)]}
+            message = {**message, "headers": [*message.get("headers", ()), *_encode(headers)]}
         await send(message)
 
     return send_with_headers
 
 
-async def _refuse(error: LimitReached, scope: Scope, receive: Any, send: Any) -> None:
-    headers = [(b"content-type", b"application/json"), *_raw(error.usage.headers())]
+async def _reject(error: LimitReached, scope: Scope, receive: Any, send: Any) -> None:
+    headers = [(b"content-type", b"application/json"), *_encode(error.usage.headers())]
     body = dumps(error_json(canonical(scope["path"]), error))
     kind = "http"
     if scope["type"] == "websocket":
-        await receive()  # the connection's opening, which is answered
+        await receive()  # websocket.connect
         if "websocket.http.response" not in scope.get("extensions", {}):
             await send({"type": "websocket.close", "code": TRY_AGAIN_LATER})
             return
@@ -79,12 +81,12 @@ async def _refuse(error: LimitReached, scope: Scope, receive: Any, send: Any) ->
     await send({"type": f"{kind}.response.body", "body": body})
 
 
-def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
+def _encode(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:
     return [(name.lower().encode(), value.encode()) for name, value in headers.items()]
 
 
-def _person(scope: Scope) -> User | None:
-    """Of the session: as a socket's scope has it, or looked up."""
+def _session_user(scope: Scope) -> User | None:
+    """Return the session's user, from the scope or the session cookie."""
     user: AbstractBaseUser | AnonymousUser | None = scope.get("user")
     if user is None and (key := session_key_of(scope)) is not None:
         user = user_of(key)
@@ -92,7 +94,7 @@ def _person(scope: Scope) -> User | None:
 
 
 class _Headers(dict[str, str]):
-    """A scope's headers, found without regard to case."""
+    """A scope's headers, case-insensitive."""
 
     def __init__(self, scope: Scope) -> None:
         super().__init__((n.decode("latin-1"), v.decode("latin-1")) for n, v in scope["headers"])

@@ -1,8 +1,8 @@
-"""CountRequest a request on its row, exactly, whichever process it reached.
+"""Exact request counters across processes.
 
-django-ratelimit's core says which interval it is and under which key it is counted; `cache` counts.
-Intervals are fixed: they begin at another second for each identity, and at the same for all
-processes. The factor of an organization moves the limit, not the counter.
+django-ratelimit's core computes the interval and the counter's key; `cache` counts. Intervals are
+fixed windows with an offset per identity, the same in every process. An organization's factor
+scales the limit, not the counter.
 """
 
 from __future__ import annotations
@@ -20,35 +20,35 @@ from apps.rate_limits.cache import CountRequest, counting
 from apps.rate_limits.identity import Identity
 from apps.rate_limits.table import Row
 
-_ANYBODY: Any = None
-"""The core passes its request on to keys and rates that are functions; ours are values."""
+_NO_REQUEST: Any = None
+"""The core passes its request only to callable keys and rates; ours do not use it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a request found when it was counted."""
+    """The counter after a request."""
 
     category: str
     limit: int
     seconds: int
     count: int
     reset_at: int
-    """The second in which the next interval begins."""
+    """Unix time at which the next interval begins."""
 
     @property
     def is_over(self) -> bool:
         return self.count > self.limit
 
     def headers(self) -> dict[str, str]:
-        found = {
+        headers = {
             "X-RateLimit-Limit": str(self.limit),
             "X-RateLimit-Remaining": str(max(0, self.limit - self.count)),
             "X-RateLimit-Reset": str(self.reset_at),
             "X-RateLimit-Category": self.category,
         }
         if self.is_over:
-            found["Retry-After"] = str(self.retry_after)
-        return found
+            headers["Retry-After"] = str(self.retry_after)
+        return headers
 
     @property
     def retry_after(self) -> int:
@@ -56,75 +56,75 @@ class Usage:
 
 
 class LimitReached(errors.RateLimited):
-    """A row's limit is used up; `usage` has the numbers."""
+    """The limit of a row is exceeded; `usage` has the numbers."""
 
     def __init__(self, usage: Usage) -> None:
         self.usage = usage
         super().__init__(
-            f"{usage.category}: at most {usage.limit} requests in {usage.seconds} seconds."
-            f" Send again in {usage.retry_after} seconds."
+            f"Rate limit exceeded for {usage.category}: at most {usage.limit} requests in"
+            f" {usage.seconds} seconds. Retry in {usage.retry_after} seconds."
         )
         self.headers = usage.headers()
 
 
 def scaled(count: int, factor: float) -> int:
-    """The limit under a factor; whoever has one may always ask once."""
+    """Return the scaled limit, at least 1."""
     return max(1, round(count * factor))
 
 
-def count(row: Row, who: Identity, factor: float = 1.0) -> Usage:
-    """Count one request. Raises `redis.RedisError` while nobody can count."""
+def count(row: Row, identity: Identity, factor: float = 1.0) -> Usage:
+    """Count one request. Raises `redis.RedisError`."""
     nominal = row.limit(settings.REGION)
-    note = CountRequest(limit=scaled(nominal.requests, factor))
-    if who.organization_id is not None:
-        note.seen, note.hits = keys_of(who.organization_id)
-        note.member = f"{row.name}|{who.value}"
-        note.row = row.name
-        note.now = int(time.time())
-        note.until = note.now + nominal.seconds
-    return _counted(f"limits|{row.name}|", who.value, tuple(nominal), row.category, note)
+    request = CountRequest(limit=scaled(nominal.requests, factor))
+    if identity.organization_id is not None:
+        request.active_key, request.rejected_key = keys_of(identity.organization_id)
+        request.member = f"{row.name}|{identity.value}"
+        request.row = row.name
+        request.now = int(time.time())
+        request.until = request.now + nominal.seconds
+    return _count(f"limits|{row.name}|", identity.value, tuple(nominal), row.category, request)
 
 
 def count_custom(name: str, value: str, limit: tuple[int, int]) -> Usage:
-    """The same on a limit that is no row of the table: so many in so many seconds."""
-    return _counted(f"limits.own|{name}|", value, limit, name, CountRequest(limit=limit[0]))
+    """Count on a limit that is not in the table, as (requests, seconds)."""
+    return _count(f"limits.own|{name}|", value, limit, name, CountRequest(limit=limit[0]))
 
 
-def _counted(
-    group: str, value: str, rate: tuple[int, ...], category: str, note: CountRequest
+def _count(
+    group: str, value: str, rate: tuple[int, ...], category: str, request: CountRequest
 ) -> Usage:
-    found = _asking_the_core(group, value, rate, note, increment=True)
+    window = _get_usage(group, value, rate, request, increment=True)
     return Usage(
         category=category,
-        limit=note.limit,
+        limit=request.limit,
         seconds=rate[1],
-        count=found["count"],
-        # An interval ends with the second that the core calls its window.
-        reset_at=int(time.time()) + found["time_left"] + 1,
+        count=window["count"],
+        # The core calls the last second of the interval its window.
+        reset_at=int(time.time()) + window["time_left"] + 1,
     )
 
 
 def key_of(row: Row, value: str) -> str:
-    """Where Redis has the count of that identity in the present interval."""
-    note, rate = CountRequest(is_looked_for=True), tuple(row.limit(settings.REGION))
-    _asking_the_core(f"limits|{row.name}|", value, rate, note, increment=False)
-    return note.key
+    """Return the Redis key of the identity's counter in the current interval."""
+    request, rate = CountRequest(is_key_lookup=True), tuple(row.limit(settings.REGION))
+    _get_usage(f"limits|{row.name}|", value, rate, request, increment=False)
+    return request.key
 
 
-def _asking_the_core(
-    group: str, value: str, rate: tuple[int, ...], note: CountRequest, *, increment: bool
+def _get_usage(
+    group: str, value: str, rate: tuple[int, ...], request: CountRequest, *, increment: bool
 ) -> dict[str, Any]:
-    token = counting.set(note)
+    token = counting.set(request)
     try:
-        found: dict[str, Any] = get_usage(
-            _ANYBODY, group=group, key=lambda *_: f"{value}|", rate=rate, increment=increment
+        usage: dict[str, Any] = get_usage(
+            _NO_REQUEST, group=group, key=lambda *_: f"{value}|", rate=rate, increment=increment
         )
-        return found
+        return usage
     finally:
         counting.reset(token)
 
 
 def keys_of(organization_id: UUID, day: int | None = None) -> tuple[str, str]:
-    """Where Redis notes who counts for the organization, and what it was refused on a day."""
+    """Return the Redis keys of the organization's active identities and a day's rejections."""
     day = int(time.time()) // 86_400 if day is None else day
     return f"limits:seen:{organization_id}", f"limits:hits:{organization_id}:{day}"

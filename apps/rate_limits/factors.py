@@ -1,4 +1,4 @@
-"""The factors of organizations, as every process knows them within a second."""
+"""Limit factors of organizations, cached for under a second."""
 
 from __future__ import annotations
 
@@ -17,27 +17,29 @@ from apps.rate_limits.models import MAX_FACTOR, MIN_FACTOR, LimitFactor
 from apps.rate_limits.table import CATEGORIES
 
 Factors = Mapping[UUID, Mapping[str, float]]
-"""By organization and category; the empty one is for all."""
+"""By organization and category; the empty category applies to all."""
 
 _CACHE_SECONDS = 0.8
-_known: TTLCache[None, Factors] = TTLCache(_CACHE_SECONDS)
+_cache: TTLCache[None, Factors] = TTLCache(_CACHE_SECONDS)
 
 
 def factor_for(organization_id: UUID | None, category: str) -> float:
-    """What the limit is to be multiplied by: the installation's factor and the organization's.
+    """Return the product of the installation's factor and the organization's.
 
-    Few organizations have factors, so all are looked up at once, whoever asks.
+    Few organizations have factors, so all are loaded and cached together.
     """
-    everywhere: float = settings.RATE_LIMIT_FACTOR
+    installation_factor: float = settings.RATE_LIMIT_FACTOR
     if organization_id is None:
-        return everywhere
-    found = _known.get(None, _look_up).get(organization_id)
-    return everywhere if found is None else everywhere * found.get(category, found.get("", 1.0))
+        return installation_factor
+    factors = _cache.get(None, _look_up).get(organization_id)
+    if factors is None:
+        return installation_factor
+    return installation_factor * factors.get(category, factors.get("", 1.0))
 
 
-def forget() -> None:
-    """Drop what is cached in this process."""
-    _known.clear()
+def clear_cache() -> None:
+    """Clear the cache of this process."""
+    _cache.clear()
 
 
 def _look_up(_: None) -> Factors:
@@ -50,40 +52,40 @@ def _look_up(_: None) -> Factors:
 
 @transaction.atomic
 def set_factor(*, organization: Organization, factor: float, category: str = "") -> None:
-    """Multiply a category's limits, or all, for the organization. 1 is as the table has it.
+    """Multiply the organization's limits of a category, or of all without their own factor.
 
-    Other categories keep factors of their own. Safe to repeat; what changes is audited.
+    Safe to repeat; changes are audited.
     """
     if category and category not in CATEGORIES:
-        raise errors.Invalid(f"There is no category {category!r}.")
+        raise errors.Invalid(f"`category` must be one of {', '.join(CATEGORIES)}.")
     if not MIN_FACTOR <= factor <= MAX_FACTOR:
-        raise errors.Invalid(f"A factor is from {MIN_FACTOR:g} to {MAX_FACTOR:g}.")
+        raise errors.Invalid(f"`factor` must be between {MIN_FACTOR:g} and {MAX_FACTOR:g}.")
     rows = LimitFactor.objects.select_for_update().filter(
         organization=organization, category=category
     )
     before = rows.values_list("factor", flat=True).first()
-    # A category's 1 stays as a row: it shields the category from the factor for all.
+    # A category's factor of 1 is stored: it overrides the factor for all categories.
     if factor == 1.0 and not category:
         rows.delete()
     else:
         LimitFactor.objects.update_or_create(
             organization=organization, category=category, defaults={"factor": factor}
         )
-    note_change(organization, category, before, factor)
+    record_change(organization, category, before, factor)
 
 
-def note_change(
+def record_change(
     organization: Organization, category: str, before: float | None, after: float | None
 ) -> None:
-    """Write a changed factor into the audit log; none is 1."""
-    was, is_now = (1.0 if value is None else value for value in (before, after))
-    if was == is_now:
+    """Record a changed factor in the audit log; None counts as 1."""
+    old, new = (1.0 if value is None else value for value in (before, after))
+    if old == new:
         return
     row = category or "all rows"
     record(
         Action.RATE_LIMIT_CHANGED,
         Target("rate_limit", organization.pk, row),
-        before={"row": row, "factor": was},
-        after={"row": row, "factor": is_now},
+        before={"row": row, "factor": old},
+        after={"row": row, "factor": new},
         organization_id=organization.pk,
     )

@@ -1,6 +1,6 @@
-"""For whom a request is counted: a valid key, else a person with their address, else the address.
+"""The identity that a request is counted for: a valid key, else user and address, else address.
 
-What does not authenticate is nobody's: it counts on the address, like a request without anything.
+Requests with invalid credentials count on the address.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from apps.rate_limits.table import IdentityKind
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who is counted."""
+    """An identity with its own counters."""
 
     kind: IdentityKind
     value: str
-    """What is counted separately: a key's id, a person's id and network, a network."""
+    """A key's id, a user's id and network, or a network."""
     organization_id: UUID | None = None
-    """Whose factors hold and who sees the count; None for addresses."""
+    """The organization whose factors and statistics apply; None for addresses."""
 
 
 def identify(
@@ -36,49 +36,49 @@ def identify(
     remote: str,
     user: Callable[[], User | None],
 ) -> Identity:
-    """Who is asking. `headers` finds names without regard to case; `user` is of the session.
+    """Return the identity. `headers` is case-insensitive; `user` returns the session's user.
 
-    `remote` is the client's address as the web process has it, which takes X-Forwarded-For from
-    trusted proxies alone.
+    `remote` is the client address, for which the web process trusts X-Forwarded-For of configured
+    proxies only.
     """
     if secret := api_key_from_headers(headers):
         try:
-            holder = get_key_info(secret=secret)
+            key = get_key_info(secret=secret)
         except errors.AppError:
             return address_identity(remote)
-        return Identity(IdentityKind.KEY, str(holder.key_id), holder.organization_id)
-    person = user()
+        return Identity(IdentityKind.KEY, str(key.key_id), key.organization_id)
+    session_user = user()
     claimed = headers.get("X-User-Id")
-    if person is None or claimed not in (None, "", str(person.pk)):
+    if session_user is None or claimed not in (None, "", str(session_user.pk)):
         return address_identity(remote)
-    organization_id = _organization_of(person, headers.get("X-Tenant-Id") or "")
-    return Identity(IdentityKind.USER, f"{person.pk} {network(remote)}", organization_id)
+    organization_id = _organization_of(session_user, headers.get("X-Tenant-Id") or "")
+    return Identity(IdentityKind.USER, f"{session_user.pk} {network(remote)}", organization_id)
 
 
 def address_identity(remote: str) -> Identity:
-    """Anybody who asks from there."""
+    """Return the identity of an address."""
     return Identity(IdentityKind.IP, network(remote))
 
 
 _organizations: TTLCache[tuple[UUID, str], UUID | None] = TTLCache(0.8)
 
 
-def _organization_of(person: User, workspace: str) -> UUID | None:
-    """The organization of the workspace that the request names, if it is theirs to enter."""
+def _organization_of(user: User, workspace: str) -> UUID | None:
+    """Return the organization of the named workspace if the user may enter it."""
 
     def look_up(_: tuple[UUID, str]) -> UUID | None:
         try:
-            caller = caller_for(user=person, workspace_id=UUID(workspace))
+            caller = caller_for(user=user, workspace_id=UUID(workspace))
         except ValueError:
             return None
         return None if caller is None else caller.organization_id
 
-    return _organizations.get((person.pk, workspace), look_up) if workspace else None
+    return _organizations.get((user.pk, workspace), look_up) if workspace else None
 
 
 @lru_cache(maxsize=4096)
 def network(remote: str) -> str:
-    """The address that is counted: of IPv6 the network, as one client has all of that."""
+    """Return the counted address; of IPv6 the /64 network, which belongs to one client."""
     try:
         address = ipaddress.ip_address(remote.partition("%")[0])
     except ValueError:

@@ -1,4 +1,4 @@
-"""The table, for everything that Django answers: DRF's views, plain ones and async ones."""
+"""Rate limits of all Django views."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from apps.rate_limits.counters import LimitReached
 
 Handler = Callable[[HttpRequest], HttpResponse]
 _COUNTED = "slipway.rate_limit"
-"""Where an environment keeps the headers of a request that was counted and is begun again."""
+"""META key of the rate limit headers, if the request is dispatched a second time."""
 
 
 class RateLimitMiddleware:
-    """Counts each request once, before any body is parsed, and refuses those that are too many.
+    """Counts each request once, before its body is parsed, and rejects those over the limit.
 
-    It stands after the session's person is known and CORS headers are seen to, so that scripts of
-    other origins can read a refusal, and before preflights are answered, so that those count.
+    It runs after session authentication, and between adding CORS headers, so that scripts of other
+    origins can read a rejection, and answering preflights, so that those count.
     """
 
     def __init__(self, get_response: Handler) -> None:
@@ -32,12 +32,12 @@ class RateLimitMiddleware:
             try:
                 counted = _headers(request)
             except LimitReached as error:
-                return _with(error.usage.headers(), error_response(request, error))
+                return _add_headers(error.usage.headers(), error_response(request, error))
             request.META[_COUNTED] = counted
-        return _with(counted, self.get_response(request))
+        return _add_headers(counted, self.get_response(request))
 
 
-def _with(headers: Mapping[str, str], response: HttpResponse) -> HttpResponse:
+def _add_headers(headers: Mapping[str, str], response: HttpResponse) -> HttpResponse:
     for name, value in headers.items():
         response.headers[name] = value
     return response
@@ -49,11 +49,11 @@ def _headers(request: HttpRequest) -> Mapping[str, str]:
         path=request.path_info,
         headers=request.headers,
         remote=request.META.get("REMOTE_ADDR", ""),
-        user=lambda: _person(request),
+        user=lambda: _session_user(request),
     )
     return {} if usage is None else usage.headers()
 
 
-def _person(request: HttpRequest) -> User | None:
+def _session_user(request: HttpRequest) -> User | None:
     user = request.user
     return user if isinstance(user, User) and user.is_active else None

@@ -1,4 +1,4 @@
-"""What operators have changed about the limits of one organization."""
+"""Limit factors that operators set for organizations."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ MIN_FACTOR, MAX_FACTOR = 0.001, 1_000_000.0
 
 
 class LimitFactor(models.Model):
-    """An organization's limits of one category, or of all, times a number.
+    """Multiplies an organization's limits of one category, or of all.
 
-    The one for a category goes before the one for all. Rows that count by address are nobody's, so
-    no factor moves them.
+    A category's factor takes precedence over the one for all. Rows by address have no organization
+    and no factor.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

@@ -1,8 +1,8 @@
-"""Which row of the table a request counts on: the most specific that knows its kind of identity.
+"""Selection of the table row for a request: the most specific for its kind of identity.
 
-Specific is, in this order: a method with an exact path, an exact path, what lies below a path, an
-ending, something contained, the defaults. The path is what remains when everything that clients may
-put before it is cut off, so that no prefix, doubled slash, spelling or encoding leads past a row.
+From most to least specific: method with exact path, exact path, path prefix, suffix, substring,
+default. Paths are normalized first, so that no prefix, double slash, case or encoding bypasses a
+row.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ _ALTERNATIVE = re.compile(
     r"(?:(?P<method>[A-Z]+)\b ?)?(?P<containing>containing )?(?P<path>[/*]\S*)?(?: \(.*\))?"
 )
 _ANY = "any"
-_READING = {"HEAD": "GET"}
-"""A view answers these as it answers the other, so they count as it."""
+_METHOD_ALIASES = {"HEAD": "GET"}
+"""Methods that count as another one."""
 
-# Where pages, files and agents live. Everything else is the platform API, known to it or not.
+# Pages, files and agents. All other paths count as platform API, existing or not.
 _OUTSIDE = frozenset({"account", "admin", "agents", "host", "invitations", "o", "static"})
 _OUTSIDE_EXACTLY = frozenset(
     {
@@ -35,14 +35,14 @@ _SHARED_PAGE = re.compile(rf"/public/{_UUID}/r(?:/{_UUID})?")
 
 
 def counted_path(path: str) -> str:
-    """What rows are compared with: the decoded path without prefixes, in one spelling."""
+    """Return the normalized path without API prefixes, which rows are matched against."""
     plain = _SLASHES.sub("/", f"/{path.strip().lower()}")
     plain = _PREFIXES.sub("", plain)
     return plain.rstrip("/ \n\t") or "/"
 
 
 def is_counted(path: str) -> bool:
-    """Whether the table knows requests to this canonical path; pages and agents are outside it."""
+    """Whether requests to the canonical path are limited; pages and agents are not."""
     if path in _OUTSIDE_EXACTLY or path[1:].partition("/")[0] in _OUTSIDE:
         return False
     return _SHARED_PAGE.fullmatch(path) is None
@@ -50,10 +50,10 @@ def is_counted(path: str) -> bool:
 
 @dataclass(slots=True)
 class _Rules:
-    """The table's rows by how they are found; each entry holds the rows of one match."""
+    """The table's rows, indexed by kind of match."""
 
     methods: dict[str, list[Row]] = field(default_factory=dict)
-    """Of a method on any path."""
+    """By method, for any path."""
     exact: dict[tuple[str, str], list[Row]] = field(default_factory=dict)
     """By method, or `any`, and path."""
     patterns: list[tuple[str, re.Pattern[str], list[Row]]] = field(default_factory=list)
@@ -92,12 +92,12 @@ def _read(rows: tuple[Row, ...]) -> _Rules:
     rules = _Rules()
     for row in rows:
         alternatives = [_ALTERNATIVE.fullmatch(part.strip()) for part in row.match.split(";")]
-        if alternatives == [None]:  # words and no path: what matches everything
+        if alternatives == [None]:  # a description without a path: a default row
             rules.defaults[row.identity] = row
             continue
         for alternative in alternatives:
             if alternative is None:
-                raise ValueError(f"{row.match!r} is not understood")
+                raise ValueError(f"The match {row.match!r} cannot be parsed.")
             _add(rules, row, alternative["method"], alternative["path"], alternative["containing"])
     return rules
 
@@ -116,21 +116,21 @@ def _add(
         pattern = re.compile(re.escape(counted_path(path)).replace(r"\{uuid\}", _UUID))
         rules.patterns.append((str(method), pattern, [row]))
     else:
-        where = (method or _ANY, counted_path(path))
-        rules.exact.setdefault(where, []).append(row)
+        key = (method or _ANY, counted_path(path))
+        rules.exact.setdefault(key, []).append(row)
         if row.below:
-            rules.below.setdefault(where, []).append(row)
+            rules.below.setdefault(key, []).append(row)
 
 
 _RULES = _read(ROWS)
 
 
 def row_for(method: str, path: str, identity: IdentityKind) -> Row:
-    """The row that a request with this identity counts on; `path` is a `counted_path`.
+    """Return the row of a request with this identity; `path` is a `counted_path`.
 
-    A row by IP is for everybody. Without a better one it is the identity's default.
+    Rows by IP apply to every identity. Without a match it is the identity's default row.
     """
-    for rows in _RULES.candidates(_READING.get(method, method), path):
+    for rows in _RULES.candidates(_METHOD_ALIASES.get(method, method), path):
         for row in rows:
             if row.identity in (identity, IdentityKind.IP):
                 return row
@@ -138,8 +138,8 @@ def row_for(method: str, path: str, identity: IdentityKind) -> Row:
 
 
 def address_row(method: str, path: str) -> Row | None:
-    """The row by address that is the most specific for the request, whoever asks; None if not."""
-    rows = next(_RULES.candidates(_READING.get(method, method), path), None)
+    """Return the most specific row if it is by address, for any identity; else None."""
+    rows = next(_RULES.candidates(_METHOD_ALIASES.get(method, method), path), None)
     return rows[0] if rows is not None and rows[0].identity is IdentityKind.IP else None
 
 

@@ -1,7 +1,7 @@
 """The rate-limit table of the platform API, as data.
 
-`match` is written as part 8 of the interface specification writes it, and `matching` reads that, so
-the two can be laid side by side (tests/rate_limits/test_table.py does).
+`match` is verbatim from part 8 of the interface specification, and `row_matching` parses it
+(tests/rate_limits/test_table.py compares both).
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import NamedTuple
 
 
 class IdentityKind(StrEnum):
-    """What is counted separately."""
+    """Kinds of identity that are counted separately."""
 
     IP = "IP"
     KEY = "x-api-key"
     USER = "x-user-id + IP"
 
     @property
-    def words(self) -> str:
-        """What people call it."""
+    def label(self) -> str:
+        """The display name."""
         return {"IP": "IP", "x-api-key": "Key"}.get(self, "User and IP")
 
 
 class Limit(NamedTuple):
-    """So many requests in so many seconds."""
+    """Requests per interval of seconds."""
 
     requests: int
     seconds: int
@@ -33,7 +33,7 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One row; a request counts on exactly one."""
+    """A table row; each request counts on exactly one."""
 
     match: str
     identity: IdentityKind
@@ -41,11 +41,11 @@ class Row:
     eu: Limit
     category: str
     below: bool = False
-    """Whether addresses below a named path belong to it: a project is deleted under its own id."""
+    """Whether the row also matches paths below its path, such as `/sessions/<id>`."""
 
     @property
     def name(self) -> str:
-        """The row's lasting name: what counters and factors are kept under."""
+        """The permanent name, used in keys of counters."""
         return f"{self.match} by {self.identity}"
 
     def limit(self, region: str) -> Limit:

@@ -1,4 +1,4 @@
-"""What an organization uses of its limits now, and which of them it has run into."""
+"""An organization's current use of its limits, and its recent rejections."""
 
 from __future__ import annotations
 
@@ -15,35 +15,35 @@ from django.conf import settings
 from apps.api_keys.models import ApiKey
 from apps.organizations.models import User
 from apps.rate_limits import counters
-from apps.rate_limits.cache import ANSWER_SECONDS
+from apps.rate_limits.cache import REDIS_TIMEOUT_SECONDS
 from apps.rate_limits.counters import scaled
 from apps.rate_limits.factors import factor_for
 from apps.rate_limits.table import ROWS, IdentityKind, Row
 
 DAYS = 8
-MOST_SHOWN = 2000
-"""Identities whose counts are looked at; far more than ask at once in any organization."""
+MAX_IDENTITIES = 2000
+"""Limit on the identities read, far above what one organization has active."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowUsage:
-    """One row as it stands for the organization."""
+    """The organization's use of one row."""
 
     row: Row
     limit: int
     seconds: int
     factor: float
     count: int
-    """Of the one identity that used most of it in its present interval."""
-    who: str
+    """The highest count of an identity in its current interval."""
+    identity_name: str
     active: int
-    """How many keys, or people with their addresses, are counted on it now."""
-    refused: int
-    """Requests in the last days, today's among them."""
+    """Number of keys or users with current counts."""
+    rejected: int
+    """Rejected requests of the last days, including today."""
 
     @property
     def span(self) -> str:
-        """The interval, as people say it."""
+        """The interval, such as `10 min`."""
         for unit, name in ((3600, "h"), (60, "min")):
             if self.seconds % unit == 0:
                 return f"{self.seconds // unit} {name}"
@@ -55,82 +55,89 @@ class RowUsage:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class UsageReport:
     rows: list[RowUsage]
     is_known: bool
-    """Whether Redis could be asked; if not, every count is nought."""
+    """Whether Redis was available; if not, every count is 0."""
 
 
-def build_usage_report(organization_id: UUID) -> Use:
-    """Every row that counts by key or by person; those by address belong to no organization."""
+def build_usage_report(organization_id: UUID) -> UsageReport:
+    """Return the use of every row by key or user; rows by address have no organization."""
     try:
-        counts, refused = _counts(organization_id), _refused(organization_id)
+        counts, rejected = _counts(organization_id), _rejections(organization_id)
     except redis.RedisError:
-        counts, refused, is_known = {}, Counter[str](), False
+        counts, rejected, is_known = {}, Counter[str](), False
     else:
         is_known = True
-    names = _names({value for of_row in counts.values() for value in of_row})
-    found = []
+    names = _names({value for row_counts in counts.values() for value in row_counts})
+    usages = []
     for row in ROWS:
         if row.identity is IdentityKind.IP:
             continue
         factor = factor_for(organization_id, row.category)
         limit = row.limit(settings.REGION)
-        of_row = counts.get(row.name, {})
-        top = max(of_row, key=of_row.__getitem__, default="")
-        found.append(
+        row_counts = counts.get(row.name, {})
+        top = max(row_counts, key=row_counts.__getitem__, default="")
+        usages.append(
             RowUsage(
                 row,
                 scaled(limit.requests, factor),
                 limit.seconds,
                 factor,
-                of_row.get(top, 0),
+                row_counts.get(top, 0),
                 names.get(top.partition(" ")[0], ""),
-                len(of_row),
-                refused[row.name],
+                len(row_counts),
+                rejected[row.name],
             )
         )
-    return Use(found, is_known)
+    return UsageReport(usages, is_known)
 
 
 def _counts(organization_id: UUID) -> dict[str, dict[str, int]]:
-    """What is counted now, by row and identity."""
-    seen, _ = counters.keys_of(organization_id)
+    """Return the current counts by row and identity."""
+    active_key, _ = counters.keys_of(organization_id)
     members: Any = _client().zrange(
-        seen, int(time.time()), cast("int", "+inf"), byscore=True, offset=0, num=MOST_SHOWN
+        active_key,
+        int(time.time()),
+        cast("int", "+inf"),
+        byscore=True,
+        offset=0,
+        num=MAX_IDENTITIES,
     )
     pairs = [member.decode().rsplit("|", 1) for member in members]
     by_name = {row.name: row for row in ROWS}
     known = [(name, value) for name, value in pairs if name in by_name]
-    asked = [counters.key_of(by_name[name], value) for name, value in known]
+    keys = [counters.key_of(by_name[name], value) for name, value in known]
     counts: dict[str, dict[str, int]] = {}
-    for (name, value), count in zip(known, _client().mget(asked) if asked else (), strict=True):
+    for (name, value), count in zip(known, _client().mget(keys) if keys else (), strict=True):
         if count is not None:
             counts.setdefault(name, {})[value] = int(count)
     return counts
 
 
-def _refused(organization_id: UUID) -> Counter[str]:
+def _rejections(organization_id: UUID) -> Counter[str]:
     today = int(time.time()) // 86_400
     pipeline = _client().pipeline(transaction=False)
     for day in range(today - DAYS + 1, today + 1):
         pipeline.hgetall(counters.keys_of(organization_id, day)[1])
-    refused: Counter[str] = Counter()
-    for of_day in pipeline.execute():
-        refused.update({name.decode(): int(count) for name, count in of_day.items()})
-    return refused
+    rejections: Counter[str] = Counter()
+    for day_counts in pipeline.execute():
+        rejections.update({name.decode(): int(count) for name, count in day_counts.items()})
+    return rejections
 
 
 def _names(values: set[str]) -> dict[str, str]:
-    """Keys and people by their ids, as their organization calls them."""
+    """Map ids to names of keys and email addresses of users."""
     ids = {value.partition(" ")[0] for value in values}
     keys = ApiKey.objects.filter(pk__in=ids).values_list("pk", "name")
-    people = User.objects.filter(pk__in=ids).values_list("pk", "email")
-    return {str(pk): name for pk, name in [*keys, *people]}
+    users = User.objects.filter(pk__in=ids).values_list("pk", "email")
+    return {str(pk): name for pk, name in [*keys, *users]}
 
 
 @cache
 def _client() -> redis.Redis:
     return redis.Redis.from_url(
-        settings.REDIS_URL, socket_timeout=ANSWER_SECONDS * 4, socket_connect_timeout=ANSWER_SECONDS
+        settings.REDIS_URL,
+        socket_timeout=REDIS_TIMEOUT_SECONDS * 4,
+        socket_connect_timeout=REDIS_TIMEOUT_SECONDS,
     )

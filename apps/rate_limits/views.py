@@ -1,4 +1,4 @@
-"""Pages about limits and addresses: what an organization uses, and what to allow in a firewall."""
+"""Pages of rate limits, and of the region's IP addresses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_limits(request: PageRequest) -> HttpResponse:
-    """Each row of the table as it stands for the organization now, and which were hit."""
+    """Show the organization's use of each row, and recent rejections."""
     _require(request, OrganizationPermission.USAGE_READ)
     context = {
         "tab": "limits",
@@ -32,16 +32,16 @@ def setting_limits(request: PageRequest) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_addresses(request: PageRequest) -> HttpResponse:
-    """The fixed addresses of this region, for allow-listing on either side."""
+    """Show the fixed addresses of this region, for firewall rules."""
     _require(request, OrganizationPermission.ORGANIZATION_READ)
     context = {"tab": "addresses", "region": REGIONS[settings.REGION]}
     return render(request, "rate_limits/addresses.html", context)
 
 
 def _require(request: PageRequest, permission: str) -> None:
-    """Refuse with 403 whoever may not do this in the workspace's organization."""
+    """Raise `Forbidden` without the permission on the workspace's organization."""
     organization_id = request.caller.organization_id
-    person = organization_caller_for(user=request.user, organization_id=organization_id)
-    if person is None:
+    caller = organization_caller_for(user=request.user, organization_id=organization_id)
+    if caller is None:
         raise errors.Forbidden
-    person.require(permission)
+    caller.require(permission)

@@ -1,4 +1,4 @@
-"""For operators: what is used, and what is capped."""
+"""Read-only admin of usage and usage limits."""
 
 from __future__ import annotations
 

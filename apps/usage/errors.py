@@ -1,4 +1,4 @@
-"""What can go wrong with usage, with stable codes."""
+"""Errors of usage limits."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from apps.core import errors
 
 
 class UsageLimitExceeded(errors.RateLimited):
-    """The workspace or its organization has used what it may in this hour or month."""
+    """A limit of the workspace or its organization is used up for the hour or month."""
 
     code, detail = "usage_limit_exceeded", "A usage limit is exceeded."
 
     def __init__(self, detail: str, *, until: datetime, retry_after: int | None) -> None:
         super().__init__(detail, [{"resets_at": until.isoformat()}])
-        # Clients sleep for as long as they are told, so a month is not told as seconds.
+        # Clients sleep for Retry-After, so a monthly limit sends none.
         self.headers = (
             {"x-should-retry": "false"}
             if retry_after is None

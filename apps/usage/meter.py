@@ -1,7 +1,7 @@
-"""Figures that no row tells: counted in memory, and written down every two seconds.
+"""Usage counters in memory, flushed to PostgreSQL every two seconds.
 
-A process sets rows of its own, with all that it has counted in the hour, so that writing again
-changes nothing and no two processes wait for each other. One that is killed loses two seconds.
+Each process upserts rows of its own with its totals of the hour, so that repeated writes are
+idempotent and processes do not contend. A killed process loses up to two seconds.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from apps.core.connections import close_dead
 from apps.usage.usage_sources import Figures
 
 log = logging.getLogger(__name__)
-PERIOD_SECONDS = 2.0
-KEPT = timedelta(days=3)
-"""What is older stands in the days; nothing is set for it any more."""
+FLUSH_INTERVAL_SECONDS = 2.0
+RETENTION = timedelta(days=3)
+"""Older hours are final in `UsageDay`."""
 
 _SET = """
 INSERT INTO usage_usagecounter (workspace_id, hour, process, bytes, agent_runs, agent_seconds)
-SELECT said.workspace_id, said.hour, %s, said.bytes, said.runs, said.seconds
+SELECT counted.workspace_id, counted.hour, %s, counted.bytes, counted.runs, counted.seconds
 FROM unnest(%s::uuid[], %s::timestamptz[], %s::int8[], %s::int8[], %s::float8[])
-     AS said(workspace_id, hour, bytes, runs, seconds)
+     AS counted(workspace_id, hour, bytes, runs, seconds)
 ON CONFLICT (workspace_id, hour, process) DO UPDATE
 SET bytes = excluded.bytes, agent_runs = excluded.agent_runs,
     agent_seconds = excluded.agent_seconds
@@ -37,7 +37,7 @@ _SUM = """
 SELECT workspace_id, sum(bytes)::float8, sum(agent_runs)::float8, sum(agent_seconds)
 FROM usage_usagecounter
 WHERE hour >= %(begin)s AND hour < %(end)s
-  AND (%(some)s::uuid[] IS NULL OR workspace_id = ANY(%(some)s))
+  AND (%(workspace_ids)s::uuid[] IS NULL OR workspace_id = ANY(%(workspace_ids)s))
 GROUP BY workspace_id
 """
 
@@ -50,18 +50,18 @@ _changed: set[tuple[UUID, datetime]] = set()
 def add(
     workspace_id: UUID, *, size: int = 0, agent_runs: int = 0, agent_seconds: float = 0.0
 ) -> None:
-    """Count; costs a look at a dictionary."""
+    """Add to the counters in memory."""
     key = workspace_id, datetime.now(UTC).replace(minute=0, second=0, microsecond=0)
     with _lock:
-        counted = _counts.setdefault(key, [0, 0, 0.0])
-        counted[0] += size
-        counted[1] += agent_runs
-        counted[2] += agent_seconds
+        totals_of_hour = _counts.setdefault(key, [0, 0, 0.0])
+        totals_of_hour[0] += size
+        totals_of_hour[1] += agent_runs
+        totals_of_hour[2] += agent_seconds
         _changed.add(key)
 
 
 def flush() -> None:
-    """Write down what was counted since the last time. Raises what the database does."""
+    """Write the counters changed since the last flush. Raises database errors."""
     with _lock:
         changed = {key: list(_counts[key]) for key in _changed}
         _changed.clear()
@@ -82,33 +82,33 @@ def flush() -> None:
 
 
 def start() -> None:
-    """Write down every two seconds from now on, and when the process ends."""
-    threading.Thread(target=_go_on, name="meter", daemon=True).start()
-    atexit.register(_flush_at_last)
+    """Start flushing every two seconds, and at process exit."""
+    threading.Thread(target=_flush_forever, name="meter", daemon=True).start()
+    atexit.register(_flush_at_exit)
 
 
-def _go_on() -> None:
+def _flush_forever() -> None:
     pause = threading.Event()
-    while not pause.wait(PERIOD_SECONDS):
+    while not pause.wait(FLUSH_INTERVAL_SECONDS):
         try:
             close_dead()
             flush()
         except DatabaseError:
-            log.warning("what was totals could not be written down; it is kept in memory")
+            log.warning("could not write usage counters; they remain in memory")
 
 
-def _flush_at_last() -> None:
+def _flush_at_exit() -> None:
     try:
         flush()
-    except Exception:  # noqa: BLE001  (the process ends, perhaps because the database has)
-        log.warning("the last that was totals is lost")
+    except Exception:  # noqa: BLE001  (the process exits, perhaps because of the database)
+        log.warning("could not write usage counters at exit")
 
 
 def totals(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> Figures:
-    """What all processes have written down."""
-    some = None if workspaces is None else list(workspaces)
+    """Return the sums over all processes."""
+    workspace_ids = None if workspaces is None else list(workspaces)
     with connection.cursor() as cursor:
-        cursor.execute(_SUM, {"begin": begin, "end": end, "some": some})
+        cursor.execute(_SUM, {"begin": begin, "end": end, "workspace_ids": workspace_ids})
         return {
             workspace_id: {"bytes": size, "agent_runs": runs, "agent_seconds": seconds}
             for workspace_id, size, runs, seconds in cursor
@@ -116,6 +116,6 @@ def totals(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) 
 
 
 def delete_old_counters(now: datetime) -> None:
-    """Remove rows whose days are over. Safe to repeat."""
+    """Delete rows past their retention. Safe to repeat."""
     with connection.cursor() as cursor:
-        cursor.execute("DELETE FROM usage_usagecounter WHERE hour < %s", [now - KEPT])
+        cursor.execute("DELETE FROM usage_usagecounter WHERE hour < %s", [now - RETENTION])

@@ -1,4 +1,4 @@
-"""What workspaces use, day by day, and what they may."""
+"""Daily usage of workspaces, and usage limits."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MEASURES = ("runs", "traces", "longlived_traces", "bytes", "agent_runs", "agent_
 
 
 class UsageDay(WorkspaceOwned):
-    """What a workspace used on one day (UTC). Figures are set, never added to, and never fall."""
+    """A workspace's usage on a day (UTC). Values are overwritten and never decrease."""
 
     day = models.DateField()
     runs = models.BigIntegerField(default=0, db_default=0)
     traces = models.BigIntegerField(default=0, db_default=0)
     longlived_traces = models.BigIntegerField(default=0, db_default=0)
     bytes = models.BigIntegerField(default=0, db_default=0)
-    """Of requests with runs, unpacked."""
+    """Decompressed bytes of ingest requests."""
     agent_runs = models.BigIntegerField(default=0, db_default=0)
     agent_seconds = models.BigIntegerField(default=0, db_default=0)
 
@@ -37,7 +37,7 @@ class UsageDay(WorkspaceOwned):
 
 
 class UsageCounter(models.Model):
-    """What one process counted for a workspace in an hour; each process sets its own rows."""
+    """Counts of one process for a workspace in an hour; each process has rows of its own."""
 
     workspace_id = models.UUIDField()
     hour = models.DateTimeField()
@@ -59,7 +59,7 @@ class UsageCounter(models.Model):
 
 
 class LimitType(models.TextChoices):
-    """What can be capped: a measure in a calendar hour or month, UTC."""
+    """A limited measure per calendar hour or month (UTC)."""
 
     MONTHLY_TRACES = "monthly_traces"
     MONTHLY_LONGLIVED_TRACES = "monthly_longlived_traces"
@@ -80,7 +80,7 @@ class LimitType(models.TextChoices):
 
 
 class UsageLimit(models.Model):
-    """A cap of one workspace, or of an organization over all of its workspaces."""
+    """A limit of one workspace, or of an organization over all its workspaces."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="+")

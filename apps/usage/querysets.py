@@ -20,15 +20,15 @@ class UsageDayQuerySet(models.QuerySet["UsageDay"]):
 
 
 class UsageLimitQuerySet(models.QuerySet["UsageLimit"]):
-    def on(self, workspace_id: UUID) -> UsageLimitQuerySet:
-        """All that bind the workspace: its own, and its organization's."""
-        of_it = Workspace.objects.filter(pk=workspace_id).values("organization_id")
+    def applying_to(self, workspace_id: UUID) -> UsageLimitQuerySet:
+        """Limits that apply to the workspace: its own, and its organization's."""
+        organization = Workspace.objects.filter(pk=workspace_id).values("organization_id")
         return self.filter(
-            Q(workspace_id=workspace_id) | Q(workspace=None, organization_id__in=of_it)
+            Q(workspace_id=workspace_id) | Q(workspace=None, organization_id__in=organization)
         )
 
     def of_organization(self, organization_id: UUID) -> UsageLimitQuerySet:
-        """Those of the organization itself."""
+        """Limits of the organization itself."""
         return self.filter(organization_id=organization_id, workspace=None)
 
     def of_workspace(self, workspace_id: UUID) -> UsageLimitQuerySet:

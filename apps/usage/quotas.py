@@ -1,4 +1,4 @@
-"""Whether a workspace may bring more: asked at each request with runs."""
+"""Enforcement of usage limits at ingest."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from apps.usage.errors import UsageLimitExceeded
 from apps.usage.models import LimitType, UsageDay, UsageLimit
 
 CACHE_SECONDS = 3.0
-_LONGEST_WAIT = 60
+_MAX_RETRY_AFTER_SECONDS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
-    """A cap and what was used of it."""
+class LimitUsage:
+    """A limit and its current use."""
 
     limit: UsageLimit
     used: int
@@ -36,72 +36,74 @@ class Use:
 
     @property
     def share(self) -> float:
-        """Of what may be used, at most 1."""
+        """The used share, at most 1."""
         value = self.limit.limit_value
         return min(self.used / value, 1.0) if value else 1.0
 
-    def sentence(self) -> str:
+    def message(self) -> str:
         measure = self.kind.measure.replace("_", " ").replace("longlived", "long-lived")
-        whose = "workspace" if self.limit.workspace_id else "organization"
+        owner = "workspace" if self.limit.workspace_id else "organization"
         period = self.kind.period
         return (
-            f"{period.capitalize()}ly usage limit exceeded: this {whose} has used {self.used:,} of"
+            f"{period.capitalize()}ly usage limit exceeded: this {owner} has used {self.used:,} of"
             f" {self.limit.limit_value:,} {measure} in this {period}, which ends at"
             f" {self.until:%Y-%m-%d %H:%M} UTC."
         )
 
 
-# None for nearly everybody, so that a request costs a look at a dictionary.
-_known: TTLCache[UUID, Use | None] = TTLCache(CACHE_SECONDS)
+# None for nearly all workspaces: the check is then one dictionary access.
+_exceeded_limits: TTLCache[UUID, LimitUsage | None] = TTLCache(CACHE_SECONDS)
 
 
 def check(workspace_id: UUID) -> None:
-    """Raise `UsageLimitExceeded` while a cap of the workspace or its organization is reached.
+    """Raise `UsageLimitExceeded` while a limit of the workspace or organization is used up.
 
-    The view is at most seconds old, so what comes within them is let in.
+    The usage may be a few seconds old, so a limit can be exceeded by that much.
     """
-    reached = _known.get(workspace_id, _reached)
-    if reached is None or reached.until <= datetime.now(UTC):
+    exceeded = _exceeded_limits.get(workspace_id, _find_exceeded)
+    if exceeded is None or exceeded.until <= datetime.now(UTC):
         return
-    left = (reached.until - datetime.now(UTC)).total_seconds()
-    wait = min(int(left) + 1, _LONGEST_WAIT) if reached.kind.period == "hour" else None
-    raise UsageLimitExceeded(reached.sentence(), until=reached.until, retry_after=wait)
+    left = (exceeded.until - datetime.now(UTC)).total_seconds()
+    wait = min(int(left) + 1, _MAX_RETRY_AFTER_SECONDS) if exceeded.kind.period == "hour" else None
+    raise UsageLimitExceeded(exceeded.message(), until=exceeded.until, retry_after=wait)
 
 
-def forget() -> None:
-    """Drop what this process knows."""
-    _known.clear()
+def clear_cache() -> None:
+    """Clear the cache of this process."""
+    _exceeded_limits.clear()
 
 
-def _reached(workspace_id: UUID) -> Use | None:
-    exceeded = [use for use in uses(workspace_id) if use.is_exceeded]
-    # The one that lasts longest is the reason worth telling.
+def _find_exceeded(workspace_id: UUID) -> LimitUsage | None:
+    exceeded = [use for use in list_limit_usages(workspace_id) if use.is_exceeded]
+    # Report the limit that resets last.
     return max(exceeded, key=lambda use: use.until, default=None)
 
 
-def uses(workspace_id: UUID) -> list[Use]:
-    """Every cap that binds the workspace, with what is used now."""
-    limits = list(UsageLimit.objects.on(workspace_id).order_by("limit_type", "workspace"))
-    return _used(limits, workspace_id) if limits else []
+def list_limit_usages(workspace_id: UUID) -> list[LimitUsage]:
+    """List the limits that apply to the workspace with their current use."""
+    limits = list(UsageLimit.objects.applying_to(workspace_id).order_by("limit_type", "workspace"))
+    return _measure(limits, workspace_id) if limits else []
 
 
-def _used(limits: list[UsageLimit], workspace_id: UUID) -> list[Use]:
+def _measure(limits: list[UsageLimit], workspace_id: UUID) -> list[LimitUsage]:
     now = datetime.now(UTC)
     sums: dict[tuple[bool, str], dict[str, float]] = {}
-    found = []
+    usages = []
     for limit in limits:
         kind = LimitType(limit.limit_type)
-        place = limit.workspace_id is not None, kind.period
-        if place not in sums:
-            workspaces = [workspace_id] if limit.workspace_id else _all_of(limit.organization_id)
-            sums[place] = _sums(workspaces, kind.period, now)
-        used = int(sums[place].get(kind.measure, 0))
-        found.append(Use(limit, used, span(kind.period, now)[1]))
-    return found
+        key = limit.workspace_id is not None, kind.period
+        if key not in sums:
+            workspaces = (
+                [workspace_id] if limit.workspace_id else _workspaces_of(limit.organization_id)
+            )
+            sums[key] = _sums(workspaces, kind.period, now)
+        used = int(sums[key].get(kind.measure, 0))
+        usages.append(LimitUsage(limit, used, period_bounds(kind.period, now)[1]))
+    return usages
 
 
-def span(period: str, now: datetime) -> tuple[datetime, datetime]:
-    """The hour or the month that it is."""
+def period_bounds(period: str, now: datetime) -> tuple[datetime, datetime]:
+    """Return begin and end of the current hour or month."""
     hour = now.replace(minute=0, second=0, microsecond=0)
     if period == "hour":
         return hour, hour + timedelta(hours=1)
@@ -110,7 +112,7 @@ def span(period: str, now: datetime) -> tuple[datetime, datetime]:
 
 
 def _sums(workspaces: list[UUID], period: str, now: datetime) -> dict[str, float]:
-    begin, end = span(period, now)
+    begin, end = period_bounds(period, now)
     if period == "hour":
         return usage_sources.total(begin, end, workspaces)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
@@ -123,6 +125,6 @@ def _sums(workspaces: list[UUID], period: str, now: datetime) -> dict[str, float
     return sums
 
 
-def _all_of(organization_id: UUID) -> list[UUID]:
-    of_it = Workspace.objects.filter(organization_id=organization_id)
-    return list(of_it.values_list("pk", flat=True))
+def _workspaces_of(organization_id: UUID) -> list[UUID]:
+    workspaces = Workspace.objects.filter(organization_id=organization_id)
+    return list(workspaces.values_list("pk", flat=True))

@@ -1,4 +1,4 @@
-"""Setting the days, setting the caps, and reading both."""
+"""Daily usage and usage limits."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from apps.usage import meter, quotas, usage_sources
 from apps.usage.models import MEASURES, LimitType, UsageDay, UsageLimit
 from apps.usage.querysets import UsageLimitQuerySet
 
-_DAYS_SET = 2
-"""Yesterday once more: what was counted last came after midnight."""
+_UPDATED_DAYS = 2
+"""Includes yesterday, whose last counts arrive after midnight."""
 
-# Figures never fall: what is deleted was used all the same.
+# Values never decrease: deleted runs still count as used.
 _SET = """
 INSERT INTO usage_usageday (id, created_at, workspace_id, day, {names})
-SELECT said.id, now(), said.workspace_id, %s, {said}
-FROM unnest(%s::uuid[], %s::uuid[], {types}) AS said(id, workspace_id, {names})
-JOIN organizations_workspace w ON w.id = said.workspace_id
+SELECT usage.id, now(), usage.workspace_id, %s, {columns}
+FROM unnest(%s::uuid[], %s::uuid[], {types}) AS usage(id, workspace_id, {names})
+JOIN organizations_workspace w ON w.id = usage.workspace_id
 ON CONFLICT (workspace_id, day) DO UPDATE SET {greater}
 """
 
 
 def update_usage_days(now: datetime | None = None) -> None:
-    """Set yesterday and today of every workspace that used something. Safe to repeat and to race.
+    """Update yesterday and today of every workspace with usage. Safe to repeat and to race.
 
-    What is missed is set by the next call of the same or the next day.
+    A missed update is made up by the next call on the same or the next day.
     """
     now = now or datetime.now(UTC)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    for back in range(_DAYS_SET):
+    for back in range(_UPDATED_DAYS):
         begin = today - timedelta(days=back)
-        for figures in usage_sources.each(begin, begin + timedelta(days=1), None):
+        for figures in usage_sources.collect(begin, begin + timedelta(days=1), None):
             _set(begin.date(), figures)
     meter.delete_old_counters(now)
 
@@ -47,11 +47,11 @@ def update_usage_days(now: datetime | None = None) -> None:
 def _set(day: date, figures: usage_sources.Figures) -> None:
     if not figures:
         return
-    names = [name for name in MEASURES if any(name in said for said in figures.values())]
-    columns = [[int(said.get(name, 0)) for said in figures.values()] for name in names]
+    names = [name for name in MEASURES if any(name in measures for measures in figures.values())]
+    columns = [[int(measures.get(name, 0)) for measures in figures.values()] for name in names]
     statement = _SET.format(
         names=", ".join(names),
-        said=", ".join(f"said.{name}" for name in names),
+        columns=", ".join(f"usage.{name}" for name in names),
         types=", ".join("%s::int8[]" for _ in names),
         greater=", ".join(f"{n} = greatest(usage_usageday.{n}, excluded.{n})" for n in names),
     )
@@ -61,12 +61,14 @@ def _set(day: date, figures: usage_sources.Figures) -> None:
 
 
 def days(workspace_id: UUID, first: date, last: date) -> list[UsageDay]:
-    """One row for each day, also where nothing was used; oldest first."""
+    """Return one row per day, also for days without usage; oldest first."""
     rows = UsageDay.objects.for_workspace(workspace_id).between(first, last)
-    there = {row.day: row for row in rows}
+    rows_by_day = {row.day: row for row in rows}
     span = range((last - first).days + 1)
     all_days = [first + timedelta(days=n) for n in span]
-    return [there.get(day) or UsageDay(workspace_id=workspace_id, day=day) for day in all_days]
+    return [
+        rows_by_day.get(day) or UsageDay(workspace_id=workspace_id, day=day) for day in all_days
+    ]
 
 
 @transaction.atomic
@@ -77,26 +79,26 @@ def set_limit(
     limit_type: LimitType,
     limit_value: int,
 ) -> UsageLimit:
-    """Cap the workspace, or the organization without one; a repeat changes the value."""
-    place: dict[str, Any] = {
+    """Create or change a limit of the workspace, or of the organization without one."""
+    key: dict[str, Any] = {
         "organization_id": organization_id,
         "workspace_id": workspace_id,
         "limit_type": limit_type,
     }
-    before = UsageLimit.objects.filter(**place).values("limit_value").first()
-    limit, _ = UsageLimit.objects.update_or_create(**place, defaults={"limit_value": limit_value})
+    before = UsageLimit.objects.filter(**key).values("limit_value").first()
+    limit, _ = UsageLimit.objects.update_or_create(**key, defaults={"limit_value": limit_value})
     _record(Action.USAGE_LIMIT_SET, limit, before, {"limit_value": limit_value})
-    transaction.on_commit(quotas.forget)
+    transaction.on_commit(quotas.clear_cache)
     return limit
 
 
 @transaction.atomic
 def delete_limit(*, limits: UsageLimitQuerySet, limit_id: UUID) -> None:
-    """Take a cap away, of those that the caller may change."""
+    """Delete one of the limits, which the caller may change."""
     limit = get_or_404(limits.select_for_update(), pk=limit_id)
     _record(Action.USAGE_LIMIT_DELETED, limit, {"limit_value": limit.limit_value}, None)
     limit.delete()
-    transaction.on_commit(quotas.forget)
+    transaction.on_commit(quotas.clear_cache)
 
 
 def _record(

@@ -1,4 +1,4 @@
-"""What usage has done for it on a schedule. Each task may run twice, or late."""
+"""Periodic tasks. Each may run twice, or late."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from celery import shared_task, signals
 
 @signals.worker_ready.connect
 def start_meter(**_: object) -> None:
-    """Workers count what agents do."""
+    """Start the meter for agent runs."""
     from apps.usage import meter  # noqa: PLC0415  (the apps are loaded by now)
 
     meter.start()
@@ -15,7 +15,7 @@ def start_meter(**_: object) -> None:
 
 @shared_task(name="usage.update_usage_days", time_limit=300)
 def update_usage_days() -> None:
-    """Set what was used yesterday and today."""
+    """Update the usage of yesterday and today."""
     from apps.usage import services  # noqa: PLC0415  (tasks and services import each other)
 
     services.update_usage_days()

@@ -1,4 +1,4 @@
-"""Where figures come from: each app that is used says how much, from records of its own."""
+"""Registry of usage sources: each app reports the usage in its own records."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from uuid import UUID
 Figures = Mapping[UUID, Mapping[str, float]]
 """By workspace and measure (`models.MEASURES`)."""
 Source = Callable[[datetime, datetime, Collection[UUID] | None], Figures]
-"""From a moment until another, of these workspaces or of all; whole hours."""
+"""Called with begin and end (whole hours) and workspaces, or None for all."""
 
 _sources: list[Source] = []
 
 
 def register(source: Source) -> None:
-    """Count what the source says, from now on. Safe to repeat."""
+    """Add a source. Safe to repeat."""
     if source not in _sources:
         _sources.append(source)
 
 
-def each(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> list[Figures]:
-    """What every source says of the span."""
+def collect(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> list[Figures]:
+    """Return the figures of every source."""
     return [source(begin, end, workspaces) for source in _sources]
 
 
 def total(begin: datetime, end: datetime, workspaces: Collection[UUID]) -> dict[str, float]:
-    """The sums over these workspaces."""
+    """Return the sums over the workspaces."""
     sums: dict[str, float] = {}
-    for figures in each(begin, end, workspaces):
+    for figures in collect(begin, end, workspaces):
         for measures in figures.values():
             for measure, value in measures.items():
                 sums[measure] = sums.get(measure, 0) + value

@@ -1,4 +1,4 @@
-"""What the workspace uses day by day, and its caps."""
+"""The usage page of a workspace."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CHARTS = (
     ("Agent runs", "count", (("agent_runs", "Runs"),)),
     ("Agent run time", "s", (("agent_seconds", "Seconds"),)),
 )
-_WORDS = {
+_MEASURE_LABELS = {
     "traces": "traces",
     "longlived_traces": "long-lived traces",
     "runs": "runs",
@@ -33,13 +33,13 @@ _WORDS = {
 }
 
 
-def words(kind: LimitType) -> str:
-    return f"{_WORDS[kind.measure]} per {kind.period}"
+def limit_label(kind: LimitType) -> str:
+    return f"{_MEASURE_LABELS[kind.measure]} per {kind.period}"
 
 
 class LimitForm(forms.Form):
     limit_type = forms.ChoiceField(
-        label="Metric", choices=[(kind, words(kind).capitalize()) for kind in LimitType]
+        label="Metric", choices=[(kind, limit_label(kind).capitalize()) for kind in LimitType]
     )
     limit_value = forms.IntegerField(label="Limit", min_value=0, max_value=2**62)
 
@@ -47,7 +47,7 @@ class LimitForm(forms.Form):
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_usage(request: PageRequest) -> HttpResponse:
-    """The last month day by day; the form sets a cap of this workspace."""
+    """Show the last month by day; the form sets a limit of this workspace."""
     caller = request.caller
     may_write = caller.may(Permission.WORKSPACE_MANAGE)
     form = LimitForm(request.POST or None)
@@ -66,10 +66,10 @@ def setting_usage(request: PageRequest) -> HttpResponse:
     days = services.days(caller.workspace_id, today - timedelta(days=DAYS - 1), today)
     context = {
         "tab": "usage",
-        "charts": [_chart(n, *said, days) for n, said in enumerate(_CHARTS)],
+        "charts": [_chart(n, *chart, days) for n, chart in enumerate(_CHARTS)],
         "uses": [
-            (use, words(use.kind), round(use.share * 100))
-            for use in quotas.uses(caller.workspace_id)
+            (use, limit_label(use.kind), round(use.share * 100))
+            for use in quotas.list_limit_usages(caller.workspace_id)
         ],
         "form": form,
         "may_write": may_write,

@@ -17,7 +17,7 @@ def test_each_field_that_differs_is_told_before_and_after():
 
     row = present(entry)
 
-    assert row.what == "Role updated"
+    assert row.action == "Role updated"
     assert row.fields == "display name, permissions, is open, note"
     assert row.differences == [
         ("display name", "Old", "New"),

@@ -83,7 +83,7 @@ def test_what_no_key_opens_is_told_and_left_alone(workspace, settings):
     before = bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value)
     settings.ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
 
-    with pytest.raises(CommandError, match="1 secrets are opened by none"):
+    with pytest.raises(CommandError, match="No key in ENCRYPTION_KEYS decrypts 1 secrets"):
         call_command("reencrypt", stdout=StringIO())
 
     assert bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value) == before

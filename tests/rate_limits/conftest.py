@@ -28,8 +28,8 @@ def limits(settings, monkeypatch) -> Iterator[None]:
     """
     monkeypatch.setattr("django_ratelimit.core.EXPIRATION_FUDGE", 600)
     settings.RATE_LIMIT_FACTOR = 1.0
-    factors.forget()
+    factors.clear_cache()
     clear_cache()
     forget_counts(django_settings.REDIS_URL)
     yield
-    factors.forget()
+    factors.clear_cache()

@@ -23,7 +23,7 @@ def test_a_category_goes_before_all_rows():
     organization, other = OrganizationFactory(), OrganizationFactory()
     factors.set_factor(organization=organization, factor=10)
     factors.set_factor(organization=organization, factor=0.5, category="Stats")
-    factors.forget()
+    factors.clear_cache()
 
     assert factors.factor_for(organization.pk, "Charts") == 10
     assert factors.factor_for(organization.pk, "Stats") == 0.5
@@ -35,7 +35,7 @@ def test_the_installations_factor_holds_as_well(settings):
     settings.RATE_LIMIT_FACTOR = 3.0
     organization = OrganizationFactory()
     factors.set_factor(organization=organization, factor=2)
-    factors.forget()
+    factors.clear_cache()
 
     assert factors.factor_for(organization.pk, "Stats") == 6
     assert factors.factor_for(None, "Public (catch-all)") == 3
@@ -45,7 +45,7 @@ def test_a_factor_of_one_for_all_is_none_and_of_a_category_is_a_shield():
     organization = OrganizationFactory()
     factors.set_factor(organization=organization, factor=5)
     factors.set_factor(organization=organization, factor=1, category="Stats")
-    factors.forget()
+    factors.clear_cache()
     assert factors.factor_for(organization.pk, "Stats") == 1
 
     factors.set_factor(organization=organization, factor=1)
@@ -128,7 +128,7 @@ def test_looking_factors_up_is_one_query_however_many_there_are(django_assert_nu
     organizations = [OrganizationFactory() for _ in range(5)]
     for organization in organizations[:-1]:
         factors.set_factor(organization=organization, factor=2)
-    factors.forget()
+    factors.clear_cache()
 
     with django_assert_num_queries(1):
         found = [factors.factor_for(organization.pk, "Stats") for organization in organizations]

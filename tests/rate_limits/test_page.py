@@ -62,7 +62,7 @@ def test_use_is_that_of_the_busiest_identity_and_refusals_are_summed(client, wor
     found = row(build_usage_report(workspace.organization_id), "POST /runs/query")
 
     assert (found.count, found.limit, found.seconds) == (17, 15, 10)
-    assert (found.who, found.active, found.refused, found.share) == ("busy", 2, 2, 100)
+    assert (found.identity_name, found.active, found.rejected, found.share) == ("busy", 2, 2, 100)
 
 
 def test_a_person_counts_for_the_organization_whose_workspace_they_name(client, workspace):
@@ -77,7 +77,7 @@ def test_a_person_counts_for_the_organization_whose_workspace_they_name(client, 
         "x-user-id + IP",
     )
 
-    assert (found.count, found.who, found.refused) == (3, user.email, 0)
+    assert (found.count, found.identity_name, found.rejected) == (3, user.email, 0)
 
 
 def test_the_page_lists_each_row_that_is_the_organizations(client, workspace, owner):

@@ -19,9 +19,9 @@ TODAY = datetime.now(UTC).date()
 
 @pytest.fixture(autouse=True)
 def _no_old_views():
-    quotas.forget()
+    quotas.clear_cache()
     yield
-    quotas.forget()
+    quotas.clear_cache()
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ def test_past_a_cap_new_runs_are_answered_with_the_reason(client, workspace, kin
     limit = cap(workspace, kind, 1)
     first = bring(client, workspace, wire_run())
     meter.flush()
-    quotas.forget()
+    quotas.clear_cache()
 
     refused = bring(client, workspace, wire_run(), wire_run())
 
@@ -165,7 +165,7 @@ def test_past_months_count_for_the_month_only(workspace):
     UsageDay(workspace=workspace, day=old, runs=1000).save(force_insert=True)
     cap(workspace, "monthly_runs", 1000)
 
-    assert [use.used for use in quotas.uses(workspace.pk)] == [0]
+    assert [use.used for use in quotas.list_limit_usages(workspace.pk)] == [0]
 
 
 def test_caps_are_set_read_and_taken_away_by_the_api(client, workspace):
@@ -265,7 +265,9 @@ def test_a_cap_is_told_once_however_many_workspaces_there_are(workspace):
     cap(workspace, "hourly_runs", 5)
     cap(workspace, "monthly_runs", 7, whole_organization=True)
 
-    assert [(use.kind, use.limit.limit_value) for use in quotas.uses(workspace.pk)] == [
+    assert [
+        (use.kind, use.limit.limit_value) for use in quotas.list_limit_usages(workspace.pk)
+    ] == [
         ("hourly_runs", 5),
         ("monthly_runs", 7),
     ]

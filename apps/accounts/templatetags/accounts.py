@@ -4,7 +4,7 @@ from django import template
 
 register = template.Library()
 
-# In this order: each names itself, and some of those before it.
+# The order matters: a user agent also contains the names of browsers further down.
 _BROWSERS = {
     "Edg": "Edge",
     "OPR": "Opera",
@@ -24,9 +24,9 @@ _SYSTEMS = {
 
 @register.filter
 def browser(user_agent: str) -> str:
-    """`Firefox on Linux`; what says less of itself is shown by its first word."""
-    name = next((said for word, said in _BROWSERS.items() if f"{word}/" in user_agent), None)
+    """Return such as `Firefox on Linux`, or the first word of an unknown user agent."""
+    name = next((label for token, label in _BROWSERS.items() if f"{token}/" in user_agent), None)
     if name is None:
         return user_agent.partition(" ")[0].partition("/")[0] or "Unknown"
-    system = next((said for word, said in _SYSTEMS.items() if word in user_agent), None)
+    system = next((label for token, label in _SYSTEMS.items() if token in user_agent), None)
     return f"{name} on {system}" if system else name

@@ -1,4 +1,4 @@
-"""All keys of an organization, for those who look after them."""
+"""All keys of an organization, for its administrators."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from apps.api_keys.api.shared import (
     NewKeySerializer,
     RotationSerializer,
     creator,
+    get_key,
     key_json,
-    one_of,
-    rights_of,
-    rotated,
+    key_policy_for,
+    listed,
+    rotate,
     scopes_in,
-    shown,
 )
 from apps.api_keys.models import ApiKey
 from apps.api_keys.querysets import ApiKeyQuerySet
@@ -41,18 +41,18 @@ class KeysBase(OrganizationAPIView):
 class ServiceKeysView(KeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paginated_response(request, shown(self.service_keys()), key_json)
+        return paginated_response(request, listed(self.service_keys()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        """A key for all workspaces, or for those that are named."""
+        """Create a service key for all workspaces, or for those in `workspaces`."""
         body = validate_body(NewKeySerializer, request.data)
         key, secret = issue_service_key(
             organization_id=self.organization_id,
             name=body["description"],
             scopes=scopes_in(body),
             workspace_ids=body.get("workspaces") or [],
-            rights=rights_of(request, request.auth),
+            policy=key_policy_for(request, request.auth),
             created_by=creator(request.auth),
             expires_at=body.get("expires_at"),
         )
@@ -62,13 +62,13 @@ class ServiceKeysView(KeysBase):
 class ServiceKeyView(KeysBase):
     @extend_schema(request=KeyChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = one_of(self.service_keys(), key_id)
+        key = get_key(self.service_keys(), key_id)
         body = validate_body(KeyChangesSerializer, request.data)
         return Response(key_json(update_key(key=key, name=body["description"])))
 
     @extend_schema(responses=dict)
     def delete(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = one_of(self.service_keys(), key_id)
+        key = get_key(self.service_keys(), key_id)
         revoke_key(key=key)
         return Response(key_json(key))
 
@@ -76,21 +76,21 @@ class ServiceKeyView(KeysBase):
 class ServiceKeyRotationView(KeysBase):
     @extend_schema(request=RotationSerializer, responses=dict)
     def post(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        return Response(rotated(one_of(self.service_keys(), key_id), request))
+        return Response(rotate(get_key(self.service_keys(), key_id), request))
 
 
 class PersonalKeysView(KeysBase):
-    """Everybody's personal keys, for who has to know and to end them."""
+    """Personal keys of all members."""
 
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paginated_response(request, shown(self.personal_keys()), key_json)
+        return paginated_response(request, listed(self.personal_keys()), key_json)
 
 
 class PersonalKeyView(KeysBase):
     @extend_schema(responses=dict)
     def delete(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = one_of(self.personal_keys(), key_id)
+        key = get_key(self.personal_keys(), key_id)
         revoke_key(key=key)
         return Response(key_json(key))
 

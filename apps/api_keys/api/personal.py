@@ -1,4 +1,4 @@
-"""The personal keys of whoever asks, in the organization at hand."""
+"""The caller's personal keys in the organization."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from apps.api_keys.api.shared import (
     KeyChangesSerializer,
     NewKeySerializer,
     RotationSerializer,
+    get_key,
     key_json,
-    one_of,
-    rotated,
+    listed,
+    rotate,
     scopes_in,
-    shown,
 )
 from apps.api_keys.authentication import workspace_id_from_headers
 from apps.api_keys.models import ApiKey
@@ -38,24 +38,24 @@ class OwnKeysBase(OrganizationAPIView):
     }
 
     def person(self) -> User:
-        """Who is asking; keys that are nobody's have nothing of their own."""
+        """Return the calling user; service keys have none."""
         if self.request.auth.user_id is None:
-            raise errors.NotFound("This is a person's own: use a personal key.")
+            raise errors.NotFound("Service keys have no user. Use a personal key.")
         return User.objects.get(pk=self.request.auth.user_id)
 
     def rows(self) -> ApiKeyQuerySet:
-        here = ApiKey.objects.filter(organization_id=self.organization_id)
-        return here.of_person(self.person().pk)
+        keys = ApiKey.objects.filter(organization_id=self.organization_id)
+        return keys.of_person(self.person().pk)
 
 
 class OwnKeysView(OwnKeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paginated_response(request, shown(self.rows()), key_json)
+        return paginated_response(request, listed(self.rows()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        """A key that acts as the person; it means the workspace at hand when none is named."""
+        """Create a personal key; its default workspace is the named or the current one."""
         person = self.person()
         body = validate_body(NewKeySerializer, request.data)
         key, secret = issue_personal_key(
@@ -63,18 +63,20 @@ class OwnKeysView(OwnKeysBase):
             person=person,
             name=body["description"],
             scopes=scopes_in(body),
-            workspace_id=self._home(body, person),
+            workspace_id=self._default_workspace(body, person),
             expires_at=body.get("expires_at"),
         )
         return Response(key_json(key, secret))
 
-    def _home(self, body: dict[str, Any], person: User) -> UUID | None:
-        named = body.get("default_workspace_id") or workspace_id_from_headers(self.request.headers)
-        if named is None:
+    def _default_workspace(self, body: dict[str, Any], person: User) -> UUID | None:
+        workspace_id = body.get("default_workspace_id") or workspace_id_from_headers(
+            self.request.headers
+        )
+        if workspace_id is None:
             key_id = self.request.auth.key_id
             own = ApiKey.objects.filter(pk=key_id).first() if key_id else None
             return None if own is None else own.workspace_id
-        caller = caller_for(user=person, workspace_id=named)
+        caller = caller_for(user=person, workspace_id=workspace_id)
         if caller is None or caller.organization_id != self.organization_id:
             raise errors.NotFound("No such workspace.")
         return caller.workspace_id
@@ -83,13 +85,13 @@ class OwnKeysView(OwnKeysBase):
 class OwnKeyView(OwnKeysBase):
     @extend_schema(request=KeyChangesSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = one_of(self.rows(), key_id)
+        key = get_key(self.rows(), key_id)
         body = validate_body(KeyChangesSerializer, request.data)
         return Response(key_json(update_key(key=key, name=body["description"])))
 
     @extend_schema(responses=dict)
     def delete(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        key = one_of(self.rows(), key_id)
+        key = get_key(self.rows(), key_id)
         revoke_key(key=key)
         return Response(key_json(key))
 
@@ -97,7 +99,7 @@ class OwnKeyView(OwnKeysBase):
 class OwnKeyRotationView(OwnKeysBase):
     @extend_schema(request=RotationSerializer, responses=dict)
     def post(self, request: OrganizationRequest, key_id: UUID) -> Response:
-        return Response(rotated(one_of(self.rows(), key_id), request))
+        return Response(rotate(get_key(self.rows(), key_id), request))
 
 
 _OWN = "api-key/current"

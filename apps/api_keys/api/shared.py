@@ -1,4 +1,4 @@
-"""What the views of keys share: bodies, the key as the wire has it, whose rights count."""
+"""Serializers and helpers of the key views."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RotationSerializer(serializers.Serializer[Any]):
 
 
 def key_json(key: ApiKey, secret: str | None = None) -> dict[str, Any]:
-    """The key as the wire has it; with its secret only where it was made just now."""
+    """Return the key's JSON; with the secret right after creation or rotation."""
     return {
         "id": key.pk,
         "short_key": f"{key.prefix}…",
@@ -57,7 +57,9 @@ def key_json(key: ApiKey, secret: str | None = None) -> dict[str, Any]:
         "organization_id": key.organization_id,
         "default_workspace_id": key.workspace_id,
         "workspaces": (
-            None if key.is_organization_wide else sorted(one.pk for one in key.workspaces.all())
+            None
+            if key.is_organization_wide
+            else sorted(workspace.pk for workspace in key.workspaces.all())
         ),
         "user_id": key.person_id,
         "created_by": key.created_by_id,
@@ -76,26 +78,26 @@ def key_json(key: ApiKey, secret: str | None = None) -> dict[str, Any]:
 
 
 def scopes_in(body: dict[str, Any]) -> list[str]:
-    """What the key may do: as named, else reading for a read-only one, else everything."""
+    """Return the requested scopes; the default is `read` for read-only keys, else `admin`."""
     if body.get("scopes"):
         return list(body["scopes"])
     return ["read"] if body.get("read_only") else ["admin"]
 
 
-def rights_of(request: Request, caller: Caller | OrganizationCaller) -> KeyPolicy:
-    """What the request's caller may do anywhere, found by the door that let it in."""
+def key_policy_for(request: Request, caller: Caller | OrganizationCaller) -> KeyPolicy:
+    """Return the key policy of the request's user or key."""
     secret = api_key_from_headers(request.headers)
     user = None if secret else request._request.user
 
     def in_workspace(workspace_id: UUID) -> frozenset[str]:
         if isinstance(user, User):
-            found = caller_for(user=user, workspace_id=workspace_id)
+            workspace_caller = caller_for(user=user, workspace_id=workspace_id)
         else:
             try:
-                found = authenticate_in_workspace(workspace_id, request.headers)
+                workspace_caller = authenticate_in_workspace(workspace_id, request.headers)
             except errors.NotFound:
-                found = None
-        return found.permissions if found is not None else frozenset()
+                workspace_caller = None
+        return workspace_caller.permissions if workspace_caller is not None else frozenset()
 
     def on_organization() -> frozenset[str]:
         if isinstance(user, User):
@@ -105,21 +107,21 @@ def rights_of(request: Request, caller: Caller | OrganizationCaller) -> KeyPolic
     return KeyPolicy(in_workspace, on_organization)
 
 
-def shown(rows: ApiKeyQuerySet) -> ApiKeyQuerySet:
-    """What a list of keys shows, newest first."""
+def listed(rows: ApiKeyQuerySet) -> ApiKeyQuerySet:
+    """Return the unrevoked keys, newest first."""
     return rows.unrevoked().prefetch_related("workspaces").newest_first()
 
 
-def one_of(rows: ApiKeyQuerySet, key_id: UUID) -> ApiKey:
+def get_key(rows: ApiKeyQuerySet, key_id: UUID) -> ApiKey:
     return get_or_404(rows.unrevoked().select_related("person"), pk=key_id)
 
 
 def creator(caller: Caller | OrganizationCaller) -> User | None:
-    """The person to be named as a key's creator."""
+    """Return the user to record as the key's creator."""
     return User.objects.filter(pk=caller.user_id).first() if caller.user_id else None
 
 
-def rotated(key: ApiKey, request: Request) -> dict[str, Any]:
+def rotate(key: ApiKey, request: Request) -> dict[str, Any]:
     body = validate_body(RotationSerializer, request.data)
     overlap = timedelta(seconds=body["overlap_seconds"])
     return key_json(*rotate_key(key=key, overlap=overlap))

@@ -1,4 +1,4 @@
-"""The platform API's addresses of keys: each module lists its own."""
+"""Routes of the platform API; each module lists its own."""
 
 from apps.api_keys.api import organization, personal, workspace
 

@@ -1,4 +1,4 @@
-"""Service keys that reach the workspace at hand."""
+"""Service keys with access to the workspace."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from apps.api_keys.api.shared import (
     NewKeySerializer,
     RotationSerializer,
     creator,
+    get_key,
     key_json,
-    one_of,
-    rights_of,
-    rotated,
+    key_policy_for,
+    listed,
+    rotate,
     scopes_in,
-    shown,
 )
 from apps.api_keys.models import ApiKey
 from apps.api_keys.querysets import ApiKeyQuerySet
@@ -32,31 +32,31 @@ class KeysBase(WorkspaceAPIView):
     required_permission = {"GET": Permission.KEYS_READ, "*": Permission.KEYS_MANAGE}
 
     def rows(self) -> ApiKeyQuerySet:
-        here = ApiKey.objects.filter(organization_id=self.request.auth.organization_id)
-        return here.reaching(self.workspace_id)
+        keys = ApiKey.objects.filter(organization_id=self.request.auth.organization_id)
+        return keys.reaching(self.workspace_id)
 
     def managed(self, key_id: UUID) -> ApiKey:
-        """A key whose whole reach is the caller's to look after."""
-        key = one_of(self.rows(), key_id)
-        rights_of(self.request, self.request.auth).check_manages(key)
+        """Return a key of which the caller manages every workspace."""
+        key = get_key(self.rows(), key_id)
+        key_policy_for(self.request, self.request.auth).check_manages(key)
         return key
 
 
 class KeysView(KeysBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        return paginated_response(request, shown(self.rows()), key_json)
+        return paginated_response(request, listed(self.rows()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A key for this workspace, or for those that are named."""
+        """Create a service key for this workspace, or for those in `workspaces`."""
         body = validate_body(NewKeySerializer, request.data)
         key, secret = issue_service_key(
             organization_id=request.auth.organization_id,
             name=body["description"],
             scopes=scopes_in(body),
             workspace_ids=body.get("workspaces") or [self.workspace_id],
-            rights=rights_of(request, request.auth),
+            policy=key_policy_for(request, request.auth),
             created_by=creator(request.auth),
             expires_at=body.get("expires_at"),
         )
@@ -66,7 +66,7 @@ class KeysView(KeysBase):
 class KeyView(KeysBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, key_id: UUID) -> Response:
-        return Response(key_json(one_of(self.rows(), key_id)))
+        return Response(key_json(get_key(self.rows(), key_id)))
 
     @extend_schema(request=KeyChangesSerializer, responses=dict)
     def patch(self, request: ApiRequest, key_id: UUID) -> Response:
@@ -76,7 +76,7 @@ class KeyView(KeysBase):
 
     @extend_schema(responses=dict)
     def delete(self, request: ApiRequest, key_id: UUID) -> Response:
-        """Dead on every process within a second."""
+        """Revoke the key; effective in every process within a second."""
         key = self.managed(key_id)
         revoke_key(key=key)
         return Response(key_json(key))
@@ -85,8 +85,8 @@ class KeyView(KeysBase):
 class KeyRotationView(KeysBase):
     @extend_schema(request=RotationSerializer, responses=dict)
     def post(self, request: ApiRequest, key_id: UUID) -> Response:
-        """A new secret; the old one goes on for `overlap_seconds`."""
-        return Response(rotated(self.managed(key_id), request))
+        """Replace the secret; the old one stays valid for `overlap_seconds`."""
+        return Response(rotate(self.managed(key_id), request))
 
 
 _KEY = "api-key/<uuid:key_id>"

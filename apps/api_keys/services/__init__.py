@@ -1,4 +1,4 @@
-"""Issuing, finding, rotating and revoking API keys."""
+"""Creation, look-up, rotation and revocation of API keys."""
 
 from apps.api_keys.services.issue_keys import (
     issue_key,

@@ -1,4 +1,4 @@
-"""Making keys, changing their secret, ending their life."""
+"""Creation, rotation, renaming and revocation of keys."""
 
 from __future__ import annotations
 
@@ -13,7 +13,13 @@ from django.utils import timezone
 from apps.api_keys.errors import KeyLifetimeTooLong, PersonalKeysDisabled
 from apps.api_keys.models import ApiKey, KeyKind
 from apps.api_keys.services.key_policies import KeyPolicy
-from apps.api_keys.services.secrets import PERSONAL_PREFIX, PREFIX, digest, new_secret, shown
+from apps.api_keys.services.secrets import (
+    PERSONAL_PREFIX,
+    PREFIX,
+    digest,
+    new_secret,
+    visible_prefix,
+)
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors
@@ -40,12 +46,12 @@ def issue_key(
     created_by: User | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
-    """A service key and its secret, which cannot be had again.
+    """Create a service key; returns it with its secret, which is not stored.
 
-    For the workspaces that are given, or for all of the organization when none is.
+    It is for the given workspaces, or for all of the organization if none are given.
     """
     chosen = [workspace] if workspace is not None else list(workspaces)
-    key, secret = _made(
+    key, secret = _insert_key(
         PREFIX,
         organization=organization,
         kind=KeyKind.SERVICE,
@@ -57,7 +63,7 @@ def issue_key(
         expires_at=expires_at,
     )
     key.workspaces.set(chosen)
-    _record(Action.KEY_CREATED, key, after=_told(key))
+    _record(Action.KEY_CREATED, key, after=_audit_values(key))
     return key, secret
 
 
@@ -67,31 +73,33 @@ def issue_service_key(
     organization_id: UUID,
     name: str,
     scopes: Collection[str],
-    rights: KeyPolicy,
+    policy: KeyPolicy,
     workspace_ids: Collection[UUID] = (),
     created_by: User | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
-    """The same on behalf of somebody, who can give it no more than they may do themselves."""
+    """Create a service key for a caller. Raises `PermissionEscalation` beyond its policy."""
     organization = Organization.objects.get(pk=organization_id)
-    wanted = set(workspace_ids)
-    present = Workspace.objects.present().filter(organization=organization, pk__in=wanted)
+    requested = set(workspace_ids)
+    present = Workspace.objects.present().filter(organization=organization, pk__in=requested)
     workspaces = list(present.order_by("pk"))
-    if len(workspaces) != len(wanted):
-        raise errors.NotFound("There is no such workspace in the organization.")
-    words = scope_permissions(_checked_scopes(scopes))
+    if len(workspaces) != len(requested):
+        raise errors.NotFound("`workspaces` contains a workspace that is not in the organization.")
+    permissions = scope_permissions(_validate_scopes(scopes))
     for workspace in workspaces:
-        check_permissions(rights.in_workspace(workspace.pk), words | {str(Permission.KEYS_MANAGE)})
+        check_permissions(
+            policy.in_workspace(workspace.pk), permissions | {str(Permission.KEYS_MANAGE)}
+        )
     if not workspaces:
-        rights.require_organization()
-        check_permissions(rights.on_organization(), organization_scope_permissions(scopes))
+        policy.require_organization()
+        check_permissions(policy.on_organization(), organization_scope_permissions(scopes))
     return issue_key(
         organization=organization,
         name=name,
         scopes=scopes,
         workspaces=workspaces,
         created_by=created_by,
-        expires_at=_checked_end(organization, expires_at),
+        expires_at=_validate_expiry(organization, expires_at),
     )
 
 
@@ -105,110 +113,110 @@ def issue_personal_key(
     workspace_id: UUID | None = None,
     expires_at: datetime | None = None,
 ) -> tuple[ApiKey, str]:
-    """A key that acts as the person; `workspace_id` is what it means when none is named.
+    """Create a key that acts as the user; `workspace_id` is its default workspace.
 
-    Its scopes only narrow what the person may do, so that any of them may be given.
+    Its scopes only restrict the user's permissions, so any scope is allowed.
     """
     organization = Organization.objects.get(pk=organization_id)
     if organization.personal_keys_disabled:
         raise PersonalKeysDisabled
-    key, secret = _made(
+    key, secret = _insert_key(
         PERSONAL_PREFIX,
         organization=organization,
         kind=KeyKind.PERSONAL,
         person=person,
         workspace_id=workspace_id,
         name=name,
-        scopes=_checked_scopes(scopes),
+        scopes=_validate_scopes(scopes),
         created_by=person,
-        expires_at=_checked_end(organization, expires_at),
+        expires_at=_validate_expiry(organization, expires_at),
     )
-    _record(Action.KEY_CREATED, key, after=_told(key))
+    _record(Action.KEY_CREATED, key, after=_audit_values(key))
     return key, secret
 
 
 @transaction.atomic
 def rotate_key(*, key: ApiKey, overlap: timedelta = timedelta()) -> tuple[ApiKey, str]:
-    """A new secret for the same key. The old one lives for the overlap, one still older is dead."""
+    """Replace the secret. The old one stays valid for the overlap; earlier ones do not."""
     if not timedelta() <= overlap <= MAX_OVERLAP:
-        raise errors.Invalid(f"An overlap is at most {MAX_OVERLAP.days} days.")
-    row = ApiKey.objects.live().select_for_update(no_key=True, of=("self",)).filter(pk=key.pk)
-    found = row.first()
-    if found is None:
-        raise errors.Conflict("The key is revoked or expired. Make another one.")
+        raise errors.Invalid(f"`overlap_seconds` must be at most {MAX_OVERLAP.days} days.")
+    rows = ApiKey.objects.live().select_for_update(no_key=True, of=("self",)).filter(pk=key.pk)
+    row = rows.first()
+    if row is None:
+        raise errors.Conflict("The key is revoked or expired. Create a new key.")
     now = timezone.now()
-    secret = new_secret(PERSONAL_PREFIX if found.kind == KeyKind.PERSONAL else PREFIX)
-    found.previous_digest = found.digest if overlap else None
-    found.previous_prefix = found.prefix if overlap else ""
-    found.previous_until = now + overlap if overlap else None
-    found.previous_used_at = found.last_used_at if overlap else None
-    found.digest, found.prefix = digest(secret), shown(secret)
-    found.rotated_at, found.last_used_at = now, None
-    found.save()
-    _record(Action.KEY_ROTATED, found, after={"overlap_until": found.previous_until})
-    return found, secret
+    secret = new_secret(PERSONAL_PREFIX if row.kind == KeyKind.PERSONAL else PREFIX)
+    row.previous_digest = row.digest if overlap else None
+    row.previous_prefix = row.prefix if overlap else ""
+    row.previous_until = now + overlap if overlap else None
+    row.previous_used_at = row.last_used_at if overlap else None
+    row.digest, row.prefix = digest(secret), visible_prefix(secret)
+    row.rotated_at, row.last_used_at = now, None
+    row.save()
+    _record(Action.KEY_ROTATED, row, after={"overlap_until": row.previous_until})
+    return row, secret
 
 
 @transaction.atomic
 def update_key(*, key: ApiKey, name: str) -> ApiKey:
-    before = _told(key)
+    before = _audit_values(key)
     key.name = name
     key.save(update_fields=["name"])
-    _record(Action.KEY_UPDATED, key, before=before, after=_told(key))
+    _record(Action.KEY_UPDATED, key, before=before, after=_audit_values(key))
     return key
 
 
 @transaction.atomic
 def revoke_key(*, key: ApiKey) -> None:
-    """End the key's life, every secret of it; safe to repeat, the first time stands."""
+    """Revoke the key with all its secrets. Safe to repeat; the first time is kept."""
     if ApiKey.objects.unrevoked().filter(pk=key.pk).update(revoked_at=timezone.now()):
-        _record(Action.KEY_REVOKED, key, before=_told(key))
+        _record(Action.KEY_REVOKED, key, before=_audit_values(key))
 
 
 def revoke_personal_keys(organization_id: UUID, person_id: UUID) -> None:
-    """The person has left: their keys stay dead, also when they come back."""
+    """Revoke the keys of a user who left; they stay revoked if the user returns."""
     keys = ApiKey.objects.unrevoked().of_person(person_id)
     for key in keys.filter(organization_id=organization_id):
         revoke_key(key=key)
 
 
 def revoke_keys_of_workspace(workspace: Workspace) -> None:
-    """The workspace is deleted: keys for it alone end."""
+    """Revoke the keys that were only for the deleted workspace."""
     keys = ApiKey.objects.unrevoked().reaching(workspace.pk).filter(is_organization_wide=False)
     for key in keys:
         if not key.workspaces.present().exclude(pk=workspace.pk).exists():
             revoke_key(key=key)
 
 
-def _made(prefix: str, **fields: Any) -> tuple[ApiKey, str]:
+def _insert_key(prefix: str, **fields: Any) -> tuple[ApiKey, str]:
     secret = new_secret(prefix)
-    key = ApiKey.objects.create(prefix=shown(secret), digest=digest(secret), **fields)
+    key = ApiKey.objects.create(prefix=visible_prefix(secret), digest=digest(secret), **fields)
     return key, secret
 
 
-def _checked_scopes(scopes: Collection[str]) -> list[str]:
+def _validate_scopes(scopes: Collection[str]) -> list[str]:
     if not scopes or (unknown := set(scopes) - set(SCOPES)):
-        named = ", ".join(sorted(unknown)) if scopes else "none"
-        raise errors.Invalid(f"Scopes are {', '.join(SCOPES)}; not {named}.")
+        invalid = ", ".join(sorted(unknown)) if scopes else "none"
+        raise errors.Invalid(f"`scopes` must be among {', '.join(SCOPES)}; not {invalid}.")
     return [scope for scope in SCOPES if scope in scopes]
 
 
-def _checked_end(organization: Organization, expires_at: datetime | None) -> datetime | None:
-    """When the key ends: as asked for, or as late as the organization lets it."""
+def _validate_expiry(organization: Organization, expires_at: datetime | None) -> datetime | None:
+    """Return the requested expiry, or the latest that the organization allows."""
     now = timezone.now()
     if expires_at is not None and expires_at <= now:
-        raise errors.Invalid("`expires_at` has to be in the future.")
+        raise errors.Invalid("`expires_at` must be in the future.")
     if organization.max_key_days is None:
         return expires_at
     latest = now + timedelta(days=organization.max_key_days)
     if expires_at is not None and expires_at > latest:
         raise KeyLifetimeTooLong(
-            f"The organization's keys live {organization.max_key_days} days at most."
+            f"`expires_at` exceeds the organization's limit of {organization.max_key_days} days."
         )
     return expires_at or latest
 
 
-def _told(key: ApiKey) -> dict[str, Any]:
+def _audit_values(key: ApiKey) -> dict[str, Any]:
     return {
         "name": key.name,
         "short_key": key.prefix,

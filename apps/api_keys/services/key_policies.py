@@ -1,4 +1,4 @@
-"""What somebody who makes or ends keys may do, wherever those keys reach."""
+"""Permissions of the caller who issues or revokes keys."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.organizations.services import caller_for, organization_caller_for
 
 @dataclass(frozen=True)
 class KeyPolicy:
-    """Permissions by place, asked for only where they matter."""
+    """The caller's permissions per workspace and on the organization, resolved on demand."""
 
     in_workspace: Callable[[UUID], frozenset[str]]
     on_organization: Callable[[], frozenset[str]]
@@ -33,18 +33,18 @@ class KeyPolicy:
         return cls(in_workspace, on_organization)
 
     def check_manages(self, key: ApiKey) -> None:
-        """Refuse unless the key's whole reach is theirs to look after."""
+        """Raise `Forbidden` unless the caller manages every workspace of the key."""
         if key.is_organization_wide:
             self.require_organization()
             return
-        reach = list(key.workspaces.present().values_list("pk", flat=True))
-        if not reach or not all(self._manages(pk) for pk in reach):
+        workspace_ids = list(key.workspaces.present().values_list("pk", flat=True))
+        if not workspace_ids or not all(self._manages(pk) for pk in workspace_ids):
             self.require_organization()
 
     def require_organization(self) -> None:
-        word = OrganizationPermission.SERVICE_KEYS_MANAGE
-        if word not in self.on_organization():
-            raise errors.Forbidden(f"Permission {word} is required.")
+        permission = OrganizationPermission.SERVICE_KEYS_MANAGE
+        if permission not in self.on_organization():
+            raise errors.Forbidden(f"Permission {permission} is required.")
 
     def _manages(self, workspace_id: UUID) -> bool:
         return Permission.KEYS_MANAGE in self.in_workspace(workspace_id)

@@ -1,4 +1,4 @@
-"""The text of a key."""
+"""Generation, display and hashing of key secrets."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ import secrets
 
 PREFIX = "slip_"
 PERSONAL_PREFIX = "slip_pt_"
-_SHOWN = 6
+_VISIBLE_CHARACTERS = 6
 
 
 def new_secret(prefix: str = PREFIX) -> str:
     return prefix + secrets.token_urlsafe(32)
 
 
-def shown(secret: str) -> str:
-    """The beginning, which may be seen: enough to tell keys apart, too little to guess one."""
+def visible_prefix(secret: str) -> str:
+    """Return the visible prefix, which distinguishes keys and reveals too little to guess one."""
     prefix = PERSONAL_PREFIX if secret.startswith(PERSONAL_PREFIX) else PREFIX
-    return secret[: len(prefix) + _SHOWN]
+    return secret[: len(prefix) + _VISIBLE_CHARACTERS]
 
 
 def digest(secret: str) -> bytes:

@@ -1,4 +1,4 @@
-"""Caps of usage, as the SDKs know them, and what is used."""
+"""Usage limits and current usage."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ class UsageLimitsView(WorkspaceAPIView):
 
     @extend_schema(responses=UsageLimitSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """The workspace's own caps."""
+        """List the workspace's own limits."""
         limits = UsageLimit.objects.of_workspace(self.workspace_id).order_by("limit_type")
         return Response(UsageLimitSerializer(limits, many=True).data)
 
     @extend_schema(request=UsageLimitBody, responses=UsageLimitSerializer)
     def put(self, request: Request) -> Response:
-        """Set a cap; a repeat changes its value."""
+        """Create or change a limit."""
         limit = services.set_limit(
             organization_id=self.request.auth.organization_id,
             workspace_id=self.workspace_id,
-            **_said(request),
+            **_validated(request),
         )
         return Response(UsageLimitSerializer(limit).data)
 
@@ -66,7 +66,7 @@ class UsageLimitView(WorkspaceAPIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: Request, limit_id: UUID) -> Response:
-        """Take one of the workspace's caps away."""
+        """Delete one of the workspace's limits."""
         limits = UsageLimit.objects.of_workspace(self.workspace_id)
         services.delete_limit(limits=limits, limit_id=limit_id)
         return Response(status=204)
@@ -80,14 +80,14 @@ class OrganizationLimitsView(OrganizationAPIView):
 
     @extend_schema(responses=UsageLimitSerializer(many=True))
     def get(self, request: Request) -> Response:
-        """The caps over all workspaces of the organization."""
+        """List the limits over all workspaces of the organization."""
         limits = UsageLimit.objects.of_organization(self.organization_id).order_by("limit_type")
         return Response(UsageLimitSerializer(limits, many=True).data)
 
     @extend_schema(request=UsageLimitBody, responses=UsageLimitSerializer)
     def put(self, request: Request) -> Response:
         limit = services.set_limit(
-            organization_id=self.organization_id, workspace_id=None, **_said(request)
+            organization_id=self.organization_id, workspace_id=None, **_validated(request)
         )
         return Response(UsageLimitSerializer(limit).data)
 
@@ -107,21 +107,21 @@ class CurrentUsageView(WorkspaceAPIView):
 
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:
-        """Whether runs are refused now, by which cap, and how much of each cap is used."""
-        uses = quotas.uses(self.workspace_id)
-        exceeded = [use for use in uses if use.is_exceeded]
+        """Return whether runs are rejected, by which limit, and the use of each limit."""
+        usages = quotas.list_limit_usages(self.workspace_id)
+        exceeded = [use for use in usages if use.is_exceeded]
         first = max(exceeded, key=lambda use: use.until, default=None)
         return Response(
             {
                 "in_reject_set": first is not None,
                 "usage_limit_type": first and first.limit.limit_type,
                 "tenant_limit": first and first.limit.limit_value,
-                "limits": [_as_json(use) for use in uses],
+                "limits": [_as_json(use) for use in usages],
             }
         )
 
 
-def _as_json(use: quotas.Use) -> dict[str, Any]:
+def _as_json(use: quotas.LimitUsage) -> dict[str, Any]:
     return {
         **UsageLimitSerializer(use.limit).data,
         "used": use.used,
@@ -130,11 +130,11 @@ def _as_json(use: quotas.Use) -> dict[str, Any]:
     }
 
 
-def _said(request: Request) -> dict[str, Any]:
+def _validated(request: Request) -> dict[str, Any]:
     body = UsageLimitBody(data=request.data)
     body.is_valid(raise_exception=True)
-    said: dict[str, Any] = body.validated_data
-    return said
+    data: dict[str, Any] = body.validated_data
+    return data
 
 
 routes = [

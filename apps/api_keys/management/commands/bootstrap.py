@@ -1,4 +1,4 @@
-"""`manage.py bootstrap`: an organization, its owner and a key, made or found."""
+"""`manage.py bootstrap`: create or find an organization, its owner and a key."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Command(BaseCommand):
         parser.add_argument(
             "--new-key",
             action="store_true",
-            help="issue a new key; without it the first call's key is found again",
+            help="issue a new key instead of printing the first call's key again",
         )
         parser.add_argument("--operator", action="store_true", help="let the owner use /admin/")
         parser.add_argument("--json", action="store_true", dest="as_json")
@@ -35,21 +35,21 @@ class Command(BaseCommand):
             validate_email(options["email"])
         except ValidationError:
             raise CommandError(f"{options['email']!r} is not an e-mail address.") from None
-        founding = services.get_or_create_organization(
+        setup = services.get_or_create_organization(
             organization_name=options["organization"],
             email=options["email"],
             password=options["password"],
         )
         if options["operator"]:
-            User.objects.filter(pk=founding.owner.pk).update(is_staff=True, is_superuser=True)
+            User.objects.filter(pk=setup.owner.pk).update(is_staff=True, is_superuser=True)
         result = {
-            "organization_id": str(founding.organization.pk),
-            "workspace_id": str(founding.workspace.pk),
+            "organization_id": str(setup.organization.pk),
+            "workspace_id": str(setup.workspace.pk),
             "api_key": operator_key(
-                workspace=founding.workspace, owner=founding.owner, fresh=options["new_key"]
+                workspace=setup.workspace, owner=setup.owner, fresh=options["new_key"]
             ),
             "api_url": f"{settings.BASE_URL}/api/v1",
-            "ui_url": f"{settings.BASE_URL}/o/{founding.workspace.pk}",
+            "ui_url": f"{settings.BASE_URL}/o/{setup.workspace.pk}",
         }
         if options["as_json"]:
             self.stdout.write(json.dumps(result))

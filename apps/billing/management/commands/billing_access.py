@@ -13,7 +13,7 @@ from apps.core.regions import REGIONS
 
 
 class Command(BaseCommand):
-    help = "Give a PostgreSQL role the right to billing's tables, and to nothing else."
+    help = "Grant a PostgreSQL role access to billing's tables only."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--role", default=BILLING_ROLE, metavar="NAME")
@@ -21,10 +21,10 @@ class Command(BaseCommand):
     def handle(self, *_: Any, **options: Any) -> None:
         role = options["role"]
         if not REGIONS[settings.REGION].keeps_billing:
-            raise CommandError("Billing records are in the US: run this there.")
+            raise CommandError("Billing records are in the US. Run this command there.")
         if not access.role_exists(role):
             raise CommandError(
-                f"There is no role {role!r}. As an administrator of PostgreSQL:"
+                f"Role {role!r} does not exist. Create it as a PostgreSQL administrator:"
                 f" CREATE ROLE {role} LOGIN PASSWORD '...';"
             )
         access.grant(role)

@@ -1,4 +1,4 @@
-"""`manage.py set_limits`: raise or lower the limits of one organization."""
+"""`manage.py set_limits`: multiply the rate limits of one organization."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.rate_limits.table import CATEGORIES
 
 
 class Command(BaseCommand):
-    help = "Multiply the rate limits of an organization; every process feels it within a second."
+    help = "Multiply the rate limits of an organization, effective within a second."
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--organization", required=True, metavar="NAME")
@@ -21,16 +21,16 @@ class Command(BaseCommand):
             "--row",
             default="",
             metavar="CATEGORY",
-            help=f"one of: {', '.join(CATEGORIES)}; without it all rows",
+            help=f"one of: {', '.join(CATEGORIES)}; default: all rows",
         )
         parser.add_argument(
-            "--factor", required=True, type=float, metavar="N", help="1 is as the table has it"
+            "--factor", required=True, type=float, metavar="N", help="1 restores the table"
         )
 
     def handle(self, *_: Any, **options: Any) -> None:
         organization = Organization.objects.filter(name=options["organization"]).first()
         if organization is None:
-            raise CommandError(f"There is no organization {options['organization']!r}.")
+            raise CommandError(f"Organization {options['organization']!r} does not exist.")
         category = _category(options["row"])
         try:
             factors.set_factor(
@@ -42,9 +42,9 @@ class Command(BaseCommand):
         self.stdout.write(f"{row} of {organization.name}: limits times {options['factor']:g}.")
 
 
-def _category(given: str) -> str:
-    """The category that is meant, however it is capitalised."""
-    known = {name.lower(): name for name in CATEGORIES}
-    if given and given.lower() not in known:
-        raise CommandError(f"There is no row {given!r}; there are: {', '.join(CATEGORIES)}.")
-    return known.get(given.lower(), "")
+def _category(name: str) -> str:
+    """Return the category, ignoring case."""
+    known = {category.lower(): category for category in CATEGORIES}
+    if name and name.lower() not in known:
+        raise CommandError(f"--row must be one of {', '.join(CATEGORIES)}, not {name!r}.")
+    return known.get(name.lower(), "")
