@@ -14,7 +14,7 @@ PASSWORD = "a long and odd password"
 
 @pytest.fixture(autouse=True)
 def mails_go_out(settings, mailoutbox):
-    """A mail server that keeps what it gets."""
+    """A mail server that collects the emails."""
     settings.EMAIL_HOST = "mail.example"
     settings.ACCOUNT_EMAIL_VERIFICATION = "mandatory"
     settings.MFA_ALLOW_UNVERIFIED_EMAIL = False
@@ -46,5 +46,5 @@ def is_in(client: Client) -> bool:
 
 
 def person(email: str) -> User:
-    """Somebody with an account, whose address is proved."""
+    """A user with a verified address."""
     return User.objects.create_user(email, PASSWORD, email_verified_at=timezone.now())

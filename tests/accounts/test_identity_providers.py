@@ -1,4 +1,4 @@
-"""Signing in by an OpenID Connect provider, which is somebody else's server."""
+"""Sign-in with an OpenID Connect provider."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.django_db
 
 
 class Provider(BaseHTTPRequestHandler):
-    """Knows one person, and lets in whoever brings the code `right`."""
+    """A provider with one user, which accepts the code `right`."""
 
     claims: dict[str, object]
 
@@ -93,11 +93,11 @@ def come_back(client: Client, code: str = "right"):
     return client.get("/account/oidc/oidc/callback", {"code": code, "state": state})
 
 
-def test_the_sign_in_page_offers_it(client, provider):
+def test_sign_in_page_shows_the_provider(client, provider):
     assert b"Our company" in client.get("/sign-in").content
 
 
-def test_a_stranger_of_the_provider_gets_an_account_with_a_proved_address(client, provider):
+def test_new_provider_user_gets_an_account_with_a_verified_address(client, provider):
     come_back(client)
 
     user = User.objects.get(email="ada@example.com")
@@ -105,7 +105,7 @@ def test_a_stranger_of_the_provider_gets_an_account_with_a_proved_address(client
     assert is_in(client)
 
 
-def test_who_has_an_account_of_that_proved_address_is_that_person(client, provider):
+def test_provider_user_with_a_verified_known_address_signs_in_to_that_account(client, provider):
     ada = person("ada@example.com")
 
     come_back(client)
@@ -114,7 +114,7 @@ def test_who_has_an_account_of_that_proved_address_is_that_person(client, provid
     assert User.objects.count() == 1
 
 
-def test_an_address_that_the_provider_did_not_prove_takes_over_nobody(client, provider):
+def test_unverified_provider_address_does_not_take_over_an_account(client, provider):
     person("ada@example.com")
     provider.claims = provider.claims | {"email_verified": False}
 
@@ -123,7 +123,7 @@ def test_an_address_that_the_provider_did_not_prove_takes_over_nobody(client, pr
     assert not is_in(client)
 
 
-def test_a_wrong_code_lets_nobody_in(client, provider):
+def test_wrong_authorization_code_does_not_sign_in(client, provider):
     response = come_back(client, "wrong")
 
     assert response.status_code == 403
@@ -131,12 +131,12 @@ def test_a_wrong_code_lets_nobody_in(client, provider):
     assert not is_in(client)
 
 
-def test_an_answer_to_a_question_that_was_not_asked_lets_nobody_in(client, provider):
+def test_callback_without_a_matching_state_does_not_sign_in(client, provider):
     response = client.get("/account/oidc/oidc/callback", {"code": "right", "state": "made up"})
 
     assert response.status_code == 403
     assert not is_in(client)
 
 
-def test_an_unknown_provider_is_not_there(client, db):
+def test_unknown_provider_is_404(client, db):
     assert client.post("/account/oidc/other").status_code == 404

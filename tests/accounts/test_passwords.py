@@ -1,4 +1,4 @@
-"""Forgetting and changing passwords."""
+"""Password reset and change."""
 
 import pytest
 from django.test import Client
@@ -15,7 +15,7 @@ def ada():
     return person("ada@example.com")
 
 
-def test_a_forgotten_password_is_replaced_by_a_link_that_works_once(client, ada, mailoutbox):
+def test_password_reset_link_works_once(client, ada, mailoutbox):
     client.post("/account/password/reset", {"email": "Ada@example.com"})
     link = link_in(mailoutbox[0])
     form = client.get(link)["Location"]
@@ -28,14 +28,14 @@ def test_a_forgotten_password_is_replaced_by_a_link_that_works_once(client, ada,
     assert b"has expired" in Client().get(link).content
 
 
-def test_nobody_learns_who_has_an_account(client, db, mailoutbox):
-    response = client.post("/account/password/reset", {"email": "nobody@example.com"})
+def test_password_reset_does_not_reveal_whether_an_account_exists(client, db, mailoutbox):
+    response = client.post("/account/password/reset", {"email": "unknown@example.com"})
 
     assert response["Location"] == "/account/password/reset/sent"
     assert mailoutbox == []
 
 
-def test_the_link_alone_lets_nobody_in(client, ada, mailoutbox):
+def test_password_reset_does_not_sign_in(client, ada, mailoutbox):
     client.post("/account/password/reset", {"email": ada.email})
     form = client.get(link_in(mailoutbox[0]))["Location"]
 
@@ -46,7 +46,7 @@ def test_the_link_alone_lets_nobody_in(client, ada, mailoutbox):
     assert not is_in(client)
 
 
-def test_a_change_wants_the_old_one_and_ends_other_sessions(client, ada, settings):
+def test_password_change_requires_the_old_password_and_ends_other_sessions(client, ada, settings):
     other = Client()
     sign_in(client, ada.email)
     sign_in(other, ada.email)

@@ -1,4 +1,4 @@
-"""What the audit log tells of accounts: in the log of each organization that the person is in."""
+"""Account actions in the audit logs of all organizations of the user."""
 
 import pytest
 from allauth.usersessions.models import UserSession
@@ -20,7 +20,7 @@ def ada():
     return ada
 
 
-def told(ada) -> list[tuple[str, object, object]]:
+def recorded(ada) -> list[tuple[str, object, object]]:
     """What the first of her organizations reads; the other reads the same."""
     logs = []
     for membership in ada.memberships.all():
@@ -30,27 +30,27 @@ def told(ada) -> list[tuple[str, object, object]]:
     return logs[0]
 
 
-def test_coming_failing_to_and_leaving(client, ada):
+def test_sign_up_sign_in_failed_sign_in_and_sign_out_are_recorded(client, ada):
     sign_in(client, ada.email, password="wrong")
     sign_in(client, ada.email)
     client.post("/sign-out")
 
-    assert told(ada) == [
+    assert recorded(ada) == [
         ("user.sign_in_failed", None, {"method": "password"}),
         ("user.signed_in", None, {"method": "password"}),
         ("user.signed_out", None, None),
     ]
 
 
-def test_an_address_that_nobody_has_is_not_written_down(client, db):
+def test_failed_sign_in_with_an_unknown_address_does_not_record_it(client, db):
     sign_in(client, "my password in the wrong field", password="x")
-    sign_in(client, "nobody@example.com", password="x")
+    sign_in(client, "unknown@example.com", password="x")
 
     entries = Entry.objects.filter(action="user.sign_in_failed")
     assert [(e.organization_id, e.target_name) for e in entries] == [(None, "")]
 
 
-def test_a_second_factor_from_its_first_to_its_last_day(
+def test_adding_failing_and_removing_a_second_factor_are_recorded(
     client, ada, django_capture_on_commit_callbacks
 ):
     sign_in(client, ada.email)
@@ -63,7 +63,7 @@ def test_a_second_factor_from_its_first_to_its_last_day(
     other.post("/account/second-factor/code", {"code": "000000"})
     client.post("/account/second-factor/off")
 
-    words = [(action, before or after) for action, before, after in told(ada)]
+    words = [(action, before or after) for action, before, after in recorded(ada)]
     assert words == [
         ("user.signed_in", {"method": "password"}),
         ("user.second_factor_added", {"method": "totp"}),
@@ -72,15 +72,15 @@ def test_a_second_factor_from_its_first_to_its_last_day(
         ("user.second_factor_removed", {"method": "totp"}),
         ("user.second_factor_removed", {"method": "recovery_codes"}),
     ]
-    assert secret not in repr(told(ada))
+    assert secret not in repr(recorded(ada))
 
 
-def test_a_password_a_name_and_sessions(client, ada):
+def test_changes_of_password_name_and_sessions_are_recorded(client, ada):
     other = Client()
     sign_in(other, ada.email)
     sign_in(client, ada.email)
     session = UserSession.objects.get(session_key=other.session.session_key)
-    before = len(told(ada))
+    before = len(recorded(ada))
 
     client.post(f"/account/sessions/{session.pk}/end")
     client.post("/account/sessions")
@@ -90,11 +90,11 @@ def test_a_password_a_name_and_sessions(client, ada):
     body = {"oldpassword": PASSWORD, "password1": new, "password2": new}
     client.post("/account/password", body)
 
-    assert told(ada)[before:] == [
+    assert recorded(ada)[before:] == [
         ("user.session_revoked", {"ip": "127.0.0.1"}, None),
         ("user.session_revoked", None, None),
         ("user.updated", {"name": ""}, {"name": "Ada"}),
         ("user.password_changed", None, None),
     ]
-    assert new not in repr(told(ada))
+    assert new not in repr(recorded(ada))
     assert not is_in(other)

@@ -37,7 +37,7 @@ def secret(client, ada):
     return secret
 
 
-def test_a_password_alone_is_not_enough_any_more(ada, secret):
+def test_sign_in_with_a_second_factor_requires_a_code(ada, secret):
     fresh = Client()
 
     response = sign_in(fresh, ada.email)
@@ -49,7 +49,7 @@ def test_a_password_alone_is_not_enough_any_more(ada, secret):
     assert not is_in(fresh)
 
 
-def test_a_code_of_the_app_lets_in_and_leads_on(ada, secret, mailoutbox):
+def test_authenticator_code_signs_in_and_redirects(ada, secret, mailoutbox):
     fresh = Client()
     sign_in(fresh, ada.email, next="/account/sessions")
     Authenticator.objects.get(user=ada, type="totp")
@@ -60,7 +60,7 @@ def test_a_code_of_the_app_lets_in_and_leads_on(ada, secret, mailoutbox):
     assert response["Location"] == "/account/sessions"
 
 
-def test_a_recovery_code_lets_in_once(client, ada, secret):
+def test_recovery_code_signs_in_once(client, ada, secret):
     codes = client.get("/account/recovery-codes").context["unused_codes"]
     first, second = Client(), Client()
     for one in (first, second):
@@ -70,14 +70,14 @@ def test_a_recovery_code_lets_in_once(client, ada, secret):
     assert (is_in(first), is_in(second)) == (True, False)
 
 
-def test_what_is_stored_is_encrypted(ada, secret):
+def test_stored_second_factor_is_encrypted(ada, secret):
     row = Authenticator.objects.get(user=ada, type="totp")
 
     assert secret not in str(row.data)
     assert secrets.decrypt(row.data["secret"].encode()) == secret
 
 
-def test_turning_it_off_is_enough_for_the_password_again(client, ada, secret):
+def test_sign_in_after_removing_the_second_factor_requires_the_password_only(client, ada, secret):
     client.post("/account/second-factor/off")
     fresh = Client()
 

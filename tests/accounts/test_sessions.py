@@ -1,4 +1,4 @@
-"""Where somebody is signed in."""
+"""Listing and ending sessions."""
 
 import pytest
 from allauth.usersessions.models import UserSession
@@ -15,7 +15,7 @@ def ada():
     return person("ada@example.com")
 
 
-def test_each_browser_is_shown_and_can_be_signed_out(client, ada):
+def test_sessions_are_listed_and_can_be_ended(client, ada):
     other = Client(headers={"User-Agent": "Another/1.0"})
     sign_in(client, ada.email)
     sign_in(other, ada.email)
@@ -30,7 +30,7 @@ def test_each_browser_is_shown_and_can_be_signed_out(client, ada):
     assert client.get("/account").status_code == 200
 
 
-def test_nobody_ends_the_session_of_somebody_else(client, ada):
+def test_user_cannot_end_the_session_of_another_user(client, ada):
     stranger = person("grace@example.com")
     theirs = Client()
     sign_in(theirs, stranger.email)
@@ -43,7 +43,7 @@ def test_nobody_ends_the_session_of_somebody_else(client, ada):
     assert theirs.get("/account").status_code == 200
 
 
-def test_all_others_end_at_once(client, ada):
+def test_all_other_sessions_can_be_ended_together(client, ada):
     others = [Client(), Client()]
     for one in (client, *others):
         sign_in(one, ada.email)
@@ -54,7 +54,7 @@ def test_all_others_end_at_once(client, ada):
 
 
 @pytest.mark.parametrize(
-    ("user_agent", "said"),
+    ("user_agent", "expected"),
     [
         ("Mozilla/5.0 (X11; Linux x86_64) Gecko/20100101 Firefox/140.0", "Firefox on Linux"),
         ("Mozilla/5.0 (Windows NT 10.0) Chrome/140.0 Safari/537.36", "Chrome on Windows"),
@@ -64,5 +64,5 @@ def test_all_others_end_at_once(client, ada):
         ("", "Unknown"),
     ],
 )
-def test_a_browser_is_called_by_its_name(user_agent, said):
-    assert browser(user_agent) == said
+def test_user_agent_is_shown_as_browser_and_system(user_agent, expected):
+    assert browser(user_agent) == expected

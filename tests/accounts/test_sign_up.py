@@ -1,4 +1,4 @@
-"""Coming in for the first time."""
+"""Sign-up."""
 
 import pytest
 from django.test import Client
@@ -10,7 +10,7 @@ from tests.factories.organizations import UserFactory
 pytestmark = pytest.mark.django_db
 
 
-def test_the_door_is_closed_unless_the_operator_opens_it(client):
+def test_sign_up_is_closed_by_default(client):
     page = client.get("/sign-up")
     response = sign_up(client)
 
@@ -21,7 +21,7 @@ def test_the_door_is_closed_unless_the_operator_opens_it(client):
 
 @pytest.mark.usefixtures("open_door")
 class TestOpen:
-    def test_a_new_person_proves_the_address_and_owns_an_organization(self, client, mailoutbox):
+    def test_new_user_verifies_the_address_and_owns_an_organization(self, client, mailoutbox):
         response = sign_up(client, name="Ada", organization="Engines")
 
         assert response["Location"] == "/account/verify"
@@ -35,20 +35,20 @@ class TestOpen:
         membership = Membership.objects.get(user=user)
         assert (membership.organization.name, membership.role) == ("Engines", "owner")
 
-    def test_until_then_the_right_password_leads_to_the_mail(self, client, mailoutbox):
+    def test_sign_in_with_an_unverified_address_asks_for_verification(self, client, mailoutbox):
         sign_up(client)
 
         response = sign_in(Client(), "ada@example.com")
 
         assert response["Location"] == "/account/verify"
 
-    def test_without_a_name_the_organization_is_personal(self, client):
+    def test_sign_up_without_an_organization_name_creates_a_personal_organization(self, client):
         sign_up(client)
 
         membership = Membership.objects.get(user__email="ada@example.com")
         assert membership.organization.is_personal is True
 
-    def test_the_name_of_a_known_organization_gives_no_way_into_it(self, client):
+    def test_sign_up_with_the_name_of_an_existing_organization_does_not_join_it(self, client):
         UserFactory()
         Organization.objects.create(name="Engines")
 
@@ -58,7 +58,7 @@ class TestOpen:
         assert b"An organization with this name exists" in response.content
         assert not User.objects.filter(email="ada@example.com").exists()
 
-    def test_who_has_an_account_is_told_by_mail_alone(self, client, mailoutbox):
+    def test_sign_up_with_a_known_address_is_reported_by_email_only(self, client, mailoutbox):
         person("ada@example.com")
 
         response = sign_up(client)
@@ -69,13 +69,15 @@ class TestOpen:
         assert User.objects.filter(email="ada@example.com").count() == 1
 
     @pytest.mark.parametrize("password", ["short", "password123"])
-    def test_a_weak_password_is_refused(self, client, password):
+    def test_weak_password_is_rejected(self, client, password):
         response = sign_up(client, password1=password)
 
         assert response.status_code == 422
         assert not User.objects.exists()
 
-    def test_without_mail_nobody_has_to_prove_anything(self, client, settings, mailoutbox):
+    def test_sign_up_without_a_mail_server_needs_no_verification(
+        self, client, settings, mailoutbox
+    ):
         settings.EMAIL_HOST = ""
         settings.ACCOUNT_EMAIL_VERIFICATION = "none"
 

@@ -27,7 +27,7 @@ class Watched:
     """The status that says that the key is dead."""
     last_good: float = 0.0
     is_refused: bool = False
-    asked: int = 0
+    request_count: int = 0
 
 
 def measure(url: str, admin: str, connections: int = CONNECTIONS) -> list[Watched]:
@@ -67,7 +67,7 @@ def _ask(
         while not stop.is_set() and time.monotonic() < end:
             sent = time.monotonic()
             status = client.get(one.path).status_code
-            one.asked += 1
+            one.request_count += 1
             if status == one.refused:
                 one.is_refused = True
                 return
@@ -82,10 +82,11 @@ def main(url: str, admin: str, rounds: int = 5) -> None:
         latest = max(one.last_good for one in watched)
         worst = max(worst, latest)
         missed = [one for one in watched if not one.is_refused]
-        asked = sum(one.asked for one in watched)
+        request_count = sum(one.request_count for one in watched)
         say(
             f"round {number + 1}: the last request that was let in was sent {latest * 1000:.0f} ms"
-            f" after the revocation was answered; {asked} requests, {len(missed)} never refused"
+            f" after the revocation was answered; {request_count} requests,"
+            f" {len(missed)} never refused"
         )
     say(f"worst of {rounds}: {worst * 1000:.0f} ms")
 

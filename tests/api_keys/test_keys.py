@@ -38,12 +38,12 @@ def test_only_a_hash_and_a_prefix_are_stored():
 
 
 @pytest.mark.parametrize("secret", ["", "slip_wrong", "\udcff", "x" * 10_000])
-def test_an_unknown_key_is_refused(secret):
+def test_unknown_key_is_rejected(secret):
     with pytest.raises(errors.Unauthenticated):
         services.caller_for_key(secret=secret)
 
 
-def test_revoked_and_expired_keys_are_refused():
+def test_revoked_and_expired_keys_are_rejected():
     revoked, expired = key_for(WorkspaceFactory()), key_for(WorkspaceFactory())
     services.revoke_key(key=row_of(revoked))
     row = row_of(expired)
@@ -55,7 +55,7 @@ def test_revoked_and_expired_keys_are_refused():
             services.caller_for_key(secret=secret)
 
 
-def test_a_cached_key_is_dead_within_a_second_of_its_revocation():
+def test_cached_key_is_rejected_within_a_second_of_its_revocation():
     secret = key_for(WorkspaceFactory())
     services.caller_for_key(secret=secret)
     services.revoke_key(key=row_of(secret))
@@ -67,7 +67,7 @@ def test_a_cached_key_is_dead_within_a_second_of_its_revocation():
         services.caller_for_key(secret=secret)
 
 
-def test_a_bound_key_stays_in_its_workspace():
+def test_key_of_one_workspace_has_no_access_to_another():
     workspace = WorkspaceFactory()
     sibling = WorkspaceFactory(organization=workspace.organization)
     secret = key_for(workspace)
@@ -76,7 +76,7 @@ def test_a_bound_key_stays_in_its_workspace():
         services.caller_for_key(secret=secret, workspace_id=sibling.pk)
 
 
-def test_an_organization_key_reaches_its_workspaces_and_no_others():
+def test_organization_key_has_access_to_its_workspaces_only():
     workspace = WorkspaceFactory()
     sibling = WorkspaceFactory(organization=workspace.organization)
     _, secret = services.issue_key(organization=workspace.organization, name="all", scopes=["read"])
@@ -91,13 +91,13 @@ def test_an_organization_key_reaches_its_workspaces_and_no_others():
         services.caller_for_key(secret=secret, workspace_id=WorkspaceFactory().pk)
 
 
-def test_an_ingest_key_may_ingest_and_nothing_else():
+def test_ingest_key_has_no_other_permission():
     caller = services.caller_for_key(secret=key_for(WorkspaceFactory(), "ingest"))
 
     assert caller.permissions == {Permission.RUNS_INGEST}
 
 
-def test_last_use_is_noted_once_a_minute(django_assert_num_queries):
+def test_last_use_is_stored_at_most_once_a_minute(django_assert_num_queries):
     secret = key_for(WorkspaceFactory())
     with time_machine.travel("2026-01-01T00:00:00Z", tick=False):
         with django_assert_num_queries(2):
@@ -110,7 +110,7 @@ def test_last_use_is_noted_once_a_minute(django_assert_num_queries):
             services.caller_for_key(secret=secret)
 
 
-def test_a_member_is_let_into_their_workspace_only():
+def test_member_has_access_to_their_workspace_only():
     membership = WorkspaceMembershipFactory(role="viewer")
     headers = {"X-Tenant-Id": str(membership.workspace.pk)}
 
@@ -141,7 +141,7 @@ def test_owners_and_admins_of_an_organization_enter_each_workspace(role, enters)
             authenticate(headers, user)
 
 
-def test_a_key_wins_over_a_session_and_a_malformed_workspace_is_refused():
+def test_key_takes_precedence_over_a_session_and_a_malformed_workspace_is_rejected():
     secret = key_for(WorkspaceFactory())
 
     caller = authenticate({"X-Api-Key": secret}, UserFactory())

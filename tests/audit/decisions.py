@@ -2,12 +2,12 @@
 
 A line is a method, a route, and after the arrow the action's name or a reason in brackets.
 """
-# ruff: noqa: E501 -- a decision is one line, so that it can be found
+# ruff: noqa: E501 -- a decision is one line, so that it can be by_route
 
 REASONS = {
     "asks": "a question that is too long for an address: nothing changes",
     "work": "what people and programs record, and say about it: it is the content, and its own log",
-    "view": "how somebody looks at things: charts, columns, saved filters",
+    "view": "display preferences: charts, columns, saved filters",
     "stop": "work is ended early, and its row stays and says so",
     "none": "there is nothing here that could be changed: it is refused, or not kept",
     "mail": "a mail is sent to who owns the address; what they do with it is told",
@@ -278,7 +278,7 @@ ALIKE = {"/auth", "/healthz", "/readyz"}
 # Of an agent's own: its assistants, threads, runs and store are its users' content.
 AGENTS = "/agents/"
 
-# Deeds that no route does: commands, tasks, the admin site, and parts of a larger deed.
+# Actions without a route: commands, tasks, the admin site, and parts of larger actions.
 ELSEWHERE = {
     "organization.deleted", "user.deactivated", "impersonation.started", "switch.changed",
     "admin.changed", "audit.forgotten", "rate_limit.changed", "user.sign_in_failed",
@@ -288,10 +288,10 @@ ELSEWHERE = {
 
 def decisions() -> dict[tuple[str, str], str]:
     """By method and route; a reason stands in brackets."""
-    found = {}
+    by_route = {}
     for line in filter(None, TABLE.splitlines()):
-        asked, _, decided = line.partition(" -> ")
-        method, _, route = asked.partition(" ")
-        assert (method, route) not in found, line
-        found[method, route] = decided
-    return found
+        route_text, _, decided = line.partition(" -> ")
+        method, _, route = route_text.partition(" ")
+        assert (method, route) not in by_route, line
+        by_route[method, route] = decided
+    return by_route

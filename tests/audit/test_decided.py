@@ -1,4 +1,4 @@
-"""Every route that could change something is decided on: audited, or not and why."""
+"""Every writing route is audited, or has a reason not to be."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tests.methods import methods_of, views
 
 
 @pytest.mark.django_db
-def test_each_route_that_changes_something_is_decided_on():
-    found = {
+def test_each_writing_route_has_an_audit_decision():
+    routes = {
         (method, route)
         for route, view in views(get_resolver())
         if not route.startswith(AGENTS) and route not in ALIKE
         for method in methods_of(route, view)
     }
 
-    undecided = found - set(decisions())
+    undecided = routes - set(decisions())
     assert not undecided, "\n".join(f"{m} {r} -> ?" for m, r in sorted(undecided))
-    gone = set(decisions()) - found
-    assert not gone, "\n".join(f"{m} {r}: there is no such route" for m, r in sorted(gone))
+    removed = set(decisions()) - routes
+    assert not removed, "\n".join(f"{m} {r}: there is no such route" for m, r in sorted(removed))
 
 
 def test_decisions_are_actions_or_reasons():
@@ -31,7 +31,7 @@ def test_decisions_are_actions_or_reasons():
     assert set(decisions().values()) - known == set()
 
 
-def test_each_action_is_what_some_route_does_or_known_to_come_from_elsewhere():
-    told = {decided for decided in decisions().values() if not decided.startswith("[")}
+def test_each_action_belongs_to_a_route_or_to_a_known_other_source():
+    recorded_actions = {decided for decided in decisions().values() if not decided.startswith("[")}
 
-    assert {str(action) for action in Action} - told - ELSEWHERE == set()
+    assert {str(action) for action in Action} - recorded_actions - ELSEWHERE == set()

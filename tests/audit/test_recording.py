@@ -19,7 +19,7 @@ def workspace():
     return WorkspaceFactory()
 
 
-def test_an_entry_says_who_did_what_and_from_where(workspace):
+def test_entry_has_actor_action_target_and_address(workspace):
     user = UserFactory()
     request = RequestFactory().get("/")
     request.user = user
@@ -42,7 +42,7 @@ def test_an_entry_says_who_did_what_and_from_where(workspace):
     assert (entry.before, entry.after) == ({"repo_ref": "main"}, {"repo_ref": "next"})
 
 
-def test_a_request_with_a_key_is_the_keys_deed(workspace):
+def test_request_with_a_key_is_recorded_with_the_key_as_actor(workspace):
     key, _ = issue_key(
         organization=workspace.organization, name="ci", scopes=["admin"], workspace=workspace
     )
@@ -57,7 +57,7 @@ def test_a_request_with_a_key_is_the_keys_deed(workspace):
     assert entry.organization_id == workspace.organization_id
 
 
-def test_what_is_not_on_the_list_of_fields_never_enters(workspace):
+def test_field_outside_the_list_is_not_recorded(workspace):
     entry = record(
         Action.KEY_CREATED,
         Target("key", "k1"),
@@ -81,8 +81,10 @@ def test_every_action_has_a_unique_name_of_two_words():
     assert len({str(action) for action in Action}) == len(Action)
 
 
-@pytest.mark.parametrize("deed", ["UPDATE audit_entry SET action = 'x'", "DELETE FROM audit_entry"])
-def test_postgresql_refuses_to_change_an_entry(workspace, deed):
+@pytest.mark.parametrize(
+    "statement", ["UPDATE audit_entry SET action = 'x'", "DELETE FROM audit_entry"]
+)
+def test_postgresql_rejects_changes_of_an_entry(workspace, statement):
     kept = record(Action.PROJECT_DELETED, Target("project"), workspace_id=workspace.pk)
 
     with (
@@ -90,15 +92,15 @@ def test_postgresql_refuses_to_change_an_entry(workspace, deed):
         transaction.atomic(),
         connection.cursor() as cursor,
     ):
-        cursor.execute(deed)
+        cursor.execute(statement)
 
     assert Entry.objects.get(pk=kept.pk).action == "project.deleted"
 
 
-def test_postgresql_refuses_to_empty_the_log(workspace):
+def test_postgresql_rejects_truncation_of_the_log(workspace):
     record(Action.PROJECT_DELETED, Target("project"), workspace_id=workspace.pk)
 
-    # Tests alone may; here as everybody else.
+    # The test settings permit it; here it is forbidden as in production.
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL slipway.audit = ''")
         with pytest.raises(DatabaseError, match="append-only"), transaction.atomic():
@@ -107,7 +109,7 @@ def test_postgresql_refuses_to_empty_the_log(workspace):
     assert Entry.objects.of_organization(workspace.organization_id).count() == 1
 
 
-def test_a_deed_that_is_rolled_back_leaves_no_entry(workspace):
+def test_rolled_back_action_leaves_no_entry(workspace):
     with transaction.atomic():
         record(Action.PROJECT_DELETED, Target("project"), workspace_id=workspace.pk)
         transaction.set_rollback(True)
@@ -115,7 +117,7 @@ def test_a_deed_that_is_rolled_back_leaves_no_entry(workspace):
     assert Entry.objects.of_organization(workspace.organization_id).count() == 0
 
 
-def test_what_a_client_sends_is_cut_to_size(workspace):
+def test_recorded_client_values_are_truncated(workspace):
     entry = record(
         Action.TRACES_DELETED,
         Target("traces", name="x\0" * 300),

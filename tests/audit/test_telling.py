@@ -1,14 +1,14 @@
-"""How entries of the audit log read."""
+"""Presentation of audit entries."""
 
 from apps.audit.models import Entry
 from apps.audit.presentation import action_label, present
 
 
-def test_a_deed_is_said_in_words():
+def test_action_label_is_readable():
     assert action_label("user.second_factor_added") == "User second factor added"
 
 
-def test_each_field_that_differs_is_told_before_and_after():
+def test_entry_view_lists_each_changed_field():
     entry = Entry(
         action="role.updated",
         before={"display_name": "Old", "permissions": ["runs:read"], "is_open": False},
@@ -27,7 +27,7 @@ def test_each_field_that_differs_is_told_before_and_after():
     ]
 
 
-def test_what_came_or_went_has_one_side():
+def test_entry_view_of_a_creation_has_no_old_values():
     assert present(Entry(action="key.created", after={"name": "CI"})).differences == [
         ("name", "", "CI")
     ]

@@ -1,4 +1,4 @@
-"""Every deed that the log promises to tell of, as it comes in by the product's own services."""
+"""Audit entries of the services' actions."""
 
 import pytest
 
@@ -22,7 +22,7 @@ def present(workspace):
     return [(e.action, e.target_name, e.before, e.after) for e in entries.order_by("at", "id")]
 
 
-def test_a_deployments_life_is_told_with_names_of_secrets_only(workspace, settings):
+def test_deployment_changes_are_recorded_with_names_of_secrets_only(workspace, settings):
     settings.ALLOW_FILE_GIT = True
     deployment = deployments.create_deployment(
         workspace=workspace,
@@ -55,7 +55,7 @@ def test_a_deployments_life_is_told_with_names_of_secrets_only(workspace, settin
     assert "hunter2" not in repr(entries)
 
 
-def test_deletions_and_links_of_traces_are_told(workspace):
+def test_deletions_and_links_of_traces_are_recorded(workspace):
     planted = plant(workspace, "word", "word")
     project = projects.Project.objects.for_workspace(workspace).get(pk=planted["project_id"])
 
@@ -77,7 +77,7 @@ def test_deletions_and_links_of_traces_are_told(workspace):
     assert str(share.token) not in repr(entries)
 
 
-def test_a_change_of_retention_is_told_with_before_and_after(workspace):
+def test_retention_change_is_recorded_with_old_and_new_values(workspace):
     for days in (1, 2):
         retention.set_lives(
             organization_id=workspace.organization_id,

@@ -1,4 +1,4 @@
-"""Accounts of organizations, and the owners' page."""
+"""Billing accounts and the billing page."""
 
 from __future__ import annotations
 
@@ -53,13 +53,13 @@ def test_only_owners_see_the_page(client, workspace, page, role, status):
     assert not BillingAccount.objects.exists()
 
 
-def test_strangers_and_nobody_do_not(client, workspace, page):
+def test_outsiders_and_anonymous_users_do_not_see_the_page(client, workspace, page):
     assert client.get(page).status_code == 302
     client.force_login(UserFactory())
     assert client.get(page).status_code == 404
 
 
-def test_an_owner_writes_what_stands_on_invoices(client, workspace, page):
+def test_owner_edits_the_invoice_details(client, workspace, page):
     sign_in(client, workspace, "owner")
 
     saved = client.post(page, DETAILS)
@@ -73,9 +73,9 @@ def test_an_owner_writes_what_stands_on_invoices(client, workspace, page):
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"country": "Germany"}, {"country": "1!"}, {"email": "nobody"}, {"name": "x" * 201}]
+    "wrong", [{"country": "Germany"}, {"country": "1!"}, {"email": "invalid"}, {"name": "x" * 201}]
 )
-def test_details_that_make_no_sense_are_refused(client, workspace, page, wrong):
+def test_invalid_invoice_details_are_rejected(client, workspace, page, wrong):
     sign_in(client, workspace, "owner")
 
     response = client.post(page, DETAILS | wrong)
@@ -84,7 +84,7 @@ def test_details_that_make_no_sense_are_refused(client, workspace, page, wrong):
     assert BillingAccount.objects.get().name == ""
 
 
-def test_payments_are_listed_the_latest_first_and_only_ones_own(client, workspace, page):
+def test_payments_of_the_organization_are_listed_latest_first(client, workspace, page):
     sign_in(client, workspace, "owner")
     account = services.get_account(workspace.organization_id)
     stranger = services.get_account(OrganizationFactory().pk)
@@ -101,7 +101,7 @@ def test_payments_are_listed_the_latest_first_and_only_ones_own(client, workspac
     assert "12.50 USD" in first
 
 
-def test_the_page_costs_the_same_with_many_payments(client, workspace, page):
+def test_query_count_of_the_page_does_not_grow_with_payments(client, workspace, page):
     sign_in(client, workspace, "owner")
     account = services.get_account(workspace.organization_id)
     client.get(page)
@@ -115,17 +115,17 @@ def test_the_page_costs_the_same_with_many_payments(client, workspace, page):
     assert len(many) == len(few)
 
 
-def test_each_organization_gets_one_account_however_often_it_is_looked_after():
+def test_repeated_open_accounts_creates_one_account_per_organization():
     organizations = [OrganizationFactory() for _ in range(3)]
     services.get_account(organizations[0].pk)
 
     assert services.open_accounts() == 2
     assert services.open_accounts() == 0
-    found = set(BillingAccount.objects.values_list("organization_id", flat=True))
-    assert found == {organization.pk for organization in organizations}
+    account_ids = set(BillingAccount.objects.values_list("organization_id", flat=True))
+    assert account_ids == {organization.pk for organization in organizations}
 
 
-def test_payments_are_never_negative_and_numbers_come_once():
+def test_payments_are_not_negative_and_invoice_numbers_are_unique():
     account = services.get_account(OrganizationFactory().pk)
     Payment.objects.create(account=account, invoice="1", amount=0)
 
@@ -134,7 +134,7 @@ def test_payments_are_never_negative_and_numbers_come_once():
             Payment.objects.create(account=account, **wrong)
 
 
-def test_a_region_without_a_way_to_billing_says_so_and_goes_on(client, workspace, page):
+def test_region_without_a_billing_database_warns_and_works(client, workspace, page):
     sign_in(client, workspace, "owner")
     with override_settings(REGION="eu"):
         assert services.open_accounts() == 0
@@ -147,9 +147,9 @@ def test_a_region_without_a_way_to_billing_says_so_and_goes_on(client, workspace
     assert "currently unavailable" in response.content.decode()
 
 
-def test_the_us_must_not_be_told_of_another_database(monkeypatch):
+def test_billing_database_url_is_an_error_in_the_us(monkeypatch):
     assert checks.billing_has_its_database() == []
-    told = SimpleNamespace(REGION="us", DATABASES={"default": {}, "billing": {}})
-    monkeypatch.setattr(checks, "settings", told)
+    misconfigured = SimpleNamespace(REGION="us", DATABASES={"default": {}, "billing": {}})
+    monkeypatch.setattr(checks, "settings", misconfigured)
 
     assert [message.id for message in checks.billing_has_its_database()] == ["billing.E001"]

@@ -44,15 +44,15 @@ class Databases:
     def environment(self, region: str) -> dict[str, str]:
         folder = self.folder / region
         folder.mkdir(exist_ok=True)
-        found = {
+        databases_ = {
             **os.environ,
             "DATABASE_URL": self.url(region),
             "DATA_DIR": str(folder),
             "REGION": region,
         }
         if region == "eu":
-            found["BILLING_DATABASE_URL"] = self.url("us", BILLING_ROLE)
-        return found
+            databases_["BILLING_DATABASE_URL"] = self.url("us", BILLING_ROLE)
+        return databases_
 
     def manage(self, region: str, *words: str, check: bool = True) -> str:
         done = subprocess.run(
@@ -68,9 +68,9 @@ class Databases:
         return done.stdout if done.returncode == 0 else done.stderr
 
     def shell(self, region: str, code: str) -> str:
-        """What code prints in a process of that region; of a failure, what was said last."""
-        said = self.manage(region, "shell", "--no-imports", "-c", code, check=False)
-        return said.strip().splitlines()[-1] if said.strip() else ""
+        """What code prints in a process of that region; of a failure, what was output last."""
+        output = self.manage(region, "shell", "--no-imports", "-c", code, check=False)
+        return output.strip().splitlines()[-1] if output.strip() else ""
 
     def counts(self, region: str) -> dict[str, int]:
         """How many rows each table has."""
@@ -88,11 +88,11 @@ class Databases:
 
 @pytest.fixture(scope="module")
 def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
-    found = Databases(tmp_path_factory.mktemp("regions"), os.environ["DATABASE_URL"])
+    databases_ = Databases(tmp_path_factory.mktemp("regions"), os.environ["DATABASE_URL"])
     with psycopg.connect(os.environ["DATABASE_URL"], autocommit=True) as connection:
 
         def drop() -> None:
-            for name in found.names.values():
+            for name in databases_.names.values():
                 drop = sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)")
                 connection.execute(drop.format(sql.Identifier(name)))
 
@@ -102,12 +102,12 @@ def databases(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Databases]:
         ).rowcount:
             # Embedded servers have it; of another, the tests' own user must be allowed to.
             connection.execute(sql.SQL("CREATE ROLE {} LOGIN").format(sql.Identifier(BILLING_ROLE)))
-        for name in found.names.values():
+        for name in databases_.names.values():
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        for region in found.names:
-            found.manage(region, "migrate", "--verbosity", "0")
-        found.manage("us", "billing_access")
-        yield found
+        for region in databases_.names:
+            databases_.manage(region, "migrate", "--verbosity", "0")
+        databases_.manage("us", "billing_access")
+        yield databases_
         drop()
 
 
@@ -124,7 +124,7 @@ def test_a_region_has_no_tables_for_billing_and_the_us_has(databases):
     assert set(databases.counts("eu")) - set(databases.counts("us")) == set()
 
 
-def test_who_signs_up_in_a_region_leaves_only_billing_in_the_us(databases):
+def test_sign_up_in_a_region_writes_only_billing_to_the_us(databases):
     # What the tests before this one founded gets its accounts now.
     databases.shell("eu", "from apps.billing import services; services.open_accounts()")
     before = databases.counts("us")
@@ -144,7 +144,7 @@ def test_who_signs_up_in_a_region_leaves_only_billing_in_the_us(databases):
     assert rows == [("eu", "", "")]
 
 
-def test_who_signs_up_in_the_us_leaves_nothing_in_the_region(databases):
+def test_sign_up_in_the_us_writes_nothing_to_the_region(databases):
     before = databases.counts("eu")
 
     found_organization(databases, "us", "Americans")
@@ -216,45 +216,45 @@ AROUND = {
 
 TRYING = """
 import json
-said = {}
+output = {}
 for way, code in json.loads(__CODES__).items():
     try:
         exec(code)
     except Exception as error:
-        said[way] = str(error)
-print(json.dumps(said))
+        output[way] = str(error)
+print(json.dumps(output))
 """
 
 
-def test_there_is_no_way_around_the_router(databases):
+def test_billing_queries_cannot_bypass_the_router(databases):
     # Without an account there would be none to take away.
     found_organization(databases, "eu", "Walled in")
     databases.shell("eu", "from apps.billing import services; services.open_accounts()")
     before = {region: databases.counts(region) for region in databases.names}
     codes = json.dumps({way: code for way, (code, _) in AROUND.items()})
 
-    said = json.loads(databases.shell("eu", TRYING.replace("__CODES__", repr(codes))))
+    output = json.loads(databases.shell("eu", TRYING.replace("__CODES__", repr(codes))))
 
-    assert set(said) == set(AROUND)
-    assert [way for way, (_, refusal) in AROUND.items() if refusal not in said[way]] == []
+    assert set(output) == set(AROUND)
+    assert [way for way, (_, refusal) in AROUND.items() if refusal not in output[way]] == []
     assert {region: databases.counts(region) for region in databases.names} == before
 
 
-def test_migrating_over_billings_door_makes_nothing(databases):
+def test_migrating_the_billing_alias_creates_no_table(databases):
     before = databases.counts("us")
 
-    said = databases.manage("eu", "migrate", "--database", "billing", check=False)
+    output = databases.manage("eu", "migrate", "--database", "billing", check=False)
 
-    assert "permission denied" in said
+    assert "permission denied" in output
     assert databases.counts("us") == before
 
 
-def test_a_region_that_cannot_reach_billing_goes_on(databases):
+def test_region_works_while_billing_is_unreachable(databases):
     environment = databases.environment("eu")
     del environment["BILLING_DATABASE_URL"]
     code = (
-        "from apps.organizations.services import found;"
-        "found(organization_name='Alone', email='a@eu.example');"
+        "from apps.organizations.services import databases_;"
+        "databases_(organization_name='Alone', email='a@eu.example');"
         "from apps.billing import services; print(services.open_accounts())"
     )
 

@@ -63,7 +63,7 @@ def outsider() -> User:
 
 
 class Speaker:
-    """Somebody who is signed in and speaks JSON."""
+    """A signed-in JSON client."""
 
     def __init__(self, user: User, **headers: str) -> None:
         self.client = Client()

@@ -1,4 +1,4 @@
-"""People and places by API: section 23 of the wire, as each kind of caller meets it."""
+"""The API of workspaces, members, roles and tags, for each kind of caller."""
 
 import pytest
 from django.test import Client
@@ -34,19 +34,21 @@ def by_key(secret, method, path, body=None, **headers):
 
 
 class TestWorkspaces:
-    def test_each_sees_those_that_they_may_enter(self, workspace, organization, owner, member):
+    def test_user_lists_the_workspaces_that_they_may_enter(
+        self, workspace, organization, owner, member
+    ):
         other = WorkspaceFactory(organization=organization, name="Other")
 
         def names(user):
-            found = Speaker(user)("get", "/workspaces").json()
-            return [(one["display_name"], one["role_name"]) for one in found]
+            body = Speaker(user)("get", "/workspaces").json()
+            return [(one["display_name"], one["role_name"]) for one in body]
 
         assert names(owner) == [("Home", "Admin"), ("Other", "Admin")]
         assert names(member) == [("Home", "Editor")]
-        found = by_key(key_for(other), "get", "/tenants").json()
-        assert [one["id"] for one in found] == [str(other.pk)]
+        body = by_key(key_for(other), "get", "/tenants").json()
+        assert [one["id"] for one in body] == [str(other.pk)]
 
-    def test_one_has_the_fields_of_the_wire(self, workspace, member):
+    def test_workspace_json_has_the_fields_of_the_api(self, workspace, member):
         (one,) = Speaker(member)("get", "/api/v1/workspaces").json()
 
         assert set(one) == {
@@ -55,7 +57,7 @@ class TestWorkspaces:
         }  # fmt: skip
         assert (one["id"], one["role_id"], one["read_only"]) == (str(workspace.pk), EDITOR, False)
 
-    def test_a_new_one_begins_with_a_project_and_tag_keys(self, organization, owner, speak):
+    def test_new_workspace_has_a_project_and_tag_keys(self, organization, owner, speak):
         made = speak(owner)("post", "/workspaces", {"display_name": "New", "tenant_handle": "new"})
 
         workspace = Workspace.objects.get(pk=made.json()["id"])
@@ -66,7 +68,9 @@ class TestWorkspaces:
         keys = there("get", "/workspaces/current/tag-keys").json()
         assert [key["key"] for key in keys] == ["Application", "Environment"]
 
-    def test_a_repeat_with_the_same_id_makes_no_second(self, organization, owner, speak):
+    def test_repeated_creation_with_the_same_id_returns_the_same_workspace(
+        self, organization, owner, speak
+    ):
         body = {"id": "01930000-0000-7000-8000-000000000001", "display_name": "New"}
 
         first, second = (speak(owner)("post", "/workspaces", body) for _ in range(2))
@@ -74,7 +78,7 @@ class TestWorkspaces:
         assert first.json()["id"] == second.json()["id"] == body["id"]
         assert organization.workspaces.count() == 2
 
-    def test_a_taken_name_handle_or_id_is_refused(self, workspace, owner, outsider, speak):
+    def test_taken_name_handle_or_id_is_rejected(self, workspace, owner, outsider, speak):
         foreign = outsider.memberships.get().organization.workspaces.get()
         Workspace.objects.filter(pk=foreign.pk).update(handle="taken")
 
@@ -87,7 +91,7 @@ class TestWorkspaces:
             assert (response.status_code, response.json()["code"]) == (409, code)
         assert Workspace.objects.count() == 2
 
-    def test_members_make_none_and_change_none(self, workspace, member, speak):
+    def test_members_cannot_create_or_change_workspaces(self, workspace, member, speak):
         path = f"/workspaces/{workspace.pk}"
 
         assert speak(member)("post", "/workspaces", {"display_name": "x"}).status_code == 403
@@ -96,7 +100,7 @@ class TestWorkspaces:
         assert speak(member)("get", path).json()["display_name"] == "Home"
         assert list(Workspace.objects.values_list("name", flat=True)) == ["Home"]
 
-    def test_a_deleted_one_is_gone_for_everybody(self, workspace, organization, owner, speak):
+    def test_deleted_workspace_is_inaccessible_to_all(self, workspace, organization, owner, speak):
         WorkspaceFactory(organization=organization, name="Other")
         project = ensure_project(workspace.pk, "mine")
         secret = key_for(workspace)
@@ -116,7 +120,7 @@ class TestWorkspaces:
             ("Other", False),
         ]
 
-    def test_the_last_one_stays(self, workspace, owner, speak):
+    def test_last_workspace_cannot_be_deleted(self, workspace, owner, speak):
         response = speak(owner)("delete", f"/workspaces/{workspace.pk}")
 
         assert (response.status_code, response.json()["code"]) == (409, "last_workspace")
@@ -135,24 +139,24 @@ class TestWorkspaces:
 class TestMembers:
     PATH = "/workspaces/current/members"
 
-    def test_the_list_names_people_and_who_is_invited(self, workspace, owner, member, speak):
+    def test_member_list_has_members_and_invitations(self, workspace, owner, member, speak):
         speak(owner)("post", self.PATH, {"email": "new@example.com", "role_id": VIEWER})
 
-        found = speak(member)("get", self.PATH).json()
+        body = speak(member)("get", self.PATH).json()
 
-        assert found["tenant_id"] == str(workspace.pk)
-        (one,) = found["members"]
+        assert body["tenant_id"] == str(workspace.pk)
+        (one,) = body["members"]
         assert (one["email"], one["role_name"], one["org_role_name"]) == (
             "member@example.com",
             "Editor",
             "Organization User",
         )
-        (waiting,) = found["pending"]
+        (waiting,) = body["pending"]
         assert (waiting["email"], waiting["workspace_role_id"]) == ("new@example.com", VIEWER)
-        assert speak(member)("get", f"{self.PATH}/active").json() == found["members"]
-        assert speak(member)("get", f"{self.PATH}/pending").json() == found["pending"]
+        assert speak(member)("get", f"{self.PATH}/active").json() == body["members"]
+        assert speak(member)("get", f"{self.PATH}/pending").json() == body["pending"]
 
-    def test_somebody_of_the_organization_is_added_changed_and_removed(
+    def test_organization_member_is_added_changed_and_removed(
         self, workspace, organization, owner, speak
     ):
         new = MembershipFactory(organization=organization).user
@@ -167,7 +171,7 @@ class TestMembers:
 
         assert not WorkspaceMembership.objects.filter(user=new).exists()
 
-    def test_a_batch_is_added_as_a_whole_or_not_at_all(self, organization, owner, speak):
+    def test_member_batch_is_atomic(self, organization, owner, speak):
         new = [MembershipFactory(organization=organization).user for _ in range(2)]
         bodies = [{"user_id": str(one.pk)} for one in new]
         stranger = {"user_id": str(UserFactory().pk)}
@@ -178,7 +182,7 @@ class TestMembers:
         made = speak(owner)("post", f"{self.PATH}/batch", bodies)
         assert [one["user_id"] for one in made.json()] == [str(one.pk) for one in new]
 
-    def test_editors_and_strangers_change_nobody(self, workspace, member, outsider, speak):
+    def test_editors_and_outsiders_cannot_change_members(self, workspace, member, outsider, speak):
         own = WorkspaceMembership.objects.get(user=member)
         path = f"{self.PATH}/{own.pk}"
 
@@ -192,7 +196,7 @@ class TestMembers:
 
 
 class TestOrganization:
-    def test_a_person_lists_theirs_and_makes_another(self, organization, owner, outsider):
+    def test_user_lists_and_creates_organizations(self, organization, owner, outsider):
         say = Speaker(owner)
 
         assert [one["id"] for one in say("get", "/orgs").json()] == [str(organization.pk)]
@@ -203,14 +207,14 @@ class TestOrganization:
         assert second.memberships.get().user == owner
         assert second.workspaces.get().name == "Default"
 
-    def test_who_may_not_sign_up_founds_nothing(self, member, settings):
+    def test_user_cannot_create_an_organization_while_sign_up_is_closed(self, member, settings):
         settings.SIGN_UP = False
         assert Speaker(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 403
 
         settings.SIGN_UP = True
         assert Speaker(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 200
 
-    def test_of_several_one_has_to_be_named(self, organization, owner):
+    def test_user_of_several_organizations_must_name_one(self, organization, owner):
         second = MembershipFactory(user=owner, role="viewer").organization
 
         assert Speaker(owner)("get", "/orgs/current").status_code == 403
@@ -221,7 +225,7 @@ class TestOrganization:
         say = Speaker(owner, **{"X-Organization-Id": str(elsewhere.pk)})
         assert say("get", "/orgs/current").status_code == 404
 
-    def test_rules_are_set_by_admins_and_hold(self, organization, admin, member, speak):
+    def test_admins_set_policies_which_are_enforced(self, organization, admin, member, speak):
         path, body = "/orgs/current/info", {"public_sharing_disabled": True, "display_name": "New"}
 
         assert speak(member)("patch", path, body).status_code == 403
@@ -229,7 +233,7 @@ class TestOrganization:
         assert (changed["display_name"], changed["public_sharing_disabled"]) == ("New", True)
         assert speak(member)("get", path).json()["public_sharing_disabled"] is True
 
-    def test_personal_keys_can_be_forbidden(self, organization, workspace, owner, member, speak):
+    def test_personal_keys_can_be_disabled(self, organization, workspace, owner, member, speak):
         _, secret = issue_personal_key(
             organization_id=organization.pk, person=member, name="x", workspace_id=workspace.pk
         )
@@ -241,8 +245,8 @@ class TestOrganization:
         assert (refused.status_code, refused.json()["code"]) == (403, "personal_keys_disabled")
 
     def test_roles_and_permissions(self, owner, member, speak):
-        found = speak(member)("get", "/orgs/current/roles").json()
-        assert [role["name"] for role in found] == [
+        body = speak(member)("get", "/orgs/current/roles").json()
+        assert [role["name"] for role in body] == [
             "ORGANIZATION_OWNER", "ORGANIZATION_ADMIN", "ORGANIZATION_USER",
             "ORGANIZATION_VIEWER", "WORKSPACE_ADMIN", "WORKSPACE_USER", "WORKSPACE_VIEWER",
             "WORKSPACE_ANNOTATOR",
@@ -260,7 +264,9 @@ class TestOrganization:
         assert speak(owner)("delete", f"/orgs/current/roles/{VIEWER}").status_code == 403
         assert speak(owner)("delete", path).status_code == 204
 
-    def test_people_are_invited_changed_and_removed(self, workspace, owner, member, speak):
+    def test_organization_members_are_invited_changed_and_removed(
+        self, workspace, owner, member, speak
+    ):
         say, path = speak(owner), "/orgs/current/members"
         body = {"email": "new@example.com", "workspace_ids": [str(workspace.pk)]}
 
@@ -270,12 +276,12 @@ class TestOrganization:
         batch = [{"email": "a@example.com"}, {"email": "b@example.com"}]
         assert len(say("post", f"{path}/batch", batch).json()) == 2
         assert say("delete", f"{path}/{invited['id']}/pending").status_code == 204
-        found = say("get", path).json()
-        assert [one["email"] for one in found["members"]] == [
+        body = say("get", path).json()
+        assert [one["email"] for one in body["members"]] == [
             "member@example.com",
             "owner@example.com",
         ]
-        assert len(found["pending"]) == 2
+        assert len(body["pending"]) == 2
         own = Membership.objects.get(user=member)
         admin = str(system_role(Level.ORGANIZATION, "admin").id)
         assert speak(member)("patch", f"{path}/{own.pk}", {"role_id": admin}).status_code == 403
@@ -286,7 +292,7 @@ class TestOrganization:
         refused = say("delete", f"{path}/{last.pk}")
         assert (refused.status_code, refused.json()["code"]) == (409, "last_owner")
 
-    def test_a_person_claims_and_declines_what_waits_for_them(self, workspace, owner, speak):
+    def test_user_accepts_and_declines_invitations(self, workspace, owner, speak):
         new = UserFactory(email="new@example.com", email_verified_at=timezone.now())
         for place in (workspace, WorkspaceFactory()):
             inviter = MembershipFactory(organization=place.organization, role="owner").user
@@ -306,13 +312,13 @@ class TestOrganization:
         assert [one["display_name"] for one in say("get", "/orgs").json()] == ["Acme"]
         assert Invitation.objects.get(pk=other).declined_at is not None
 
-    def test_a_service_key_is_nobody(self, workspace):
+    def test_service_key_has_no_user(self, workspace):
         secret = key_for(workspace)
 
         for path in ("/orgs", "/orgs/pending", "/me/ls_user_id", "/api-key/current"):
             assert by_key(secret, "get", path).status_code == 404, path
 
-    def test_what_is_not_here_is_not_found(self, owner, speak):
+    def test_unsupported_routes_are_404(self, owner, speak):
         for path in (
             "/orgs/current/sso-settings",
             "/orgs/current/login-methods",
@@ -322,7 +328,7 @@ class TestOrganization:
             response = speak(owner)("get", path)
             assert (response.status_code, response.json()["code"]) == (404, "not_found"), path
 
-    def test_who_is_asking(self, owner, speak):
+    def test_current_user_id_is_returned(self, owner, speak):
         assert speak(owner)("get", "/me/ls_user_id").json() == {"ls_user_id": str(owner.pk)}
 
 
@@ -341,17 +347,17 @@ class TestTags:
         tagging = say("post", f"{self.PATH}/taggings", {"tag_value_id": chat["id"], **thing}).json()
 
         query = f"resource_type=project&resource_id={project.pk}"
-        (found,) = say("get", f"{self.PATH}/tags/resource?{query}").json()
-        assert (found["key"], found["value"]["value"]) == ("Team", "chat")
+        (body,) = say("get", f"{self.PATH}/tags/resource?{query}").json()
+        assert (body["key"], body["value"]["value"]) == ("Team", "chat")
         many = {"resource_type": "project", "resource_ids": [str(project.pk)]}
-        assert say("post", f"{self.PATH}/tags/resources", many).json() == {str(project.pk): [found]}
+        assert say("post", f"{self.PATH}/tags/resources", many).json() == {str(project.pk): [body]}
         counts = say("get", f"{self.PATH}/stats?tag_value_id={chat['id']}").json()
         assert counts["tracer_session_count"] == 1
         assert say("get", f"{self.PATH}/stats").json()["tracer_session_count"] == 2
         assert say("delete", f"{self.PATH}/taggings/{tagging['id']}").status_code == 204
         assert not Tagging.objects.for_workspace(workspace).exists()
 
-    def test_a_foreign_thing_is_not_tagged(self, workspace, member, speak):
+    def test_resource_of_another_workspace_cannot_be_tagged(self, workspace, member, speak):
         say, foreign = speak(member), ensure_project(WorkspaceFactory().pk, "theirs")
         key = say("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
         values = f"{self.PATH}/tag-keys/{key['id']}/tag-values"

@@ -26,7 +26,7 @@ def own_data_folder(settings, tmp_path):
     settings.BASE_URL = "https://slipway.example"
 
 
-def test_it_makes_organization_workspace_owner_and_key():
+def test_bootstrap_creates_organization_workspace_owner_and_key():
     made = bootstrap("--password", "correct horse")
 
     organization = Organization.objects.get(name="Acme")
@@ -45,7 +45,7 @@ def test_it_makes_organization_workspace_owner_and_key():
     assert caller_for_key(secret=made["api_key"]).workspace_id == workspace.pk
 
 
-def test_repeating_it_finds_everything_again(tmp_path):
+def test_repeated_bootstrap_returns_the_same_objects(tmp_path):
     first = bootstrap("--password", "correct horse")
 
     assert bootstrap() == first
@@ -54,7 +54,7 @@ def test_repeating_it_finds_everything_again(tmp_path):
     assert [path.stat().st_mode & 0o777 for path in (tmp_path / "secrets").iterdir()] == [0o600]
 
 
-def test_a_new_key_is_made_when_asked_for_and_when_the_kept_one_is_dead():
+def test_bootstrap_issues_a_new_key_on_request_or_if_the_stored_one_is_revoked():
     first = bootstrap()["api_key"]
 
     second = bootstrap("--new-key")["api_key"]
@@ -71,14 +71,14 @@ def _but_for_key(caller, secret):
     return replace(caller, key_id=caller_for_key(secret=secret).key_id)
 
 
-def test_a_wrong_address_is_refused_and_makes_nothing():
+def test_bootstrap_rejects_an_invalid_address_and_creates_nothing():
     with pytest.raises(CommandError, match="not an e-mail address"):
-        call_command("bootstrap", "--organization", "Acme", "--email", "nobody")
+        call_command("bootstrap", "--organization", "Acme", "--email", "invalid")
 
     assert not Organization.objects.exists()
 
 
-def test_organizations_get_lasting_numbers():
+def test_organization_numbers_are_permanent():
     first, second = (Organization.objects.create(name=name) for name in ("A", "B"))
     first.refresh_from_db()
     second.refresh_from_db()

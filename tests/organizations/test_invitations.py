@@ -1,4 +1,4 @@
-"""Invitations: to an address, by a link, taken up once, and never by somebody else."""
+"""Invitations by address and by link."""
 
 from datetime import timedelta
 
@@ -35,11 +35,11 @@ def new():
     return UserFactory(email="new@example.com")
 
 
-def invite(organization, **said):
-    return invitations.invite(organization_id=organization.pk, **{"role": MEMBER, **said})
+def invite(organization, **fields):
+    return invitations.invite(organization_id=organization.pk, **{"role": MEMBER, **fields})
 
 
-def test_only_a_hash_of_the_token_is_kept(organization):
+def test_only_a_hash_of_the_token_is_stored(organization):
     invitation = invite(organization, email="New@Example.com")
 
     token = invitations.invitation_token(invitation)
@@ -51,7 +51,7 @@ def test_only_a_hash_of_the_token_is_kept(organization):
         invitations.get_by_token(token[:-1])
 
 
-def test_an_invitation_is_taken_up_once(organization, workspace, new):
+def test_invitation_is_accepted_once(organization, workspace, new):
     invitation = invite(organization, email=new.email, workspaces={workspace.pk: EDITOR})
     token = invitations.invitation_token(invitation)
 
@@ -63,8 +63,8 @@ def test_an_invitation_is_taken_up_once(organization, workspace, new):
         invitations.accept_link(token=token, user=new)
 
 
-def test_it_is_for_its_address_alone(organization, new):
-    token = invitations.invitation_token(invite(organization, email="somebody@example.com"))
+def test_invitation_is_for_its_address_only(organization, new):
+    token = invitations.invitation_token(invite(organization, email="invited@example.com"))
 
     with pytest.raises(InvitationAddressMismatch):
         invitations.accept_link(token=token, user=new)
@@ -72,7 +72,7 @@ def test_it_is_for_its_address_alone(organization, new):
     assert not Membership.objects.exists()
 
 
-def test_without_the_link_the_address_has_to_be_proved(organization, new):
+def test_acceptance_without_the_link_requires_a_verified_address(organization, new):
     invitation = invite(organization, email=new.email)
 
     assert invitations.list_open_for(new) == []
@@ -86,7 +86,7 @@ def test_without_the_link_the_address_has_to_be_proved(organization, new):
 
 
 @pytest.mark.parametrize("end", ["revoke", "decline", "age", "replace"])
-def test_an_invitation_that_is_over_opens_nothing(organization, new, end):
+def test_closed_invitation_cannot_be_accepted(organization, new, end):
     invitation = invite(organization, email=new.email)
     token = invitations.invitation_token(invitation)
 
@@ -103,7 +103,9 @@ def test_an_invitation_that_is_over_opens_nothing(organization, new, end):
     assert not Membership.objects.exists()
 
 
-def test_a_link_lets_several_in_and_makes_nobody_an_administrator(organization, workspace):
+def test_invitation_link_admits_several_users_and_grants_no_administrator_role(
+    organization, workspace
+):
     link = invite(organization, workspaces={workspace.pk: EDITOR})
     token = invitations.invitation_token(link)
     people = [UserFactory() for _ in range(3)]
@@ -121,7 +123,7 @@ def test_a_link_lets_several_in_and_makes_nobody_an_administrator(organization, 
             invite(organization, role=role)
 
 
-def test_nobody_invites_to_more_than_they_may(organization, workspace, admin, owner):
+def test_invitation_cannot_exceed_the_inviters_permissions(organization, workspace, admin, owner):
     by = organization_caller_for(user=admin, organization_id=organization.pk)
 
     with pytest.raises(PermissionEscalation):
@@ -134,7 +136,7 @@ def test_nobody_invites_to_more_than_they_may(organization, workspace, admin, ow
     assert not Invitation.objects.exists()
 
 
-def test_the_mail_goes_out_once_and_holds_the_link(organization, owner, settings):
+def test_invitation_email_is_sent_once_and_contains_the_link(organization, owner, settings):
     settings.EMAIL_HOST, settings.BASE_URL = "mail.example", "https://slipway.example"
     by = organization_caller_for(user=owner, organization_id=organization.pk)
     invitation = invite(organization, email="new@example.com", by=by)
@@ -151,7 +153,7 @@ def test_the_mail_goes_out_once_and_holds_the_link(organization, owner, settings
     )
 
 
-def test_without_a_mail_server_nothing_is_sent_and_nothing_lost(organization, settings):
+def test_invitations_stay_unsent_without_a_mail_server(organization, settings):
     settings.EMAIL_HOST = ""
     invite(organization, email="new@example.com")
 

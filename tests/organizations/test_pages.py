@@ -1,4 +1,4 @@
-"""Pages of people, places and keys: who sees what, and what their forms do."""
+"""Pages of members, workspaces and keys."""
 
 import re
 
@@ -49,7 +49,7 @@ def at(workspace):
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_an_owner_opens_every_page_and_an_outsider_none(page, workspace, owner, outsider, at):
+def test_owner_can_open_every_page_and_an_outsider_none(page, workspace, owner, outsider, at):
     people_of(workspace, "marked")
 
     response = signed_in(owner).get(at(page))
@@ -61,13 +61,13 @@ def test_an_owner_opens_every_page_and_an_outsider_none(page, workspace, owner, 
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_a_member_opens_what_is_theirs_to_see(page, workspace, owner, member, at):
+def test_member_can_open_the_permitted_pages(page, workspace, owner, member, at):
     response = signed_in(member).get(at(page))
 
     assert response.status_code == (200 if page in OPEN_TO_MEMBERS else 403)
 
 
-def test_the_navigation_shows_what_can_be_opened(member, owner, at):
+def test_navigation_shows_the_permitted_pages(member, owner, at):
     shown = signed_in(member).get(at("general")).content.decode()
 
     assert "/settings/people" in shown
@@ -75,7 +75,7 @@ def test_the_navigation_shows_what_can_be_opened(member, owner, at):
     assert "/settings/keys/all" in signed_in(owner).get(at("general")).content.decode()
 
 
-def test_a_workspace_is_renamed_and_deleted_by_its_name(workspace, organization, owner, at):
+def test_workspace_is_renamed_and_deleted_after_confirmation(workspace, organization, owner, at):
     organization.workspaces.create(name="Other")
     client = signed_in(owner)
 
@@ -90,9 +90,7 @@ def test_a_workspace_is_renamed_and_deleted_by_its_name(workspace, organization,
     assert client.get(at("general")).status_code == 404
 
 
-def test_somebody_of_the_organization_is_added_changed_and_removed(
-    workspace, organization, owner, at
-):
+def test_organization_member_is_added_changed_and_removed(workspace, organization, owner, at):
     new = MembershipFactory(organization=organization, user__email="new@example.com").user
     viewer, editor = (system_role(Level.WORKSPACE, name) for name in ("viewer", "editor"))
     client = signed_in(owner)
@@ -107,9 +105,7 @@ def test_somebody_of_the_organization_is_added_changed_and_removed(
     assert not WorkspaceMembership.objects.filter(user=new).exists()
 
 
-def test_a_member_leaves_a_workspace_by_themselves_and_removes_nobody_else(
-    workspace, owner, member, at
-):
+def test_member_can_leave_a_workspace_but_not_remove_others(workspace, owner, member, at):
     other = people_of(workspace, "other")["identity_id"]
     own = WorkspaceMembership.objects.get(user=member)
     client = signed_in(member)
@@ -139,7 +135,7 @@ def test_a_key_is_shown_once_rotated_and_revoked(workspace, owner, at):
     assert not key.is_live
 
 
-def test_a_member_makes_a_key_of_their_own_and_no_other(workspace, member, owner, at):
+def test_member_can_create_personal_keys_only(workspace, member, owner, at):
     client = signed_in(member)
 
     made = client.post(at("keys/own"), {"name": "Laptop", "scope": "admin", "life": ""})
@@ -155,7 +151,7 @@ def test_a_member_makes_a_key_of_their_own_and_no_other(workspace, member, owner
     assert signed_in(owner).post(at(f"keys/{key.pk}/revoke")).status_code == 302
 
 
-def test_a_key_for_the_organization_is_made_on_its_page(workspace, owner, at):
+def test_organization_key_is_created_on_the_page(workspace, owner, at):
     made = signed_in(owner).post(at("keys/all"), {"name": "All", "scope": "admin", "life": ""})
 
     secret = re.search(r"slip_[\w-]{43}", made.content.decode())[0]
@@ -177,7 +173,7 @@ def test_secrets_are_set_and_never_shown(workspace, owner, at):
     assert secrets.secret_value(workspace.pk, "OPENAI_API_KEY") is None
 
 
-def test_people_are_invited_by_address_and_by_link(workspace, organization, owner, at):
+def test_members_are_invited_by_address_and_by_link(workspace, organization, owner, at):
     role = str(system_role(Level.ORGANIZATION, "member").id)
     editor = str(system_role(Level.WORKSPACE, "editor").id)
     client = signed_in(owner)
@@ -192,7 +188,7 @@ def test_people_are_invited_by_address_and_by_link(workspace, organization, owne
     assert Invitation.objects.count() == 2
 
 
-def test_a_role_is_made_changed_and_deleted(organization, owner, at):
+def test_role_is_created_changed_and_deleted(organization, owner, at):
     client = signed_in(owner)
 
     client.post(at("roles"), {"display_name": "Reader", "permissions": ["runs:read"]})
@@ -206,7 +202,7 @@ def test_a_role_is_made_changed_and_deleted(organization, owner, at):
     assert not Role.objects.exists()
 
 
-def test_an_organization_is_handed_over_and_left(organization, owner, member, at):
+def test_ownership_is_transferred_and_the_organization_left(organization, owner, member, at):
     client = signed_in(owner)
     heir = Membership.objects.get(user=member)
 
@@ -220,7 +216,7 @@ def test_an_organization_is_handed_over_and_left(organization, owner, member, at
     ]
 
 
-def test_the_link_of_an_invitation_is_followed(workspace, organization, owner, at):
+def test_invitation_link_page_accepts_and_declines(workspace, organization, owner, at):
     invitation = invitations.invite(
         organization_id=organization.pk,
         role=system_role(Level.ORGANIZATION, "member"),
@@ -241,7 +237,7 @@ def test_the_link_of_an_invitation_is_followed(workspace, organization, owner, a
     assert signed_in(new).get(path).status_code == 409
 
 
-def test_tags_are_made_and_deleted(workspace, owner, at):
+def test_tags_are_created_and_deleted(workspace, owner, at):
     client = signed_in(owner)
 
     client.post(at("tags"), {"key": "Team", "description": ""})
@@ -255,7 +251,7 @@ def test_tags_are_made_and_deleted(workspace, owner, at):
     assert client.get(at("tags")).context["keys"].count() == 0
 
 
-def test_lists_cost_the_same_however_long(
+def test_query_counts_of_lists_do_not_grow(
     workspace, organization, owner, at, django_assert_max_num_queries
 ):
     client = signed_in(owner)
@@ -273,7 +269,7 @@ def test_lists_cost_the_same_however_long(
     )
 
 
-def test_a_person_sees_their_places_and_founds_another(organization, owner, member, settings):
+def test_user_lists_organizations_and_creates_another(organization, owner, member, settings):
     settings.SIGN_UP = False
 
     assert b"Acme" in signed_in(member).get("/organizations").content
@@ -284,7 +280,7 @@ def test_a_person_sees_their_places_and_founds_another(organization, owner, memb
     assert Client().get("/organizations").status_code == 302
 
 
-def test_who_is_in_no_workspace_is_shown_what_they_can_do(organization):
+def test_user_without_workspaces_sees_the_next_steps(organization):
     new = UserFactory(email="new@example.com")
     page = signed_in(new).get("/", follow=True)
 
@@ -292,7 +288,7 @@ def test_who_is_in_no_workspace_is_shown_what_they_can_do(organization):
     assert page.status_code == 200
 
 
-def test_a_newcomer_takes_an_invitation_up_where_they_come_in(organization, workspace, settings):
+def test_new_user_accepts_an_invitation_on_the_first_page(organization, workspace, settings):
     settings.SIGN_UP = False
     new = UserFactory(email="new@example.com", email_verified_at=timezone.now())
     invitation = invitations.invite(
@@ -310,7 +306,7 @@ def test_a_newcomer_takes_an_invitation_up_where_they_come_in(organization, work
     assert client.get("/").headers["Location"] == f"/o/{workspace.pk}/projects"
 
 
-def test_people_of_the_identity_provider_may_make_an_organization(settings):
+def test_identity_provider_users_can_create_an_organization(settings):
     settings.SIGN_UP = False
     new = UserFactory(email="new@example.com")
     client = signed_in(new)
@@ -321,7 +317,7 @@ def test_people_of_the_identity_provider_may_make_an_organization(settings):
     assert Membership.objects.get(user=new).organization.name == "Mine"
 
 
-def test_who_is_in_no_workspace_of_theirs_is_told_who_can_help(organization, owner):
+def test_user_without_workspaces_sees_the_administrators(organization, owner):
     new = MembershipFactory(organization=organization).user
 
     assert owner.email in signed_in(new).get("/organizations").content.decode()

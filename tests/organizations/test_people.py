@@ -1,4 +1,4 @@
-"""Who may do what to whom, and the owner that an organization never loses."""
+"""Roles, role changes, and the last owner."""
 
 import threading
 
@@ -50,7 +50,7 @@ class TestRoles:
     def test_system_roles_have_the_same_ids_everywhere(self):
         assert {f"{role.level}:{role.key}": str(role.id)[:8] for role in SYSTEM_ROLES} == IDS
 
-    def test_a_custom_role_is_what_its_holder_may_do(self, workspace):
+    def test_custom_role_determines_the_members_permissions(self, workspace):
         role = RoleFactory(
             organization=workspace.organization, permissions=["runs:read", "workspace:read"]
         )
@@ -68,7 +68,7 @@ class TestRoles:
         assert caller_for(user=user, workspace_id=workspace.pk).permissions == set(Permission)
         assert list(type(workspace).objects.open_to(user)) == [workspace]
 
-    def test_nobody_puts_into_a_role_what_they_may_not_do(self, admin, organization):
+    def test_role_cannot_exceed_the_permissions_of_its_editor(self, admin, organization):
         with pytest.raises(PermissionEscalation):
             roles.create_role(
                 organization_id=organization.pk,
@@ -78,7 +78,7 @@ class TestRoles:
                 by=acting(admin, organization),
             )
 
-    def test_a_role_in_use_stays(self, workspace, organization):
+    def test_role_in_use_cannot_be_deleted(self, workspace, organization):
         role = RoleFactory(organization=organization)
         WorkspaceMembershipFactory(workspace=workspace, role="", custom_role=role)
 
@@ -90,20 +90,20 @@ class TestRoles:
 
 @pytest.mark.django_db
 class TestChanging:
-    def test_an_admin_makes_no_owner_and_touches_none(self, owner, admin, member, organization):
+    def test_admin_cannot_add_or_change_owners(self, owner, admin, member, organization):
         by = acting(admin, organization)
 
-        for deed in (
+        for action in (
             lambda: members.change_role(membership=of(member), role=OWNER, by=by),
             lambda: members.change_role(membership=of(owner), role=MEMBER, by=by),
             lambda: members.remove_member(membership=of(owner), by=by),
         ):
             with pytest.raises(PermissionEscalation):
-                deed()
+                action()
 
         assert [of(user).role for user in (owner, admin, member)] == ["owner", "admin", "member"]
 
-    def test_an_owner_makes_another_and_can_then_go(self, owner, admin, organization):
+    def test_owner_can_leave_after_adding_another(self, owner, admin, organization):
         members.change_role(membership=of(admin), role=OWNER, by=acting(owner, organization))
         members.leave(organization_id=organization.pk, user=owner)
 
@@ -111,20 +111,20 @@ class TestChanging:
             ("admin@example.com", "owner")
         ]
 
-    def test_the_last_owner_neither_leaves_nor_is_demoted(self, owner, admin, organization):
+    def test_last_owner_cannot_leave_or_be_demoted(self, owner, admin, organization):
         by = acting(owner, organization)
 
-        for deed in (
+        for action in (
             lambda: members.leave(organization_id=organization.pk, user=owner),
             lambda: members.change_role(membership=of(owner), role=ADMIN, by=by),
             lambda: members.remove_member(membership=of(owner), by=by),
         ):
             with pytest.raises(LastOwner):
-                deed()
+                action()
 
         assert of(owner).role == "owner"
 
-    def test_who_is_removed_loses_workspaces_and_keys_for_good(
+    def test_removed_member_permanently_loses_workspaces_and_keys(
         self, owner, member, organization, workspace
     ):
         _, secret = issue_personal_key(
@@ -141,15 +141,13 @@ class TestChanging:
         with pytest.raises(errors.Unauthenticated):
             caller_for_key(secret=secret)
 
-    def test_who_is_there_is_not_added_again(self, member, organization):
+    def test_member_cannot_be_added_twice(self, member, organization):
         with pytest.raises(AlreadyMember):
             members.add_member(organization_id=organization.pk, user=member, role=MEMBER)
 
         assert Membership.objects.filter(user=member).count() == 1
 
-    def test_a_stranger_to_the_organization_is_not_let_into_its_workspace(
-        self, workspace, outsider
-    ):
+    def test_outsider_cannot_be_added_to_a_workspace(self, workspace, outsider):
         with pytest.raises(errors.NotFound):
             workspace_members.add_to_workspace(
                 workspace=workspace, user=outsider, role=system_role(Level.WORKSPACE, "viewer")
@@ -157,7 +155,7 @@ class TestChanging:
 
         assert caller_for(user=outsider, workspace_id=workspace.pk) is None
 
-    def test_what_is_done_is_told(self, owner, member, organization):
+    def test_member_changes_are_recorded(self, owner, member, organization):
         members.change_role(membership=of(member), role=VIEWER, by=acting(owner, organization))
 
         entry = Entry.objects.get(action="member.role_changed")
@@ -170,7 +168,7 @@ class TestChanging:
 
 @pytest.mark.django_db(transaction=True)
 class TestAtOnce:
-    def test_of_two_owners_who_leave_at_once_one_stays(self, owner, organization):
+    def test_one_of_two_owners_who_leave_at_once_remains(self, owner, organization):
         second = MembershipFactory(organization=organization, role="owner").user
 
         outcomes = _together(
@@ -181,7 +179,7 @@ class TestAtOnce:
         assert sorted(outcomes) == ["LastOwner", "done"]
         assert Membership.objects.filter(organization=organization, role="owner").count() == 1
 
-    def test_two_owners_who_demote_each_other_do_not_both(self, owner, organization):
+    def test_one_of_two_owners_who_demote_each_other_remains(self, owner, organization):
         second = MembershipFactory(organization=organization, role="owner").user
         first_by, second_by = acting(owner, organization), acting(second, organization)
 
@@ -192,7 +190,7 @@ class TestAtOnce:
 
         assert Membership.objects.filter(organization=organization, role="owner").count() == 1
 
-    def test_the_database_itself_keeps_the_last_owner(self, owner, organization):
+    def test_database_trigger_keeps_the_last_owner(self, owner, organization):
         with pytest.raises(IntegrityError, match="would have no owner"):
             Membership.objects.filter(user=owner).delete()
         with pytest.raises(IntegrityError, match="would have no owner"):
@@ -202,12 +200,14 @@ class TestAtOnce:
 
         assert Membership.objects.filter(user=owner, role="owner").exists()
 
-    def test_an_organization_can_go_with_its_owners(self, owner, organization):
+    def test_organization_can_be_deleted_with_its_owners(self, owner, organization):
         organization.delete()
 
         assert not Membership.objects.exists()
 
-    def test_two_transactions_that_take_an_owner_each_do_not_both_commit(self, owner, organization):
+    def test_two_transactions_that_remove_an_owner_each_do_not_both_commit(
+        self, owner, organization
+    ):
         second = MembershipFactory(organization=organization, role="owner").user
         barrier = threading.Barrier(2)
 
@@ -222,20 +222,20 @@ class TestAtOnce:
         assert Membership.objects.filter(organization=organization, role="owner").count() == 1
 
 
-def _together(*deeds):
+def _together(*actions):
     """What became of each, done at the same time on connections of their own."""
     outcomes = []
 
-    def run(deed):
+    def run(action):
         try:
-            deed()
+            action()
             outcomes.append("done")
         except Exception as error:  # noqa: BLE001  (its kind is what the test looks at)
             outcomes.append(type(error).__name__)
         finally:
             connection.close()
 
-    threads = [threading.Thread(target=run, args=[deed]) for deed in deeds]
+    threads = [threading.Thread(target=run, args=[action]) for action in actions]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -244,7 +244,7 @@ def _together(*deeds):
 
 
 @pytest.mark.django_db
-def test_a_workspace_membership_holds_exactly_one_role(workspace):
+def test_workspace_membership_has_exactly_one_role(workspace):
     role = RoleFactory(organization=workspace.organization)
 
     for fields in ({"role": "", "custom_role": None}, {"role": "viewer", "custom_role": role}):

@@ -1,4 +1,4 @@
-"""Secrets at rest: encrypted, written only, and moved to a new key by one command."""
+"""Workspace secrets: encryption, write-only API, re-encryption."""
 
 from io import StringIO
 
@@ -32,11 +32,11 @@ def test_the_value_is_not_in_the_database_nor_in_the_log(workspace):
     row = WorkspaceSecret.objects.for_workspace(workspace).get()
     assert b"sk-clear" not in bytes(row.value)
     assert secrets.secret_value(workspace.pk, "KEY") == "sk-clear"
-    said = [(one.action, one.after) for one in Entry.objects.filter(target_kind="secret")]
-    assert said == [("secret.set", {"names": ["KEY"]})]
+    recorded = [(one.action, one.after) for one in Entry.objects.filter(target_kind="secret")]
+    assert recorded == [("secret.set", {"names": ["KEY"]})]
 
 
-def test_null_deletes_and_the_rest_stays(workspace):
+def test_null_deletes_a_secret_and_keeps_the_others(workspace):
     secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1", "B": "2"})
     secrets.set_secrets(workspace_id=workspace.pk, values={"A": None, "B": "3", "C": "4"})
 
@@ -44,13 +44,13 @@ def test_null_deletes_and_the_rest_stays(workspace):
     assert values == {"A": None, "B": "3", "C": "4"}
 
 
-def test_a_secret_is_its_workspaces_alone(workspace):
+def test_secret_belongs_to_one_workspace(workspace):
     secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1"})
 
     assert secrets.secret_value(WorkspaceFactory().pk, "A") is None
 
 
-def test_the_api_tells_names_and_takes_values(workspace, owner, member, speak):
+def test_api_lists_names_and_accepts_values(workspace, owner, member, speak):
     path = "/workspaces/current/secrets"
     body = [{"key": "OPENAI_API_KEY", "value": "sk-clear"}, {"key": "OTHER", "value": "x"}]
 
@@ -62,7 +62,7 @@ def test_the_api_tells_names_and_takes_values(workspace, owner, member, speak):
         assert speak(owner)("post", path, bad).status_code == 422
 
 
-def test_a_new_key_takes_over_every_secret(workspace, settings):
+def test_reencrypt_moves_every_secret_to_the_new_key(workspace, settings):
     old, new = Fernet.generate_key().decode(), Fernet.generate_key().decode()
     settings.ENCRYPTION_KEYS = (old,)
     secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1", "B": "2"})
@@ -77,7 +77,7 @@ def test_a_new_key_takes_over_every_secret(workspace, settings):
     assert "2 secrets are under the first key." in out.getvalue()
 
 
-def test_what_no_key_opens_is_told_and_left_alone(workspace, settings):
+def test_reencrypt_reports_and_keeps_an_undecryptable_secret(workspace, settings):
     settings.ENCRYPTION_KEYS = (Fernet.generate_key().decode(),)
     secrets.set_secrets(workspace_id=workspace.pk, values={"A": "1"})
     before = bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value)
@@ -89,7 +89,7 @@ def test_what_no_key_opens_is_told_and_left_alone(workspace, settings):
     assert bytes(WorkspaceSecret.objects.for_workspace(workspace).get().value) == before
 
 
-def test_each_encrypted_column_is_known():
+def test_each_encrypted_column_is_listed():
     binary = {
         (model._meta.label, field.name)
         for model in apps.get_models()

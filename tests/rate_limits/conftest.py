@@ -1,4 +1,4 @@
-"""Limits are on, with the factor of nobody known and nothing counted yet."""
+"""Limits are on, without cached factors and counts."""
 
 from __future__ import annotations
 

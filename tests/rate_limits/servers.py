@@ -73,12 +73,12 @@ def server(folder: Path, region: str, *, processes: int = 1, **variables: str) -
             )
             for _ in range(processes)
         ]
-    found = Server(
+    web_server = Server(
         listener.getsockname()[1], clock, redis_url, [psutil.Process(one.pid) for one in started]
     )
     try:
-        wait_until(lambda: _all_serve(started, found), f"the web of {region}")
-        yield found
+        wait_until(lambda: _all_serve(started, web_server), f"the web of {region}")
+        yield web_server
     finally:
         for one in started:
             one.terminate()
@@ -87,17 +87,17 @@ def server(folder: Path, region: str, *, processes: int = 1, **variables: str) -
         listener.close()
 
 
-def _all_serve(started: list[subprocess.Popen[bytes]], found: Server) -> bool:
+def _all_serve(started: list[subprocess.Popen[bytes]], web_server: Server) -> bool:
     """Whether each process has begun to take connections from the socket."""
     assert all(one.poll() is None for one in started), "a web process ended"
-    connections = [found.connect() for _ in range(4 * len(started))]
+    connections = [web_server.connect() for _ in range(4 * len(started))]
     try:
         for one in connections:
             one.timeout = 2
             one.request("GET", "/healthz")
             if one.getresponse().read() != b'{"ok":true}':
                 return False
-        return len(serving(found)) == len(started)
+        return len(serving(web_server)) == len(started)
     except (OSError, HTTPException):
         return False
     finally:
@@ -105,13 +105,13 @@ def _all_serve(started: list[subprocess.Popen[bytes]], found: Server) -> bool:
             one.close()
 
 
-def serving(found: Server) -> set[int]:
+def serving(web_server: Server) -> set[int]:
     """The processes that hold a connection of a client."""
     return {
         process.pid
-        for process in found.processes
+        for process in web_server.processes
         for one in process.net_connections("tcp")
-        if one.status == psutil.CONN_ESTABLISHED and one.laddr.port == found.port
+        if one.status == psutil.CONN_ESTABLISHED and one.laddr.port == web_server.port
     }
 
 

@@ -1,4 +1,4 @@
-"""Addresses of agents are outside the table, but for those who come without a good key."""
+"""Agent paths are not limited by the table, except for requests without a valid key."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ def ask(client, agent, key: str | None = None, address: str = "192.0.2.1"):
     )
 
 
-def test_a_good_key_is_not_counted(client, agent):
+def test_valid_key_is_not_counted(client, agent):
     response = ask(client, agent, key_for(agent.workspace))
 
     assert response.status_code == 200
     assert "X-RateLimit-Limit" not in response.headers
 
 
-def test_missing_and_wrong_keys_count_on_the_address(client, agent):
+def test_missing_and_invalid_keys_count_on_the_address(client, agent):
     guesses = [None, *(f"guess-{number}" for number in range(99))]
     assert {ask(client, agent, guess).status_code for guess in guesses} == {401}
 
@@ -61,22 +61,22 @@ def test_missing_and_wrong_keys_count_on_the_address(client, agent):
     assert ask(client, agent, key_for(agent.workspace)).status_code == 200
 
 
-def test_a_deployment_may_have_a_limit_of_its_own(client, agent):
+def test_deployment_can_have_its_own_limit(client, agent):
     other = AgentFactory(workspace=agent.workspace)
     type(agent).unscoped.filter(pk=agent.pk).update(request_limit=3, request_limit_seconds=60)
     keys = [key_for(agent.workspace) for _ in range(2)]
 
-    found = [ask(client, agent, keys[number % 2]).status_code for number in range(3)]
+    statuses = [ask(client, agent, keys[number % 2]).status_code for number in range(3)]
     refused = ask(client, agent, keys[0])
 
-    assert found == [200, 200, 200]
+    assert statuses == [200, 200, 200]
     assert refused.status_code == 429
     assert refused.json()["detail"].startswith("Deployment: at most 3 requests in 60 seconds.")
     assert refused.headers["X-RateLimit-Limit"] == "3"
     assert ask(client, other, keys[0]).status_code == 200
 
 
-def test_who_may_deploy_sets_it_on_the_page_of_settings(client, agent):
+def test_user_with_deploy_permission_sets_the_limit_on_the_settings_page(client, agent):
     member = WorkspaceMembershipFactory(workspace=agent.workspace, role="admin").user
     Membership.objects.get_or_create(
         user=member, organization=agent.workspace.organization, defaults={"role": "member"}
@@ -96,7 +96,7 @@ def test_who_may_deploy_sets_it_on_the_page_of_settings(client, agent):
     assert agent.request_limit is None
 
 
-def test_an_outsider_does_not_set_it(client, agent):
+def test_outsider_cannot_set_the_limit(client, agent):
     client.force_login(UserFactory())
 
     response = client.post(

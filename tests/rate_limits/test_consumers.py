@@ -1,4 +1,4 @@
-"""Consumers of the platform API, HTTP and WebSocket, are under the same table."""
+"""HTTP and WebSocket consumers of the platform API are limited by the same table."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _threads_let_go():
 
 def scope_of(kind: str, address: str = "/runs/stats", **headers: str) -> dict[str, Any]:
     raw = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    found: dict[str, Any] = {
+    scope: dict[str, Any] = {
         "type": kind,
         "path": address,
         "query_string": b"",
@@ -63,8 +63,8 @@ def scope_of(kind: str, address: str = "/runs/stats", **headers: str) -> dict[st
         "client": ("192.0.2.1", 1),
     }
     if kind == "http":
-        found["method"] = "POST"
-    return found
+        scope["method"] = "POST"
+    return scope
 
 
 def messages(scope: dict[str, Any], count: int) -> list[dict[str, Any]]:
@@ -81,35 +81,38 @@ def header(message: dict[str, Any], name: bytes) -> bytes:
     return dict(message["headers"])[name]
 
 
-def test_an_http_consumer_is_counted_and_refused():
+def test_http_consumer_is_counted_and_rejected():
     scope = scope_of("http", x_api_key=key_for(WorkspaceFactory()))
 
-    (start, body), (refusal, said) = messages(scope, 2), messages(scope, 2)
+    (start, body), (refusal, payload) = messages(scope, 2), messages(scope, 2)
 
     assert (start["status"], body["body"]) == (200, b"answered")
     assert header(start, b"x-ratelimit-remaining") == b"0"
     assert refusal["status"] == 429
     assert header(refusal, b"x-ratelimit-category") == b"Stats"
     assert int(header(refusal, b"retry-after")) >= 1
-    assert json.loads(said["body"])["code"] == "rate_limited"
+    assert json.loads(payload["body"])["code"] == "rate_limited"
 
 
-def test_a_socket_is_counted_as_it_opens():
+def test_socket_is_counted_when_it_opens():
     key = key_for(WorkspaceFactory())
     can_tell = {"extensions": {"websocket.http.response": {}}}
 
     [accepted] = messages(scope_of("websocket", x_api_key=key), 1)
     [closed] = messages(scope_of("websocket", x_api_key=key), 1)
-    [told, said] = messages(scope_of("websocket", x_api_key=key) | can_tell, 2)
+    [start_message, payload] = messages(scope_of("websocket", x_api_key=key) | can_tell, 2)
 
     assert accepted["type"] == "websocket.accept"
     assert header(accepted, b"x-ratelimit-limit") == b"1"
     assert (closed["type"], closed["code"]) == ("websocket.close", 1013)
-    assert (told["type"], told["status"]) == ("websocket.http.response.start", 429)
-    assert json.loads(said["body"])["detail"].startswith("Stats: at most 1 requests")
+    assert (start_message["type"], start_message["status"]) == (
+        "websocket.http.response.start",
+        429,
+    )
+    assert json.loads(payload["body"])["detail"].startswith("Stats: at most 1 requests")
 
 
-def test_a_signed_in_person_is_known_to_consumers():
+def test_consumers_count_on_the_sessions_user():
     user, client = UserFactory(), Client()
     client.force_login(user)
     cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"
@@ -119,12 +122,12 @@ def test_a_signed_in_person_is_known_to_consumers():
         assert header(first, b"x-ratelimit-category") == b"Default (User)"
 
 
-def test_sockets_of_pages_are_outside():
+def test_sockets_of_pages_are_not_limited():
     for _ in range(3):
         [accepted] = messages(scope_of("websocket", "/o/live"), 1)
         assert accepted["type"] == "websocket.accept"
         assert accepted.get("headers", []) == []
 
 
-def test_the_platforms_own_front_has_the_gate():
+def test_platform_asgi_application_is_limited():
     assert platform._serve_matched.__qualname__.startswith("limited.")

@@ -1,4 +1,4 @@
-"""CountRequest is exact, costs one round trip, and does without Redis."""
+"""Counting is exact, takes one round trip, and fails open without Redis."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ pytestmark = pytest.mark.usefixtures("limits")
 QUERY = row_for("POST", "/runs/query", IdentityKind.KEY)
 
 
-def nobody(value: str) -> Identity:
+def identity(value: str) -> Identity:
     return Identity(IdentityKind.KEY, value)
 
 
-def test_a_count_is_one_round_trip(settings):
-    counters.count(QUERY, nobody("warm"))
+def test_count_takes_one_round_trip(settings):
+    counters.count(QUERY, identity("warm"))
     client = redis.Redis.from_url(settings.REDIS_URL)
     sent: list[tuple[object, ...]] = []
     link = cache._link_to(settings.REDIS_URL)
@@ -37,8 +37,8 @@ def test_a_count_is_one_round_trip(settings):
         kept(connection, command),
     )[1]
     try:
-        first = counters.count(QUERY, nobody("one"))
-        second = counters.count(QUERY, nobody("one"))
+        first = counters.count(QUERY, identity("one"))
+        second = counters.count(QUERY, identity("one"))
     finally:
         del link._round_trip
         client.close()
@@ -47,11 +47,11 @@ def test_a_count_is_one_round_trip(settings):
     assert (first.count, second.count) == (1, 2)
 
 
-def test_a_redis_that_forgot_the_script_is_told_it_again(settings):
-    counters.count(QUERY, nobody("forgetful"))
+def test_script_is_sent_again_after_a_redis_restart(settings):
+    counters.count(QUERY, identity("forgetful"))
     redis.Redis.from_url(settings.REDIS_URL).script_flush()
 
-    assert counters.count(QUERY, nobody("forgetful")).count == 2
+    assert counters.count(QUERY, identity("forgetful")).count == 2
 
 
 def test_concurrent_threads_are_each_counted_once():
@@ -59,19 +59,19 @@ def test_concurrent_threads_are_each_counted_once():
 
     def drive(_: int) -> list[int]:
         start.wait()
-        return [counters.count(QUERY, nobody("crowd")).count for _ in range(50)]
+        return [counters.count(QUERY, identity("crowd")).count for _ in range(50)]
 
     with ThreadPoolExecutor(8) as pool:
-        counts = [count for found in pool.map(drive, range(8)) for count in found]
+        counts = [count for results in pool.map(drive, range(8)) for count in results]
 
     assert sorted(counts) == [*range(1, 401)]
 
 
-def test_a_counter_goes_away_by_itself(settings, monkeypatch):
+def test_counter_expires(settings, monkeypatch):
     monkeypatch.setattr("django_ratelimit.core.EXPIRATION_FUDGE", 5)
     client = redis.Redis.from_url(settings.REDIS_URL)
 
-    counters.count(QUERY, nobody("brief"))
+    counters.count(QUERY, identity("brief"))
 
     keys = list(client.scan_iter("rl:*"))
     assert [0 < client.ttl(key) <= 15 for key in keys] == [True]
@@ -83,12 +83,12 @@ def unchecked(category: str) -> float:
 
 @pytest.fixture
 def away(settings):
-    """A Redis that nobody answers for."""
+    """A Redis address without a server."""
     settings.CACHES = {
         **settings.CACHES,
         "rate_limits": {
             "BACKEND": "apps.rate_limits.cache.CountingCache",
-            "LOCATION": f"unix://{os.devnull}.nobody.sock?db=0",
+            "LOCATION": f"unix://{os.devnull}.missing.sock?db=0",
         },
     }
 
@@ -96,33 +96,33 @@ def away(settings):
 def test_without_redis_requests_pass_and_are_counted_in_a_metric(away):
     before = unchecked(CATCH_ALL.category)
 
-    found = [checks.taken(CATCH_ALL, address_identity("192.0.2.1")) for _ in range(3)]
+    results = [checks.consume(CATCH_ALL, address_identity("192.0.2.1")) for _ in range(3)]
 
-    assert found == [None, None, None]
+    assert results == [None, None, None]
     assert unchecked(CATCH_ALL.category) == before + 3
 
 
-def test_a_redis_that_is_away_is_left_alone_for_a_moment(away, monkeypatch):
-    asked = Counter[str]()
+def test_unavailable_redis_is_not_called_for_a_second(away, monkeypatch):
+    attempts = Counter[str]()
     monkeypatch.setattr(
         cache._Link,
         "_round_trip",
-        staticmethod(lambda *_: _fail(asked)),
+        staticmethod(lambda *_: _fail(attempts)),
     )
 
     for _ in range(5):
-        checks.taken(CATCH_ALL, address_identity("192.0.2.2"))
+        checks.consume(CATCH_ALL, address_identity("192.0.2.2"))
 
-    assert asked["round trips"] <= 1
+    assert attempts["round trips"] <= 1
 
 
-def _fail(asked: Counter[str]) -> None:
-    asked["round trips"] += 1
+def _fail(attempts: Counter[str]) -> None:
+    attempts["round trips"] += 1
     raise redis.TimeoutError
 
 
-def test_a_limit_says_what_is_left_and_what_was_too_much():
-    usages = [counters.count(QUERY, nobody("last")) for _ in range(16)]
+def test_headers_report_remaining_and_exceeded_requests():
+    usages = [counters.count(QUERY, identity("last")) for _ in range(16)]
 
     assert [usage.is_over for usage in usages] == [False] * 15 + [True]
     assert usages[14].headers()["X-RateLimit-Remaining"] == "0"
@@ -131,7 +131,7 @@ def test_a_limit_says_what_is_left_and_what_was_too_much():
 
 
 @pytest.mark.django_db
-def test_a_factor_moves_the_limit_and_not_the_counter():
+def test_factor_scales_the_limit_and_not_the_counter():
     who = Identity(IdentityKind.KEY, "scaled", OrganizationFactory().pk)
 
     before = [counters.count(QUERY, who) for _ in range(16)]

@@ -1,4 +1,4 @@
-"""Operators raise and lower the limits of one organization."""
+"""Operators change the limit factors of an organization."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.factories.organizations import OrganizationFactory, UserFactory, Work
 pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("limits")]
 
 
-def test_a_category_goes_before_all_rows():
+def test_category_factor_takes_precedence_over_the_factor_for_all():
     organization, other = OrganizationFactory(), OrganizationFactory()
     factors.set_factor(organization=organization, factor=10)
     factors.set_factor(organization=organization, factor=0.5, category="Stats")
@@ -31,7 +31,7 @@ def test_a_category_goes_before_all_rows():
     assert factors.factor_for(None, "Stats") == 1
 
 
-def test_the_installations_factor_holds_as_well(settings):
+def test_installation_factor_is_multiplied(settings):
     settings.RATE_LIMIT_FACTOR = 3.0
     organization = OrganizationFactory()
     factors.set_factor(organization=organization, factor=2)
@@ -41,7 +41,7 @@ def test_the_installations_factor_holds_as_well(settings):
     assert factors.factor_for(None, "Public (catch-all)") == 3
 
 
-def test_a_factor_of_one_for_all_is_none_and_of_a_category_is_a_shield():
+def test_factor_of_one_is_deleted_for_all_and_stored_for_a_category():
     organization = OrganizationFactory()
     factors.set_factor(organization=organization, factor=5)
     factors.set_factor(organization=organization, factor=1, category="Stats")
@@ -56,14 +56,14 @@ def test_a_factor_of_one_for_all_is_none_and_of_a_category_is_a_shield():
 @pytest.mark.parametrize(
     ("factor", "category"), [(0, ""), (-1, ""), (2e6, ""), (float("nan"), ""), (2, "No such")]
 )
-def test_a_factor_that_makes_no_sense_is_refused(factor, category):
+def test_invalid_factor_is_rejected(factor, category):
     with pytest.raises(errors.Invalid):
         factors.set_factor(organization=OrganizationFactory(), factor=factor, category=category)
 
     assert not LimitFactor.objects.exists()
 
 
-def test_a_change_is_in_the_audit_log_and_a_repetition_is_not():
+def test_factor_change_is_recorded_and_a_repetition_is_not():
     organization = OrganizationFactory()
 
     for factor in (4, 4, 2):
@@ -92,21 +92,21 @@ def test_the_command_sets_one_row_or_all(capsys):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"),
+    ("options", "expected_message"),
     [
-        ({"organization": "Nobody", "factor": 2.0}, "There is no organization 'Nobody'."),
+        ({"organization": "Missing", "factor": 2.0}, "Organization 'Missing' does not exist."),
         ({"organization": "Acme", "row": "x", "factor": 2.0}, "There is no row 'x'"),
         ({"organization": "Acme", "factor": 0.0}, "A factor is from 0.001 to 1e+06."),
     ],
 )
-def test_the_command_refuses_in_a_sentence(options, said):
+def test_command_rejects_invalid_arguments_with_a_message(options, expected_message):
     OrganizationFactory(name="Acme")
 
-    with pytest.raises(CommandError, match=said.replace("+", r"\+")):
+    with pytest.raises(CommandError, match=expected_message.replace("+", r"\+")):
         call_command("set_limits", **options)
 
 
-def test_a_raised_limit_is_felt_within_a_second(client, monkeypatch):
+def test_raised_limit_applies_within_a_second(client, monkeypatch):
     now = [100.0]
     monkeypatch.setattr("apps.core.ttl_cache.time", SimpleNamespace(monotonic=lambda: now[0]))
     workspace = WorkspaceFactory()
@@ -124,19 +124,19 @@ def test_a_raised_limit_is_felt_within_a_second(client, monkeypatch):
     assert (raised["X-RateLimit-Limit"], raised["X-RateLimit-Remaining"]) == ("1000", "997")
 
 
-def test_looking_factors_up_is_one_query_however_many_there_are(django_assert_num_queries):
+def test_factor_lookup_takes_one_query(django_assert_num_queries):
     organizations = [OrganizationFactory() for _ in range(5)]
     for organization in organizations[:-1]:
         factors.set_factor(organization=organization, factor=2)
     factors.clear_cache()
 
     with django_assert_num_queries(1):
-        found = [factors.factor_for(organization.pk, "Stats") for organization in organizations]
+        values = [factors.factor_for(organization.pk, "Stats") for organization in organizations]
 
-    assert found == [2, 2, 2, 2, 1]
+    assert values == [2, 2, 2, 2, 1]
 
 
-def test_the_admin_changes_factors_and_writes_it_down(client):
+def test_admin_changes_factors_and_records_them(client):
     organization = OrganizationFactory()
     operator = UserFactory(is_staff=True, is_superuser=True)
     client.force_login(operator)

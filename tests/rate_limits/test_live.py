@@ -37,7 +37,7 @@ pytestmark = [
 ]
 
 REGIONS = ("us", "eu")
-MOST_BY_REQUESTS = 1000
+MAX_BY_REQUESTS = 1000
 CLIENTS = 8
 ID = "0190c2c2-2222-7333-8444-555555555555"
 # Requests that count on each row, in the spellings that clients use.
@@ -90,14 +90,14 @@ REQUESTS: dict[str, list[tuple[str, str]]] = {
 
 @pytest.fixture(scope="module")
 def us(django_db_setup: None, tmp_path_factory: Any) -> Iterator[Server]:
-    with server(tmp_path_factory.mktemp("us"), "us", processes=4) as found:
-        yield found
+    with server(tmp_path_factory.mktemp("us"), "us", processes=4) as region_server:
+        yield region_server
 
 
 @pytest.fixture(scope="module")
 def eu(django_db_setup: None, tmp_path_factory: Any) -> Iterator[Server]:
-    with server(tmp_path_factory.mktemp("eu"), "eu") as found:
-        yield found
+    with server(tmp_path_factory.mktemp("eu"), "eu") as region_server:
+        yield region_server
 
 
 @pytest.fixture(params=REGIONS)
@@ -107,9 +107,9 @@ def region(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture
 def web(request: pytest.FixtureRequest, region: str) -> Server:
-    found: Server = request.getfixturevalue(region)
-    found.begin_anew()
-    return found
+    region_server: Server = request.getfixturevalue(region)
+    region_server.begin_anew()
+    return region_server
 
 
 def limit_of(row: Stated, region: str) -> tuple[int, int]:
@@ -117,7 +117,7 @@ def limit_of(row: Stated, region: str) -> tuple[int, int]:
 
 
 class Visitors:
-    """Somebody new for each row, of the kind that it counts."""
+    """A new identity for each row, of its kind."""
 
     def __init__(self) -> None:
         self._number = 0
@@ -180,7 +180,7 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
     visitors, driven = Visitors(), 0
     for row in specification.stated():
         count, seconds = limit_of(row, region)
-        if count > MOST_BY_REQUESTS:
+        if count > MAX_BY_REQUESTS:
             continue
         web.clock.set(NOON)
         address, headers = visitors.headers_of(row.identity)
@@ -189,8 +189,8 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
         with closing(Asker(web, address, headers, min(CLIENTS, count))) as asker:
             within = asker.ask([*islice(cycle(requests), count)])
             beyond = asker.ask(requests)
-            told = beyond[0][1]
-            reset = int(told["X-RateLimit-Reset"])
+            headers_ = beyond[0][1]
+            reset = int(headers_["X-RateLimit-Reset"])
             web.clock.set(reset - 0.5)
             last_moment = asker.ask(requests[:1])
             web.clock.set(reset)
@@ -199,9 +199,12 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
         assert statuses(within) == {"allowed": count}, row
         assert statuses(beyond) == {"refused": len(requests)}, row
         assert {headers["X-RateLimit-Category"] for _, headers in within + beyond} == {row.category}
-        assert (told["X-RateLimit-Limit"], told["X-RateLimit-Remaining"]) == (str(count), "0")
+        assert (headers_["X-RateLimit-Limit"], headers_["X-RateLimit-Remaining"]) == (
+            str(count),
+            "0",
+        )
         assert NOON < reset <= NOON + seconds
-        assert int(told["Retry-After"]) == reset - NOON
+        assert int(headers_["Retry-After"]) == reset - NOON
         assert statuses(last_moment) == {"refused": 1}, row
         assert statuses(after) == {"allowed": 1}, row
         assert after[0][1]["X-RateLimit-Remaining"] == str(count - 1)
@@ -216,13 +219,13 @@ def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
     with ThreadPoolExecutor(CLIENTS) as pool:
         for row in specification.stated():
             count, seconds = limit_of(row, region)
-            if count <= MOST_BY_REQUESTS:
+            if count <= MAX_BY_REQUESTS:
                 continue
             address, headers = visitors.headers_of(row.identity)
             user = _user_of(headers)
             requests = REQUESTS[row.match]
             with closing(Asker(web, address, headers, 1)) as asker:
-                [(_, told)] = asker.ask(requests[:1])
+                [(_, headers_)] = asker.ask(requests[:1])
 
             with time_machine.travel(NOON, tick=False) as clock:
                 within = _drive(pool, requests, count, address, headers, user)
@@ -233,8 +236,8 @@ def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
                 clock.shift(0.5)
                 after = _drive(pool, requests, 1, address, headers, user)
 
-            assert told["X-RateLimit-Category"] == row.category, row
-            assert told["X-RateLimit-Limit"] == str(count), row
+            assert headers_["X-RateLimit-Category"] == row.category, row
+            assert headers_["X-RateLimit-Limit"] == str(count), row
             assert within == {row.category: count}, row
             assert beyond == {"refused": len(requests)}, row
             assert 0 < wait <= seconds

@@ -1,4 +1,4 @@
-"""Which row a request counts on."""
+"""Selection of the row for a request."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_the_most_specific_row_wins(method, path, row):
     assert match(method, path) == row
 
 
-def test_a_row_that_does_not_know_the_identity_is_passed_over():
+def test_row_of_another_identity_kind_is_skipped():
     assert match("POST", "/runs/batch", USER) == "Any request with x-user-id"
     assert match("POST", "/runs/batch", IP) == "All other IPs (catch-all)"
     assert match("POST", "/runs/query", USER) == "POST /runs/query"
@@ -91,11 +91,11 @@ def test_a_row_that_does_not_know_the_identity_is_passed_over():
         *("/Runs/Query", "/API/v1/RUNS/QUERY", "/api/v1/api/v1/runs/query", "/runs/query\n"),
     ],
 )
-def test_no_prefix_slash_or_spelling_evades_a_row(path):
+def test_prefix_slash_or_spelling_does_not_bypass_a_row(path):
     assert match("POST", path) == "POST /runs/query"
 
 
-def test_prefixes_do_not_evade_rows_of_every_kind():
+def test_prefixes_do_not_bypass_rows_of_any_kind():
     for prefix in ("/api/v1", "/api", "/v1/platform", "/api/v1/platform", "/platform", "/v2"):
         assert match("GET", f"{prefix}/runs/{ID}").startswith("GET /runs/{uuid}")
         assert match("POST", f"{prefix}/runs/stats") == "/runs/stats"
@@ -125,7 +125,7 @@ def is_page(path: str, view: Any) -> bool:
     return path.startswith(("/admin/", "/agents/")) or not is_api
 
 
-def test_pages_and_health_are_outside_the_table_and_the_api_is_not():
+def test_pages_and_health_checks_are_not_counted_and_the_api_is():
     wrong = [
         path
         for path, view in routes(get_resolver())
@@ -136,7 +136,7 @@ def test_pages_and_health_are_outside_the_table_and_the_api_is_not():
     assert wrong == []
 
 
-def test_shared_pages_are_outside_and_what_they_show_is_not():
+def test_shared_pages_are_not_counted_and_their_api_is():
     assert not is_counted(f"/public/{ID}/r")
     assert not is_counted(f"/public/{ID}/r/{ID}")
     assert is_counted(f"/public/{ID}/run")

@@ -1,4 +1,4 @@
-"""Requests to the platform API are counted and refused; what is outside the table is neither."""
+"""Platform API requests are counted and rejected; other paths are not."""
 
 from __future__ import annotations
 
@@ -26,24 +26,24 @@ def clock():
         yield travelling
 
 
-def told(response) -> tuple[str, ...]:
+def limit_headers(response) -> tuple[str, ...]:
     return tuple(response.headers[name] for name in HEADERS)
 
 
-def test_an_allowed_answer_says_what_is_left(client, clock):
+def test_allowed_response_has_limit_headers(client, clock):
     key = key_for(WorkspaceFactory())
 
     first = client.get("/sessions", headers={"X-Api-Key": key})
     second = client.get("/api/v1/sessions/", headers={"X-Api-Key": key})
 
     assert first.status_code == second.status_code == 200
-    assert told(first) == ("1000", "999", "Default (API key)")
-    assert told(second) == ("1000", "998", "Default (API key)")
+    assert limit_headers(first) == ("1000", "999", "Default (API key)")
+    assert limit_headers(second) == ("1000", "998", "Default (API key)")
     assert NOON < int(first.headers["X-RateLimit-Reset"]) <= NOON + 10
     assert "Retry-After" not in first.headers
 
 
-def test_a_refusal_has_the_error_shape_and_says_when_to_come_back(client, clock):
+def test_rejection_has_the_error_shape_and_retry_after(client, clock):
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
 
     assert client.post("/runs/stats", headers=headers).status_code != 429
@@ -56,7 +56,7 @@ def test_a_refusal_has_the_error_shape_and_says_when_to_come_back(client, clock)
         "code": "rate_limited",
         "errors": [],
     }
-    assert told(refused) == ("1", "0", "Stats")
+    assert limit_headers(refused) == ("1", "0", "Stats")
     assert int(refused.headers["X-RateLimit-Reset"]) == NOON + wait
 
     clock.shift(wait - 1)
@@ -65,7 +65,7 @@ def test_a_refusal_has_the_error_shape_and_says_when_to_come_back(client, clock)
     assert client.post("/runs/stats", headers=headers).status_code != 429
 
 
-def test_newer_routes_also_say_it_under_error(client, clock):
+def test_rejection_of_newer_routes_has_an_error_field(client, clock):
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
     for _ in range(15):
         client.post("/v2/runs/query", headers=headers)
@@ -80,7 +80,7 @@ def test_another_region_has_its_own_limit(client, clock, settings):
     settings.REGION = "eu"
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
 
-    assert told(client.post("/runs/stats", headers=headers)) == ("20", "19", "Stats")
+    assert limit_headers(client.post("/runs/stats", headers=headers)) == ("20", "19", "Stats")
 
 
 def test_keys_count_separately_and_their_other_rows_are_untouched(client, clock):
@@ -88,11 +88,11 @@ def test_keys_count_separately_and_their_other_rows_are_untouched(client, clock)
     for _ in range(2):
         client.post("/runs/stats", headers={"X-Api-Key": one})
 
-    assert told(client.post("/runs/stats", headers={"X-Api-Key": other}))[1] == "0"
+    assert limit_headers(client.post("/runs/stats", headers={"X-Api-Key": other}))[1] == "0"
     assert client.post("/runs/query", headers={"X-Api-Key": one}).status_code != 429
 
 
-def test_what_does_not_authenticate_counts_on_the_address(client, clock):
+def test_unauthenticated_request_counts_on_the_address(client, clock):
     good = key_for(WorkspaceFactory())
     revoked = key_for(WorkspaceFactory())
     row = row_of(revoked)
@@ -104,7 +104,7 @@ def test_what_does_not_authenticate_counts_on_the_address(client, clock):
     assert client.get("/sessions", headers={"X-User-Id": str(uuid4())}).status_code == 401
     last = client.get("/sessions")
 
-    assert told(last) == ("100", "0", "Public (catch-all)")
+    assert limit_headers(last) == ("100", "0", "Public (catch-all)")
     for headers in (
         {"X-Api-Key": "another"},
         {"X-User-Id": "x"},
@@ -117,7 +117,7 @@ def test_what_does_not_authenticate_counts_on_the_address(client, clock):
     assert client.get("/info").status_code == 200
 
 
-def test_a_person_counts_with_their_address(client, clock):
+def test_user_counts_with_their_address(client, clock):
     membership = WorkspaceMembershipFactory(role="editor")
     client.force_login(membership.user)
     headers = {"X-Tenant-Id": str(membership.workspace.pk)}
@@ -127,10 +127,10 @@ def test_a_person_counts_with_their_address(client, clock):
     elsewhere = client.get("/sessions", headers=headers, REMOTE_ADDR="203.0.113.9")
     pretending = client.get("/sessions", headers=headers | {"X-User-Id": str(UserFactory().pk)})
 
-    assert told(first) == ("1000", "999", "Default (User)")
-    assert told(named) == ("1000", "998", "Default (User)")
-    assert told(elsewhere) == ("1000", "999", "Default (User)")
-    assert told(pretending)[2] == "Public (catch-all)"
+    assert limit_headers(first) == ("1000", "999", "Default (User)")
+    assert limit_headers(named) == ("1000", "998", "Default (User)")
+    assert limit_headers(elsewhere) == ("1000", "999", "Default (User)")
+    assert limit_headers(pretending)[2] == "Public (catch-all)"
 
 
 def test_a_network_of_ipv6_is_one_address(client, clock):
@@ -140,11 +140,11 @@ def test_a_network_of_ipv6_is_one_address(client, clock):
     mapped = client.get("/sessions", REMOTE_ADDR="::ffff:192.0.2.7")
     plain = client.get("/sessions", REMOTE_ADDR="192.0.2.7")
 
-    left = [told(response)[1] for response in (first, neighbour, other, mapped, plain)]
+    left = [limit_headers(response)[1] for response in (first, neighbour, other, mapped, plain)]
     assert left == ["99", "98", "99", "99", "98"]
 
 
-def test_preflights_are_counted_and_scripts_may_read_refusals(client, clock):
+def test_preflights_are_counted_and_rejections_have_cors_headers(client, clock):
     asks = {"Origin": "https://app.example", "Access-Control-Request-Method": "POST"}
     headers = {"X-Api-Key": key_for(WorkspaceFactory()), "Origin": "https://app.example"}
 
@@ -152,7 +152,7 @@ def test_preflights_are_counted_and_scripts_may_read_refusals(client, clock):
     allowed, refused = (client.post("/runs/stats", headers=headers) for _ in range(2))
 
     assert preflight.status_code == 204
-    assert told(preflight) == ("2000", "1999", "High throughput")
+    assert limit_headers(preflight) == ("2000", "1999", "High throughput")
     assert preflight["Access-Control-Allow-Methods"].startswith("GET, POST")
     for response in (allowed, refused):
         assert response["Access-Control-Allow-Origin"] == "*"
@@ -163,20 +163,20 @@ def test_preflights_are_counted_and_scripts_may_read_refusals(client, clock):
 @pytest.mark.parametrize(
     "address", ["/", "/sign-in", "/healthz", "/ok", "/info/health", "/admin/login/", "/o/x"]
 )
-def test_what_is_outside_is_not_counted(client, clock, address):
+def test_paths_outside_the_table_are_not_counted(client, clock, address):
     response = client.get(address)
 
     assert "X-RateLimit-Limit" not in response.headers
 
 
-def test_unknown_addresses_of_the_api_count_too(client, clock):
+def test_unknown_api_paths_are_counted(client, clock):
     response = client.get("/api/v1/no/such/thing")
 
     assert response.status_code == 404
-    assert told(response) == ("100", "99", "Public (catch-all)")
+    assert limit_headers(response) == ("100", "99", "Public (catch-all)")
 
 
-def test_a_refused_request_is_not_parsed(client, clock, monkeypatch):
+def test_rejected_request_is_not_parsed(client, clock, monkeypatch):
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
     client.post("/runs/stats", headers=headers)
     monkeypatch.setattr("apps.core.drf.JSONParser.parse", None)  # calling it would fail
@@ -186,14 +186,14 @@ def test_a_refused_request_is_not_parsed(client, clock, monkeypatch):
     assert refused.status_code == 429
 
 
-def test_with_a_factor_of_nought_there_are_no_limits(client, clock, settings):
+def test_factor_of_zero_disables_limits(client, clock, settings):
     settings.RATE_LIMIT_FACTOR = 0.0
     headers = {"X-Api-Key": key_for(WorkspaceFactory())}
 
-    found = [client.post("/runs/stats", headers=headers) for _ in range(3)]
+    responses = [client.post("/runs/stats", headers=headers) for _ in range(3)]
 
-    assert all(response.status_code != 429 for response in found)
-    assert "X-RateLimit-Limit" not in found[-1].headers
+    assert all(response.status_code != 429 for response in responses)
+    assert "X-RateLimit-Limit" not in responses[-1].headers
 
 
 async def _async_view(request):
@@ -211,4 +211,4 @@ async def test_async_views_are_counted(clock):
     second = await client.get("/api/v1/an-async-view/")
 
     assert first.content == second.content == b"async"
-    assert [told(response)[1] for response in (first, second)] == ["99", "98"]
+    assert [limit_headers(response)[1] for response in (first, second)] == ["99", "98"]

@@ -1,4 +1,4 @@
-"""The page that shows an organization its limits, and the one of addresses."""
+"""The pages of rate limits and of addresses."""
 
 from __future__ import annotations
 
@@ -52,35 +52,35 @@ def row(use, match: str, identity: str = "x-api-key"):
     return next(r for r in use.rows if r.row.match == match and r.row.identity == identity)
 
 
-def test_use_is_that_of_the_busiest_identity_and_refusals_are_summed(client, workspace):
+def test_report_has_the_highest_count_and_the_sum_of_rejections(client, workspace):
     busy, calm = named(workspace, "busy"), named(workspace, "calm")
     stranger = key_for(WorkspaceFactory())
     for secret, times in ((busy, 17), (calm, 2), (stranger, 3)):
         for _ in range(times):
             client.post("/runs/query", headers={"X-Api-Key": secret})
 
-    found = row(build_usage_report(workspace.organization_id), "POST /runs/query")
+    usage = row(build_usage_report(workspace.organization_id), "POST /runs/query")
 
-    assert (found.count, found.limit, found.seconds) == (17, 15, 10)
-    assert (found.identity_name, found.active, found.rejected, found.share) == ("busy", 2, 2, 100)
+    assert (usage.count, usage.limit, usage.seconds) == (17, 15, 10)
+    assert (usage.identity_name, usage.active, usage.rejected, usage.share) == ("busy", 2, 2, 100)
 
 
-def test_a_person_counts_for_the_organization_whose_workspace_they_name(client, workspace):
+def test_user_counts_for_the_organization_of_the_named_workspace(client, workspace):
     user = WorkspaceMembershipFactory(workspace=workspace, role="editor").user
     client.force_login(user)
     for _ in range(3):
         client.get("/sessions", headers={"X-Tenant-Id": str(workspace.pk)})
 
-    found = row(
+    usage = row(
         build_usage_report(workspace.organization_id),
         "Any request with x-user-id",
         "x-user-id + IP",
     )
 
-    assert (found.count, found.identity_name, found.rejected) == (3, user.email, 0)
+    assert (usage.count, usage.identity_name, usage.rejected) == (3, user.email, 0)
 
 
-def test_the_page_lists_each_row_that_is_the_organizations(client, workspace, owner):
+def test_page_lists_the_rows_by_key_and_user(client, workspace, owner):
     secret = named(workspace, "loader")
     for _ in range(2):
         client.post("/runs/stats", headers={"X-Api-Key": secret})
@@ -106,7 +106,7 @@ def test_the_page_lists_each_row_that_is_the_organizations(client, workspace, ow
     ]
 
 
-def test_who_may_not_see_use_does_not(client, workspace):
+def test_page_requires_the_usage_permission(client, workspace):
     viewer = UserFactory()
     MembershipFactory(organization=workspace.organization, user=viewer, role="viewer")
     WorkspaceMembershipFactory(workspace=workspace, user=viewer, role="viewer")
@@ -117,7 +117,7 @@ def test_who_may_not_see_use_does_not(client, workspace):
     assert client.get(f"/o/{workspace.pk}/settings/limits").status_code == 302
 
 
-def test_queries_of_the_page_do_not_grow_with_the_keys(client, workspace, owner, monkeypatch):
+def test_query_count_of_the_page_does_not_grow_with_keys(client, workspace, owner, monkeypatch):
     # What is known stays known, so that only the page itself is counted.
     monkeypatch.setattr("apps.core.ttl_cache.time", SimpleNamespace(monotonic=lambda: 100.0))
 

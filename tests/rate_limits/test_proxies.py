@@ -1,4 +1,4 @@
-"""Whose address a request has: X-Forwarded-For counts as far as trusted proxies wrote it."""
+"""The client address: X-Forwarded-For is trusted as far as trusted proxies wrote it."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ PROXY, STRANGER = "10.1.2.3", "203.0.113.9"
 
 
 def config_of(proxies: str, monkeypatch: Any) -> dict[str, Any]:
-    """What the web process tells its server about forwarding."""
-    given: dict[str, Any] = {}
+    """The web process's uvicorn settings for forwarded headers."""
+    config: dict[str, Any] = {}
 
-    class Told(Exception):
+    class ConfigCaptured(Exception):
         pass
 
-    def take(*args: Any, **kwargs: Any) -> None:
-        given.update(kwargs)
-        raise Told
+    def capture(*args: Any, **kwargs: Any) -> None:
+        config.update(kwargs)
+        raise ConfigCaptured
 
-    trusting = Env(trusted_proxies=proxies)  # type: ignore[call-arg]
-    monkeypatch.setattr(web, "env", lambda: trusting)
-    monkeypatch.setattr(web.uvicorn, "Config", take)
+    environment = Env(trusted_proxies=proxies)  # type: ignore[call-arg]
+    monkeypatch.setattr(web, "env", lambda: environment)
+    monkeypatch.setattr(web.uvicorn, "Config", capture)
     monkeypatch.setattr("sys.argv", ["web"])
-    with pytest.raises(Told):
+    with pytest.raises(ConfigCaptured):
         web.main()
-    return given
+    return config
 
 
 def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) -> str:
@@ -64,7 +64,7 @@ def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) 
 @pytest.mark.parametrize(
     ("peer", "forwarded", "expected"),
     [
-        # Nobody but a proxy is believed.
+        # Only proxies are trusted.
         (STRANGER, ["198.51.100.1"], STRANGER),
         (STRANGER, ["10.9.9.9"], STRANGER),
         (PROXY, [], PROXY),
@@ -88,7 +88,7 @@ def counted(kind: str, peer: str, forwarded: list[str], config: dict[str, Any]) 
         (PROXY, ["999.1.1.1"], "unknown"),
     ],
 )
-def test_the_client_is_the_first_from_the_right_that_no_proxy_of_ours_is(
+def test_client_is_the_rightmost_address_that_is_not_a_trusted_proxy(
     monkeypatch, kind, peer, forwarded, expected
 ):
     config = config_of(PROXIES, monkeypatch)
@@ -98,13 +98,13 @@ def test_the_client_is_the_first_from_the_right_that_no_proxy_of_ours_is(
 
 @pytest.mark.parametrize("kind", ["http", "websocket"])
 @pytest.mark.parametrize("peer", ["127.0.0.1", PROXY, STRANGER])
-def test_without_trusted_proxies_nobody_is_believed(monkeypatch, kind, peer):
+def test_forwarded_header_is_ignored_without_trusted_proxies(monkeypatch, kind, peer):
     config = config_of("", monkeypatch)
 
     assert counted(kind, peer, ["198.51.100.1"], config) == peer
 
 
 @pytest.mark.parametrize("word", ["proxy.example", "10.0.0.0/33", "*"])
-def test_a_proxy_that_is_no_address_stops_the_start(word):
+def test_invalid_proxy_address_prevents_the_start(word):
     with pytest.raises(ValueError, match="does not appear to be"):
         Env(trusted_proxies=word).proxies  # type: ignore[call-arg]  # noqa: B018

@@ -1,4 +1,4 @@
-"""The table is the specification's, row for row."""
+"""The table equals the specification, row by row."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ def _as_stated(row: Row) -> Stated:
     return Stated(row.match, str(row.identity), (*row.us,), (*row.eu,), row.category)
 
 
-def test_each_row_is_as_the_specification_states_it():
+def test_each_row_equals_the_specification():
     assert [_as_stated(row) for row in ROWS] == specification.stated()
 
 
-def test_what_is_kept_of_the_specification_is_what_it_states():
+def test_stored_specification_equals_the_document():
     assert specification.kept() == specification.stated()
     assert [_as_stated(row) for row in ROWS] == specification.kept()
     assert len(specification.kept()) == 29
 
 
-def test_each_row_has_a_name_of_its_own():
+def test_row_names_are_unique():
     assert len({row.name for row in ROWS}) == len(ROWS)

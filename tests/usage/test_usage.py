@@ -38,7 +38,7 @@ def bring(client, workspace, *runs, scopes=("ingest",)):
     )
 
 
-def cap(workspace, kind, value, *, whole_organization=False):
+def set_limit(workspace, kind, value, *, whole_organization=False):
     return services.set_limit(
         organization_id=workspace.organization_id,
         workspace_id=None if whole_organization else workspace.pk,
@@ -51,7 +51,7 @@ def today_of(workspace):
     return services.days(workspace.pk, TODAY, TODAY)[0]
 
 
-def test_a_day_has_what_came_and_setting_it_again_changes_nothing(client, workspace):
+def test_usage_day_update_is_idempotent(client, workspace):
     bring(client, workspace, wire_run(), wire_run())
     meter.add(workspace.pk, agent_runs=2, agent_seconds=3.5)
     meter.flush()
@@ -65,7 +65,7 @@ def test_a_day_has_what_came_and_setting_it_again_changes_nothing(client, worksp
     assert UsageDay.objects.for_workspace(workspace).count() == 1
 
 
-def test_what_is_deleted_was_used_all_the_same(client, workspace):
+def test_deleted_runs_count_as_used(client, workspace):
     bring(client, workspace, wire_run())
     services.update_usage_days()
     RunCount.objects.for_workspace(workspace).delete()
@@ -75,7 +75,7 @@ def test_what_is_deleted_was_used_all_the_same(client, workspace):
     assert today_of(workspace).runs == 1
 
 
-def test_days_without_use_are_there_and_those_of_others_are_not(client, workspace):
+def test_days_without_usage_are_listed_and_foreign_days_are_not(client, workspace):
     bring(client, WorkspaceFactory(), wire_run())
     services.update_usage_days()
 
@@ -87,8 +87,8 @@ def test_days_without_use_are_there_and_those_of_others_are_not(client, workspac
 
 
 @pytest.mark.parametrize("kind", ["hourly_runs", "monthly_traces", "hourly_bytes"])
-def test_past_a_cap_new_runs_are_answered_with_the_reason(client, workspace, kind):
-    limit = cap(workspace, kind, 1)
+def test_runs_beyond_a_limit_are_rejected_with_the_reason(client, workspace, kind):
+    limit = set_limit(workspace, kind, 1)
     first = bring(client, workspace, wire_run())
     meter.flush()
     quotas.clear_cache()
@@ -107,10 +107,10 @@ def test_past_a_cap_new_runs_are_answered_with_the_reason(client, workspace, kin
     assert (counted.reason, counted.count) == ("usage_limit_exceeded", 2)
 
 
-def test_a_run_that_has_begun_may_be_finished_past_the_cap(client, workspace):
+def test_update_of_a_run_is_accepted_beyond_the_limit(client, workspace):
     begun = wire_run(end_time=None)
     bring(client, workspace, begun)
-    cap(workspace, "hourly_runs", 1)
+    set_limit(workspace, "hourly_runs", 1)
 
     update = client.patch(
         f"/runs/{begun['id']}",
@@ -123,10 +123,10 @@ def test_a_run_that_has_begun_may_be_finished_past_the_cap(client, workspace):
     assert update.status_code == 202
 
 
-def test_a_cap_of_the_organization_sums_its_workspaces_and_binds_each(client, workspace):
+def test_organization_limit_sums_and_applies_to_all_workspaces(client, workspace):
     sister = WorkspaceFactory(organization=workspace.organization)
     bring(client, workspace, wire_run())
-    cap(workspace, "monthly_runs", 1, whole_organization=True)
+    set_limit(workspace, "monthly_runs", 1, whole_organization=True)
 
     refused = bring(client, sister, wire_run())
     elsewhere = bring(client, WorkspaceFactory(), wire_run())
@@ -136,8 +136,8 @@ def test_a_cap_of_the_organization_sums_its_workspaces_and_binds_each(client, wo
     assert elsewhere.status_code == 202
 
 
-def test_a_cap_holds_on_opentelemetry_too(client, workspace):
-    cap(workspace, "hourly_runs", 0)
+def test_limit_applies_to_otlp(client, workspace):
+    set_limit(workspace, "hourly_runs", 0)
 
     refused = client.post(
         "/otel/v1/traces",
@@ -152,7 +152,7 @@ def test_a_cap_holds_on_opentelemetry_too(client, workspace):
     assert (refused.status_code, refused.json()["code"]) == (429, "usage_limit_exceeded")
 
 
-def test_without_a_cap_a_request_costs_no_statement(workspace, django_assert_num_queries):
+def test_check_without_limits_takes_no_query(workspace, django_assert_num_queries):
     quotas.check(workspace.pk)
 
     with django_assert_num_queries(0):
@@ -163,12 +163,12 @@ def test_without_a_cap_a_request_costs_no_statement(workspace, django_assert_num
 def test_past_months_count_for_the_month_only(workspace):
     old = TODAY.replace(day=1) - timedelta(days=1)
     UsageDay(workspace=workspace, day=old, runs=1000).save(force_insert=True)
-    cap(workspace, "monthly_runs", 1000)
+    set_limit(workspace, "monthly_runs", 1000)
 
     assert [use.used for use in quotas.list_limit_usages(workspace.pk)] == [0]
 
 
-def test_caps_are_set_read_and_taken_away_by_the_api(client, workspace):
+def test_limits_are_set_read_and_deleted_by_the_api(client, workspace):
     headers = {"X-Api-Key": key_for(workspace)}
     body = {"limit_type": "monthly_traces", "limit_value": 5}
 
@@ -189,10 +189,10 @@ def test_caps_are_set_read_and_taken_away_by_the_api(client, workspace):
     assert [(one["used"], one["exceeded"]) for one in current["limits"]] == [(0, False)]
     assert gone.status_code == 204
     assert UsageLimit.objects.of_workspace(workspace.pk).count() == 0
-    told = Entry.objects.of_organization(workspace.organization_id).filter(
+    entries = Entry.objects.of_organization(workspace.organization_id).filter(
         target_kind="usage_limit"
     )
-    assert [(e.action, e.before, e.after) for e in told.order_by("at", "id")] == [
+    assert [(e.action, e.before, e.after) for e in entries.order_by("at", "id")] == [
         ("usage_limit.set", None, {"limit_value": 5}),
         ("usage_limit.set", {"limit_value": 5}, {"limit_value": 7}),
         ("usage_limit.deleted", {"limit_value": 7}, None),
@@ -209,7 +209,7 @@ def test_caps_are_set_read_and_taken_away_by_the_api(client, workspace):
         [],
     ],
 )
-def test_a_cap_that_makes_no_sense_is_refused(client, workspace, body):
+def test_invalid_limit_is_rejected(client, workspace, body):
     headers = {"X-Api-Key": key_for(workspace)}
 
     response = client.put("/usage-limits", body, content_type="application/json", headers=headers)
@@ -218,7 +218,7 @@ def test_a_cap_that_makes_no_sense_is_refused(client, workspace, body):
     assert UsageLimit.objects.of_workspace(workspace.pk).count() == 0
 
 
-def test_a_reader_may_not_set_a_cap(client, workspace):
+def test_viewer_cannot_set_a_limit(client, workspace):
     headers = {"X-Api-Key": key_for(workspace, "read")}
     body = {"limit_type": "monthly_runs", "limit_value": 1}
 
@@ -227,8 +227,8 @@ def test_a_reader_may_not_set_a_cap(client, workspace):
     assert response.status_code == 403
 
 
-def test_a_cap_of_another_workspace_is_not_there(client, workspace):
-    foreign = cap(WorkspaceFactory(), "monthly_runs", 1)
+def test_limit_of_another_workspace_is_404(client, workspace):
+    foreign = set_limit(WorkspaceFactory(), "monthly_runs", 1)
 
     response = client.delete(
         f"/usage-limits/{foreign.pk}", headers={"X-Api-Key": key_for(workspace)}
@@ -238,15 +238,15 @@ def test_a_cap_of_another_workspace_is_not_there(client, workspace):
     assert UsageLimit.objects.filter(pk=foreign.pk).exists()
 
 
-def test_intake_itself_refuses_whoever_calls_it(workspace):
-    cap(workspace, "hourly_runs", 0)
+def test_ingest_service_rejects_runs_beyond_a_limit(workspace):
+    set_limit(workspace, "hourly_runs", 0)
     request = decoders.decode_batch(b'{"post": [{"name": "a", "run_type": "chain"}]}')
 
     with pytest.raises(quotas.UsageLimitExceeded):
         ingest_runs.ingest(workspace.pk, request)
 
 
-def test_the_page_shows_days_and_caps_and_sets_one(client, workspace):
+def test_page_shows_days_and_limits_and_sets_one(client, workspace):
     person = MembershipFactory(organization=workspace.organization, role="owner").user
     client.force_login(person)
     address = f"/o/{workspace.pk}/settings/usage"
@@ -259,11 +259,11 @@ def test_the_page_shows_days_and_caps_and_sets_one(client, workspace):
     assert UsageLimit.objects.of_workspace(workspace.pk).get().limit_value == 12345
 
 
-def test_a_cap_is_told_once_however_many_workspaces_there_are(workspace):
+def test_applicable_limits_are_listed_once(workspace):
     for _ in range(2):
         WorkspaceFactory(organization=workspace.organization)
-    cap(workspace, "hourly_runs", 5)
-    cap(workspace, "monthly_runs", 7, whole_organization=True)
+    set_limit(workspace, "hourly_runs", 5)
+    set_limit(workspace, "monthly_runs", 7, whole_organization=True)
 
     assert [
         (use.kind, use.limit.limit_value) for use in quotas.list_limit_usages(workspace.pk)
