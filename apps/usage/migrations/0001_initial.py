@@ -27,8 +27,8 @@ class Migration(migrations.Migration):
                 ('agent_seconds', models.FloatField(default=0)),
             ],
             options={
-                'indexes': [models.Index(fields=['hour'], name='metered_by_hour')],
-                'constraints': [models.UniqueConstraint(fields=('workspace_id', 'hour', 'process'), name='metered_once')],
+                'indexes': [models.Index(fields=['hour'], name='usage_counter_by_hour')],
+                'constraints': [models.UniqueConstraint(fields=('workspace_id', 'hour', 'process'), name='usage_counter_unique')],
             },
         ),
         migrations.CreateModel(
