@@ -95,8 +95,8 @@ def test_the_command_sets_one_row_or_all(capsys):
     ("options", "expected_message"),
     [
         ({"organization": "Missing", "factor": 2.0}, "Organization 'Missing' does not exist."),
-        ({"organization": "Acme", "row": "x", "factor": 2.0}, "There is no row 'x'"),
-        ({"organization": "Acme", "factor": 0.0}, "A factor is from 0.001 to 1e+06."),
+        ({"organization": "Acme", "row": "x", "factor": 2.0}, "--row must be one of"),
+        ({"organization": "Acme", "factor": 0.0}, "must be between 0.001 and 1e+06"),
     ],
 )
 def test_command_rejects_invalid_arguments_with_a_message(options, expected_message):

@@ -123,7 +123,7 @@ class Visitors:
         self._number = 0
         self._workspace = WorkspaceFactory()
 
-    def headers_of(self, kind: str) -> tuple[str, dict[str, str]]:
+    def limit_headersof(self, kind: str) -> tuple[str, dict[str, str]]:
         """An address, and what they send."""
         self._number += 1
         address = f"127.1.0.{self._number}"
@@ -183,14 +183,14 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
         if count > MAX_BY_REQUESTS:
             continue
         web.clock.set(NOON)
-        address, headers = visitors.headers_of(row.identity)
+        address, headers = visitors.limit_headersof(row.identity)
         requests = REQUESTS[row.match]
 
         with closing(Asker(web, address, headers, min(CLIENTS, count))) as asker:
             within = asker.ask([*islice(cycle(requests), count)])
             beyond = asker.ask(requests)
-            headers_ = beyond[0][1]
-            reset = int(headers_["X-RateLimit-Reset"])
+            limit_headers = beyond[0][1]
+            reset = int(limit_headers["X-RateLimit-Reset"])
             web.clock.set(reset - 0.5)
             last_moment = asker.ask(requests[:1])
             web.clock.set(reset)
@@ -199,12 +199,12 @@ def test_each_row_of_up_to_a_thousand_by_real_requests(web, region):
         assert statuses(within) == {"allowed": count}, row
         assert statuses(beyond) == {"refused": len(requests)}, row
         assert {headers["X-RateLimit-Category"] for _, headers in within + beyond} == {row.category}
-        assert (headers_["X-RateLimit-Limit"], headers_["X-RateLimit-Remaining"]) == (
+        assert (limit_headers["X-RateLimit-Limit"], limit_headers["X-RateLimit-Remaining"]) == (
             str(count),
             "0",
         )
         assert NOON < reset <= NOON + seconds
-        assert int(headers_["Retry-After"]) == reset - NOON
+        assert int(limit_headers["Retry-After"]) == reset - NOON
         assert statuses(last_moment) == {"refused": 1}, row
         assert statuses(after) == {"allowed": 1}, row
         assert after[0][1]["X-RateLimit-Remaining"] == str(count - 1)
@@ -221,11 +221,11 @@ def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
             count, seconds = limit_of(row, region)
             if count <= MAX_BY_REQUESTS:
                 continue
-            address, headers = visitors.headers_of(row.identity)
+            address, headers = visitors.limit_headersof(row.identity)
             user = _user_of(headers)
             requests = REQUESTS[row.match]
             with closing(Asker(web, address, headers, 1)) as asker:
-                [(_, headers_)] = asker.ask(requests[:1])
+                [(_, limit_headers)] = asker.ask(requests[:1])
 
             with time_machine.travel(NOON, tick=False) as clock:
                 within = _drive(pool, requests, count, address, headers, user)
@@ -236,8 +236,8 @@ def test_each_larger_row_by_concurrent_clients(limits, web, region, settings):
                 clock.shift(0.5)
                 after = _drive(pool, requests, 1, address, headers, user)
 
-            assert headers_["X-RateLimit-Category"] == row.category, row
-            assert headers_["X-RateLimit-Limit"] == str(count), row
+            assert limit_headers["X-RateLimit-Category"] == row.category, row
+            assert limit_headers["X-RateLimit-Limit"] == str(count), row
             assert within == {row.category: count}, row
             assert beyond == {"refused": len(requests)}, row
             assert 0 < wait <= seconds

@@ -52,7 +52,8 @@ def test_rejection_has_the_error_shape_and_retry_after(client, clock):
     wait = int(refused.headers["Retry-After"])
     assert refused.status_code == 429
     assert loads(refused.content) == {
-        "detail": f"Stats: at most 1 requests in 10 seconds. Send again in {wait} seconds.",
+        "detail": "Rate limit exceeded for Stats: at most 1 requests in 10 seconds."
+        f" Retry in {wait} seconds.",
         "code": "rate_limited",
         "errors": [],
     }
