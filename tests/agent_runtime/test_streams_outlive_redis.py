@@ -134,7 +134,7 @@ async def test_who_comes_back_after_a_wipe_goes_on_where_he_was(fragile, hub, en
 
 
 async def test_pages_of_what_is_kept_are_all_read(fragile, hub, engine, revision, monkeypatch):
-    monkeypatch.setattr(stream_history, "ROWS", 1)
+    monkeypatch.setattr(stream_history, "ROWS_PER_READ", 1)
     run = await in_thread(begin, engine, revision)
     seen = await read(hub, run, BEGINNING)
     await asyncio.to_thread(fragile.kill)

@@ -32,7 +32,7 @@ OPEN = {"webhooks": {"url": {"disable_loopback": False}}}
 @pytest.fixture(autouse=True)
 def posted(settings, monkeypatch, transactional_db) -> Iterator[None]:
     settings.ALLOW_LOCAL_WEBHOOKS = True
-    monkeypatch.setattr(deliveries, "PAUSES", (0.01,) * 8)
+    monkeypatch.setattr(deliveries, "RETRY_SECONDS", (0.01,) * 8)
     yield
     delivery_worker.stop()
 
@@ -241,7 +241,7 @@ def test_a_receiver_that_is_gone_is_asked_once(ended):
 
 
 def test_pauses_grow_and_heed_the_receiver(ended, monkeypatch):
-    monkeypatch.setattr(deliveries, "PAUSES", (1, 5, 30))
+    monkeypatch.setattr(deliveries, "RETRY_SECONDS", (1, 5, 30))
     with Receiver(503, headers={"Retry-After": "120"}) as receiver:
         run = ended(receiver.url)
         before = timezone.now()
@@ -354,17 +354,17 @@ def test_a_sender_that_dies_leaves_it_to_others(ended, receiver):
     [again] = deliveries.claim(10)
 
     assert (taken.id, taken.attempt, again.attempt) == (again.id, 1, 2)
-    outcome = deliveries.Outcome(500, "The answer was 500.")
+    outcome = deliveries.DeliveryResult(500, "The answer was 500.")
     deliveries.record(taken, outcome, 0.1)
     row = WebhookDelivery.unscoped.get(run_id=run.pk)
     assert (row.status, row.log) == ("sending", [])
-    deliveries.record(again, deliveries.Outcome(200), 0.1)
+    deliveries.record(again, deliveries.DeliveryResult(200), 0.1)
     assert settled(run).status == "delivered"
 
 
 def test_an_agent_with_slow_receivers_leaves_places_to_others(ended, receiver, monkeypatch):
-    monkeypatch.setattr(delivery_worker, "PLACES_PER_AGENT", 3)
-    monkeypatch.setattr(delivery_worker, "BATCH", 3)
+    monkeypatch.setattr(delivery_worker, "MAX_CONCURRENT_PER_AGENT", 3)
+    monkeypatch.setattr(delivery_worker, "BATCH_SIZE", 3)
     gate = threading.Event()
     with Receiver() as slow:
         slow.hold = lambda: gate.wait(30) or None

@@ -183,7 +183,7 @@ def test_histories_are_cut_in_portions(agent, monkeypatch):
     thread = ThreadFactory(deployment=agent)
     for number in range(7):
         save(thread, number)
-    monkeypatch.setattr(delete_threads, "PORTION", 2)
+    monkeypatch.setattr(delete_threads, "BATCH_SIZE", 2)
 
     delete_threads.delete_rows([thread.pk])
     delete_threads.purge([thread.pk])

@@ -428,8 +428,8 @@ async def test_cancelling_a_run(call, worker, runs):
 
 
 async def test_an_end_that_redis_lost_is_seen_in_postgresql(call, worker, runs, monkeypatch):
-    monkeypatch.setattr(hubs, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(hubs, "LOOKS_WHILE_WELL", 1)
+    monkeypatch.setattr(hubs, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(hubs, "POLLS_BETWEEN_HEALTHY_LOOKUPS", 1)
     error = {"error": "ValueError", "message": "no"}
     async with call.open("POST", f"{runs}/wait", HELLO) as waiting:
         run = await worker.take()
@@ -447,8 +447,8 @@ async def test_an_end_that_redis_lost_is_seen_in_postgresql(call, worker, runs, 
 async def test_a_wiped_redis_costs_no_waiting_client_its_answer(
     call, worker, runs, redis_client, monkeypatch
 ):
-    monkeypatch.setattr(hubs, "LOOK_SECONDS", 0.05)
-    monkeypatch.setattr(hubs, "LOOKS_WHILE_WELL", 1)
+    monkeypatch.setattr(hubs, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(hubs, "POLLS_BETWEEN_HEALTHY_LOOKUPS", 1)
     async with call.open("POST", f"{runs}/stream", HELLO) as request:
         run = await worker.take()
         await worker.say(run, ("values", 1))

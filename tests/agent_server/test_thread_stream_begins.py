@@ -26,7 +26,7 @@ async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch
         assert may_look.wait(PATIENCE_SECONDS)
         return look(*words)
 
-    monkeypatch.setattr(thread_streams, "of_thread", look_late)
+    monkeypatch.setattr(thread_streams, "list_followed", look_late)
     async with call.open("GET", path) as request:
         assert await in_thread(asked.wait, PATIENCE_SECONDS)
         await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch
 
 
 async def test_a_thread_that_is_deleted_meanwhile_is_not_found(call, path, monkeypatch):
-    monkeypatch.setattr(thread_streams, "of_thread", lambda *_: None)
+    monkeypatch.setattr(thread_streams, "list_followed", lambda *_: None)
 
     async with call.open("GET", path) as request:
         answer = await request.ended()

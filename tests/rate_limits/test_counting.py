@@ -30,7 +30,7 @@ def test_count_takes_one_round_trip(settings):
     counters.count(QUERY, identity("warm"))
     client = redis.Redis.from_url(settings.REDIS_URL)
     sent: list[tuple[object, ...]] = []
-    link = cache._link_to(settings.REDIS_URL)
+    link = cache._connection_to(settings.REDIS_URL)
     kept = link._round_trip
     link._round_trip = lambda connection, command: (  # type: ignore[method-assign]
         sent.append(command),
@@ -105,7 +105,7 @@ def test_without_redis_requests_pass_and_are_counted_in_a_metric(away):
 def test_unavailable_redis_is_not_called_for_a_second(away, monkeypatch):
     attempts = Counter[str]()
     monkeypatch.setattr(
-        cache._Link,
+        cache._ThreadConnections,
         "_round_trip",
         staticmethod(lambda *_: _fail(attempts)),
     )
