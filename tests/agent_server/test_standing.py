@@ -36,8 +36,8 @@ from tests.factories.organizations import (
 )
 
 HELLO = {"assistant_id": "agent", "input": {"n": 1}}
-REVOKED = {"error": "HTTPException", "message": "401: This API key is not valid any more."}
-SIGNED_OUT = {"error": "HTTPException", "message": "401: You are signed out."}
+REVOKED = {"error": "HTTPException", "message": "401: The API key is no longer valid."}
+SIGNED_OUT = {"error": "HTTPException", "message": "401: The session has ended. Sign in again."}
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ async def test_a_socket_says_why_and_closes_and_takes_no_more_commands(front, ag
         "type": "error",
         "id": None,
         "error": "unauthenticated",
-        "message": "This API key is not valid any more.",
+        "message": "The API key is no longer valid.",
     }
     assert close == {"type": "websocket.close", "code": 4401}
     assert socket.sent.empty()

@@ -13,7 +13,7 @@ from websockets.sync.client import connect
 
 from tests.api_keys.revocation import measure
 
-REVOKED = "401: This API key is not valid any more."
+REVOKED = "401: The API key is no longer valid."
 PATIENCE = 20
 
 

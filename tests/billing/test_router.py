@@ -253,8 +253,8 @@ def test_region_works_while_billing_is_unreachable(databases):
     environment = databases.environment("eu")
     del environment["BILLING_DATABASE_URL"]
     code = (
-        "from apps.organizations.services import databases_;"
-        "databases_(organization_name='Alone', email='a@eu.example');"
+        "from apps.organizations.services import get_or_create_organization as setup;"
+        "setup(organization_name='Alone', email='a@eu.example');"
         "from apps.billing import services; print(services.open_accounts())"
     )
 

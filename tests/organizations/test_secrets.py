@@ -74,7 +74,7 @@ def test_reencrypt_moves_every_secret_to_the_new_key(workspace, settings):
 
     assert secrets.secret_value(workspace.pk, "A") == "1"
     assert secrets.secret_value(workspace.pk, "B") == "2"
-    assert "2 secrets are under the first key." in out.getvalue()
+    assert "2 secrets are encrypted with the first key." in out.getvalue()
 
 
 def test_reencrypt_reports_and_keeps_an_undecryptable_secret(workspace, settings):

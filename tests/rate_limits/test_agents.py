@@ -71,7 +71,9 @@ def test_deployment_can_have_its_own_limit(client, agent):
 
     assert statuses == [200, 200, 200]
     assert refused.status_code == 429
-    assert refused.json()["detail"].startswith("Deployment: at most 3 requests in 60 seconds.")
+    assert refused.json()["detail"].startswith(
+        "Rate limit exceeded for Deployment: at most 3 requests in 60 seconds."
+    )
     assert refused.headers["X-RateLimit-Limit"] == "3"
     assert ask(client, other, keys[0]).status_code == 200
 

@@ -109,7 +109,9 @@ def test_socket_is_counted_when_it_opens():
         "websocket.http.response.start",
         429,
     )
-    assert json.loads(payload["body"])["detail"].startswith("Stats: at most 1 requests")
+    assert json.loads(payload["body"])["detail"].startswith(
+        "Rate limit exceeded for Stats: at most 1 requests"
+    )
 
 
 def test_consumers_count_on_the_sessions_user():

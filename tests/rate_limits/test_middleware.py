@@ -74,7 +74,9 @@ def test_rejection_of_newer_routes_has_an_error_field(client, clock):
     refused = client.post("/v2/runs/query", headers=headers)
 
     assert refused.status_code == 429
-    assert loads(refused.content)["error"].startswith("Run query (API): at most 15 requests")
+    assert loads(refused.content)["error"].startswith(
+        "Rate limit exceeded for Run query (API): at most 15 requests"
+    )
 
 
 def test_another_region_has_its_own_limit(client, clock, settings):

@@ -45,9 +45,16 @@ def test_the_document_is_served_to_everybody(client, db):
 
 
 def test_every_route_of_tracing_is_described():
-    from apps.tracing.api import urls
+    from apps.feedback.api import urls as feedback_urls
+    from apps.ingest.api import urls as ingest_urls
+    from apps.tracing.api import urls as tracing_urls
 
-    plain = {shown(f"/{one.pattern}") for one in urls.urlpatterns}
+    patterns = [
+        *tracing_urls.urlpatterns,
+        *feedback_urls.urlpatterns,
+        *ingest_urls.urlpatterns,
+    ]
+    plain = {shown(f"/{pattern.pattern}") for pattern in patterns}
 
     # What gives out files or schemas, the document itself, and what only machines call.
     assert {path for path in plain if path not in DOCUMENT["paths"]} == {

@@ -186,7 +186,7 @@ def test_a_body_past_the_limit_is_refused_with_the_limit_named(api, settings, pa
     )
 
     assert response.status_code == 413
-    assert response.json()["detail"] == f"A body may have {4 * MB} bytes when it is unpacked."
+    assert response.json()["detail"] == f"A decompressed body may have at most {4 * MB} bytes."
 
 
 def test_a_large_metadata_value_is_stored_or_refused_with_a_reason(api):

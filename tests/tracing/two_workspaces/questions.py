@@ -16,7 +16,7 @@ from django.urls import URLPattern, URLResolver, get_resolver
 
 from tests.other_tenant import PARAMETER
 
-APPS = ("apps.tracing", "apps.monitoring", "apps.exports")
+APPS = ("apps.tracing", "apps.feedback", "apps.ingest", "apps.monitoring", "apps.exports")
 PUBLIC = ("/public", "/v2/public")
 # Routes that only look, whatever the method: they get every filter.
 LOOKING = re.compile(r"/(query|stats|group|validate|facets|values|preview|charts|dashboard)\b")
