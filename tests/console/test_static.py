@@ -25,7 +25,7 @@ def test_every_icon_that_is_named_is_in_the_sprite():
         used |= set(re.findall(r'{% icon "([a-z0-9-]+)"', template.read_text()))
     for script in (ROOT / "static/js").rglob("*.js"):
         text = script.read_text()
-        used |= set(re.findall(r'\bicon\("([a-z0-9-]+)"', text))
+        used |= set(re.findall(r'\bcreateIcon\("([a-z0-9-]+)"', text))
 
     assert used - listed == set()
 
@@ -36,7 +36,7 @@ def test_every_component_opens_with_what_it_is():
 
 
 def test_components_use_meanings_and_no_colours_of_their_own():
-    literal = re.compile(r"#[0-9a-f]{3,8}\b|rgba?\(|hsla?\(|--(?:paper|hull|ink|chalk)-\d")
+    literal = re.compile(r"#[0-9a-f]{3,8}\b|rgba?\(|hsla?\(|--(?:light|dark|on-light|on-dark)-\d")
     for sheet in (ROOT / "static/css/components").glob("*.css"):
         assert literal.findall(sheet.read_text()) == [], sheet.name
 

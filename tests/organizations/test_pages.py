@@ -301,7 +301,7 @@ def test_new_user_accepts_an_invitation_on_the_first_page(organization, workspac
     shown = client.get("/", follow=True).content.decode()
 
     assert "Join Acme" in shown
-    assert "Make an organization" not in shown
+    assert "Create organization" not in shown
     client.post(f"/invitations/{invitations.invitation_token(invitation)}", {"answer": "accept"})
     assert client.get("/").headers["Location"] == f"/o/{workspace.pk}/projects"
 
