@@ -185,7 +185,7 @@ def test_a_worker_that_is_asked_to_leave_gives_its_run_back_between_steps(
 
     leaving = first.submit(first.engine.drain(10))
     assert asked.wait(10)
-    await_that(lambda: not any(host.link._waiting for host in first.engine.hosts.hosts))
+    await_that(lambda: not any(host.link._unsent_bytes for host in first.engine.hosts.hosts))
     Path(f"{file}.go").touch()
     leaving.result()
     first.wait_for(first.engine.writer.flush())

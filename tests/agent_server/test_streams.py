@@ -127,7 +127,7 @@ async def test_reading_goes_on_after_any_event_even_inside_a_batch(writer, hub, 
 
 
 async def test_many_pages_are_read_back_in_order(writer, hub, run_id, monkeypatch):
-    monkeypatch.setattr(subscriptions, "PAGE", 3)
+    monkeypatch.setattr(subscriptions, "BATCHES_PER_READ", 3)
     for number in range(20):
         await writer.append(run_id, [("custom", b"%d" % number)])
         await writer.flush()

@@ -262,7 +262,7 @@ def test_privileges_cannot_be_gained(world):
         import errno, os, re
         status = open("/proc/self/status").read()
         print(re.findall(r"(?:CapEff|CapBnd|NoNewPrivs|Seccomp):\\s+(\\S+)", status))
-        deeds = {
+        attempts = {
             "setuid": lambda: os.setuid(0),
             "setgroups": lambda: os.setgroups([0]),
             "mknod": lambda: os.mknod("/tmp/disk", 0o60600, os.makedev(8, 0)),
@@ -270,9 +270,9 @@ def test_privileges_cannot_be_gained(world):
             "nice": lambda: os.setpriority(os.PRIO_PROCESS, 0, -5),
             "oom": lambda: os.write(os.open("/proc/self/oom_score_adj", os.O_WRONLY), b"-500"),
         }
-        for name, deed in checkpoint_maintenance.items():
+        for name, attempt in attempts.items():
             try:
-                deed()
+                attempt()
                 print(name, "was allowed")
             except OSError as error:
                 print(errno.errorcode[error.errno])

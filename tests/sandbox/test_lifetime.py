@@ -107,7 +107,7 @@ thread = threading.Thread(target=start)
 thread.start()
 thread.join()
 found[0].stdout.readline()
-print(*usage.tree(found[0].pid), flush=True)
+print(*usage.process_tree(found[0].pid), flush=True)
 input()
 """
     root = str(Path(__file__).parents[2])
