@@ -5,4 +5,7 @@ class AccountsConfig(AppConfig):
     name = "apps.accounts"
 
     def ready(self) -> None:
-        from apps.accounts import audit_signals  # noqa: F401, PLC0415 -- connect receivers
+        from apps.accounts import (  # noqa: PLC0415 -- connect receivers
+            audit_signals,  # noqa: F401
+            email_verification,  # noqa: F401
+        )
