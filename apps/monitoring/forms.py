@@ -1,4 +1,4 @@
-"""The forms of dashboards and charts."""
+"""Forms of dashboards and charts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,16 @@ from typing import Any
 from django import forms
 
 from apps.monitoring.models import Chart, ChartType
-from apps.monitoring.series import FEEDBACK_METRICS, METRICS
+from apps.monitoring.series import DEFAULT_MAX_GROUPS, FEEDBACK_METRICS, METRICS
 from apps.trace_store import filters
 from apps.trace_store.aggregation import GroupAttribute
 from apps.trace_store.errors import FilterError
 from apps.tracing.models import Project
 
-_GROUPS = [("", "None"), *((one.value, one.value.replace("_", " ")) for one in GroupAttribute)]
+_GROUP_CHOICES = [
+    ("", "None"),
+    *((attribute.value, attribute.value.replace("_", " ")) for attribute in GroupAttribute),
+]
 
 
 class SectionForm(forms.Form):
@@ -34,7 +37,7 @@ class ChartForm(forms.Form):
         label="Chart type",
     )
     metrics = forms.MultipleChoiceField(
-        choices=[(one, one.replace("_", " ")) for one in METRICS],
+        choices=[(metric, metric.replace("_", " ")) for metric in METRICS],
         label="Metrics",
         help_text="Metrics of the same unit can share a chart.",
         widget=forms.CheckboxSelectMultiple,
@@ -47,30 +50,30 @@ class ChartForm(forms.Form):
         help_text="A filter expression, for example `eq(is_root, true)` for traces only.",
         widget=forms.TextInput,
     )
-    group_by = forms.ChoiceField(choices=_GROUPS, required=False, label="Group by")
+    group_by = forms.ChoiceField(choices=_GROUP_CHOICES, required=False, label="Group by")
     path = forms.CharField(max_length=200, required=False, label="Metadata key")
 
     def __init__(
         self, *args: Any, projects: Sequence[Project], chart: Chart | None = None, **kwargs: Any
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.kept = chart.series if chart is not None and not _is_plain(chart) else None
-        """Series that say more than the form can: they stay as they are."""
-        if self.kept is not None:
+        self.fixed_series = chart.series if chart is not None and not _fits_form(chart) else None
+        """Series that the form cannot represent; they are left unchanged."""
+        if self.fixed_series is not None:
             for name in ("metrics", "feedback_key", "group_by", "path"):
                 del self.fields[name]
-        choices = [("", "All projects"), *((str(one.pk), one.name) for one in projects)]
+        choices = [("", "All projects"), *((str(project.pk), project.name) for project in projects)]
         self.fields["project"] = forms.ChoiceField(choices=choices, required=False, label="Project")
 
     @staticmethod
-    def of(chart: Chart) -> dict[str, Any]:
+    def initial_for(chart: Chart) -> dict[str, Any]:
         first = chart.series[0] if chart.series else {}
         group = first.get("group_by") or {}
         common = chart.common_filters or {}
         return {
             "title": chart.title,
             "chart_type": chart.chart_type,
-            "metrics": [one["metric"] for one in chart.series if one.get("metric")],
+            "metrics": [series["metric"] for series in chart.series if series.get("metric")],
             "feedback_key": first.get("feedback_key") or "",
             "project": str((common.get("session") or [""])[0]),
             "filter": common.get("filter") or "",
@@ -88,52 +91,52 @@ class ChartForm(forms.Form):
         return text
 
     def clean(self) -> dict[str, Any]:
-        given: dict[str, Any] = super().clean() or {}
-        if given.get("group_by") and set(given.get("metrics") or ()) & set(FEEDBACK_METRICS):
+        values: dict[str, Any] = super().clean() or {}
+        if values.get("group_by") and set(values.get("metrics") or ()) & set(FEEDBACK_METRICS):
             self.add_error("group_by", "Feedback metrics cannot be grouped.")
-        return given
+        return values
 
     @property
-    def fields_of_chart(self) -> dict[str, Any]:
-        said = self.cleaned_data
-        if self.kept is not None:
-            return self._common | {"series": self.kept}
-        group = {"attribute": said["group_by"], "path": said["path"] or None, "max_groups": 5}
-        return self._common | {
-            "series": [
-                {
-                    "name": metric.replace("_", " "),
-                    "metric": metric,
-                    "feedback_key": said["feedback_key"] or None,
-                    "group_by": group if said["group_by"] else None,
-                }
-                for metric in said["metrics"]
-            ],
-        }
-
-    @property
-    def _common(self) -> dict[str, Any]:
-        said = self.cleaned_data
-        common = {"filter": said["filter"] or None}
-        if said["project"]:
-            common["session"] = [said["project"]]
+    def chart_fields(self) -> dict[str, Any]:
+        values = self.cleaned_data
+        common_filters = {"filter": values["filter"] or None}
+        if values["project"]:
+            common_filters["session"] = [values["project"]]
         return {
-            "title": said["title"],
-            "chart_type": said["chart_type"],
-            "common_filters": common,
+            "title": values["title"],
+            "chart_type": values["chart_type"],
+            "common_filters": common_filters,
+            "series": self._series() if self.fixed_series is None else self.fixed_series,
         }
 
+    def _series(self) -> list[dict[str, Any]]:
+        values = self.cleaned_data
+        group_by = {
+            "attribute": values["group_by"],
+            "path": values["path"] or None,
+            "max_groups": DEFAULT_MAX_GROUPS,
+        }
+        return [
+            {
+                "name": metric.replace("_", " "),
+                "metric": metric,
+                "feedback_key": values["feedback_key"] or None,
+                "group_by": group_by if values["group_by"] else None,
+            }
+            for metric in values["metrics"]
+        ]
 
-def _is_plain(chart: Chart) -> bool:
-    """Whether the form can say all that the chart's series say."""
-    said = [
-        {name: value for name, value in one.items() if value is not None} for one in chart.series
+
+def _fits_form(chart: Chart) -> bool:
+    """Whether the form can represent all series of the chart."""
+    all_series = [
+        {name: value for name, value in series.items() if value is not None}
+        for series in chart.series
     ]
-    known = {"id", "name", "metric", "feedback_key", "group_by"}
-    alike = {(str(one.get("group_by")), one.get("feedback_key")) for one in said}
-    names = [one.get("metric", "").replace("_", " ") for one in said]
-    return (
-        all(set(one) <= known and one.get("metric") in METRICS for one in said)
-        and len(alike) <= 1
-        and all(one.get("name") == name for one, name in zip(said, names, strict=True))
+    options = {(str(series.get("group_by")), series.get("feedback_key")) for series in all_series}
+    return len(options) <= 1 and all(
+        set(series) <= {"id", "name", "metric", "feedback_key", "group_by"}
+        and series.get("metric") in METRICS
+        and series.get("name") == series["metric"].replace("_", " ")
+        for series in all_series
     )

@@ -15,7 +15,7 @@ from apps.monitoring.querysets import (
 
 
 class ChartType(models.TextChoices):
-    """How a chart is drawn; the values are the wire's."""
+    """How a chart is drawn. The values are part of the API."""
 
     LINE = "line"
     BAR = "bar"
@@ -27,12 +27,12 @@ class ChartType(models.TextChoices):
 
     @property
     def is_over_time(self) -> bool:
-        """Others show one value for the whole time."""
+        """Whether the chart has a value for each bucket, not one for the whole period."""
         return self in {ChartType.LINE, ChartType.BAR}
 
 
 class SectionFields(models.Model):
-    """What any dashboard has."""
+    """Fields of workspace and organization dashboards."""
 
     title = models.CharField(max_length=200)
     description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
@@ -47,7 +47,7 @@ class SectionFields(models.Model):
 
 
 class ChartFields(models.Model):
-    """What any chart has."""
+    """Fields of workspace and organization charts."""
 
     title = models.CharField(max_length=200)
     description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
@@ -56,7 +56,7 @@ class ChartFields(models.Model):
     metadata = models.JSONField(null=True, blank=True)
     common_filters = models.JSONField(default=dict, blank=True)
     series = models.JSONField(default=list)
-    """As the wire has them, checked."""
+    """Validated series in the JSON format of the API."""
     modified_at = models.DateTimeField(auto_now=True)
 
     class Meta:
@@ -70,7 +70,7 @@ class Section(SectionFields, WorkspaceOwned):
     """A dashboard."""
 
     project_id = models.UUIDField(null=True, blank=True)
-    """Whose prebuilt dashboard it was made from."""
+    """The project from whose prebuilt dashboard the section was copied."""
 
     objects = TenantManager(SectionQuerySet)
     unscoped = SectionQuerySet.as_manager()
@@ -83,7 +83,7 @@ class Section(SectionFields, WorkspaceOwned):
 
 
 class Chart(ChartFields, WorkspaceOwned):
-    """One or more series of figures."""
+    """A chart of one or more series."""
 
     section = models.ForeignKey(Section, models.CASCADE, related_name="charts")
 
@@ -120,7 +120,7 @@ class OrganizationSection(SectionFields, OrganizationOwned):
 
 
 class OrganizationChart(ChartFields, OrganizationOwned):
-    """A chart whose series say which workspace each of them is about."""
+    """A chart in which each series names its workspace."""
 
     section = models.ForeignKey(OrganizationSection, models.CASCADE, related_name="charts")
 

@@ -1,4 +1,4 @@
-"""Chainable questions about dashboards."""
+"""Querysets of dashboards and charts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 class SectionQuerySet(models.QuerySet["Section"]):
     def with_counts(self) -> SectionQuerySet:
-        """Each with `chart_count`."""
+        """Annotate `chart_count`."""
         return self.annotate(chart_count=models.Count("charts"))
 
     def in_order(self) -> SectionQuerySet:
@@ -35,7 +35,7 @@ class OrganizationSectionQuerySet(models.QuerySet["OrganizationSection"]):
         return self.filter(organization_id=organization_id)
 
     def with_counts(self) -> OrganizationSectionQuerySet:
-        """Each with `chart_count`."""
+        """Annotate `chart_count`."""
         return self.annotate(chart_count=models.Count("charts"))
 
     def in_order(self) -> OrganizationSectionQuerySet:

@@ -1,4 +1,4 @@
-"""The pages of dashboards: made, shown, changed, copied."""
+"""Pages that list, show, edit and copy dashboards."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from apps.tracing.models import Project
 from apps.tracing.pages import periods, projects
 from apps.web_ui.pages import PageRequest, workspace_page
 
-MOST_PROJECTS = 500
-FIRST: dict[str, Any] = {
+MAX_PROJECTS = 500
+DEFAULT_CHART: dict[str, Any] = {
     "title": "Run count",
     "chart_type": "line",
     "common_filters": {},
     "series": [{"name": "run count", "metric": "run_count"}],
 }
-"""What a new chart shows before anything is chosen."""
+"""The chart that the form for a new chart previews."""
 
 
 @require_http_methods(["GET", "POST"])
@@ -39,10 +39,10 @@ def dashboard_list(request: PageRequest) -> HttpResponse:
     if request.method == "POST":
         request.caller.require(Permission.CHARTS_WRITE)
         if form.is_valid():
-            made = dashboards.create_section(workspace_id=workspace_id, **form.cleaned_data)
-            return redirect("dashboard-detail", workspace_id, made.pk)
+            section = dashboards.create_section(workspace_id=workspace_id, **form.cleaned_data)
+            return redirect("dashboard-detail", workspace_id, section.pk)
     context = {
-        "rows": pages.sections(workspace_id),
+        "rows": pages.sections_with_chart_count(workspace_id),
         "form": form,
         "may_write": request.caller.may(Permission.CHARTS_WRITE),
     }
@@ -53,7 +53,7 @@ def dashboard_list(request: PageRequest) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.CHARTS_READ)
 def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
-    """The page at once, its charts as a fragment; `whole` asks for both together."""
+    """Render the page without charts; htmx loads them as a fragment. `whole` renders both."""
     section = _section(request, section_id)
     period = periods.read(request.GET)
     context: dict[str, Any] = {
@@ -62,7 +62,7 @@ def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
     }
     if request.htmx or "whole" in request.GET:
         charts = list(section.charts.in_order())
-        context["shown"] = pages.shown(section.workspace_id, charts, period)
+        context["shown"] = pages.build_chart_cards(section.workspace_id, charts, period)
     if request.htmx:
         return render(request, "monitoring/dashboard_detail.html#charts", context)
     context |= {
@@ -100,7 +100,7 @@ def dashboard_change(request: PageRequest, section_id: UUID) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.CHARTS_WRITE)
 def dashboard_of_project(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """The project's own dashboard as one that can be changed."""
+    """Copy the prebuilt dashboard of the project into an editable one."""
     project = projects.project(request.caller.workspace_id, project_id)
     section = dashboards.clone_project_dashboard(project=project)
     return redirect("dashboard-detail", project.workspace_id, section.pk)
@@ -109,24 +109,24 @@ def dashboard_of_project(request: PageRequest, project_id: UUID) -> HttpResponse
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.CHARTS_WRITE)
 def chart_new(request: PageRequest, section_id: UUID) -> HttpResponse:
-    return _chart(request, _section(request, section_id), None)
+    return _edit_chart(request, _section(request, section_id), None)
 
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.CHARTS_WRITE)
 def chart_edit(request: PageRequest, section_id: UUID, chart_id: UUID) -> HttpResponse:
     section = _section(request, section_id)
-    return _chart(request, section, get_or_404(section.charts.all(), pk=chart_id))
+    return _edit_chart(request, section, get_or_404(section.charts.all(), pk=chart_id))
 
 
-def _chart(request: PageRequest, section: Section, chart: Chart | None) -> HttpResponse:
-    """The form, with a preview of what it says; saved, changed or deleted by `action`."""
+def _edit_chart(request: PageRequest, section: Section, chart: Chart | None) -> HttpResponse:
+    """Show the form with a preview; save or delete the chart as `action` requests."""
     rows = Project.objects.for_workspace(section.workspace_id).present().plain().order_by("name")
     form = ChartForm(
         request.POST or None,
-        projects=list(rows[:MOST_PROJECTS]),
+        projects=list(rows[:MAX_PROJECTS]),
         chart=chart,
-        initial=ChartForm.of(chart) if chart else {"metrics": ["run_count"]},
+        initial=ChartForm.initial_for(chart) if chart else {"metrics": ["run_count"]},
     )
     action = request.POST.get("action", "")
     if chart is not None and action == "delete":
@@ -135,45 +135,48 @@ def _chart(request: PageRequest, section: Section, chart: Chart | None) -> HttpR
         return redirect("dashboard-detail", section.workspace_id, section.pk)
     preview = None
     if form.is_bound and form.is_valid():
-        if action == "save" and _saved(form, section, chart):
+        if action == "save" and _save_chart(form, section, chart):
             return redirect("dashboard-detail", section.workspace_id, section.pk)
-        preview = _preview(section, form.fields_of_chart)
+        preview = _preview(section, form.chart_fields)
     elif not form.is_bound:
-        preview = _preview(section, FIRST) if chart is None else _shown(chart)
+        preview = _preview(section, DEFAULT_CHART) if chart is None else _chart_card(chart)
     context = {"section": section, "chart": chart, "form": form, "preview": preview}
     status = 422 if form.errors else 200
     return render(request, "monitoring/chart_form.html", context, status=status)
 
 
-def _saved(form: ChartForm, section: Section, chart: Chart | None) -> bool:
-    said = form.fields_of_chart
+def _save_chart(form: ChartForm, section: Section, chart: Chart | None) -> bool:
+    fields = form.chart_fields
     try:
         if chart is None:
             dashboards.create_chart(
-                workspace_id=section.workspace_id, section_id=section.pk, **said
+                workspace_id=section.workspace_id, section_id=section.pk, **fields
             )
         else:
-            dashboards.update_chart(chart=chart, changes=said)
+            dashboards.update_chart(chart=chart, changes=fields)
     except AppError as error:
         form.add_error(None, error.detail)
         return False
     return True
 
 
-def _preview(section: Section, said: dict[str, Any]) -> pages.Shown:
-    series = [{"id": str(at), **one} for at, one in enumerate(said["series"])]
-    series = [{k: v for k, v in one.items() if v is not None} for one in series]
-    common = {k: v for k, v in said["common_filters"].items() if v is not None}
+def _preview(section: Section, fields: dict[str, Any]) -> pages.ChartCard:
+    all_series = [
+        {"id": str(index)} | {name: value for name, value in series.items() if value is not None}
+        for index, series in enumerate(fields["series"])
+    ]
+    filters = fields["common_filters"]
+    common_filters = {name: value for name, value in filters.items() if value is not None}
     chart = Chart(
         workspace_id=section.workspace_id,
         section=section,
-        **(said | {"series": series, "common_filters": common}),
+        **(fields | {"series": all_series, "common_filters": common_filters}),
     )
-    return _shown(chart)
+    return _chart_card(chart)
 
 
-def _shown(chart: Chart) -> pages.Shown:
-    return pages.shown(chart.workspace_id, [chart], periods.read({}))[0]
+def _chart_card(chart: Chart) -> pages.ChartCard:
+    return pages.build_chart_cards(chart.workspace_id, [chart], periods.read({}))[0]
 
 
 def _section(request: PageRequest, section_id: UUID) -> Section:

@@ -1,4 +1,4 @@
-"""How each state looks: hue, icon and word, so that status is never colour alone."""
+"""Tone, icon and label of each status, so that colour alone never carries the status."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 class Badge(NamedTuple):
     tone: str
     icon: str
-    word: str
+    label: str
 
 
 BADGES: dict[str, Badge] = {
@@ -25,7 +25,7 @@ BADGES: dict[str, Badge] = {
     "DEPLOY_FAILED": Badge("error", "circle-x", "Deploy failed"),
     "SKIPPED": Badge("", "circle-slash", "Skipped"),
     "INTERRUPTED": Badge("warning", "ban", "Stopped"),
-    # Deployments, by what they do
+    # Deployments
     "serving": Badge("success", "circle-check", "Serving"),
     "starting": Badge("running", "loader-circle", "Starting"),
     "idle": Badge("", "circle-dashed", "Not serving"),

@@ -1,4 +1,4 @@
-"""Figures over time as the element `<time-chart>` and the table beside it want them."""
+"""Time series in the form that `<time-chart>` and its data table show."""
 
 from __future__ import annotations
 
@@ -30,51 +30,51 @@ class Chart:
     unit: str
     kind: str
     edges: Sequence[datetime]
-    """Where buckets begin, and where the last one ends."""
+    """The start of each bucket and the end of the last one."""
     lines: Sequence[Line] = field(default_factory=list)
     href: str = ""
-    """Where a moment of it leads; the times are added."""
+    """URL that a click on the chart opens; the time range is appended."""
     total: str = ""
     note: str = ""
 
     @property
     def is_empty(self) -> bool:
-        """Nothing was told; of counts and sums, a row of zeros is nothing either."""
-        nothing = (None, 0) if self.unit in ("count", "tokens", "usd") else (None,)
-        return all(value in nothing for line in self.lines for value in line.values)
+        """Whether there are no values; for counts and sums, zeros are no values either."""
+        empty_values = (None, 0) if self.unit in ("count", "tokens", "usd") else (None,)
+        return all(value in empty_values for line in self.lines for value in line.values)
 
     @property
     def data(self) -> Fragment:
         times = [edge.timestamp() for edge in self.edges[:-1]]
         step = (self.edges[1] - self.edges[0]).total_seconds() if len(self.edges) > 1 else 60
-        said: dict[str, Any] = {
+        payload: dict[str, Any] = {
             "step": step,
             "unit": self.unit,
             "kind": self.kind,
             "times": times,
             "open": self.href,
             "series": [
-                {"name": one.name, "hue": one.hue, "values": list(one.values), "href": one.href}
-                for one in self.lines
+                {"name": line.name, "hue": line.hue, "values": list(line.values), "href": line.href}
+                for line in self.lines
             ],
         }
-        return Fragment(dumps_text(said).encode())
+        return Fragment(dumps_text(payload).encode())
 
     @property
     def rows(self) -> list[tuple[datetime, list[str]]]:
-        """For the table: only times at which there is something, the newest first."""
-        found = []
-        for at, edge in enumerate(self.edges[:-1]):
-            values = [line.values[at] for line in self.lines]
-            if any(value for value in values):
-                found.append((edge, [said(value, self.unit) for value in values]))
-        return found[::-1]
+        """Return the rows of the data table: buckets with a value, newest first."""
+        rows = []
+        for bucket, edge in enumerate(self.edges[:-1]):
+            values = [line.values[bucket] for line in self.lines]
+            if any(values):
+                rows.append((edge, [format_value(value, self.unit) for value in values]))
+        return rows[::-1]
 
 
-def said(value: float | None, unit: str) -> str:
-    """A value in its unit, as text."""
+def format_value(value: float | None, unit: str) -> str:
+    """Format a value with its unit."""
     if value is None:
-        return formatting.NOTHING
+        return formatting.EMPTY
     match unit:
         case "s":
             return formatting.duration(value)
@@ -89,11 +89,11 @@ def said(value: float | None, unit: str) -> str:
 
 
 def edges(start: datetime, end: datetime, step: timedelta) -> list[datetime]:
-    """Bounds of buckets on round times, from the one with `start` to the one with `end`."""
+    """Return the bounds of buckets at multiples of `step` that cover `start` to `end`."""
     seconds = int(step.total_seconds())
     first = int(start.timestamp()) // seconds * seconds
     last = -(-int(end.timestamp()) // seconds) * seconds
     return [
-        datetime.fromtimestamp(at, UTC)
-        for at in range(first, max(last, first + seconds) + 1, seconds)
+        datetime.fromtimestamp(timestamp, UTC)
+        for timestamp in range(first, max(last, first + seconds) + 1, seconds)
     ]

@@ -1,4 +1,4 @@
-"""Numbers as people read them."""
+"""Formatting of numbers, durations and times."""
 
 from __future__ import annotations
 
@@ -6,14 +6,15 @@ import math
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 
-NOTHING = "\N{EN DASH}"
+EMPTY = "\N{EN DASH}"
+"""What the functions return for None."""
 _DAY = 86_400
 
 
 def duration(value: timedelta | float | None) -> str:
-    """Three figures and a unit: `84 ms`, `1.24 s`, `2 min 5 s`, `3 h 12 min`."""
+    """Format a duration; a number is in seconds: `84 ms`, `1.24 s`, `2 min 5 s`, `3 h 12 min`."""
     if value is None:
-        return NOTHING
+        return EMPTY
     seconds = value.total_seconds() if isinstance(value, timedelta) else float(value)
     if seconds < 0.0005:
         return "0 ms" if seconds <= 0 else "<1 ms"
@@ -25,22 +26,22 @@ def duration(value: timedelta | float | None) -> str:
         return f"{seconds:.1f} s"
     whole = round(seconds)
     if whole < 3600:
-        return _two(whole // 60, "min", whole % 60, "s")
+        return _two_units(whole // 60, "min", whole % 60, "s")
     if whole < _DAY:
-        return _two(whole // 3600, "h", whole % 3600 // 60, "min")
-    return _two(whole // _DAY, "d", whole % _DAY // 3600, "h")
+        return _two_units(whole // 3600, "h", whole % 3600 // 60, "min")
+    return _two_units(whole // _DAY, "d", whole % _DAY // 3600, "h")
 
 
-def _two(large: int, large_unit: str, small: int, small_unit: str) -> str:
+def _two_units(large: int, large_unit: str, small: int, small_unit: str) -> str:
     return f"{large} {large_unit} {small} {small_unit}" if small else f"{large} {large_unit}"
 
 
-def ago(moment: datetime, now: datetime | None = None) -> str:
-    """How long ago: `just now`, `5 min ago`, `3 h ago`, `2 d ago`, then the date."""
+def ago(timestamp: datetime, now: datetime | None = None) -> str:
+    """Format the age: `just now`, `5 min ago`, `3 h ago`, `2 d ago`, after a week the date."""
     now = now or datetime.now(UTC)
-    seconds = (now - moment).total_seconds()
+    seconds = (now - timestamp).total_seconds()
     if seconds < 0:
-        return moment.strftime("%-d %b %Y") if seconds < -60 else "just now"
+        return timestamp.strftime("%-d %b %Y") if seconds < -60 else "just now"
     if seconds < 10:
         return "just now"
     if seconds < 60:
@@ -51,19 +52,19 @@ def ago(moment: datetime, now: datetime | None = None) -> str:
         return f"{seconds // 3600:.0f} h ago"
     if seconds < 7 * _DAY:
         return f"{seconds // _DAY:.0f} d ago"
-    form = "%-d %b" if moment.year == now.year else "%-d %b %Y"
-    return moment.strftime(form)
+    date_format = "%-d %b" if timestamp.year == now.year else "%-d %b %Y"
+    return timestamp.strftime(date_format)
 
 
 def count(value: int | None) -> str:
-    """With thin spaces between thousands; a dash for nothing known."""
-    return NOTHING if value is None else f"{value:,}".replace(",", "\u202f")
+    """Format with thin spaces between thousands."""
+    return EMPTY if value is None else f"{value:,}".replace(",", "\u202f")
 
 
 def compact(value: int | None) -> str:
-    """`812`, `12.4k`, `3.1M`."""
+    """Format as `812`, `12.4k`, `3.1M`."""
     if value is None:
-        return NOTHING
+        return EMPTY
     for size, unit in ((1_000_000_000, "B"), (1_000_000, "M"), (1_000, "k")):
         if value >= size:
             text = f"{value / size:.1f}" if value < 100 * size else f"{value / size:.0f}"
@@ -72,9 +73,9 @@ def compact(value: int | None) -> str:
 
 
 def money(value: Decimal | float | str | None) -> str:
-    """Dollars with as many places as the amount needs: `$12.40`, `$0.042`, `$0.00031`."""
+    """Format dollars with two significant digits or more: `$12.40`, `$0.042`, `$0.00031`."""
     if value is None:
-        return NOTHING
+        return EMPTY
     amount = float(value)
     if amount == 0:
         return "$0"
@@ -87,17 +88,19 @@ def money(value: Decimal | float | str | None) -> str:
 
 
 def percent(value: float | None) -> str:
-    """A share: `0 %`, `3.2 %`, `48 %`."""
+    """Format a fraction as `0 %`, `3.2 %`, `48 %`."""
     if value is None:
-        return NOTHING
-    share = value * 100
-    return f"{share:.0f} %" if share >= 10 or share == round(share) else f"{share:.1f} %"
+        return EMPTY
+    percentage = value * 100
+    if percentage >= 10 or percentage == round(percentage):
+        return f"{percentage:.0f} %"
+    return f"{percentage:.1f} %"
 
 
 def size(value: int | None) -> str:
-    """Bytes as `512 B`, `18.2 KB`, `3.4 MB`."""
+    """Format bytes as `512 B`, `18.2 KB`, `3.4 MB`."""
     if value is None:
-        return NOTHING
+        return EMPTY
     amount = float(value)
     for unit in ("B", "KB", "MB"):
         if amount < 1000:

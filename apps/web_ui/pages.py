@@ -22,12 +22,12 @@ if TYPE_CHECKING:
     from apps.organizations.models import User
 
 LAST_WORKSPACE = "slipway_workspace"
-"""The cookie that names the workspace visited last."""
+"""The cookie with the id of the workspace that the user visited last."""
 _COOKIE_SECONDS = 31_536_000
 
 
 class CallerLookup(Protocol):
-    """Returns the caller of a user in a workspace, None without access."""
+    """Returns the user's caller in a workspace, or None without access."""
 
     def __call__(self, *, user: User, workspace_id: UUID) -> Caller | None: ...
 
@@ -41,7 +41,7 @@ def register_caller_lookup(lookup: CallerLookup) -> None:
 
 
 class PageRequest(HttpRequest):
-    """A signed-in user's request inside a workspace that they may enter."""
+    """A request of a signed-in user in a workspace that they may access."""
 
     user: User
     htmx: HtmxDetails
@@ -96,5 +96,5 @@ def to_sign_in(request: HttpRequest) -> HttpResponse:
     if htmx and htmx.current_url:
         parts = urlsplit(htmx.current_url)
         back = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    address = f"{resolve_url('sign-in')}?{urlencode({'next': back})}"
-    return HttpResponseClientRedirect(address) if htmx else redirect(address)
+    url = f"{resolve_url('sign-in')}?{urlencode({'next': back})}"
+    return HttpResponseClientRedirect(url) if htmx else redirect(url)

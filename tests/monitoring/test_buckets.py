@@ -67,5 +67,5 @@ def test_strides_of_hours_begin_anew_at_midnight():
 
 
 def test_more_points_than_can_be_shown_are_refused():
-    with pytest.raises(errors.Invalid, match="more than 2000 points"):
+    with pytest.raises(errors.Invalid, match="more than 2000 points per series"):
         edges(utc(2020, 1, 1), utc(2026, 1, 1), Stride(rest=timedelta(minutes=1)), ZoneInfo("UTC"))

@@ -1,8 +1,8 @@
-"""Charts and sections of charts, read with their data."""
+"""Charts and chart sections of a workspace, with their data."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -15,23 +15,23 @@ from apps.core.tenancy import get_or_404
 from apps.monitoring.api.serializers import (
     ChartSerializer,
     CloneSerializer,
-    FrameSerializer,
     PreviewSerializer,
     SectionListSerializer,
     SectionSerializer,
-    frame_of,
+    TimeRangeSerializer,
+    parse_time_range,
 )
 from apps.monitoring.models import Chart, ChartType, OrganizationChart, Section
 from apps.monitoring.services import dashboards
-from apps.monitoring.services.computing import Computer
-from apps.monitoring.services.organization_dashboards import ComputerOfMany
+from apps.monitoring.services.chart_computer import ChartComputer
+from apps.monitoring.services.organization_dashboards import MultiWorkspaceComputer
 from apps.organizations.models import ResourceType
 from apps.organizations.permissions import Permission
 from apps.organizations.services.tags import filter_by_tags
 from apps.tracing.api.serializers import query_params
 from apps.tracing.models import Project
 
-READ: dict[str, str] = {"POST": Permission.CHARTS_READ, "*": Permission.CHARTS_WRITE}
+CHART_PERMISSIONS: dict[str, str] = {"POST": Permission.CHARTS_READ, "*": Permission.CHARTS_WRITE}
 
 
 def section_json(section: Section) -> dict[str, Any]:
@@ -47,8 +47,8 @@ def section_json(section: Section) -> dict[str, Any]:
 
 
 def chart_json(chart: Chart | OrganizationChart) -> dict[str, Any]:
-    words = {"markdown": chart.description or ""} if chart.chart_type == ChartType.TEXT else {}
-    return words | {
+    text = {"markdown": chart.description or ""} if chart.chart_type == ChartType.TEXT else {}
+    return text | {
         "id": chart.pk,
         "title": chart.title,
         "description": chart.description,
@@ -61,22 +61,24 @@ def chart_json(chart: Chart | OrganizationChart) -> dict[str, Any]:
     }
 
 
-def with_data(computer: Computer | ComputerOfMany, chart: dict[str, Any]) -> dict[str, Any]:
+def with_data(
+    computer: ChartComputer | MultiWorkspaceComputer, chart: dict[str, Any]
+) -> dict[str, Any]:
     data = computer.points(chart["chart_type"], chart["series"], chart["common_filters"])
     return chart | {"data": data}
 
 
 class ChartsAPIView(WorkspaceAPIView):
-    def computer(self, data: Any) -> Computer:
-        return Computer(self.workspace_id, frame_of(data))
+    def computer(self, data: Any) -> ChartComputer:
+        return ChartComputer(self.workspace_id, parse_time_range(data))
 
     def sections(self) -> Any:
         return Section.objects.for_workspace(self.workspace_id)
 
-    def section_with_data(self, computer: Computer, section: Section) -> dict[str, Any]:
-        found = [chart_json(chart) for chart in section.charts.in_order()]
-        computer.prepare(found)
-        charts = [with_data(computer, chart) for chart in found]
+    def section_with_data(self, computer: ChartComputer, section: Section) -> dict[str, Any]:
+        charts = [chart_json(chart) for chart in section.charts.in_order()]
+        computer.prepare(charts)
+        charts = [with_data(computer, chart) for chart in charts]
         return section_json(section) | {"charts": charts, "sub_sections": []}
 
 
@@ -86,38 +88,40 @@ class SectionsView(ChartsAPIView):
     @extend_schema(parameters=[SectionListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
         """The dashboards of the workspace, without their charts."""
-        asked = query_params(SectionListSerializer, request)
+        params = query_params(SectionListSerializer, request)
         sections = self.sections()
-        if asked.get("tag_value_id"):
-            kinds = (ResourceType.DASHBOARD,)
-            sections = filter_by_tags(sections, self.workspace_id, asked["tag_value_id"], kinds)
-        return section_list(sections, asked, section_json)
+        if params.get("tag_value_id"):
+            resource_types = (ResourceType.DASHBOARD,)
+            sections = filter_by_tags(
+                sections, self.workspace_id, params["tag_value_id"], resource_types
+            )
+        return section_list(sections, params, section_json)
 
     @extend_schema(request=SectionSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        fields = said(SectionSerializer(data=request.data))
+        fields = parse_body(SectionSerializer(data=request.data))
         section = dashboards.create_section(workspace_id=self.workspace_id, **fields)
         return Response(section_json(section) | {"chart_count": 0})
 
 
 def section_list(
-    sections: Any, asked: dict[str, Any], shown: Callable[[Any], dict[str, Any]]
+    sections: Any, params: dict[str, Any], render: Callable[[Any], dict[str, Any]]
 ) -> Response:
-    """The page that is asked for; the number of all that match is in `X-Pagination-Total`."""
-    if asked.get("title_contains"):
-        sections = sections.filter(title__icontains=asked["title_contains"])
-    if "ids" in asked:
-        sections = sections.filter(pk__in=asked["ids"])
+    """Return the requested page; `X-Pagination-Total` is the number of all matching sections."""
+    if params.get("title_contains"):
+        sections = sections.filter(title__icontains=params["title_contains"])
+    if "ids" in params:
+        sections = sections.filter(pk__in=params["ids"])
     total = sections.count()
-    if "sort_by" in asked:
-        sign = "-" if asked["sort_by_desc"] else ""
-        sections = sections.order_by(f"{sign}{asked['sort_by']}", "pk")
+    if "sort_by" in params:
+        sign = "-" if params["sort_by_desc"] else ""
+        sections = sections.order_by(f"{sign}{params['sort_by']}", "pk")
     else:
         sections = sections.in_order()
-    begin, end = asked["offset"], asked["offset"] + asked["limit"]
+    begin, end = params["offset"], params["offset"] + params["limit"]
     return Response(
         [
-            shown(section) | {"chart_count": section.chart_count}
+            render(section) | {"chart_count": section.chart_count}
             for section in sections.with_counts()[begin:end]
         ],
         headers={"X-Pagination-Total": str(total)},
@@ -125,9 +129,9 @@ def section_list(
 
 
 class SectionView(ChartsAPIView):
-    required_permission = READ
+    required_permission = CHART_PERMISSIONS
 
-    @extend_schema(request=FrameSerializer, responses=dict)
+    @extend_schema(request=TimeRangeSerializer, responses=dict)
     def post(self, request: ApiRequest, section_id: UUID) -> Response:
         """The section with its charts and their data."""
         section = get_or_404(self.sections(), pk=section_id)
@@ -136,7 +140,7 @@ class SectionView(ChartsAPIView):
     @extend_schema(request=SectionSerializer, responses=dict)
     def patch(self, request: ApiRequest, section_id: UUID) -> Response:
         section = get_or_404(self.sections(), pk=section_id)
-        changes = said(SectionSerializer(data=request.data, partial=True))
+        changes = parse_body(SectionSerializer(data=request.data, partial=True))
         return Response(section_json(dashboards.update_section(section=section, changes=changes)))
 
     @extend_schema(responses={204: None})
@@ -150,20 +154,20 @@ class CloneSectionView(ChartsAPIView):
 
     @extend_schema(request=CloneSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A copy of a section, or of the dashboard that a project has by itself."""
-        asked = said(CloneSerializer(data=request.data))
-        if asked.get("section_id") is not None:
-            section = get_or_404(self.sections(), pk=asked["section_id"])
+        """Copy a section, or the prebuilt dashboard of a project."""
+        fields = parse_body(CloneSerializer(data=request.data))
+        if fields.get("section_id") is not None:
+            section = get_or_404(self.sections(), pk=fields["section_id"])
             return Response(section_json(dashboards.clone_section(section=section)))
         projects = Project.objects.for_workspace(self.workspace_id).present()
-        project = get_or_404(projects, pk=asked["session_id"])
+        project = get_or_404(projects, pk=fields["session_id"])
         return Response(section_json(dashboards.clone_project_dashboard(project=project)))
 
 
 class ChartsView(ChartsAPIView):
-    required_permission = READ
+    required_permission = CHART_PERMISSIONS
 
-    @extend_schema(request=FrameSerializer, responses=dict)
+    @extend_schema(request=TimeRangeSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
         """All sections with their charts and data."""
         computer = self.computer(request.data)
@@ -178,7 +182,7 @@ class CreateChartView(ChartsAPIView):
 
     @extend_schema(request=ChartSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        fields = said(ChartSerializer(data=request.data))
+        fields = parse_body(ChartSerializer(data=request.data))
         section_id = fields.pop("section_id", None)
         chart = dashboards.create_chart(
             workspace_id=self.workspace_id, section_id=section_id, **fields
@@ -191,23 +195,27 @@ class PreviewView(ChartsAPIView):
 
     @extend_schema(request=PreviewSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """The data of a chart that is not kept."""
+        """Compute the data of a chart without saving it."""
         body = PreviewSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         chart = body.validated_data["chart"]
         computer = self.computer(body.initial_data["bucket_info"])
-        series = [{"id": str(at), **one} for at, one in enumerate(chart["series"])]
+        series = with_default_ids(chart["series"])
         points = computer.points(chart["chart_type"], series, chart.get("common_filters") or {})
         return Response({"data": points})
 
 
+def with_default_ids(all_series: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"id": str(index), **series} for index, series in enumerate(all_series)]
+
+
 class ChartView(ChartsAPIView):
-    required_permission = READ
+    required_permission = CHART_PERMISSIONS
 
     def chart(self, chart_id: UUID) -> Chart:
         return get_or_404(Chart.objects.for_workspace(self.workspace_id), pk=chart_id)
 
-    @extend_schema(request=FrameSerializer, responses=dict)
+    @extend_schema(request=TimeRangeSerializer, responses=dict)
     def post(self, request: ApiRequest, chart_id: UUID) -> Response:
         """The chart with its data."""
         chart = self.chart(chart_id)
@@ -216,7 +224,7 @@ class ChartView(ChartsAPIView):
     @extend_schema(request=ChartSerializer, responses=dict)
     def patch(self, request: ApiRequest, chart_id: UUID) -> Response:
         chart = self.chart(chart_id)
-        changes = said(ChartSerializer(data=request.data, partial=True))
+        changes = parse_body(ChartSerializer(data=request.data, partial=True))
         return Response(chart_json(dashboards.update_chart(chart=chart, changes=changes)))
 
     @extend_schema(responses={204: None})
@@ -226,26 +234,25 @@ class ChartView(ChartsAPIView):
 
 
 class ProjectDashboardView(ChartsAPIView):
-    required_permission = READ
+    required_permission = CHART_PERMISSIONS
 
-    @extend_schema(request=FrameSerializer, responses=dict)
+    @extend_schema(request=TimeRangeSerializer, responses=dict)
     def post(self, request: ApiRequest, project_id: UUID) -> Response:
-        """The dashboard that every project has, with its data."""
+        """The prebuilt dashboard of the project, with its data."""
         projects = Project.objects.for_workspace(self.workspace_id).present()
         project = get_or_404(projects, pk=project_id)
-        frame = frame_of(request.data)
-        computer = Computer(self.workspace_id, frame)
-        parts = dashboards.project_dashboard(project, frame.start, frame.end)
+        time_range = parse_time_range(request.data)
+        computer = ChartComputer(self.workspace_id, time_range)
+        parts = dashboards.project_dashboard(project, time_range.start, time_range.end)
         computer.prepare([chart for _, _, charts in parts for chart in charts])
         sections = [
             {
                 "id": section_id,
                 "title": title,
-                "index": at,
-                # Tools and run types have groups of their own.
+                "index": index,
                 "charts": [with_data(computer, chart) for chart in charts],
             }
-            for at, (section_id, title, charts) in enumerate(parts)
+            for index, (section_id, title, charts) in enumerate(parts)
         ]
         return Response(
             {
@@ -261,13 +268,13 @@ class ProjectDashboardView(ChartsAPIView):
         )
 
 
-def said(body: Any) -> dict[str, Any]:
-    """What was said; null is the same as absent, but for texts that may be empty."""
+def parse_body(body: Any) -> dict[str, Any]:
+    """Validate the body and drop its nulls, except those that clear a nullable field."""
     body.is_valid(raise_exception=True)
-    given: dict[str, Any] = body.validated_data
+    fields: dict[str, Any] = body.validated_data
     return {
         name: value
-        for name, value in given.items()
+        for name, value in fields.items()
         if value is not None or name in {"description", "metadata"}
     }
 

@@ -1,4 +1,4 @@
-"""Charts over the workspaces of an organization: what `charts` has for one workspace."""
+"""Charts and chart sections over the workspaces of an organization."""
 
 from __future__ import annotations
 
@@ -11,15 +11,21 @@ from rest_framework.response import Response
 
 from apps.core.api import OrganizationAPIView, OrganizationRequest
 from apps.core.tenancy import get_or_404
-from apps.monitoring.api.charts import chart_json, said, section_list, with_data
+from apps.monitoring.api.charts import (
+    chart_json,
+    parse_body,
+    section_list,
+    with_data,
+    with_default_ids,
+)
 from apps.monitoring.api.serializers import (
     ChartSerializer,
     CloneSerializer,
-    FrameSerializer,
     OrganizationSectionListSerializer,
     PreviewSerializer,
     SectionSerializer,
-    frame_of,
+    TimeRangeSerializer,
+    parse_time_range,
 )
 from apps.monitoring.models import OrganizationChart, OrganizationSection
 from apps.monitoring.querysets import OrganizationSectionQuerySet
@@ -29,12 +35,12 @@ from apps.organizations.permissions import OrganizationPermission
 from apps.tracing.api.serializers import query_params
 from apps.tracing.models import Project
 
-READ: dict[str, str] = {
+ORGANIZATION_CHART_PERMISSIONS: dict[str, str] = {
     "POST": OrganizationPermission.ORGANIZATION_READ,
     "*": OrganizationPermission.ORGANIZATION_MANAGE,
 }
-WRITE = OrganizationPermission.ORGANIZATION_MANAGE
-MOST_SECTIONS = 100
+WRITE_PERMISSION = OrganizationPermission.ORGANIZATION_MANAGE
+MAX_SECTIONS = 100
 
 
 def section_json(section: OrganizationSection) -> dict[str, Any]:
@@ -50,7 +56,7 @@ def section_json(section: OrganizationSection) -> dict[str, Any]:
 
 
 class OrganizationChartsBase(OrganizationAPIView):
-    required_permission: ClassVar[str | dict[str, str]] = READ
+    required_permission: ClassVar[str | dict[str, str]] = ORGANIZATION_CHART_PERMISSIONS
 
     def sections(self) -> OrganizationSectionQuerySet:
         return OrganizationSection.objects.of(self.organization_id)
@@ -61,49 +67,51 @@ class OrganizationChartsBase(OrganizationAPIView):
     def chart(self, chart_id: UUID) -> OrganizationChart:
         return get_or_404(OrganizationChart.objects.of(self.organization_id), pk=chart_id)
 
-    def readable(self) -> frozenset[UUID]:
+    def readable_workspace_ids(self) -> frozenset[UUID]:
         return services.readable_workspaces(self.request.auth)
 
-    def computer(self, data: Any) -> services.ComputerOfMany:
-        return services.ComputerOfMany(self.readable(), frame_of(data))
+    def computer(self, data: Any) -> services.MultiWorkspaceComputer:
+        return services.MultiWorkspaceComputer(
+            self.readable_workspace_ids(), parse_time_range(data)
+        )
 
-    def shown(
-        self, computer: services.ComputerOfMany, section: OrganizationSection
+    def section_with_data(
+        self, computer: services.MultiWorkspaceComputer, section: OrganizationSection
     ) -> dict[str, Any]:
-        found = [chart_json(chart) for chart in section.charts.all()]
-        found.sort(key=lambda chart: (chart["index"], chart["id"]))
-        computer.prepare(found)
-        charts = [with_data(computer, chart) for chart in found]
+        charts = [chart_json(chart) for chart in section.charts.all()]
+        charts.sort(key=lambda chart: (chart["index"], chart["id"]))
+        computer.prepare(charts)
+        charts = [with_data(computer, chart) for chart in charts]
         return section_json(section) | {"charts": charts, "sub_sections": []}
 
 
 class OrganizationSectionsView(OrganizationChartsBase):
-    required_permission = {"GET": OrganizationPermission.ORGANIZATION_READ, "*": WRITE}
+    required_permission = {"GET": OrganizationPermission.ORGANIZATION_READ, "*": WRITE_PERMISSION}
 
     @extend_schema(parameters=[OrganizationSectionListSerializer], responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
         """The dashboards of the organization, without their charts."""
-        asked = query_params(OrganizationSectionListSerializer, request)
-        return section_list(self.sections(), asked, section_json)
+        params = query_params(OrganizationSectionListSerializer, request)
+        return section_list(self.sections(), params, section_json)
 
     @extend_schema(request=SectionSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        fields = said(SectionSerializer(data=request.data))
+        fields = parse_body(SectionSerializer(data=request.data))
         section = services.create_section(organization_id=self.organization_id, **fields)
         return Response(section_json(section) | {"chart_count": 0})
 
 
 class OrganizationSectionView(OrganizationChartsBase):
-    @extend_schema(request=FrameSerializer, responses=dict)
+    @extend_schema(request=TimeRangeSerializer, responses=dict)
     def post(self, request: OrganizationRequest, organization_section_id: UUID) -> Response:
         """The section with its charts and their data."""
         section = self.section(organization_section_id)
-        return Response(self.shown(self.computer(request.data), section))
+        return Response(self.section_with_data(self.computer(request.data), section))
 
     @extend_schema(request=SectionSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, organization_section_id: UUID) -> Response:
         section = self.section(organization_section_id)
-        changes = said(SectionSerializer(data=request.data, partial=True))
+        changes = parse_body(SectionSerializer(data=request.data, partial=True))
         return Response(section_json(dashboards.update_section(section=section, changes=changes)))
 
     @extend_schema(responses={204: None})
@@ -113,45 +121,49 @@ class OrganizationSectionView(OrganizationChartsBase):
 
 
 class CloneOrganizationSectionView(OrganizationChartsBase):
-    required_permission = WRITE
+    required_permission = WRITE_PERMISSION
 
     @extend_schema(request=CloneSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        """A copy of a section, or of the dashboard that a project of a workspace has by itself."""
-        asked = said(CloneSerializer(data=request.data))
-        if asked.get("section_id") is not None:
-            copied = services.clone_section(section=self.section(asked["section_id"]))
+        """Copy a section, or the prebuilt dashboard of a project."""
+        fields = parse_body(CloneSerializer(data=request.data))
+        if fields.get("section_id") is not None:
+            copy = services.clone_section(section=self.section(fields["section_id"]))
         else:
-            copied = services.clone_project_dashboard(
-                organization_id=self.organization_id, project=self._project(asked["session_id"])
+            copy = services.clone_project_dashboard(
+                organization_id=self.organization_id, project=self._project(fields["session_id"])
             )
-        return Response(section_json(copied))
+        return Response(section_json(copy))
 
     def _project(self, project_id: UUID) -> Project:
-        reason = "an organization's dashboard may be made from a project of each workspace it reads"
+        reason = "organization dashboards are copied from projects of all readable workspaces"
         projects = Project.objects.across_workspaces(reason=reason).present()
-        return get_or_404(projects.filter(workspace_id__in=self.readable()), pk=project_id)
+        return get_or_404(
+            projects.filter(workspace_id__in=self.readable_workspace_ids()), pk=project_id
+        )
 
 
 class OrganizationChartsView(OrganizationChartsBase):
-    @extend_schema(request=FrameSerializer, responses=dict)
+    @extend_schema(request=TimeRangeSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
         """All sections with their charts and data."""
         computer = self.computer(request.data)
-        sections = self.sections().in_order().prefetch_related("charts")[:MOST_SECTIONS]
-        return Response({"sections": [self.shown(computer, section) for section in sections]})
+        sections = self.sections().in_order().prefetch_related("charts")[:MAX_SECTIONS]
+        return Response(
+            {"sections": [self.section_with_data(computer, section) for section in sections]}
+        )
 
 
 class CreateOrganizationChartView(OrganizationChartsBase):
-    required_permission = WRITE
+    required_permission = WRITE_PERMISSION
 
     @extend_schema(request=ChartSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        fields = said(ChartSerializer(data=request.data))
+        fields = parse_body(ChartSerializer(data=request.data))
         chart = services.create_chart(
             organization_id=self.organization_id,
             section_id=fields.pop("section_id", None),
-            readable=self.readable(),
+            readable=self.readable_workspace_ids(),
             **fields,
         )
         return Response(chart_json(chart))
@@ -160,19 +172,19 @@ class CreateOrganizationChartView(OrganizationChartsBase):
 class OrganizationPreviewView(OrganizationChartsBase):
     @extend_schema(request=PreviewSerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
-        """The data of a chart that is not kept."""
+        """Compute the data of a chart without saving it."""
         body = PreviewSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         chart = body.validated_data["chart"]
         computer = self.computer(body.initial_data["bucket_info"])
-        series = [{"id": str(at), **one} for at, one in enumerate(chart["series"])]
-        services.check_reach(series, computer.workspace_ids)
+        series = with_default_ids(chart["series"])
+        services.check_workspaces_readable(series, computer.workspace_ids)
         points = computer.points(chart["chart_type"], series, chart.get("common_filters") or {})
         return Response({"data": points})
 
 
 class OrganizationChartView(OrganizationChartsBase):
-    @extend_schema(request=FrameSerializer, responses=dict)
+    @extend_schema(request=TimeRangeSerializer, responses=dict)
     def post(self, request: OrganizationRequest, organization_chart_id: UUID) -> Response:
         """The chart with its data."""
         chart = self.chart(organization_chart_id)
@@ -181,9 +193,11 @@ class OrganizationChartView(OrganizationChartsBase):
     @extend_schema(request=ChartSerializer, responses=dict)
     def patch(self, request: OrganizationRequest, organization_chart_id: UUID) -> Response:
         chart = self.chart(organization_chart_id)
-        changes = said(ChartSerializer(data=request.data, partial=True))
-        changed = services.update_chart(chart=chart, changes=changes, readable=self.readable())
-        return Response(chart_json(changed))
+        changes = parse_body(ChartSerializer(data=request.data, partial=True))
+        chart = services.update_chart(
+            chart=chart, changes=changes, readable=self.readable_workspace_ids()
+        )
+        return Response(chart_json(chart))
 
     @extend_schema(responses={204: None})
     def delete(self, request: OrganizationRequest, organization_chart_id: UUID) -> Response:

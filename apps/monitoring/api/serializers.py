@@ -1,4 +1,4 @@
-"""What the routes of charts take, checked as far as it does not need to be understood."""
+"""Request bodies and query strings of the chart routes; `series.py` parses the series."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from rest_framework import serializers
 
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import ChartType
-from apps.monitoring.series import group_by_of
-from apps.monitoring.services.computing import Frame
+from apps.monitoring.series import parse_group_by
+from apps.monitoring.services.chart_computer import TimeRange
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.tracing.api.asking import moment
 
@@ -24,8 +24,8 @@ class StrideSerializer(serializers.Serializer[Any]):
     )
 
 
-class FrameSerializer(serializers.Serializer[Any]):
-    """The time to show, and how it is cut."""
+class TimeRangeSerializer(serializers.Serializer[Any]):
+    """The period to show, and the length of its buckets."""
 
     start_time = serializers.DateTimeField(required=False, allow_null=True)
     end_time = serializers.DateTimeField(required=False, allow_null=True)
@@ -38,7 +38,7 @@ class FrameSerializer(serializers.Serializer[Any]):
         try:
             return ZoneInfo(value or "UTC")
         except (ZoneInfoNotFoundError, ValueError, OSError):
-            raise serializers.ValidationError("is no time zone that is known.") from None
+            raise serializers.ValidationError("is not a known time zone.") from None
 
     def validate_group_by(self, value: Any) -> Any:
         if value is not None and not isinstance(value, dict):
@@ -46,27 +46,27 @@ class FrameSerializer(serializers.Serializer[Any]):
         return value
 
 
-def frame_of(data: Any) -> Frame:
-    """The frame that a request's body describes."""
-    body = FrameSerializer(data=data or {})
+def parse_time_range(data: Any) -> TimeRange:
+    """Parse the time range in a request body."""
+    body = TimeRangeSerializer(data=data or {})
     body.is_valid(raise_exception=True)
-    asked: dict[str, Any] = body.validated_data
-    return Frame.of(
-        start=moment(asked.get("start_time")),
-        end=moment(asked.get("end_time")),
-        stride=_stride(asked.get("stride")),
-        zone=asked.get("timezone") or ZoneInfo("UTC"),
-        group_by=group_by_of(asked.get("group_by")),
-        with_data=not asked.get("omit_data"),
+    fields: dict[str, Any] = body.validated_data
+    return TimeRange.with_defaults(
+        start=moment(fields.get("start_time")),
+        end=moment(fields.get("end_time")),
+        stride=_parse_stride(fields.get("stride")),
+        zone=fields.get("timezone") or ZoneInfo("UTC"),
+        group_by=parse_group_by(fields.get("group_by")),
+        with_data=not fields.get("omit_data"),
     )
 
 
-def _stride(asked: dict[str, Any] | None) -> Stride | None:
-    if not asked:
+def _parse_stride(fields: dict[str, Any] | None) -> Stride | None:
+    if not fields:
         return None
-    rest = timedelta(hours=asked.get("hours") or 0, minutes=asked.get("minutes") or 0)
-    days, rest = (asked.get("days") or 0) + rest.days, rest - timedelta(days=rest.days)
-    # Days beside hours are a length; days alone are days of the calendar.
+    rest = timedelta(hours=fields.get("hours") or 0, minutes=fields.get("minutes") or 0)
+    days, rest = (fields.get("days") or 0) + rest.days, rest - timedelta(days=rest.days)
+    # Days together with hours are a length of time; days alone are calendar days.
     return Stride(days) if not rest else Stride(rest=timedelta(days=days) + rest)
 
 
@@ -79,7 +79,7 @@ class SectionSerializer(serializers.Serializer[Any]):
 
 
 class OrganizationSectionListSerializer(serializers.Serializer[Any]):
-    """The query string of the list of sections of an organization."""
+    """Query string of the section list of an organization."""
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=100, default=100)
     offset = serializers.IntegerField(required=False, min_value=0, max_value=100_000, default=0)
@@ -92,7 +92,7 @@ class OrganizationSectionListSerializer(serializers.Serializer[Any]):
 
 
 class SectionListSerializer(OrganizationSectionListSerializer):
-    """The same of a workspace, whose sections may carry tags."""
+    """Query string of the section list of a workspace, whose sections have tags."""
 
     tag_value_id = serializers.ListField(
         child=serializers.UUIDField(), required=False, max_length=MAX_TAGS_PER_REQUEST
@@ -105,16 +105,16 @@ class CloneSerializer(serializers.Serializer[Any]):
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if (attrs.get("section_id") is None) == (attrs.get("session_id") is None):
-            raise serializers.ValidationError("Name either a section or a project.")
+            raise serializers.ValidationError("Set either section_id or session_id.")
         return attrs
 
 
-class JsonObjects(serializers.ListField):
+class JsonObjectsField(serializers.ListField):
     child = serializers.DictField()
 
 
 class ChartSerializer(serializers.Serializer[Any]):
-    """A chart; a block of text has its `markdown` and needs no title."""
+    """A chart. A text block has `markdown` and needs no title."""
 
     title = serializers.CharField(max_length=200, required=False)
     markdown = serializers.CharField(required=False, allow_null=True, allow_blank=True)
@@ -126,27 +126,27 @@ class ChartSerializer(serializers.Serializer[Any]):
     section_id = serializers.UUIDField(required=False, allow_null=True)
     metadata = serializers.DictField(required=False, allow_null=True)
     common_filters = serializers.DictField(required=False, allow_null=True)
-    series = JsonObjects(required=False)
+    series = JsonObjectsField(required=False)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         is_text = attrs.get("chart_type") == ChartType.TEXT
         if not self.partial and "title" not in attrs and not is_text:
-            raise serializers.ValidationError({"title": "A chart has one."})
-        said = {name: value for name, value in attrs.items() if name != "markdown"}
-        # The words of a block of text stand where a chart has what is said about it.
-        return said | (
-            {"description": attrs["markdown"]} if attrs.get("markdown") is not None else {}
-        )
+            raise serializers.ValidationError({"title": "This field is required."})
+        fields = {name: value for name, value in attrs.items() if name != "markdown"}
+        if attrs.get("markdown") is not None:
+            # The text of a text block is stored as its description.
+            fields["description"] = attrs["markdown"]
+        return fields
 
 
-class PreviewedSerializer(serializers.Serializer[Any]):
+class PreviewChartSerializer(serializers.Serializer[Any]):
     chart_type = serializers.ChoiceField(
         choices=ChartType.choices, required=False, default=ChartType.LINE
     )
     common_filters = serializers.DictField(required=False, allow_null=True)
-    series = JsonObjects()
+    series = JsonObjectsField()
 
 
 class PreviewSerializer(serializers.Serializer[Any]):
-    bucket_info = FrameSerializer()
-    chart = PreviewedSerializer()
+    bucket_info = TimeRangeSerializer()
+    chart = PreviewChartSerializer()

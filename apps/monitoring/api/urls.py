@@ -1,4 +1,4 @@
-"""The platform API's addresses of monitoring."""
+"""Routes of monitoring in the platform API."""
 
 from apps.monitoring.api import charts, organization_charts
 

@@ -1,1 +1,1 @@
-"""Making, changing, copying and computing dashboards."""
+"""Create, update, copy and compute dashboards."""

@@ -1,4 +1,4 @@
-"""Making, changing and copying dashboards and their charts."""
+"""Create, update and copy dashboards and their charts."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from apps.core.tenancy import get_or_404
 from apps.feedback.services import score_stats
 from apps.monitoring import prebuilt
 from apps.monitoring.models import Chart, OrganizationSection, Section
-from apps.monitoring.series import Scope, series_of
-from apps.monitoring.services.computing import MOST_SERIES
+from apps.monitoring.series import ChartScope, parse_series
+from apps.monitoring.services.chart_computer import MAX_SERIES
 from apps.organizations.models import ResourceType
 from apps.organizations.services import tags
 from apps.tracing.models import Project
 
 S = TypeVar("S", Section, OrganizationSection)
-MOST_CHARTS = 200
+MAX_CHARTS = 200
 DEFAULT_TITLE = "Custom charts"
 
 
@@ -41,7 +41,7 @@ def update_section(*, section: S, changes: Mapping[str, Any]) -> S:
 
 @transaction.atomic
 def delete_section(*, section: Section) -> None:
-    """The section goes with its charts, and its tags with it."""
+    """Delete the section with its charts and taggings."""
     tags.delete_taggings(
         workspace_id=section.workspace_id,
         resource_type=ResourceType.DASHBOARD,
@@ -52,16 +52,21 @@ def delete_section(*, section: Section) -> None:
 
 @transaction.atomic
 def create_chart(*, workspace_id: UUID, section_id: UUID | None, **fields: Any) -> Chart:
-    """A chart in that section, or in the workspace's first one; its series are checked."""
+    """Create a chart in the section, by default the first of the workspace.
+
+    Raises `Invalid` for an invalid series.
+    """
     sections = Section.objects.for_workspace(workspace_id)
     if section_id is None:
         section = sections.filter(project_id=None).in_order().first()
         section = section or create_section(workspace_id=workspace_id, title=DEFAULT_TITLE)
     else:
         section = get_or_404(sections, pk=section_id)
-    if section.charts.count() >= MOST_CHARTS:
-        raise errors.Invalid(f"A section has at most {MOST_CHARTS} charts.")
-    chart = Chart(workspace_id=workspace_id, section=section, **checked(fields, workspace_id))
+    if section.charts.count() >= MAX_CHARTS:
+        raise errors.Invalid(f"A section has at most {MAX_CHARTS} charts.")
+    chart = Chart(
+        workspace_id=workspace_id, section=section, **validate_chart_fields(fields, workspace_id)
+    )
     chart.save(force_insert=True)
     return chart
 
@@ -72,32 +77,40 @@ def update_chart(*, chart: Chart, changes: Mapping[str, Any]) -> Chart:
     if "section_id" in changes:
         sections = Section.objects.for_workspace(chart.workspace_id)
         chart.section = get_or_404(sections, pk=changes.pop("section_id"))
-    asked = {"series": chart.series, "common_filters": chart.common_filters} | changes
-    for name, value in checked(asked, chart.workspace_id).items():
+    fields = {"series": chart.series, "common_filters": chart.common_filters} | changes
+    for name, value in validate_chart_fields(fields, chart.workspace_id).items():
         setattr(chart, name, value)
     chart.save()
     return chart
 
 
-def checked(fields: Mapping[str, Any], workspace_id: UUID | None = None) -> dict[str, Any]:
-    """The fields with an id for each series; `Invalid` for what could never be computed."""
-    series = [{"id": str(uuid7()), **_without_nulls(one)} for one in fields.get("series") or ()]
+def validate_chart_fields(
+    fields: Mapping[str, Any], workspace_id: UUID | None = None
+) -> dict[str, Any]:
+    """Return the fields with an id for each series. Raises `Invalid` for an invalid series."""
+    all_series = [
+        {"id": str(uuid7()), **_without_nulls(series)} for series in fields.get("series") or ()
+    ]
     common = _without_nulls(fields.get("common_filters") or {})
-    if len(series) > MOST_SERIES:
-        raise errors.Invalid(f"series: at most {MOST_SERIES}.")
-    for one in series:
-        series_of(one, Scope([], common, workspace_id=workspace_id), None)
-    return {**fields, "series": series, "common_filters": common}
+    if len(all_series) > MAX_SERIES:
+        raise errors.Invalid(f"series: at most {MAX_SERIES}.")
+    for series in all_series:
+        parse_series(series, ChartScope([], common, workspace_id=workspace_id), None)
+    return {**fields, "series": all_series, "common_filters": common}
 
 
-def _without_nulls(said: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in said.items() if value is not None}
+def with_new_ids(all_series: Sequence[Mapping[str, Any]], **fields: Any) -> list[dict[str, Any]]:
+    return [{**series, "id": str(uuid7()), **fields} for series in all_series]
+
+
+def _without_nulls(payload: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in payload.items() if value is not None}
 
 
 @transaction.atomic
 def clone_section(*, section: Section) -> Section:
-    """A copy with copies of its charts, after the others."""
-    copied = create_section(
+    """Copy the section and its charts."""
+    copy = create_section(
         workspace_id=section.workspace_id,
         title=f"{section.title[:190]} (copy)",
         description=section.description,
@@ -108,28 +121,28 @@ def clone_section(*, section: Section) -> Section:
         [
             Chart(
                 workspace_id=chart.workspace_id,
-                section=copied,
+                section=copy,
                 title=chart.title,
                 description=chart.description,
                 chart_type=chart.chart_type,
                 index=chart.index,
                 metadata=chart.metadata,
                 common_filters=chart.common_filters,
-                series=[{**one, "id": str(uuid7())} for one in chart.series],
+                series=with_new_ids(chart.series),
             )
             for chart in section.charts.in_order()
         ]
     )
-    return copied
+    return copy
 
 
 @transaction.atomic
 def clone_project_dashboard(*, project: Project) -> Section:
-    """The project's own dashboard as a section whose charts can be changed."""
+    """Copy the prebuilt dashboard of the project into an editable section."""
     section = create_section(
         workspace_id=project.workspace_id, title=f"{project.name[:190]}", project_id=project.pk
     )
-    charts = [chart for _, _, made in project_dashboard(project) for chart in made]
+    charts = [chart for _, _, part in project_dashboard(project) for chart in part]
     Chart.objects.for_workspace(project.workspace_id).bulk_create(
         [
             Chart(
@@ -137,11 +150,11 @@ def clone_project_dashboard(*, project: Project) -> Section:
                 section=section,
                 title=chart["title"][:200],
                 chart_type=chart["chart_type"],
-                index=at,
+                index=index,
                 common_filters=chart["common_filters"],
-                series=[{**one, "id": str(uuid7())} for one in chart["series"]],
+                series=with_new_ids(chart["series"]),
             )
-            for at, chart in enumerate(charts)
+            for index, chart in enumerate(charts)
         ]
     )
     return section
@@ -150,9 +163,11 @@ def clone_project_dashboard(*, project: Project) -> Section:
 def project_dashboard(
     project: Project, since: datetime | None = None, until: datetime | None = None
 ) -> Sequence[tuple[UUID, str, list[dict[str, Any]]]]:
-    """Id, title and charts of each part of the dashboard that the project has by itself."""
+    """Return id, title and charts of each part of the project's prebuilt dashboard."""
     by_key = score_stats.by_project_runs(
         project.workspace_id, [project.pk], started_from=since, started_until=until
     ).get(project.pk, {})
     keys = sorted(by_key, key=lambda key: (-by_key[key]["n"], key))
-    return prebuilt.sub_sections(project.pk, {key: by_key[key]["avg"] is not None for key in keys})
+    return prebuilt.build_sub_sections(
+        project.pk, {key: by_key[key]["avg"] is not None for key in keys}
+    )

@@ -13,7 +13,7 @@ from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.models import Project
 from apps.tracing.pages import clauses, periods
 from apps.tracing.pages.periods import Period
-from apps.web_ui.charts import HUES, Chart, Line, edges, said
+from apps.web_ui.charts import HUES, Chart, Line, edges, format_value
 
 GROUPS = {
     "": "None",
@@ -346,10 +346,10 @@ def _figure(spec: tuple[str, str, Value, int], now: RunMetrics, before: RunMetri
     name, unit, value, good = spec
     this, last = value(now), value(before)
     if this is None or not last:
-        return Figure(name, said(this, unit))
+        return Figure(name, format_value(this, unit))
     change = this / last - 1
     if abs(change) < 0.005:
-        return Figure(name, said(this, unit), "no change")
+        return Figure(name, format_value(this, unit), "no change")
     words = f"{'+' if change > 0 else '−'}{abs(change) * 100:.0f} %"  # noqa: RUF001  (a minus sign)
     is_better = None if not good else (change > 0) == (good > 0)
-    return Figure(name, said(this, unit), words, is_better)
+    return Figure(name, format_value(this, unit), words, is_better)

@@ -82,7 +82,7 @@ def status_badge(status: str, *, plain: bool = False) -> SafeString:
         "badge-plain" if plain else "",
         f"tone-{badge.tone}" if badge.tone else "",
         icon(badge.icon, spin),
-        badge.word,
+        badge.label,
     )
 
 
@@ -95,9 +95,9 @@ def status_mark(status: str) -> SafeString:
         '<span class="badge badge-plain {}" title="{}">{}'
         '<span class="visually-hidden">{}</span></span>',
         f"tone-{badge.tone}" if badge.tone else "",
-        badge.word,
+        badge.label,
         icon(badge.icon, spin),
-        badge.word,
+        badge.label,
     )
 
 
@@ -146,7 +146,7 @@ def role(name: str) -> SafeString:
 def moment(value: datetime | None) -> SafeString:
     """How long ago, the exact time on hover; `<relative-time>` keeps it true."""
     if value is None:
-        return format_html('<span class="muted">{}</span>', formatting.NOTHING)
+        return format_html('<span class="muted">{}</span>', formatting.EMPTY)
     value = value.astimezone(UTC)
     return format_html(
         '<relative-time><time datetime="{}" title="{}">{}</time></relative-time>',
@@ -171,7 +171,7 @@ def elapsed(value: datetime) -> SafeString:
 def exact(value: datetime | None) -> str:
     """`2026-01-02 03:04:05.006` in UTC."""
     if value is None:
-        return formatting.NOTHING
+        return formatting.EMPTY
     return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
 
 
@@ -288,7 +288,7 @@ def media_icon(kind: str) -> str:
 @register.filter
 def plain_number(value: float | None) -> str:
     """A score without needless zeros."""
-    return formatting.NOTHING if value is None else f"{value:.6g}"
+    return formatting.EMPTY if value is None else f"{value:.6g}"
 
 
 @register.filter
