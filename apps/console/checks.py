@@ -1,4 +1,4 @@
-"""System checks of the front end."""
+"""System check of the front-end libraries."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from django.core import checks
 
 
 @checks.register
-def libraries_are_there(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
-    """The front-end libraries were put into static/vendor."""
+def check_frontend_libraries(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
+    """Check that the front-end libraries are in static/vendor."""
     if finders.find("vendor/htmx.js"):
         return []
     return [

@@ -10,7 +10,7 @@ from apps.organizations.models import User
 
 
 class SignInForm(forms.Form):
-    """Address and password; `user` is the person once the form is valid."""
+    """Email and password. `user` is set once the form is valid."""
 
     email = forms.EmailField(max_length=254, label="Email")
     password = forms.CharField(max_length=1024, strip=False, widget=forms.PasswordInput)

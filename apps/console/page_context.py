@@ -1,4 +1,4 @@
-"""What every page's shell shows."""
+"""Template context of all pages: preferences, workspaces and navigation."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.db import DatabaseError
 from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
-from apps.console.sections import sections_for, settings_for
+from apps.console.sections import navigation_links, settings_links
 from apps.core.callers import Caller
 from apps.organizations.models import User, Workspace
 from apps.organizations.permissions import Permission
@@ -20,25 +20,25 @@ from apps.web_ui.pages import LAST_WORKSPACE
 THEMES = frozenset({"light", "dark"})
 
 
-def shell(request: HttpRequest) -> dict[str, Any]:
-    """Preferences from their cookies, so that no page flashes; workspaces only when asked for."""
+def page_context(request: HttpRequest) -> dict[str, Any]:
+    """Read preferences from cookies, so that pages do not flash. Query workspaces on use."""
     return {
-        "theme": _choice(request, "slipway_theme", THEMES),
-        "density": _choice(request, "slipway_density", {"compact"}),
-        "nav": _choice(request, "slipway_nav", {"rail"}),
-        "facet_fold": _choice(request, "slipway_facets", {"folded"}),
+        "theme": _cookie_choice(request, "slipway_theme", THEMES),
+        "density": _cookie_choice(request, "slipway_density", {"compact"}),
+        "nav": _cookie_choice(request, "slipway_nav", {"rail"}),
+        "facet_fold": _cookie_choice(request, "slipway_facets", {"folded"}),
         "base_url": settings.BASE_URL,
         "layout": partial(_layout, request),
         "workspaces": SimpleLazyObject(lambda: _workspaces(request)),
         "workspace": SimpleLazyObject(lambda: _workspace(request)),
-        "may_deploy": _may(request, Permission.DEPLOYMENTS_WRITE),
+        "may_deploy": _has_permission(request, Permission.DEPLOYMENTS_WRITE),
         "sections": SimpleLazyObject(lambda: _sections(request)),
-        "settings_groups": SimpleLazyObject(lambda: _settings(request)),
+        "settings_groups": SimpleLazyObject(lambda: _settings_groups(request)),
     }
 
 
 def _layout(request: HttpRequest) -> str:
-    """The frame of an error page; when the database cannot say who this is, the plain one."""
+    """Return the base template of error pages: the public one if the database is down."""
     try:
         signed_in = getattr(request, "user", None) is not None and request.user.is_authenticated
     except DatabaseError:
@@ -46,12 +46,12 @@ def _layout(request: HttpRequest) -> str:
     return "app_base.html" if signed_in else "public_base.html"
 
 
-def _may(request: HttpRequest, permission: str) -> bool:
+def _has_permission(request: HttpRequest, permission: str) -> bool:
     caller = _caller(request)
     return caller is not None and caller.may(permission)
 
 
-def _choice(request: HttpRequest, name: str, allowed: frozenset[str] | set[str]) -> str:
+def _cookie_choice(request: HttpRequest, name: str, allowed: frozenset[str] | set[str]) -> str:
     value = request.COOKIES.get(name, "")
     return value if value in allowed else ""
 
@@ -60,43 +60,43 @@ def _workspaces(request: HttpRequest) -> list[Workspace]:
     user = getattr(request, "user", None)
     if not isinstance(user, User):
         return []
-    found = getattr(request, "open_workspaces", None)
-    if found is None:
+    workspaces: list[Workspace] | None = getattr(request, "open_workspaces", None)
+    if workspaces is None:
         rows = Workspace.objects.open_to(user).select_related("organization")
-        found = list(rows.order_by("organization__name", "name"))
-        request.open_workspaces = found  # type: ignore[attr-defined]
-    return found
+        workspaces = list(rows.order_by("organization__name", "name"))
+        request.open_workspaces = workspaces  # type: ignore[attr-defined]
+    return workspaces
 
 
 def _workspace(request: HttpRequest) -> Workspace | None:
-    caller = _shown_caller(request)
+    caller = _caller_or_last_used(request)
     if caller is None:
         return None
     return next((w for w in _workspaces(request) if w.pk == caller.workspace_id), None)
 
 
 def _sections(request: HttpRequest) -> list[dict[str, Any]]:
-    caller = _shown_caller(request)
-    return [] if caller is None else sections_for(caller, request.resolver_match)
+    caller = _caller_or_last_used(request)
+    return [] if caller is None else navigation_links(caller, request.resolver_match)
 
 
-def _settings(request: HttpRequest) -> list[dict[str, Any]]:
-    caller = _shown_caller(request)
+def _settings_groups(request: HttpRequest) -> list[dict[str, Any]]:
+    caller = _caller_or_last_used(request)
     if caller is None or not isinstance(request.user, User):
         return []
     organization = organization_caller_for(
         user=request.user, organization_id=caller.organization_id
     )
-    return settings_for(caller, organization, request.resolver_match)
+    return settings_links(caller, organization, request.resolver_match)
 
 
-def _shown_caller(request: HttpRequest) -> Caller | None:
-    """The page's caller; on a page without one (an error), that of the workspace last used."""
+def _caller_or_last_used(request: HttpRequest) -> Caller | None:
+    """Return the page's caller; on an error page, the caller in the workspace last used."""
     caller = _caller(request)
     last = request.COOKIES.get(LAST_WORKSPACE, "")
-    known = {str(workspace.pk): workspace.pk for workspace in _workspaces(request)}
-    if caller is None and last in known and isinstance(request.user, User):
-        return caller_for(user=request.user, workspace_id=known[last])
+    ids = {str(workspace.pk): workspace.pk for workspace in _workspaces(request)}
+    if caller is None and last in ids and isinstance(request.user, User):
+        return caller_for(user=request.user, workspace_id=ids[last])
     return caller
 
 

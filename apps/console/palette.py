@@ -1,4 +1,4 @@
-"""The command palette: everything with an address, by a few letters or an id."""
+"""Search of the command palette: pages, runs by id, projects and deployments by name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import run_store
 from apps.tracing.models import Project
 
-EACH = 6
+MAX_RESULTS = 6
+"""Per group."""
 
 
 @dataclass(frozen=True)
@@ -32,30 +33,30 @@ class Group:
 
 
 def search(caller: Caller, text: str) -> list[Group]:
-    """What matches, in groups; with nothing typed the newest of each."""
+    """Return the matches in groups; for an empty text the newest of each."""
     text = text.strip()
     groups = [
-        Group("Runs", _run(caller, text)),
-        Group("Go to", _pages(caller, text)),
-        Group("Projects", _projects(caller, text)),
-        Group("Deployments", _deployments(caller, text)),
+        Group("Runs", _find_run(caller, text)),
+        Group("Go to", _find_pages(caller, text)),
+        Group("Projects", _find_projects(caller, text)),
+        Group("Deployments", _find_deployments(caller, text)),
     ]
     return [group for group in groups if group.items]
 
 
-def _pages(caller: Caller, text: str) -> list[Item]:
-    workspace = caller.workspace_id
+def _find_pages(caller: Caller, text: str) -> list[Item]:
+    workspace_id = caller.workspace_id
     pages = [
-        Item(section.name, section.icon, reverse(section.url_name, args=[workspace]))
+        Item(section.name, section.icon, reverse(section.url_name, args=[workspace_id]))
         for section in SECTIONS
         if caller.may(section.permission)
     ]
     if caller.may(Permission.DEPLOYMENTS_WRITE):
-        pages.append(Item("New deployment", "plus", reverse("deployment-new", args=[workspace])))
+        pages.append(Item("New deployment", "plus", reverse("deployment-new", args=[workspace_id])))
     return [page for page in pages if text.lower() in page.name.lower()]
 
 
-def _run(caller: Caller, text: str) -> list[Item]:
+def _find_run(caller: Caller, text: str) -> list[Item]:
     try:
         run_id = UUID(text)
     except ValueError:
@@ -65,21 +66,21 @@ def _run(caller: Caller, text: str) -> list[Item]:
     run = run_store.get(caller.workspace_id, run_id, payloads=())
     if run is None:
         return []
-    where = [caller.workspace_id, run.row.project_id, run_id]
-    return [Item(run.row.name, "list-tree", reverse("trace-detail", args=where), run.row.run_type)]
+    url = reverse("trace-detail", args=[caller.workspace_id, run.row.project_id, run_id])
+    return [Item(run.row.name, "list-tree", url, run.row.run_type)]
 
 
-def _projects(caller: Caller, text: str) -> list[Item]:
+def _find_projects(caller: Caller, text: str) -> list[Item]:
     if not caller.may(Permission.PROJECTS_READ):
         return []
     rows = Project.objects.for_workspace(caller.workspace_id).newest_first()
     return [
         Item(row.name, "folder", reverse("project-detail", args=[caller.workspace_id, row.pk]))
-        for row in rows.filter(name__icontains=text)[:EACH]
+        for row in rows.filter(name__icontains=text)[:MAX_RESULTS]
     ]
 
 
-def _deployments(caller: Caller, text: str) -> list[Item]:
+def _find_deployments(caller: Caller, text: str) -> list[Item]:
     if not caller.may(Permission.DEPLOYMENTS_READ):
         return []
     rows = Deployment.objects.for_workspace(caller.workspace_id).present().order_by("-created_at")
@@ -90,5 +91,5 @@ def _deployments(caller: Caller, text: str) -> list[Item]:
             reverse("deployment-detail", args=[row.workspace_id, row.pk]),
             row.slug,
         )
-        for row in rows.filter(name__icontains=text)[:EACH]
+        for row in rows.filter(name__icontains=text)[:MAX_RESULTS]
     ]

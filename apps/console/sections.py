@@ -1,4 +1,4 @@
-"""The parts of the product that have pages, in the order of the navigation."""
+"""The navigation: sections and settings pages, in display order."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ class Section:
     icon: str
     url_name: str
     permission: Permission
-    nouns: tuple[str, ...]
-    """The first words of the URL names that belong to it."""
+    url_name_prefixes: tuple[str, ...]
+    """First parts of the URL names that belong to the section."""
 
 
 SECTIONS = (
@@ -45,7 +45,7 @@ SECTIONS = (
 
 @dataclass(frozen=True)
 class SettingsPage:
-    """A page of the settings, and what it takes to open it."""
+    """A settings page and the permission that it requires."""
 
     name: str
     url_name: str
@@ -53,7 +53,7 @@ class SettingsPage:
 
 
 _W, _O = Permission, OrganizationPermission
-SETTINGS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
+SETTINGS_GROUPS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
     (
         "Workspace",
         (
@@ -92,28 +92,28 @@ SETTINGS: tuple[tuple[str, tuple[SettingsPage, ...]], ...] = (
 )
 
 
-def sections_for(caller: Caller, match: ResolverMatch | None) -> list[dict[str, Any]]:
-    """The sections that the person may open, with their addresses in this workspace."""
-    noun = (match.url_name or "").partition("-")[0] if match else ""
+def navigation_links(caller: Caller, match: ResolverMatch | None) -> list[dict[str, Any]]:
+    """Return the sections that the caller may open, with their URLs in the workspace."""
+    prefix = (match.url_name or "").partition("-")[0] if match else ""
     return [
         {
             "name": section.name,
             "icon": section.icon,
             "url": reverse(section.url_name, args=[caller.workspace_id]),
-            "is_current": noun in section.nouns,
+            "is_current": prefix in section.url_name_prefixes,
         }
         for section in SECTIONS
         if caller.may(section.permission)
     ]
 
 
-def settings_for(
+def settings_links(
     caller: Caller, organization: OrganizationCaller | None, match: ResolverMatch | None
 ) -> list[dict[str, Any]]:
-    """The pages of the settings that the person may open, in groups."""
-    words = caller.permissions | (organization.permissions if organization else frozenset())
+    """Return the settings pages that the caller may open, in groups."""
+    permissions = caller.permissions | (organization.permissions if organization else frozenset())
     groups = []
-    for name, pages in SETTINGS:
+    for name, pages in SETTINGS_GROUPS:
         links = [
             {
                 "name": page.name,
@@ -121,15 +121,15 @@ def settings_for(
                 "is_current": match is not None and match.url_name == page.url_name,
             }
             for page in pages
-            if page.permission in words and (url := _address(page, caller))
+            if page.permission in permissions and (url := _url(page, caller))
         ]
         if links:
             groups.append({"name": name, "pages": links})
     return groups
 
 
-def _address(page: SettingsPage, caller: Caller) -> str | None:
-    """None for a page of an app that this installation leaves out."""
+def _url(page: SettingsPage, caller: Caller) -> str | None:
+    """Return the URL, or None if the installation does not include the page's app."""
     try:
         return reverse(page.url_name, args=[caller.workspace_id])
     except NoReverseMatch:

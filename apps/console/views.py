@@ -1,4 +1,4 @@
-"""Signing in and out, the way home, and the command palette."""
+"""Sign-in, sign-out, the home redirect and the command palette."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from apps.web_ui.pages import LAST_WORKSPACE, PageRequest, to_sign_in, workspace
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    """To the workspace last used, or the first one that the person may enter."""
+    """Redirect to the workspace last used, or to the user's oldest workspace."""
     if not isinstance(request.user, User):
         return to_sign_in(request) if request.path != "/" else redirect("sign-in")
     open_to = Workspace.objects.open_to(request.user).order_by("created_at")
@@ -32,45 +32,47 @@ def home(request: HttpRequest) -> HttpResponse:
     if not ids:
         return redirect("own-organizations")
     last = request.COOKIES.get(LAST_WORKSPACE, "")
-    chosen = next((pk for pk in ids if str(pk) == last), ids[0])
-    return redirect("project-list", chosen)
+    workspace_id = next((pk for pk in ids if str(pk) == last), ids[0])
+    return redirect("project-list", workspace_id)
 
 
 @sensitive_post_parameters("password")
 @never_cache
 @require_http_methods(["GET", "POST"])
 def sign_in(request: HttpRequest) -> HttpResponse:
-    """The form; after it, the page that was asked for. Wrong: 422. Too many tries: 429."""
-    after = _safe(request, request.POST.get("next") or request.GET.get("next", ""))
+    """Sign in and redirect to `next`. Wrong credentials: 422. Too many attempts: 429."""
+    next_url = _safe_redirect_url(request, request.POST.get("next") or request.GET.get("next", ""))
     if request.user.is_authenticated:
-        return redirect(after)
+        return redirect(next_url)
     if request.method == "GET":
-        return _sign_in_page(request, SignInForm(request=request), after, status=200)
+        return _sign_in_page(request, SignInForm(request=request), next_url, status=200)
 
     form = SignInForm(request.POST, request=request)
     if not throttle.consume(request, request.POST.get("email", "")[:254]):
         form.errors.clear()
         form.add_error(None, "Too many attempts. Wait ten minutes, then try again.")
-        return _sign_in_page(request, form, after, status=429)
+        return _sign_in_page(request, form, next_url, status=429)
     if not form.is_valid() or form.user is None:
-        return _sign_in_page(request, form, after, status=422)
-    return login_flow.login(request, form.user, after)
+        return _sign_in_page(request, form, next_url, status=422)
+    return login_flow.login(request, form.user, next_url)
 
 
 def _sign_in_page(
-    request: HttpRequest, form: SignInForm, after: str, *, status: int
+    request: HttpRequest, form: SignInForm, next_url: str, *, status: int
 ) -> HttpResponse:
-    shown = after if after != reverse("home") else ""
-    context = sign_in_context(request) | {"form": form, "next": shown}
+    context = sign_in_context(request) | {
+        "form": form,
+        "next": next_url if next_url != reverse("home") else "",
+    }
     return render(request, "console/sign_in.html", context, status=status)
 
 
-def _safe(request: HttpRequest, address: str) -> str:
-    """The address when it is one of ours, else home."""
-    ours = url_has_allowed_host_and_scheme(
-        address, allowed_hosts={request.get_host()}, require_https=request.is_secure()
+def _safe_redirect_url(request: HttpRequest, url: str) -> str:
+    """Return the URL if it is on this host, else the home page."""
+    is_safe = url_has_allowed_host_and_scheme(
+        url, allowed_hosts={request.get_host()}, require_https=request.is_secure()
     )
-    return address if ours else reverse("home")
+    return url if is_safe else reverse("home")
 
 
 @require_POST
@@ -87,8 +89,8 @@ def workspace_home(request: PageRequest) -> HttpResponse:
 
 @require_GET
 @workspace_page(Permission.WORKSPACE_READ)
-def find(request: PageRequest) -> HttpResponse:
-    """The palette's results for `q`, as the fragment that it shows."""
+def search_palette(request: PageRequest) -> HttpResponse:
+    """Render the search results for `q` as a fragment."""
     groups = palette.search(request.caller, request.GET.get("q", "")[:200])
     return render(request, "console/palette.html", {"groups": groups})
 
@@ -96,7 +98,7 @@ def find(request: PageRequest) -> HttpResponse:
 @require_GET
 @workspace_page(Permission.DEPLOYMENTS_READ)
 def host_deployments(request: PageRequest, deployment_id: UUID | None = None) -> HttpResponse:
-    """The addresses that command-line clients print."""
+    """Redirect the deployment URLs that command-line clients print."""
     if deployment_id is None:
         return redirect("deployment-list", request.caller.workspace_id)
     return redirect("deployment-detail", request.caller.workspace_id, deployment_id)
@@ -104,7 +106,7 @@ def host_deployments(request: PageRequest, deployment_id: UUID | None = None) ->
 
 @require_GET
 def host_deployments_anywhere(request: HttpRequest) -> HttpResponse:
-    """`/host/deployments` names no workspace: the one last used is meant."""
+    """Redirect `/host/deployments` to the deployments of the workspace last used."""
     if not isinstance(request.user, User):
         return to_sign_in(request)
     ids = [str(pk) for pk in Workspace.objects.open_to(request.user).values_list("pk", flat=True)]
