@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
@@ -11,11 +11,19 @@ from django.db import models
 from apps.core import errors
 from apps.core.ids import uuid7
 
-if TYPE_CHECKING:
-    from apps.organizations.models import Workspace
-
 Q = TypeVar("Q", bound="models.QuerySet[Any]")
 M = TypeVar("M", bound=models.Model)
+
+
+class Workspace(Protocol):
+    """The workspace model of the organizations app, which is in a higher layer."""
+
+    @property
+    def pk(self) -> UUID: ...
+    @property
+    def organization_id(self) -> UUID: ...
+    @property
+    def handle(self) -> str | None: ...
 
 
 class TenantManager(Generic[Q]):

@@ -19,7 +19,8 @@ from apps.core import errors
 from apps.core.callers import Caller
 
 if TYPE_CHECKING:
-    from apps.organizations.models import User
+    # django-stubs resolves this alias to the class of AUTH_USER_MODEL.
+    from django.contrib.auth.models import _User as User
 
 LAST_WORKSPACE = "slipway_workspace"
 """The cookie with the id of the workspace that the user visited last."""
@@ -36,7 +37,7 @@ _caller_lookups: list[CallerLookup] = []
 
 
 def register_caller_lookup(lookup: CallerLookup) -> None:
-    """Set the lookup for `workspace_page`. Called by the organizations app, which is above."""
+    """Set the lookup of `workspace_page`. The organizations app, a higher layer, calls this."""
     _caller_lookups[:] = [lookup]
 
 
