@@ -53,11 +53,15 @@ check: install-dev ## What CI checks: lint, types, layers, vocabulary, system ch
 	$(BIN)/python -m tests.prose.linter
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python manage.py makemigrations --check --dry-run
+	$(BIN)/djlint templates --check --quiet
 	$(NPM) run --silent types
+	$(NPM) run --silent lint
 
 format: install-dev ## Format and fix the code
 	$(BIN)/ruff check --fix-only --quiet .
 	$(BIN)/ruff format .
+	-$(BIN)/djlint templates --reformat --quiet
+	$(NPM) run --silent format
 
 bench: install-dev ## Measure the platform and its installed peers in turn (BENCH="--rounds 3")
 	@$(BIN)/python -m tests.bench.agent $(BENCH)

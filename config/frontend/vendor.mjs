@@ -50,7 +50,10 @@ for (const [name, source] of Object.entries(BUNDLES)) {
 }
 
 for (const [name, file] of FONTS) {
-  await copyFile(path.join(root, "node_modules", name, "files", file), path.join(out, "fonts", file));
+  await copyFile(
+    path.join(root, "node_modules", name, "files", file),
+    path.join(out, "fonts", file),
+  );
 }
 
 await build({

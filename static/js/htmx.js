@@ -6,7 +6,8 @@ htmx.defineExtension("morph", {
   handleSwap(style, target, fragment) {
     if (style !== "morph" || !(target instanceof Element)) return false;
     const content = fragment instanceof DocumentFragment ? fragment.firstElementChild : fragment;
-    if (content instanceof Element) Idiomorph.morph(target, content.outerHTML, { morphStyle: "outerHTML" });
+    if (content instanceof Element)
+      Idiomorph.morph(target, content.outerHTML, { morphStyle: "outerHTML" });
     return [];
   },
 });

@@ -1,5 +1,5 @@
-"""The browser that tests and screenshots drive: the machine's own."""
+"""Path of the Chromium that tests and screenshots run."""
 
 import shutil
 
-CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
+CHROMIUM_PATH = shutil.which("chromium") or shutil.which("google-chrome")

@@ -1,4 +1,4 @@
-"""A real Chromium before the real web process's application, over the test's own rows."""
+"""Fixtures: a Chromium browser and the web application over the rows of the test."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from django.core.wsgi import get_wsgi_application
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from apps.organizations.models import User, Workspace
-from tests.browser.chromium import CHROMIUM
+from tests.browser.chromium import CHROMIUM_PATH
 from tests.console.conftest import PASSWORD, person
 from tests.factories.organizations import WorkspaceFactory
 from tests.installation import free_port, wait_until
 
-PATIENCE_MS = 20_000
+DEFAULT_TIMEOUT_MS = 20_000
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     reason = None
-    if CHROMIUM is None:
-        reason = "there is no Chromium: apt-get install chromium"
+    if CHROMIUM_PATH is None:
+        reason = "Chromium is not installed: apt-get install chromium"
     elif finders.find("vendor/htmx.js") is None:
         reason = "static/vendor is empty: npm run vendor"
     for item in items:
@@ -40,8 +40,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(scope="session")
-def site(django_db_setup) -> Iterator[str]:
-    """The address of the application, with its static files collected."""
+def site_url(django_db_setup) -> Iterator[str]:
+    """Start the application with collected static files and yield its URL."""
     call_command("collectstatic", interactive=False, verbosity=0)
     from apps.core.asgi import AsgiRouter
     from apps.core.wsgi_bridge import WSGIBridge
@@ -66,38 +66,39 @@ def site(django_db_setup) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def chromium() -> Iterator[Browser]:
-    """One browser a module: while Playwright is there, its event loop runs in this thread.
+def browser() -> Iterator[Browser]:
+    """Start one browser per module. Playwright runs its event loop in this thread.
 
-    Django would refuse its database there, and async tests of other modules their loop.
+    Django refuses database access on such a thread unless DJANGO_ALLOW_ASYNC_UNSAFE is set, and
+    async tests of other modules need a thread without a running loop.
     """
     with pytest.MonkeyPatch.context() as patch, sync_playwright() as playwright:
         patch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
         yield browser
         browser.close()
 
 
 @dataclass
-class Visit:
-    """A person at a browser: where they are signed in, and what went wrong on the way."""
+class BrowserSession:
+    """A signed-in browser session and the errors of its console."""
 
     page: Page
     context: BrowserContext
     user: User
     workspace: Workspace
-    complaints: list[str]
+    console_errors: list[str]
 
     @property
-    def base(self) -> str:
+    def path(self) -> str:
         return f"/o/{self.workspace.pk}"
 
     def goto(self, address: str) -> Page:
-        """The page there, when its elements are awake."""
+        """Open the path and wait until its custom elements are defined."""
         self.page.goto(address)
-        return self.awake()
+        return self.wait_for_elements()
 
-    def awake(self) -> Page:
+    def wait_for_elements(self) -> Page:
         self.page.evaluate(
             "Promise.all([...document.querySelectorAll('body :not(:defined)')]"
             ".map(element => customElements.whenDefined(element.localName)))"
@@ -106,24 +107,24 @@ class Visit:
 
 
 @pytest.fixture
-def visit(site, chromium) -> Iterator[Visit]:
-    """A signed-in editor; the test fails when a page complains in the browser's console."""
+def session(site_url, browser) -> Iterator[BrowserSession]:
+    """A session of a signed-in editor. The test fails if the browser console reports an error."""
     cache.clear()
     workspace = WorkspaceFactory(name="Desk", organization__name="Northwind")
     user = person(workspace, "editor")
-    context = chromium.new_context(base_url=site, viewport={"width": 1440, "height": 900})
+    context = browser.new_context(base_url=site_url, viewport={"width": 1440, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
-    context.set_default_timeout(PATIENCE_MS)
+    context.set_default_timeout(DEFAULT_TIMEOUT_MS)
     page = context.new_page()
-    complaints: list[str] = []
-    page.on("console", lambda m: complaints.append(m.text) if m.type == "error" else None)
-    page.on("pageerror", lambda error: complaints.append(str(error)))
+    console_errors: list[str] = []
+    page.on("console", lambda m: console_errors.append(m.text) if m.type == "error" else None)
+    page.on("pageerror", lambda error: console_errors.append(str(error)))
     sign_in(page, user)
-    yield Visit(page, context, user, workspace, complaints)
+    yield BrowserSession(page, context, user, workspace, console_errors)
     context.close()
-    # The tests change the viewport and the media; a page that is just being shown notices.
-    noticed = "Transition was aborted because of invalid state."
-    assert [text for text in complaints if not text.startswith(noticed)] == []
+    # Changing the viewport or media during a page load aborts its view transition.
+    aborted_transition = "Transition was aborted because of invalid state."
+    assert [text for text in console_errors if not text.startswith(aborted_transition)] == []
 
 
 def sign_in(page: Page, user: User) -> None:

@@ -1,9 +1,9 @@
-"""Pictures of every page of a running installation, for people to look at.
+"""Take screenshots of every page of a running installation.
 
 `python -m tests.browser.screenshots [--out FOLDER]` signs in to the installation of PORT and
-DATA_DIR (or `--url`, `--email`, `--password`), visits what it finds in both themes and widths, and
-ends with status 1 when a page overflows or complains in the browser's console. `--only` takes names
-of pages, `--workspace` another one than the person's last, `--whole` pictures down to the foot.
+DATA_DIR (or `--url`, `--email`, `--password`), visits every page in both themes and widths, and
+exits with status 1 if a page overflows or the browser console reports an error. `--only` selects
+pages by name, `--workspace` selects a workspace, `--whole` captures the full page.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pathlib import Path
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from config.env import env
-from tests.browser.chromium import CHROMIUM
+from tests.browser.chromium import CHROMIUM_PATH
 
 WIDTHS = {1440: 900, 390: 844}
 THEMES = ("light", "dark")
@@ -34,14 +34,14 @@ def main() -> int:
     parser.add_argument("--themes", nargs="+", default=list(THEMES))
     parser.add_argument("--whole", action="store_true")
     options = parser.parse_args()
-    kept = env().data_dir / "secrets" / "admin_password"
-    password = options.password or kept.read_text().strip()
+    password_file = env().data_dir / "secrets" / "admin_password"
+    password = options.password or password_file.read_text().strip()
     options.out.mkdir(parents=True, exist_ok=True)
-    complaints: list[str] = []
+    console_errors: list[str] = []
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
         state = _signed_in(browser, options.url, options.email, password)
-        pages = {"sign-in": "/sign-in", **_found(state, options.url, options.workspace)}
+        pages = {"sign-in": "/sign-in", **_page_paths(state, options.url, options.workspace)}
         pages = {name: pages[name] for name in options.only or pages if name in pages}
         for width in options.widths:
             for theme in options.themes:
@@ -55,16 +55,18 @@ def main() -> int:
                     if name == "sign-in":
                         context.clear_cookies()
                     file = options.out / f"{name}-{width}-{theme}.png"
-                    complaints += _picture(context.new_page(), address, file, whole=options.whole)
+                    console_errors += _take_screenshot(
+                        context.new_page(), address, file, whole=options.whole
+                    )
                     if name == "sign-in":
                         context.add_cookies(state.cookies())
                 context.close()
         browser.close()
-    for complaint in complaints:
-        sys.stderr.write(f"{complaint}\n")
-    taken = len(pages) * len(options.widths) * len(options.themes)
-    sys.stdout.write(f"{taken} pictures in {options.out}\n")
-    return 1 if complaints else 0
+    for console_error in console_errors:
+        sys.stderr.write(f"{console_error}\n")
+    count = len(pages) * len(options.widths) * len(options.themes)
+    sys.stdout.write(f"{count} screenshots in {options.out}\n")
+    return 1 if console_errors else 0
 
 
 def _signed_in(browser: Browser, url: str, email: str, password: str) -> BrowserContext:
@@ -78,19 +80,19 @@ def _signed_in(browser: Browser, url: str, email: str, password: str) -> Browser
     return context
 
 
-def _found(context: BrowserContext, url: str, workspace: str | None) -> dict[str, str]:
-    """The pages that can be reached: the first row of each list, and the tabs of a deployment."""
+def _page_paths(context: BrowserContext, url: str, workspace: str | None) -> dict[str, str]:
+    """Return the paths of all pages, with the first row of each list."""
     page = context.pages[0]
     base = f"/o/{workspace}" if workspace else page.url.removeprefix(url).removesuffix("/projects")
-    return dict(_walk(page, base))
+    return dict(_iter_pages(page, base))
 
 
-def _walk(page: Page, base: str) -> Iterator[tuple[str, str]]:
+def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "projects", f"{base}/projects"
     yield "no-projects", f"{base}/projects?q=nothing+of+the+kind"
     if project := _first_row(page, f"{base}/projects"):
-        yield from _of_project(page, project)
-    yield from _of_settings(page, f"{base}/settings")
+        yield from _iter_project_pages(page, project)
+    yield from _iter_settings_pages(page, f"{base}/settings")
     yield "dashboards", f"{base}/dashboards"
     if dashboard := _first_row(page, f"{base}/dashboards"):
         yield "dashboard", dashboard
@@ -111,8 +113,8 @@ def _walk(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "nowhere", f"{base}/nowhere"
 
 
-def _of_settings(page: Page, settings: str) -> Iterator[tuple[str, str]]:
-    """What the navigation of the settings leads to, named as its addresses."""
+def _iter_settings_pages(page: Page, settings: str) -> Iterator[tuple[str, str]]:
+    """Yield the pages of the settings navigation."""
     page.goto(f"{settings}/general")
     for link in page.locator(".settings-nav a").all():
         address = link.get_attribute("href") or ""
@@ -120,7 +122,7 @@ def _of_settings(page: Page, settings: str) -> Iterator[tuple[str, str]]:
         yield f"settings-{name.replace('/', '-')}", address
 
 
-def _of_project(page: Page, project: str) -> Iterator[tuple[str, str]]:
+def _iter_project_pages(page: Page, project: str) -> Iterator[tuple[str, str]]:
     yield "project", project
     yield "runs", f"{project}?show=all"
     yield "no-runs", f"{project}?q=nothing+of+the+kind"
@@ -154,17 +156,17 @@ def _first_row(page: Page, address: str) -> str | None:
     return link.get_attribute("href") if link.count() else None
 
 
-def _picture(page: Page, address: str, file: Path, *, whole: bool) -> list[str]:
-    complaints: list[str] = []
-    page.on("pageerror", lambda error: complaints.append(f"{file.name}: {error}"))
+def _take_screenshot(page: Page, address: str, file: Path, *, whole: bool) -> list[str]:
+    console_errors: list[str] = []
+    page.on("pageerror", lambda error: console_errors.append(f"{file.name}: {error}"))
     page.goto(address, wait_until="networkidle")
     page.evaluate("document.fonts.ready")
     page.wait_for_timeout(300)
     if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-        complaints.append(f"{file.name}: wider than the window")
+        console_errors.append(f"{file.name}: wider than the viewport")
     page.screenshot(path=file, full_page=whole)
     page.close()
-    return complaints
+    return console_errors
 
 
 if __name__ == "__main__":

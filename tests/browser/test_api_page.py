@@ -1,4 +1,4 @@
-"""The description of an agent's API as a page: it comes up under our policy, in both themes."""
+"""The API documentation page of an agent loads under the Content-Security-Policy in both themes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from tests.factories.agent_server import AgentFactory, route_of
 
 
 @pytest.fixture
-def agent(visit):
-    agent = AgentFactory(workspace=visit.workspace, name="support")
+def agent(session):
+    agent = AgentFactory(workspace=session.workspace, name="support")
     route_of(agent)
     return agent
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_page_lists_what_the_document_describes(visit, agent, theme):
-    visit.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    page = visit.goto(f"/agents/{agent.slug}/docs")
+def test_api_page_lists_every_operation_of_the_openapi_document(session, agent, theme):
+    session.page.emulate_media(color_scheme=theme, reduced_motion="reduce")
+    page = session.goto(f"/agents/{agent.slug}/docs")
     page.get_by_text("/runs/crons/search").first.wait_for()
 
     operations = page.locator(".opblock").count()
@@ -28,8 +28,8 @@ def test_the_page_lists_what_the_document_describes(visit, agent, theme):
     assert is_dark == (theme == "dark")
 
 
-def test_a_request_can_be_tried_from_the_page(visit, agent):
-    page = visit.goto(f"/agents/{agent.slug}/docs")
+def test_api_page_sends_a_request(session, agent):
+    page = session.goto(f"/agents/{agent.slug}/docs")
 
     row = page.locator("#operations-system-get_info")
     row.locator(".opblock-summary").click()

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 import pytest
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-from tests.browser.chromium import CHROMIUM
+from tests.browser.chromium import CHROMIUM_PATH
 from tests.contract import chat_page
 from tests.installation import wait_until
 
@@ -32,7 +32,7 @@ def address(tmp_path_factory) -> Iterator[str]:
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        browser = playwright.chromium.launch(executable_path=CHROMIUM_PATH, args=["--no-sandbox"])
         yield browser
         browser.close()
 

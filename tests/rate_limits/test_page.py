@@ -89,7 +89,10 @@ def test_page_lists_the_rows_by_key_and_user(client, workspace, owner):
 
     assert response.status_code == 200
     rows = [
-        [" ".join(strip_tags(cell).split()) for cell in re.findall(r"<t[hd].*?</t[hd]>", row)]
+        [
+            " ".join(strip_tags(cell).split())
+            for cell in re.findall(r"<t[hd].*?</t[hd]>", row, re.DOTALL)
+        ]
         for row in re.findall(r"<tr>.*?</tr>", response.content.decode(), re.DOTALL)
     ]
     assert len(rows) == 1 + 25

@@ -87,7 +87,7 @@ def status_badge(status: str, *, plain: bool = False) -> SafeString:
 
 
 @register.simple_tag
-def status_mark(status: str) -> SafeString:
+def status_icon(status: str) -> SafeString:
     """A status as its icon, the word for those who cannot see it."""
     badge = BADGES.get(str(status), UNKNOWN)
     spin = "icon-spin" if badge.icon == "loader-circle" else ""
@@ -115,7 +115,7 @@ def run_type(kind: str) -> SafeString:
 
 
 @register.filter
-def run_icon(kind: str) -> str:
+def run_type_icon(kind: str) -> str:
     """The name of a run type's drawing."""
     return RUN_TYPES.get(kind, "circle")
 
@@ -136,14 +136,14 @@ def deploy_snippet(organization: str) -> str:
 
 
 @register.simple_tag
-def role(name: str) -> SafeString:
+def message_role(name: str) -> SafeString:
     """Who speaks in a message."""
     drawing, word = ROLES[name]
     return format_html('<span class="message-role">{}{}</span>', icon(drawing), word)
 
 
 @register.simple_tag
-def moment(value: datetime | None) -> SafeString:
+def timestamp(value: datetime | None) -> SafeString:
     """How long ago, the exact time on hover; `<relative-time>` keeps it true."""
     if value is None:
         return format_html('<span class="muted">{}</span>', formatting.EMPTY)
@@ -168,7 +168,7 @@ def elapsed(value: datetime) -> SafeString:
 
 
 @register.filter
-def exact(value: datetime | None) -> str:
+def exact_time(value: datetime | None) -> str:
     """`2026-01-02 03:04:05.006` in UTC."""
     if value is None:
         return formatting.EMPTY
@@ -176,7 +176,7 @@ def exact(value: datetime | None) -> str:
 
 
 @register.filter
-def clock(value: datetime) -> str:
+def time_of_day(value: datetime) -> str:
     """`03:04:05.006` in UTC."""
     return value.astimezone(UTC).time().isoformat(timespec="milliseconds")
 
@@ -188,7 +188,7 @@ def since(end: datetime | None, start: datetime | None) -> timedelta | None:
 
 
 @register.filter
-def short(value: object) -> str:
+def short_id(value: object) -> str:
     """The beginning of an id or a hash, enough to tell it from others on a page."""
     text = str(value)
     return text[-8:] if isinstance(value, UUID) else text[:8]
@@ -203,7 +203,7 @@ def copyable(value: object, label: str, href: str = "") -> dict[str, Any]:
 @register.inclusion_tag("components/copyable.html")
 def copyable_id(value: object, label: str = "id") -> dict[str, Any]:
     """An id: its telling part is shown, all of it is copied."""
-    return {"value": value, "text": short(value), "label": label, "is_id": True}
+    return {"value": value, "text": short_id(value), "label": label, "is_id": True}
 
 
 @register.inclusion_tag("components/code_block.html")
@@ -226,7 +226,7 @@ def field(bound: BoundField, **attributes: Any) -> dict[str, Any]:
 
 
 @register.inclusion_tag("components/checkbox_field.html")
-def check(bound: BoundField) -> dict[str, Any]:
+def checkbox(bound: BoundField) -> dict[str, Any]:
     """A box to tick, its label beside it."""
     described = [f"{bound.id_for_label}-{part}" for part in _described(bound)]
     attributes: dict[str, str | bool] = {}
@@ -236,7 +236,7 @@ def check(bound: BoundField) -> dict[str, Any]:
 
 
 @register.filter
-def ticks(text: object) -> SafeString:
+def inline_code(text: object) -> SafeString:
     """Plain text in which what stands between two backticks is code."""
     pieces = str(text).split("`")
     if len(pieces) % 2 == 0:
@@ -265,7 +265,7 @@ def with_query(context: dict[str, Any], **changes: Any) -> str:
 
 
 @register.filter
-def media(mime_type: str) -> str:
+def media_kind(mime_type: str) -> str:
     """What a browser can do with a file: `image`, `audio`, `video`, `pdf` or `file`."""
     kind, _, form = mime_type.partition("/")
     if kind == "image":
@@ -310,5 +310,5 @@ def per_million(value: Decimal) -> str:
 
 
 @register.filter
-def days(seconds: int | None) -> str:
+def retention_days(seconds: int | None) -> str:
     return "unlimited" if not seconds else f"{seconds // 86_400} days"

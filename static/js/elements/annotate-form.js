@@ -8,7 +8,8 @@ class AnnotateForm extends HTMLElement {
   connectedCallback() {
     document.addEventListener("keydown", this.#handleKeydown);
     this.addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.querySelector("form")?.requestSubmit();
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey))
+        this.querySelector("form")?.requestSubmit();
     });
   }
 

@@ -29,7 +29,13 @@ class CommandPalette extends HTMLElement {
   };
 
   #handleShortcut = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key.toLowerCase() !== "k" || !(event.ctrlKey || event.metaKey) || event.shiftKey || event.altKey) return;
+    if (
+      event.key.toLowerCase() !== "k" ||
+      !(event.ctrlKey || event.metaKey) ||
+      event.shiftKey ||
+      event.altKey
+    )
+      return;
     event.preventDefault();
     if (this.#dialog?.open) this.#dialog.close();
     else this.#open();
@@ -52,7 +58,9 @@ class CommandPalette extends HTMLElement {
   }
 
   get #options() {
-    return /** @type {HTMLAnchorElement[]} */ ([...this.#results.querySelectorAll('[role="option"]')]);
+    return /** @type {HTMLAnchorElement[]} */ ([
+      ...this.#results.querySelectorAll('[role="option"]'),
+    ]);
   }
 
   #build() {
@@ -88,9 +96,10 @@ class CommandPalette extends HTMLElement {
       if (!response.ok) throw new Error(String(response.status));
       this.#results.innerHTML = await response.text();
       this.#select(0);
-    } catch (error) {
+    } catch {
       if (abortController.signal.aborted) return;
-      this.#results.innerHTML = '<p class="palette-empty">The server does not respond. Try again.</p>';
+      this.#results.innerHTML =
+        '<p class="palette-empty">The server does not respond. Try again.</p>';
     }
   }
 

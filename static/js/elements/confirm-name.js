@@ -8,7 +8,9 @@ class ConfirmName extends HTMLElement {
     this.querySelector("[data-open]")?.addEventListener("click", () => dialog?.showModal());
     this.querySelector("[data-close]")?.addEventListener("click", () => dialog?.close());
     const field = dialog?.querySelector("input[type=text]");
-    const submit = /** @type {HTMLButtonElement | null | undefined} */ (dialog?.querySelector("button[type=submit]"));
+    const submit = /** @type {HTMLButtonElement | null | undefined} */ (
+      dialog?.querySelector("button[type=submit]")
+    );
     if (!(field instanceof HTMLInputElement) || !submit) return;
     submit.disabled = true;
     field.addEventListener("input", () => {

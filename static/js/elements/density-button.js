@@ -4,7 +4,9 @@ import { setPreference, getPreference } from "../lib/preferences.js";
 class DensityButton extends HTMLElement {
   connectedCallback() {
     this.hidden = false;
-    this.addEventListener("click", () => setPreference("density", getPreference("density") ? "" : "compact"));
+    this.addEventListener("click", () =>
+      setPreference("density", getPreference("density") ? "" : "compact"),
+    );
   }
 }
 customElements.define("density-button", DensityButton);

@@ -14,7 +14,8 @@ class DropdownMenu extends HTMLElement {
   }
 
   #handleDocumentClick = (/** @type {Event} */ event) => {
-    if (this.#details?.open && !this.contains(/** @type {Node} */ (event.target))) this.#details.open = false;
+    if (this.#details?.open && !this.contains(/** @type {Node} */ (event.target)))
+      this.#details.open = false;
   };
 
   #handleKeydown = (/** @type {KeyboardEvent} */ event) => {

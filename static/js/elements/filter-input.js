@@ -69,10 +69,20 @@ class FilterInput extends HTMLElement {
     else if (context.kind === "value") {
       const values = await this.#fetchValues(context.field);
       if (input.selectionStart !== caret) return;
-      candidates = values.map((value) => ({ text: value, note: "", insert: JSON.stringify(value) }));
+      candidates = values.map((value) => ({
+        text: value,
+        note: "",
+        insert: JSON.stringify(value),
+      }));
     }
-    const matching = candidates.filter((one) => one.text.toLowerCase().includes(typed) && one.insert !== context.typed);
-    matching.sort((a, b) => Number(b.text.toLowerCase().startsWith(typed)) - Number(a.text.toLowerCase().startsWith(typed)));
+    const matching = candidates.filter(
+      (one) => one.text.toLowerCase().includes(typed) && one.insert !== context.typed,
+    );
+    matching.sort(
+      (a, b) =>
+        Number(b.text.toLowerCase().startsWith(typed)) -
+        Number(a.text.toLowerCase().startsWith(typed)),
+    );
     this.#render(matching.slice(0, MAX_SUGGESTIONS));
   }
 
@@ -83,7 +93,11 @@ class FilterInput extends HTMLElement {
       return { text: name, note: about, insert: `${operator}(${name}, ` };
     });
     const operators = [...new Set(this.#fields.flatMap((field) => field.operators))];
-    const calls = [...this.#calls, ...operators].map((name) => ({ text: `${name}(`, note: NOTES[name] ?? "", insert: `${name}(` }));
+    const calls = [...this.#calls, ...operators].map((name) => ({
+      text: `${name}(`,
+      note: NOTES[name] ?? "",
+      insert: `${name}(`,
+    }));
     return [...fields, ...calls];
   }
 
@@ -150,8 +164,16 @@ class FilterInput extends HTMLElement {
     if (event.key === "ArrowDown" || event.key === "ArrowUp") {
       event.preventDefault();
       if (this.#list.hidden) this.#suggest();
-      else this.#select((this.#selectedIndex + (event.key === "ArrowDown" ? 1 : -1) + this.#suggestions.length) % this.#suggestions.length);
-    } else if ((event.key === "Enter" || event.key === "Tab") && !this.#list.hidden && this.#selectedIndex >= 0) {
+      else
+        this.#select(
+          (this.#selectedIndex + (event.key === "ArrowDown" ? 1 : -1) + this.#suggestions.length) %
+            this.#suggestions.length,
+        );
+    } else if (
+      (event.key === "Enter" || event.key === "Tab") &&
+      !this.#list.hidden &&
+      this.#selectedIndex >= 0
+    ) {
       event.preventDefault();
       this.#accept(this.#selectedIndex);
     }
@@ -160,7 +182,9 @@ class FilterInput extends HTMLElement {
   /** @param {number} at */
   #select(at) {
     this.#selectedIndex = at;
-    [...this.#list.children].forEach((item, index) => item.setAttribute("aria-selected", String(index === at)));
+    [...this.#list.children].forEach((item, index) =>
+      item.setAttribute("aria-selected", String(index === at)),
+    );
     const item = this.#list.children[at];
     item?.scrollIntoView({ block: "nearest" });
     if (item) this.#input.setAttribute("aria-activedescendant", item.id);

@@ -38,7 +38,15 @@ class JsonView extends HTMLElement {
    * @param {boolean} [isRoot]
    */
   async #renderLevel(container, source, path, level, isRoot = false) {
-    for (const entry of level.entries) container.append(await this.#renderNode(source, [...path, entry.key], entry, isRoot && level.total <= OPEN_CHILDREN));
+    for (const entry of level.entries)
+      container.append(
+        await this.#renderNode(
+          source,
+          [...path, entry.key],
+          entry,
+          isRoot && level.total <= OPEN_CHILDREN,
+        ),
+      );
     const shown = container.querySelectorAll(":scope > .json-node").length;
     if (shown >= level.total) return;
     const moreButton = document.createElement("button");
@@ -65,7 +73,11 @@ class JsonView extends HTMLElement {
     const line = document.createElement(isContainer && entry.size ? "button" : "span");
     line.className = "json-line";
     const content = document.createElement("span");
-    if (entry.key !== "") content.append(createSpan("json-key", typeof entry.key === "number" ? `${entry.key}` : entry.key), ": ");
+    if (entry.key !== "")
+      content.append(
+        createSpan("json-key", typeof entry.key === "number" ? `${entry.key}` : entry.key),
+        ": ",
+      );
     content.append(createSpan(`json-${isContainer ? "note" : entry.kind}`, entry.text));
     line.append(content);
     node.append(line);
@@ -89,7 +101,9 @@ class JsonView extends HTMLElement {
   async #toggle(line, node, source, path) {
     const isExpanding = line.getAttribute("aria-expanded") === "false";
     line.setAttribute("aria-expanded", String(isExpanding));
-    let children = /** @type {HTMLElement | null} */ (node.querySelector(":scope > .json-children"));
+    let children = /** @type {HTMLElement | null} */ (
+      node.querySelector(":scope > .json-children")
+    );
     if (!children) {
       children = document.createElement("div");
       children.className = "json-children";
@@ -125,7 +139,9 @@ function fromText(text) {
  * @returns {Source}
  */
 function fromWorker(src) {
-  const worker = new Worker(new URL("../workers/json-worker.js", import.meta.url), { type: "module" });
+  const worker = new Worker(new URL("../workers/json-worker.js", import.meta.url), {
+    type: "module",
+  });
   /** @type {Map<number, { resolve: (level: Level) => void, reject: (error: Error) => void }>} */
   const pending = new Map();
   let lastId = 0;

@@ -25,15 +25,22 @@ class LiveLog extends HTMLElement {
   connectedCallback() {
     this.#isDisconnected = false;
     this.#bindButton("[data-follow]", () => this.#setFollow(!this.#isFollowing));
-    this.#bindButton("[data-wrap-toggle]", (button) => button.setAttribute("aria-pressed", String(this.toggleAttribute("data-wrap"))));
+    this.#bindButton("[data-wrap-toggle]", (button) =>
+      button.setAttribute("aria-pressed", String(this.toggleAttribute("data-wrap"))),
+    );
     this.#bindButton("[data-timestamps-toggle]", (button) => {
       const off = this.dataset.times !== "off";
       this.dataset.times = off ? "off" : "on";
       button.setAttribute("aria-pressed", String(!off));
     });
-    this.#bindButton("[data-fullscreen]", () => (document.fullscreenElement ? document.exitFullscreen() : this.requestFullscreen()));
+    this.#bindButton("[data-fullscreen]", () =>
+      document.fullscreenElement ? document.exitFullscreen() : this.requestFullscreen(),
+    );
     this.addEventListener("fullscreenchange", () =>
-      setIcon(this.querySelector("[data-fullscreen] .icon"), document.fullscreenElement ? "minimize-2" : "maximize-2"),
+      setIcon(
+        this.querySelector("[data-fullscreen] .icon"),
+        document.fullscreenElement ? "minimize-2" : "maximize-2",
+      ),
     );
     this.#body.addEventListener("scroll", this.#handleScroll, { passive: true });
     this.#search?.addEventListener("input", () => this.#find());
@@ -46,7 +53,8 @@ class LiveLog extends HTMLElement {
       this.#setFollow(false);
       const errors = this.#lines.querySelectorAll('[data-level="ERROR"], [data-level="CRITICAL"]');
       const last = errors[errors.length - 1];
-      if (last instanceof HTMLElement) this.#body.scrollTop = last.offsetTop - this.#body.clientHeight / 2;
+      if (last instanceof HTMLElement)
+        this.#body.scrollTop = last.offsetTop - this.#body.clientHeight / 2;
     }
   }
 
@@ -206,7 +214,11 @@ class LiveLog extends HTMLElement {
     const status = this.querySelector("[data-match-count]");
     if (!status) return;
     const count = this.#matches.length;
-    status.textContent = this.#search?.value ? (count ? `${Math.max(0, this.#matchIndex) + 1} of ${count}` : "No matches") : "";
+    status.textContent = this.#search?.value
+      ? count
+        ? `${Math.max(0, this.#matchIndex) + 1} of ${count}`
+        : "No matches"
+      : "";
   }
 }
 customElements.define("live-log", LiveLog);

@@ -8,7 +8,11 @@ class MarkdownView extends HTMLElement {
     if (this.classList.contains("is-rendered")) return;
     const html = markdown.render(this.textContent ?? "");
     this.replaceChildren(
-      DOMPurify.sanitize(html, { RETURN_DOM_FRAGMENT: true, FORBID_TAGS: ["style", "img"], FORBID_ATTR: ["style", "class", "id"] }),
+      DOMPurify.sanitize(html, {
+        RETURN_DOM_FRAGMENT: true,
+        FORBID_TAGS: ["style", "img"],
+        FORBID_ATTR: ["style", "class", "id"],
+      }),
     );
     for (const link of this.querySelectorAll("a")) {
       link.rel = "noopener noreferrer nofollow";

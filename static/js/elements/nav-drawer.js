@@ -6,7 +6,8 @@ class NavDrawer extends HTMLElement {
   connectedCallback() {
     this.addEventListener("click", this.#open);
     document.addEventListener("keydown", this.#handleKeydown);
-    for (const link of document.querySelectorAll(".nav-close, .nav-backdrop")) link.addEventListener("click", this.#close);
+    for (const link of document.querySelectorAll(".nav-close, .nav-backdrop"))
+      link.addEventListener("click", this.#close);
     addEventListener("hashchange", this.#sync);
     this.#sync();
   }

@@ -20,7 +20,11 @@ class PreviewPanel extends HTMLElement {
     this.querySelector("[data-preview-close]")?.addEventListener("click", () => this.#close());
     if (NARROW_SCREEN.matches) return;
     const id = new URL(location.href).searchParams.get("preview");
-    const link = id && /** @type {HTMLAnchorElement | null} */ (document.querySelector(`#run-${CSS.escape(id)} .row-link`));
+    const link =
+      id &&
+      /** @type {HTMLAnchorElement | null} */ (
+        document.querySelector(`#run-${CSS.escape(id)} .row-link`)
+      );
     if (link) this.#open(link);
   }
 
@@ -44,7 +48,13 @@ class PreviewPanel extends HTMLElement {
   /** While the panel is open, it shows the row that has the focus. */
   #handleFocus = (/** @type {FocusEvent} */ event) => {
     const link = event.target;
-    if (this.hidden || !(link instanceof HTMLAnchorElement) || !link.matches(".row-link") || link === this.#link) return;
+    if (
+      this.hidden ||
+      !(link instanceof HTMLAnchorElement) ||
+      !link.matches(".row-link") ||
+      link === this.#link
+    )
+      return;
     this.#open(link);
   };
 
@@ -65,12 +75,17 @@ class PreviewPanel extends HTMLElement {
     if (openLink instanceof HTMLAnchorElement) openLink.href = link.href;
     body.setAttribute("aria-busy", "true");
     try {
-      const response = await fetch(`${link.href}?part=preview`, { signal: abortController.signal, headers: { "HX-Request": "true", Accept: "text/html" } });
-      if (!response.ok || response.headers.has("HX-Redirect")) throw new Error(String(response.status));
+      const response = await fetch(`${link.href}?part=preview`, {
+        signal: abortController.signal,
+        headers: { "HX-Request": "true", Accept: "text/html" },
+      });
+      if (!response.ok || response.headers.has("HX-Redirect"))
+        throw new Error(String(response.status));
       body.innerHTML = await response.text();
       body.scrollTop = 0;
     } catch {
-      if (!abortController.signal.aborted) showToast("The run could not be loaded. Try again.", "error");
+      if (!abortController.signal.aborted)
+        showToast("The run could not be loaded. Try again.", "error");
     } finally {
       if (this.#abortController === abortController) body.removeAttribute("aria-busy");
     }

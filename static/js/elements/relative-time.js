@@ -18,7 +18,10 @@ class RelativeTime extends HTMLElement {
     instances.add(this);
     const time = this.querySelector("time");
     if (!time) return;
-    const local = new Date(time.dateTime).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "medium" });
+    const local = new Date(time.dateTime).toLocaleString(undefined, {
+      dateStyle: "medium",
+      timeStyle: "medium",
+    });
     time.title = `${local}\n${time.dateTime}`;
     this.refresh();
   }
@@ -32,7 +35,9 @@ class RelativeTime extends HTMLElement {
     if (!time) return;
     const timestamp = new Date(time.dateTime);
     const text = this.hasAttribute("elapsed")
-      ? formatDuration(Math.max(1000, Math.floor((Date.now() - timestamp.getTime()) / 1000) * 1000)).replace(".00", "")
+      ? formatDuration(
+          Math.max(1000, Math.floor((Date.now() - timestamp.getTime()) / 1000) * 1000),
+        ).replace(".00", "")
       : formatRelativeTime(timestamp);
     if (time.textContent !== text) time.textContent = text;
   }

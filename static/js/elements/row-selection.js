@@ -13,15 +13,21 @@ class RowSelection extends HTMLElement {
   }
 
   #update = () => {
-    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("input[type=checkbox]"));
+    const boxes = /** @type {NodeListOf<HTMLInputElement>} */ (
+      this.querySelectorAll("input[type=checkbox]")
+    );
     for (const box of boxes) box.closest("tr")?.classList.toggle("is-selected", box.checked);
-    const button = /** @type {HTMLButtonElement | null} */ (this.querySelector("[data-requires-selection]"));
+    const button = /** @type {HTMLButtonElement | null} */ (
+      this.querySelector("[data-requires-selection]")
+    );
     if (button) button.hidden = ![...boxes].some((box) => box.checked);
   };
 
   #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
     if (!isShortcut(event) || event.key !== "x") return;
-    const box = document.activeElement?.closest("tr[data-row]")?.querySelector("input[type=checkbox]");
+    const box = document.activeElement
+      ?.closest("tr[data-row]")
+      ?.querySelector("input[type=checkbox]");
     if (!(box instanceof HTMLInputElement)) return;
     box.checked = !box.checked;
     this.#update();

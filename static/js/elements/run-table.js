@@ -24,7 +24,10 @@ class RunTable extends HTMLElement {
     this.addEventListener("change", this.#handleChange);
     document.addEventListener("keydown", this.#handleKeydown);
     addEventListener("pagehide", this.#saveRows);
-    this.#endObserver = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && this.#loadMore(), { rootMargin: "400px" });
+    this.#endObserver = new IntersectionObserver(
+      (entries) => entries.some((entry) => entry.isIntersecting) && this.#loadMore(),
+      { rootMargin: "400px" },
+    );
     this.#observeEnd();
     if (this.hasAttribute("data-live") || !this.#isSettled) {
       this.#timer = setInterval(this.#poll, POLL_INTERVAL_MS);
@@ -76,7 +79,9 @@ class RunTable extends HTMLElement {
     button.setAttribute("aria-pressed", String(live));
     const label = button.querySelector("span");
     if (label) label.textContent = live ? "Live" : "Paused";
-    button.title = live ? "New runs appear automatically. Click to pause." : "Click to show new runs automatically.";
+    button.title = live
+      ? "New runs appear automatically. Click to pause."
+      : "Click to show new runs automatically.";
   }
 
   /** Fetch the first page again, update changed rows, and announce or insert new ones. */
@@ -85,7 +90,8 @@ class RunTable extends HTMLElement {
     if (!this.hasAttribute("data-live") && this.#isSettled) return;
     try {
       const page = await fetchTable(this.dataset.rows ?? "");
-      const freshTable = page && /** @type {HTMLTableElement | null} */ (page.querySelector("table"));
+      const freshTable =
+        page && /** @type {HTMLTableElement | null} */ (page.querySelector("table"));
       if (freshTable) this.#mergeRows(freshTable);
     } catch {
       // The next poll may succeed; the table stays as it is.
@@ -99,10 +105,12 @@ class RunTable extends HTMLElement {
     for (const row of freshTable.querySelectorAll("tbody > tr")) {
       const existing = document.getElementById(row.id);
       if (!existing) newRows.push(row);
-      else if (existing.dataset.status !== /** @type {HTMLElement} */ (row).dataset.status) this.#replaceRow(existing, row);
+      else if (existing.dataset.status !== /** @type {HTMLElement} */ (row).dataset.status)
+        this.#replaceRow(existing, row);
     }
     const notice = this.querySelector("[data-new-runs]");
-    const canInsert = this.#isLive && scrollY < 80 && !this.querySelector(".table-frame:hover, tbody :focus");
+    const canInsert =
+      this.#isLive && scrollY < 80 && !this.querySelector(".table-frame:hover, tbody :focus");
     if (body && canInsert) {
       for (const row of newRows.reverse()) {
         row.classList.add("is-new");
@@ -110,7 +118,9 @@ class RunTable extends HTMLElement {
       }
       notice?.replaceChildren();
     } else if (notice && this.hasAttribute("data-live")) {
-      notice.replaceChildren(...(newRows.length ? [createNewRunsLink(newRows.length, freshTable.rows.length - 1)] : []));
+      notice.replaceChildren(
+        ...(newRows.length ? [createNewRunsLink(newRows.length, freshTable.rows.length - 1)] : []),
+      );
     } else if (!body && newRows.length) location.reload();
   }
 
@@ -119,8 +129,12 @@ class RunTable extends HTMLElement {
    * @param {Element} row
    */
   #replaceRow(existing, row) {
-    const box = /** @type {HTMLInputElement | null} */ (existing.querySelector('input[name="run"]'));
-    const replacement = /** @type {HTMLInputElement | null} */ (row.querySelector('input[name="run"]'));
+    const box = /** @type {HTMLInputElement | null} */ (
+      existing.querySelector('input[name="run"]')
+    );
+    const replacement = /** @type {HTMLInputElement | null} */ (
+      row.querySelector('input[name="run"]')
+    );
     if (box && replacement) replacement.checked = box.checked;
     if (existing.contains(document.activeElement)) return;
     existing.replaceWith(row);
@@ -156,28 +170,45 @@ class RunTable extends HTMLElement {
 
   #handleClick = (/** @type {MouseEvent} */ event) => {
     const target = /** @type {Element} */ (event.target);
-    if (target.closest("[data-clear-selection]")) for (const box of this.#boxes) box.checked = false;
+    if (target.closest("[data-clear-selection]"))
+      for (const box of this.#boxes) box.checked = false;
     if (target.closest("[data-copy-ids]")) this.#copyIds();
     if (target.closest("[data-clear-selection], [data-select-all]")) this.#updateSelection();
     const link = target.closest(".row-link");
-    if (!(link instanceof HTMLAnchorElement) || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
-    const rowOpen = new CustomEvent("row-open", { detail: { link }, bubbles: true, cancelable: true });
+    if (
+      !(link instanceof HTMLAnchorElement) ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.shiftKey ||
+      event.button
+    )
+      return;
+    const rowOpen = new CustomEvent("row-open", {
+      detail: { link },
+      bubbles: true,
+      cancelable: true,
+    });
     // A key press on the link is a click without `detail` and opens the page.
     if (event.detail && !link.dispatchEvent(rowOpen)) event.preventDefault();
   };
 
   #handleChange = (/** @type {Event} */ event) => {
     const box = /** @type {HTMLInputElement} */ (event.target);
-    if (box.matches("[data-select-all]")) for (const other of this.#boxes) other.checked = box.checked;
+    if (box.matches("[data-select-all]"))
+      for (const other of this.#boxes) other.checked = box.checked;
     else if (box.name !== "run") return;
     this.#updateSelection();
   };
 
   #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
     if (!isShortcut(event) || event.key.toLowerCase() !== "x") return;
-    const row = document.activeElement?.closest("tr[data-row]") ?? this.querySelector('tr[aria-selected="true"]');
+    const row =
+      document.activeElement?.closest("tr[data-row]") ??
+      this.querySelector('tr[aria-selected="true"]');
     const boxes = this.#boxes;
-    const box = /** @type {HTMLInputElement | null | undefined} */ (row?.querySelector('input[name="run"]'));
+    const box = /** @type {HTMLInputElement | null | undefined} */ (
+      row?.querySelector('input[name="run"]')
+    );
     if (!box) return;
     const at = boxes.indexOf(box);
     box.checked = !box.checked;
@@ -205,7 +236,9 @@ class RunTable extends HTMLElement {
     this.querySelector("[data-idle]")?.toggleAttribute("hidden", count > 0);
     const counter = this.querySelector("[data-count]");
     if (counter) counter.textContent = String(count);
-    for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (this.querySelectorAll("[data-requires-count]"))) {
+    for (const button of /** @type {NodeListOf<HTMLButtonElement>} */ (
+      this.querySelectorAll("[data-requires-count]")
+    )) {
       button.disabled = count !== Number(button.dataset.requiresCount);
     }
     const all = /** @type {HTMLInputElement | null} */ (this.querySelector("[data-select-all]"));

@@ -16,7 +16,9 @@ class ShortcutHelp extends HTMLElement {
       "g s": (event) => isShortcut(event) && this.#openSection("Settings"),
       "g d": (event) => isShortcut(event) && this.#openSection("Deployments"),
       "/": (event) => {
-        const field = /** @type {HTMLInputElement | null} */ (document.querySelector("main input[type=search]"));
+        const field = /** @type {HTMLInputElement | null} */ (
+          document.querySelector("main input[type=search]")
+        );
         if (!field || !isShortcut(event)) return;
         event.preventDefault();
         field.focus();
@@ -36,12 +38,16 @@ class ShortcutHelp extends HTMLElement {
   };
 
   #open = () => {
-    /** @type {HTMLDialogElement | null} */ (document.querySelector("[data-shortcut-help]"))?.showModal();
+    /** @type {HTMLDialogElement | null} */ (
+      document.querySelector("[data-shortcut-help]")
+    )?.showModal();
   };
 
   /** @param {string} section */
   #openSection(section) {
-    /** @type {HTMLElement | null} */ (document.querySelector(`.nav-sections [title="${section}"]`))?.click();
+    /** @type {HTMLElement | null} */ (
+      document.querySelector(`.nav-sections [title="${section}"]`)
+    )?.click();
   }
 }
 customElements.define("shortcut-help", ShortcutHelp);

@@ -42,7 +42,8 @@ class SplitPanels extends HTMLElement {
     event.preventDefault();
     handle.setPointerCapture(event.pointerId);
     handle.dataset.dragging = "";
-    const move = (/** @type {PointerEvent} */ moved) => this.#setWidth(moved.clientX - this.getBoundingClientRect().left);
+    const move = (/** @type {PointerEvent} */ moved) =>
+      this.#setWidth(moved.clientX - this.getBoundingClientRect().left);
     handle.addEventListener("pointermove", move);
     handle.addEventListener(
       "lostpointercapture",
@@ -69,7 +70,10 @@ class SplitPanels extends HTMLElement {
 
   #updateHandle() {
     const handle = this.querySelector('[role="separator"]');
-    handle?.setAttribute("aria-valuenow", String(Math.round((100 * this.#width) / Math.max(1, this.clientWidth))));
+    handle?.setAttribute(
+      "aria-valuenow",
+      String(Math.round((100 * this.#width) / Math.max(1, this.clientWidth))),
+    );
   }
 }
 customElements.define("split-panels", SplitPanels);

@@ -7,7 +7,9 @@ class TabSet extends HTMLElement {
     const list = this.querySelector('[role="tablist"]');
     if (list instanceof HTMLElement) list.hidden = false;
     const stored = sessionStorage.getItem(`tab:${this.getAttribute("name")}`);
-    const first = this.#tabs.find((tab) => tab.dataset.tab === stored) ?? this.#tabs.find((tab) => tab.ariaSelected === "true");
+    const first =
+      this.#tabs.find((tab) => tab.dataset.tab === stored) ??
+      this.#tabs.find((tab) => tab.ariaSelected === "true");
     this.#show(first ?? this.#tabs[0]);
     this.addEventListener("click", this.#handleClick);
     this.addEventListener("keydown", this.#handleKeydown);
@@ -15,7 +17,9 @@ class TabSet extends HTMLElement {
 
   get #tabs() {
     // A panel may contain another tab set; the first tab list belongs to this one.
-    return /** @type {HTMLElement[]} */ ([...(this.querySelector('[role="tablist"]')?.querySelectorAll('[role="tab"]') ?? [])]);
+    return /** @type {HTMLElement[]} */ ([
+      ...(this.querySelector('[role="tablist"]')?.querySelectorAll('[role="tab"]') ?? []),
+    ]);
   }
 
   #handleClick = (/** @type {Event} */ event) => {

@@ -112,12 +112,24 @@ class TimeChart extends HTMLElement {
       return color;
     };
     const font = `11px ${getComputedStyle(document.documentElement).getPropertyValue("--font-mono")}`;
-    const axis = { stroke: resolveColor("--text-muted"), font, grid: { stroke: resolveColor("--line-soft"), width: 1 }, ticks: { show: false } };
-    const shown = chart.series.map((one, at) => ({ ...one, at })).filter((one) => !this.#hidden.has(one.at));
-    const rows = this.#isStacked ? stacked(shown.map((one) => one.values)) : shown.map((one) => one.values);
+    const axis = {
+      stroke: resolveColor("--text-muted"),
+      font,
+      grid: { stroke: resolveColor("--line-soft"), width: 1 },
+      ticks: { show: false },
+    };
+    const shown = chart.series
+      .map((one, at) => ({ ...one, at }))
+      .filter((one) => !this.#hidden.has(one.at));
+    const rows = this.#isStacked
+      ? stacked(shown.map((one) => one.values))
+      : shown.map((one) => one.values);
     // Draw the largest sum of a stack first, so that the others cover it.
-    const order = this.#isStacked ? shown.map((_, at) => shown.length - 1 - at) : shown.map((_, at) => at);
-    const bars = chart.kind === "line" ? undefined : uPlot.paths.bars?.({ size: [0.8, 24], align: 1 });
+    const order = this.#isStacked
+      ? shown.map((_, at) => shown.length - 1 - at)
+      : shown.map((_, at) => at);
+    const bars =
+      chart.kind === "line" ? undefined : uPlot.paths.bars?.({ size: [0.8, 24], align: 1 });
     const compact = this.#container.clientHeight < 100;
     this.#plot = new uPlot(
       {
@@ -126,17 +138,49 @@ class TimeChart extends HTMLElement {
         padding: [6, 8, 0, 0],
         legend: { show: false },
         tzDate: (/** @type {number} */ ts) => new Date(ts * 1000),
-        cursor: { y: false, points: { size: 6 }, sync: { key: "time" }, drag: { x: true, y: false, setScale: false } },
-        scales: { x: { time: true, range: () => this.#range }, y: { range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [0, max > 0 ? max * 1.12 : 1] } },
+        cursor: {
+          y: false,
+          points: { size: 6 },
+          sync: { key: "time" },
+          drag: { x: true, y: false, setScale: false },
+        },
+        scales: {
+          x: { time: true, range: () => this.#range },
+          y: {
+            range: (/** @type {any} */ _, /** @type {number} */ __, /** @type {number} */ max) => [
+              0,
+              max > 0 ? max * 1.12 : 1,
+            ],
+          },
+        },
         axes: [
-          { ...axis, size: 22, space: 60, grid: { show: false }, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => formatAxisTime(one, (this.#range[1] ?? 0) - (this.#range[0] ?? 0))) },
-          { ...axis, size: chart.unit === "s" ? 68 : 56, space: compact ? 24 : 32, values: (/** @type {any} */ _, /** @type {number[]} */ at) => at.map((one) => formatAxisValue(chart.unit, one)) },
+          {
+            ...axis,
+            size: 22,
+            space: 60,
+            grid: { show: false },
+            values: (/** @type {any} */ _, /** @type {number[]} */ at) =>
+              at.map((one) => formatAxisTime(one, (this.#range[1] ?? 0) - (this.#range[0] ?? 0))),
+          },
+          {
+            ...axis,
+            size: chart.unit === "s" ? 68 : 56,
+            space: compact ? 24 : 32,
+            values: (/** @type {any} */ _, /** @type {number[]} */ at) =>
+              at.map((one) => formatAxisValue(chart.unit, one)),
+          },
         ],
         series: [
           {},
           ...order.map((at) => {
             const one = /** @type {Series} */ (shown[at]);
-            const color = resolveColor(one.hue === "error" ? "--status-error" : one.hue === "before" ? "--line-control" : `--chart-${one.hue}`);
+            const color = resolveColor(
+              one.hue === "error"
+                ? "--status-error"
+                : one.hue === "before"
+                  ? "--line-control"
+                  : `--chart-${one.hue}`,
+            );
             return {
               stroke: color,
               width: bars ? 0 : 1.5,
@@ -144,11 +188,16 @@ class TimeChart extends HTMLElement {
               dash: one.hue === "before" ? [4, 3] : undefined,
               paths: bars,
               spanGaps: false,
-              points: bars ? { show: false } : { show: true, size: 4, fill: color, filter: isolatedPoints },
+              points: bars
+                ? { show: false }
+                : { show: true, size: 4, fill: color, filter: isolatedPoints },
             };
           }),
         ],
-        hooks: { setCursor: [() => this.#updateTooltip(shown)], setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)] },
+        hooks: {
+          setCursor: [() => this.#updateTooltip(shown)],
+          setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)],
+        },
       },
       [chart.times, ...order.map((at) => rows[at] ?? [])],
       this.#container,
@@ -177,7 +226,10 @@ class TimeChart extends HTMLElement {
     }
     const format = VALUE_FORMATTERS[chart.unit] ?? String;
     const time = document.createElement("time");
-    time.textContent = new Date((chart.times[at] ?? 0) * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+    time.textContent = new Date((chart.times[at] ?? 0) * 1000).toLocaleString(undefined, {
+      dateStyle: "medium",
+      timeStyle: "short",
+    });
     this.#tooltip.replaceChildren(
       time,
       ...shown.slice(0, 12).map((one) => {
@@ -196,7 +248,9 @@ class TimeChart extends HTMLElement {
     const offset = this.#plot.over.offsetLeft + left;
     const isRightHalf = offset > this.#container.clientWidth / 2;
     this.#tooltip.style.insetInlineStart = isRightHalf ? "auto" : `${offset + 12}px`;
-    this.#tooltip.style.insetInlineEnd = isRightHalf ? `${this.#container.clientWidth - offset + 12}px` : "auto";
+    this.#tooltip.style.insetInlineEnd = isRightHalf
+      ? `${this.#container.clientWidth - offset + 12}px`
+      : "auto";
     this.#tooltip.style.insetBlockStart = "0";
     this.#plot.over.style.cursor = chart.open ? "pointer" : "crosshair";
   }
@@ -220,7 +274,9 @@ class TimeChart extends HTMLElement {
   #nearestSeries(at) {
     const chart = /** @type {Chart} */ (this.#chart);
     const shown = chart.series.filter((_, number) => !this.#hidden.has(number));
-    const heights = this.#isStacked ? stacked(shown.map((one) => one.values)) : shown.map((one) => one.values);
+    const heights = this.#isStacked
+      ? stacked(shown.map((one) => one.values))
+      : shown.map((one) => one.values);
     const top = this.#plot.cursor.top;
     let found;
     let minDistance = Infinity;
@@ -240,7 +296,9 @@ class TimeChart extends HTMLElement {
     const from = chart.times[at];
     if (!chart.open || from === undefined) return;
     const near = this.#nearestSeries(at);
-    location.assign(withTimeRange(new URL(near?.href || chart.open, location.href).href, from, from + chart.step));
+    location.assign(
+      withTimeRange(new URL(near?.href || chart.open, location.href).href, from, from + chart.step),
+    );
   }
 }
 
@@ -254,7 +312,8 @@ function isolatedPoints(plot, row) {
   const values = plot.data[row] ?? [];
   const found = [];
   for (let at = 0; at < values.length; at++) {
-    if (isDefined(values[at]) && !isDefined(values[at - 1]) && !isDefined(values[at + 1])) found.push(at);
+    if (isDefined(values[at]) && !isDefined(values[at - 1]) && !isDefined(values[at + 1]))
+      found.push(at);
   }
   return found;
 }

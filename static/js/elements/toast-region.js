@@ -9,8 +9,12 @@ const DISPLAY_MS = 5000;
 class ToastRegion extends HTMLElement {
   connectedCallback() {
     for (const toast of this.children) this.#scheduleRemoval(toast);
-    this.addEventListener("show-toast", (event) => this.#show(/** @type {CustomEvent} */ (event).detail));
-    this.addEventListener("click", (event) => /** @type {Element} */ (event.target).closest(".toast")?.remove());
+    this.addEventListener("show-toast", (event) =>
+      this.#show(/** @type {CustomEvent} */ (event).detail),
+    );
+    this.addEventListener("click", (event) =>
+      /** @type {Element} */ (event.target).closest(".toast")?.remove(),
+    );
   }
 
   /** @param {{ text: string, tone: string }} message */

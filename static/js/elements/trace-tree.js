@@ -6,7 +6,12 @@
  * J, K and the arrow keys move, left and right collapse and expand, E selects the next error, W switches to the
  * waterfall. Dragging on the ruler zooms. Selecting a run loads its fragment into `#run` and updates the URL.
  */
-import { elementScroll, observeElementOffset, observeElementRect, Virtualizer } from "../../vendor/virtual.js";
+import {
+  elementScroll,
+  observeElementOffset,
+  observeElementRect,
+  Virtualizer,
+} from "../../vendor/virtual.js";
 import { formatCompact, formatDuration } from "../lib/formatting.js";
 import { setIcon } from "../lib/icons.js";
 import { isShortcut, isTyping } from "../lib/keyboard.js";
@@ -60,7 +65,8 @@ class TraceTree extends HTMLElement {
     document.addEventListener("keydown", this.#handleKeydown);
     addEventListener("popstate", this.#handlePopState);
     this.querySelector("input[type=search]")?.addEventListener("input", this.#filter);
-    for (const tool of this.querySelectorAll("[data-mode-button]")) tool.addEventListener("click", () => this.#setMode(tool));
+    for (const tool of this.querySelectorAll("[data-mode-button]"))
+      tool.addEventListener("click", () => this.#setMode(tool));
     this.querySelector("[data-collapse-all]")?.addEventListener("click", () => this.#toggleAll());
     this.querySelector("[data-next-error]")?.addEventListener("click", () => this.#nextError());
     this.querySelector(".tree-options")?.addEventListener("change", this.#handleOptionChange);
@@ -92,7 +98,9 @@ class TraceTree extends HTMLElement {
     let data;
     try {
       const text = document.getElementById(this.getAttribute("for") ?? "")?.textContent;
-      data = src ? await (await fetch(src, { headers: { Accept: "application/json" } })).json() : JSON.parse(text ?? "{}");
+      data = src
+        ? await (await fetch(src, { headers: { Accept: "application/json" } })).json()
+        : JSON.parse(text ?? "{}");
     } catch {
       showToast("The runs could not be loaded. Reload the page.", "error");
       return false;
@@ -100,7 +108,10 @@ class TraceTree extends HTMLElement {
     if (!this.isConnected || !data.runs) return false;
     this.#scale = new Scale(data.total);
     this.#runs = readRuns(data.runs, data.total);
-    this.#selected = Math.max(0, this.#runs.findIndex((run) => run.id === this.getAttribute("selected")));
+    this.#selected = Math.max(
+      0,
+      this.#runs.findIndex((run) => run.id === this.getAttribute("selected")),
+    );
     return true;
   }
 
@@ -130,7 +141,12 @@ class TraceTree extends HTMLElement {
 
   /** Compute the visible rows and render them. */
   #layout() {
-    this.#rows = visibleRuns(this.#runs, this.#collapsed, this.#shown, Number(this.#options.minDuration ?? 0));
+    this.#rows = visibleRuns(
+      this.#runs,
+      this.#collapsed,
+      this.#shown,
+      Number(this.#options.minDuration ?? 0),
+    );
     this.#virtualizer?.setOptions(this.#virtualizerOptions());
     this.#virtualizer?.measure();
     this.#virtualizer?._willUpdate();
@@ -145,7 +161,9 @@ class TraceTree extends HTMLElement {
     } catch {
       this.#options = {};
     }
-    for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("[data-option]"))) {
+    for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (
+      this.querySelectorAll("[data-option]")
+    )) {
       const stored = this.#options[field.dataset.option ?? ""];
       if (stored === undefined) continue;
       if (field.type === "checkbox") field.checked = stored === "on";
@@ -155,8 +173,11 @@ class TraceTree extends HTMLElement {
   }
 
   #handleOptionChange = () => {
-    for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (this.querySelectorAll("[data-option]"))) {
-      this.#options[field.dataset.option ?? ""] = field.type === "checkbox" ? (field.checked ? "on" : "off") : field.value;
+    for (const field of /** @type {NodeListOf<HTMLInputElement>} */ (
+      this.querySelectorAll("[data-option]")
+    )) {
+      this.#options[field.dataset.option ?? ""] =
+        field.type === "checkbox" ? (field.checked ? "on" : "off") : field.value;
     }
     localStorage.setItem("trace-options", JSON.stringify(this.#options));
     this.#applyOptions();
@@ -164,9 +185,12 @@ class TraceTree extends HTMLElement {
   };
 
   #applyOptions() {
-    for (const name of ["metrics", "cost", "scores"]) this.toggleAttribute(`data-hide-${name}`, this.#options[name] === "off");
+    for (const name of ["metrics", "cost", "scores"])
+      this.toggleAttribute(`data-hide-${name}`, this.#options[name] === "off");
     this.toggleAttribute("data-share", this.#options.share === "on");
-    this.#scale.setGaps(this.#options.gaps === "off" ? [] : findIdleGaps(this.#runs, this.#scale.total));
+    this.#scale.setGaps(
+      this.#options.gaps === "off" ? [] : findIdleGaps(this.#runs, this.#scale.total),
+    );
   }
 
   /** Discard all rows and render them again. */
@@ -194,7 +218,8 @@ class TraceTree extends HTMLElement {
       }
       row.style.setProperty("--top", `${item.start}px`);
       row.setAttribute("aria-selected", String(run.index === this.#selected));
-      if (run.childCount) row.setAttribute("aria-expanded", String(!this.#collapsed.has(run.index)));
+      if (run.childCount)
+        row.setAttribute("aria-expanded", String(!this.#collapsed.has(run.index)));
       row.classList.toggle("is-dimmed", this.#shown !== null && !this.#matches.has(run.index));
     }
     for (const [id, row] of this.#renderedRows) {
@@ -211,7 +236,9 @@ class TraceTree extends HTMLElement {
   /** @param {Run} run */
   #createRow(run) {
     const template = /** @type {HTMLTemplateElement} */ (this.querySelector("template[data-row]"));
-    const row = /** @type {HTMLAnchorElement} */ (template.content.firstElementChild?.cloneNode(true));
+    const row = /** @type {HTMLAnchorElement} */ (
+      template.content.firstElementChild?.cloneNode(true)
+    );
     row.id = `row-${run.id}`;
     row.href = `${this.dataset.base}${run.id}`;
     row.dataset.index = String(run.index);
@@ -225,15 +252,32 @@ class TraceTree extends HTMLElement {
     fillSlot(row, "type", run.type);
     fillSlot(row, "name", run.name);
     fillSlot(row, "duration", run.duration === null ? "running" : formatDuration(run.duration));
-    const hasLongerSubtree = run.duration !== null && run.subtreeEnd - run.start > run.duration * 1.01 + 1;
-    fillSlot(row, "subtree-duration", hasLongerSubtree ? `Σ ${formatDuration(run.subtreeEnd - run.start)}` : "");
+    const hasLongerSubtree =
+      run.duration !== null && run.subtreeEnd - run.start > run.duration * 1.01 + 1;
+    fillSlot(
+      row,
+      "subtree-duration",
+      hasLongerSubtree ? `Σ ${formatDuration(run.subtreeEnd - run.start)}` : "",
+    );
     const tokens = run.tokensIn || run.tokensOut;
-    fillSlot(row, "tokens", tokens ? `${formatCompact(run.tokensIn ?? 0)} → ${formatCompact(run.tokensOut ?? 0)} tok` : "");
+    fillSlot(
+      row,
+      "tokens",
+      tokens
+        ? `${formatCompact(run.tokensIn ?? 0)} → ${formatCompact(run.tokensOut ?? 0)} tok`
+        : "",
+    );
     fillSlot(row, "cost", run.cost ? (VALUE_FORMATTERS.usd?.(run.cost) ?? "") : "");
     const scores = row.querySelector("[data-scores]");
     for (const [key, value] of run.feedback.slice(0, 3)) scores?.append(createChip(key, value));
-    /** @type {HTMLElement | null} */ (row.querySelector("[data-error]"))?.toggleAttribute("hidden", run.status !== "error");
-    /** @type {HTMLElement | null} */ (row.querySelector("[data-running]"))?.toggleAttribute("hidden", run.status !== "pending");
+    /** @type {HTMLElement | null} */ (row.querySelector("[data-error]"))?.toggleAttribute(
+      "hidden",
+      run.status !== "error",
+    );
+    /** @type {HTMLElement | null} */ (row.querySelector("[data-running]"))?.toggleAttribute(
+      "hidden",
+      run.status !== "pending",
+    );
     const duration = run.duration ?? Math.max(0, this.#scale.total - run.start);
     row.style.setProperty("--trace-share", String(Math.min(1, duration / this.#scale.total)));
     const from = this.#scale.position(run.start);
@@ -241,7 +285,8 @@ class TraceTree extends HTMLElement {
     const track = /** @type {HTMLElement} */ (row.querySelector(".tree-track"));
     track.style.setProperty("--from", String(from));
     track.style.setProperty("--share", String(to - from));
-    const isOutsideWindow = run.start > this.#scale.window.to || run.start + duration < this.#scale.window.from;
+    const isOutsideWindow =
+      run.start > this.#scale.window.to || run.start + duration < this.#scale.window.from;
     track.toggleAttribute("data-outside", isOutsideWindow);
     const first = /** @type {HTMLElement} */ (row.querySelector(".tree-first-token"));
     first.hidden = run.firstToken === null || isOutsideWindow;
@@ -339,7 +384,9 @@ class TraceTree extends HTMLElement {
 
   #nextError() {
     const runs = this.#runs;
-    const next = runs.find((run) => run.index > this.#selected && run.status === "error") ?? runs.find((run) => run.status === "error");
+    const next =
+      runs.find((run) => run.index > this.#selected && run.status === "error") ??
+      runs.find((run) => run.status === "error");
     if (!next) return;
     for (let at = next.parent; at >= 0; at = runs[at]?.parent ?? -1) this.#collapsed.delete(at);
     this.#layout();
@@ -348,15 +395,29 @@ class TraceTree extends HTMLElement {
 
   /** @param {number} index */
   #rowOf(index) {
-    return Math.max(0, this.#rows.findIndex((run) => run.index === index));
+    return Math.max(
+      0,
+      this.#rows.findIndex((run) => run.index === index),
+    );
   }
 
   #handleClick = (/** @type {MouseEvent} */ event) => {
     const row = /** @type {Element} */ (event.target).closest(".tree-row");
-    if (!(row instanceof HTMLElement) || event.ctrlKey || event.metaKey || event.shiftKey || event.button) return;
+    if (
+      !(row instanceof HTMLElement) ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.shiftKey ||
+      event.button
+    )
+      return;
     event.preventDefault();
     const index = Number(row.dataset.index);
-    if (/** @type {Element} */ (event.target).closest(".tree-toggle") && this.#runs[index]?.childCount) this.#toggleRun(index);
+    if (
+      /** @type {Element} */ (event.target).closest(".tree-toggle") &&
+      this.#runs[index]?.childCount
+    )
+      this.#toggleRun(index);
     else this.#select(index, { push: true });
   };
 
@@ -388,7 +449,9 @@ class TraceTree extends HTMLElement {
       else if (run.childCount) this.#select(run.index + 1);
     } else if (event.key === "e") this.#nextError();
     else if (event.key === "w") {
-      const other = this.querySelector(`[data-mode-button="${this.#isWaterfall ? "tree" : "waterfall"}"]`);
+      const other = this.querySelector(
+        `[data-mode-button="${this.#isWaterfall ? "tree" : "waterfall"}"]`,
+      );
       if (other) this.#setMode(other);
     } else return;
     event.preventDefault();
@@ -433,7 +496,10 @@ class TraceTree extends HTMLElement {
     if (!target) return;
     target.setAttribute("aria-busy", "true");
     try {
-      const response = await fetch(address, { signal: abortController.signal, headers: { "HX-Request": "true", Accept: "text/html" } });
+      const response = await fetch(address, {
+        signal: abortController.signal,
+        headers: { "HX-Request": "true", Accept: "text/html" },
+      });
       const redirect = response.headers.get("HX-Redirect");
       if (redirect) {
         location.assign(redirect);
@@ -444,7 +510,8 @@ class TraceTree extends HTMLElement {
       target.scrollTop = 0;
       document.title = `${run.name} · Slipway`;
     } catch {
-      if (!abortController.signal.aborted) showToast("The run could not be loaded. Try again.", "error");
+      if (!abortController.signal.aborted)
+        showToast("The run could not be loaded. Try again.", "error");
     } finally {
       if (this.#abortController === abortController) target.removeAttribute("aria-busy");
     }
@@ -460,7 +527,10 @@ class TraceTree extends HTMLElement {
     const parents = this.#runs.filter((run) => run.childCount && run.depth > 0);
     const isCollapsing = this.#collapsed.size === 0;
     this.#collapsed = new Set(isCollapsing ? parents.map((run) => run.index) : []);
-    setIcon(this.querySelector("[data-collapse-all] .icon"), isCollapsing ? "chevrons-up-down" : "chevrons-down-up");
+    setIcon(
+      this.querySelector("[data-collapse-all] .icon"),
+      isCollapsing ? "chevrons-up-down" : "chevrons-down-up",
+    );
     this.#layout();
   }
 
@@ -469,17 +539,23 @@ class TraceTree extends HTMLElement {
     const mode = tool.getAttribute("data-mode-button") ?? "tree";
     this.dataset.mode = mode;
     saveCookie("trace", mode === "tree" ? "" : mode);
-    for (const other of this.querySelectorAll("[data-mode-button]")) other.setAttribute("aria-pressed", String(other === tool));
+    for (const other of this.querySelectorAll("[data-mode-button]"))
+      other.setAttribute("aria-pressed", String(other === tool));
     this.#layout();
     this.#virtualizer?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
   }
 
   #filter = () => {
-    const text = /** @type {HTMLInputElement | null} */ (this.querySelector("input[type=search]"))?.value.trim().toLowerCase();
+    const text = /** @type {HTMLInputElement | null} */ (
+      this.querySelector("input[type=search]")
+    )?.value
+      .trim()
+      .toLowerCase();
     this.#matches = new Set();
     this.#shown = null;
     if (text) {
-      const searchText = (/** @type {Run} */ run) => `${run.name} ${run.type} ${run.status} ${run.id}`.toLowerCase();
+      const searchText = (/** @type {Run} */ run) =>
+        `${run.name} ${run.type} ${run.status} ${run.id}`.toLowerCase();
       const { matched, shown } = findMatches(this.#runs, (run) => searchText(run).includes(text));
       this.#matches = matched;
       this.#shown = shown;

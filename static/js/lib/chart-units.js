@@ -12,7 +12,12 @@ function formatMoney(value) {
 /** @param {number} value */
 function formatNumber(value) {
   if (Math.abs(value) >= 1000) return formatCompact(Math.round(value));
-  return Number.isInteger(value) ? String(value) : value.toFixed(Math.abs(value) < 1 ? 3 : 2).replace(/0+$/, "").replace(/\.$/, "");
+  return Number.isInteger(value)
+    ? String(value)
+    : value
+        .toFixed(Math.abs(value) < 1 ? 3 : 2)
+        .replace(/0+$/, "")
+        .replace(/\.$/, "");
 }
 
 /** @type {Record<string, (value: number) => string>} */
@@ -33,7 +38,9 @@ export const VALUE_FORMATTERS = {
  */
 export function formatAxisValue(unit, value) {
   const text = (VALUE_FORMATTERS[unit] ?? formatNumber)(value);
-  return unit === "usd" || unit === "s" ? text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "") : text;
+  return unit === "usd" || unit === "s"
+    ? text.replace(/(\.\d*?)0+(?=\D|$)/, "$1").replace(/\.(?=\D|$)/, "")
+    : text;
 }
 
 const DAY = 86_400;
@@ -46,6 +53,7 @@ const DAY = 86_400;
  */
 export function formatAxisTime(seconds, span) {
   const date = new Date(seconds * 1000);
-  if (span <= 2 * DAY) return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
+  if (span <= 2 * DAY)
+    return date.toLocaleTimeString("en-GB", { hour: "2-digit", minute: "2-digit" });
   return date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 }

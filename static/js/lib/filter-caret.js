@@ -29,7 +29,12 @@ export function parseCaretContext(text, caret) {
       quote = char;
       from = at;
     } else if (char === "(") {
-      calls.push({ call: text.slice(from, at).trim().toLowerCase(), argument: 0, field: "", inList: false });
+      calls.push({
+        call: text.slice(from, at).trim().toLowerCase(),
+        argument: 0,
+        field: "",
+        inList: false,
+      });
       from = at + 1;
     } else if (char === ")") {
       calls.pop();
@@ -39,7 +44,11 @@ export function parseCaretContext(text, caret) {
       from = at + 1;
     } else if (char === ",") {
       if (inner && !inner.inList) {
-        if (inner.argument === 0) inner.field = text.slice(from, at).trim().replace(/^["']|["']$/g, "");
+        if (inner.argument === 0)
+          inner.field = text
+            .slice(from, at)
+            .trim()
+            .replace(/^["']|["']$/g, "");
         inner.argument += 1;
       }
       from = at + 1;
@@ -48,7 +57,8 @@ export function parseCaretContext(text, caret) {
   const inner = calls.at(-1);
   const typed = text.slice(from, caret).replace(/^["']/, "");
   const context = { from, typed, call: inner?.call ?? "", field: inner?.field ?? "" };
-  if (!inner || LOGICAL_CALLS.has(inner.call)) return { ...context, kind: typed.endsWith(")") ? "none" : "call" };
+  if (!inner || LOGICAL_CALLS.has(inner.call))
+    return { ...context, kind: typed.endsWith(")") ? "none" : "call" };
   if (inner.call === "search" && inner.argument === 0) return { ...context, kind: "none" };
   return { ...context, kind: inner.argument === 0 ? "field" : "value" };
 }

@@ -10,7 +10,8 @@ export function formatDuration(milliseconds) {
   if (seconds < 59.95) return `${seconds.toFixed(1)} s`;
   const whole = Math.round(seconds);
   if (whole < 3600) return formatPair(Math.floor(whole / 60), "min", whole % 60, "s");
-  if (whole < 86_400) return formatPair(Math.floor(whole / 3600), "h", Math.floor((whole % 3600) / 60), "min");
+  if (whole < 86_400)
+    return formatPair(Math.floor(whole / 3600), "h", Math.floor((whole % 3600) / 60), "min");
   return formatPair(Math.floor(whole / 86_400), "d", Math.floor((whole % 86_400) / 3600), "h");
 }
 
@@ -26,8 +27,13 @@ function formatPair(large, largeUnit, small, smallUnit) {
 
 /** @param {number} value */
 export function formatCompact(value) {
-  for (const [size, unit] of /** @type {[number, string][]} */ ([[1e9, "B"], [1e6, "M"], [1e3, "k"]])) {
-    if (value >= size) return (value / size).toFixed(value < 100 * size ? 1 : 0).replace(/\.0$/, "") + unit;
+  for (const [size, unit] of /** @type {[number, string][]} */ ([
+    [1e9, "B"],
+    [1e6, "M"],
+    [1e3, "k"],
+  ])) {
+    if (value >= size)
+      return (value / size).toFixed(value < 100 * size ? 1 : 0).replace(/\.0$/, "") + unit;
   }
   return String(value);
 }
@@ -44,5 +50,9 @@ export function formatRelativeTime(timestamp, now = new Date()) {
   if (seconds >= 0 && seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
   if (seconds >= 0 && seconds < 604_800) return `${Math.floor(seconds / 86_400)} d ago`;
   const sameYear = timestamp.getFullYear() === now.getFullYear();
-  return timestamp.toLocaleDateString("en-GB", { day: "numeric", month: "short", ...(sameYear ? {} : { year: "numeric" }) });
+  return timestamp.toLocaleDateString("en-GB", {
+    day: "numeric",
+    month: "short",
+    ...(sameYear ? {} : { year: "numeric" }),
+  });
 }

@@ -1,7 +1,9 @@
 /** Creates icons of the SVG sprite. */
 
 const SVG = "http://www.w3.org/2000/svg";
-const sprite = /** @type {HTMLMetaElement | null} */ (document.querySelector('meta[name="icons"]'))?.content ?? "";
+const sprite =
+  /** @type {HTMLMetaElement | null} */ (document.querySelector('meta[name="icons"]'))?.content ??
+  "";
 
 /**
  * @param {string} name

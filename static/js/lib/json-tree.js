@@ -18,13 +18,16 @@ const MAX_PREVIEW_LENGTH = 90;
  * @returns {Level}
  */
 export function describeLevel(value, from) {
-  if (typeof value !== "object" || value === null) return { entries: [describeEntry("", value)], total: 1 };
+  if (typeof value !== "object" || value === null)
+    return { entries: [describeEntry("", value)], total: 1 };
   const keys = Array.isArray(value) ? value.keys() : Object.keys(value);
   const allKeys = [...keys];
   const pageKeys = allKeys.slice(from, from + PAGE_SIZE);
   return {
     total: allKeys.length,
-    entries: pageKeys.map((key) => describeEntry(key, /** @type {Record<string | number, unknown>} */ (value)[key])),
+    entries: pageKeys.map((key) =>
+      describeEntry(key, /** @type {Record<string | number, unknown>} */ (value)[key]),
+    ),
   };
 }
 
@@ -34,18 +37,43 @@ export function describeLevel(value, from) {
  * @returns {Entry}
  */
 function describeEntry(key, value) {
-  if (Array.isArray(value)) return { key, kind: "array", text: value.length ? `[${value.length}]` : "[]", size: value.length, truncated: false };
+  if (Array.isArray(value))
+    return {
+      key,
+      kind: "array",
+      text: value.length ? `[${value.length}]` : "[]",
+      size: value.length,
+      truncated: false,
+    };
   if (typeof value === "object" && value !== null) {
     const keys = Object.keys(value);
     const preview = keys.slice(0, MAX_PREVIEW_KEYS).join(", ");
     const suffix = keys.length > MAX_PREVIEW_KEYS ? `, +${keys.length - MAX_PREVIEW_KEYS}` : "";
-    return { key, kind: "object", text: `{${preview.length > MAX_PREVIEW_LENGTH ? keys.length : preview + suffix}}`, size: keys.length, truncated: false };
+    return {
+      key,
+      kind: "object",
+      text: `{${preview.length > MAX_PREVIEW_LENGTH ? keys.length : preview + suffix}}`,
+      size: keys.length,
+      truncated: false,
+    };
   }
   if (typeof value === "string") {
     const isTruncated = value.length > MAX_STRING_LENGTH;
-    return { key, kind: "string", text: JSON.stringify(isTruncated ? value.slice(0, MAX_STRING_LENGTH) : value), size: value.length, truncated: isTruncated };
+    return {
+      key,
+      kind: "string",
+      text: JSON.stringify(isTruncated ? value.slice(0, MAX_STRING_LENGTH) : value),
+      size: value.length,
+      truncated: isTruncated,
+    };
   }
-  return { key, kind: typeof value === "number" ? "number" : "word", text: String(value), size: 0, truncated: false };
+  return {
+    key,
+    kind: typeof value === "number" ? "number" : "word",
+    text: String(value),
+    size: 0,
+    truncated: false,
+  };
 }
 
 /**

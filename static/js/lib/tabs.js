@@ -6,6 +6,7 @@ export function scrollToCurrentTab(root) {
     const tabBar = /** @type {HTMLElement} */ (tab.parentElement);
     if (tabBar.scrollWidth <= tabBar.clientWidth) continue;
     const { left, width } = tab.getBoundingClientRect();
-    tabBar.scrollLeft = left - tabBar.getBoundingClientRect().left - (tabBar.clientWidth - width) / 2;
+    tabBar.scrollLeft =
+      left - tabBar.getBoundingClientRect().left - (tabBar.clientWidth - width) / 2;
   }
 }

@@ -5,5 +5,7 @@
  * @param {"success" | "error"} [tone]
  */
 export function showToast(text, tone = "success") {
-  document.querySelector("toast-region")?.dispatchEvent(new CustomEvent("show-toast", { detail: { text, tone } }));
+  document
+    .querySelector("toast-region")
+    ?.dispatchEvent(new CustomEvent("show-toast", { detail: { text, tone } }));
 }

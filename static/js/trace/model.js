@@ -16,13 +16,48 @@
 export function readRuns(tuples, total) {
   /** @type {Run[]} */
   const runs = [];
-  tuples.forEach(([id, parent, type, name, status, start, duration, tokensIn, tokensOut, cost, firstToken, feedback], index) => {
-    const depth = parent < 0 ? 0 : (runs[parent]?.depth ?? 0) + 1;
-    const subtreeEnd = duration === null ? total : start + duration;
-    runs.push({ id, index, parent, depth, type, name, status, start, duration, tokensIn, tokensOut, cost, firstToken, feedback, childCount: 0, subtreeEnd });
-    const parentRun = runs[parent];
-    if (parentRun) parentRun.childCount += 1;
-  });
+  tuples.forEach(
+    (
+      [
+        id,
+        parent,
+        type,
+        name,
+        status,
+        start,
+        duration,
+        tokensIn,
+        tokensOut,
+        cost,
+        firstToken,
+        feedback,
+      ],
+      index,
+    ) => {
+      const depth = parent < 0 ? 0 : (runs[parent]?.depth ?? 0) + 1;
+      const subtreeEnd = duration === null ? total : start + duration;
+      runs.push({
+        id,
+        index,
+        parent,
+        depth,
+        type,
+        name,
+        status,
+        start,
+        duration,
+        tokensIn,
+        tokensOut,
+        cost,
+        firstToken,
+        feedback,
+        childCount: 0,
+        subtreeEnd,
+      });
+      const parentRun = runs[parent];
+      if (parentRun) parentRun.childCount += 1;
+    },
+  );
   // Children follow their parents, so one backward pass computes the end of each subtree.
   for (let at = runs.length - 1; at > 0; at--) {
     const run = /** @type {Run} */ (runs[at]);
@@ -67,7 +102,13 @@ export function visibleRuns(runs, collapsed, shown, minDuration) {
     if (run.depth > hiddenDepth) continue;
     hiddenDepth = Infinity;
     if (shown && !shown.has(run.index)) continue;
-    if (!shown && minDuration && run.subtreeEnd - run.start < minDuration && run.depth > 0 && run.status !== "error") {
+    if (
+      !shown &&
+      minDuration &&
+      run.subtreeEnd - run.start < minDuration &&
+      run.depth > 0 &&
+      run.status !== "error"
+    ) {
       hiddenDepth = run.depth;
       continue;
     }

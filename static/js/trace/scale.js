@@ -71,7 +71,11 @@ export class Scale {
       at = gap.to;
     }
     this.#knots.push({ at: to, position: 1 });
-    this.collapsedGaps = visibleGaps.map((gap) => ({ ...gap, position: this.position(gap.from), width: COLLAPSED_GAP_SHARE }));
+    this.collapsedGaps = visibleGaps.map((gap) => ({
+      ...gap,
+      position: this.position(gap.from),
+      width: COLLAPSED_GAP_SHARE,
+    }));
   }
 
   /** @type {(Interval & { position: number, width: number })[]} */
@@ -88,7 +92,11 @@ export class Scale {
     for (let n = 1; n < knots.length; n++) {
       const low = /** @type {{ at: number, position: number }} */ (knots[n - 1]);
       const high = /** @type {{ at: number, position: number }} */ (knots[n]);
-      if (time <= high.at) return low.position + ((time - low.at) / Math.max(high.at - low.at, 1e-9)) * (high.position - low.position);
+      if (time <= high.at)
+        return (
+          low.position +
+          ((time - low.at) / Math.max(high.at - low.at, 1e-9)) * (high.position - low.position)
+        );
     }
     return 1;
   }
@@ -99,7 +107,12 @@ export class Scale {
     for (let n = 1; n < knots.length; n++) {
       const low = /** @type {{ at: number, position: number }} */ (knots[n - 1]);
       const high = /** @type {{ at: number, position: number }} */ (knots[n]);
-      if (position <= high.position) return low.at + ((position - low.position) / Math.max(high.position - low.position, 1e-9)) * (high.at - low.at);
+      if (position <= high.position)
+        return (
+          low.at +
+          ((position - low.position) / Math.max(high.position - low.position, 1e-9)) *
+            (high.at - low.at)
+        );
     }
     return this.window.to;
   }
@@ -140,7 +153,9 @@ export class Scale {
  * @param {number} total
  */
 export function findIdleGaps(runs, total) {
-  const active = runs.filter((run) => !run.childCount).map((run) => ({ from: run.start, to: run.subtreeEnd }));
+  const active = runs
+    .filter((run) => !run.childCount)
+    .map((run) => ({ from: run.start, to: run.subtreeEnd }));
   active.sort((a, b) => a.from - b.from);
   const gaps = [];
   let end = 0;

@@ -6,15 +6,23 @@ let parsedDocument;
 
 self.onmessage = async ({ data }) => {
   if (data.src) {
-    parsedDocument = fetch(data.src, { headers: { Accept: "application/json" } }).then((response) => {
-      if (!response.ok) throw new Error(`the server responded with status ${response.status}`);
-      return response.json();
-    });
+    parsedDocument = fetch(data.src, { headers: { Accept: "application/json" } }).then(
+      (response) => {
+        if (!response.ok) throw new Error(`the server responded with status ${response.status}`);
+        return response.json();
+      },
+    );
     return;
   }
   try {
-    self.postMessage({ id: data.id, level: describeLevel(resolvePath(await parsedDocument, data.path), data.from) });
+    self.postMessage({
+      id: data.id,
+      level: describeLevel(resolvePath(await parsedDocument, data.path), data.from),
+    });
   } catch (error) {
-    self.postMessage({ id: data.id, error: error instanceof Error ? error.message : String(error) });
+    self.postMessage({
+      id: data.id,
+      error: error instanceof Error ? error.message : String(error),
+    });
   }
 };

@@ -12,7 +12,7 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 from config.env import BASE_DIR
-from tests.browser.chromium import CHROMIUM
+from tests.browser.chromium import CHROMIUM_PATH
 
 HERE = Path(__file__).parent
 _ESBUILD = BASE_DIR / "node_modules/.bin/esbuild"
@@ -20,7 +20,7 @@ _ESBUILD = BASE_DIR / "node_modules/.bin/esbuild"
 
 def missing() -> str | None:
     """Why the page can't be shown on this machine."""
-    if CHROMIUM is None:
+    if CHROMIUM_PATH is None:
         return "there is no Chromium: apt-get install chromium"
     if shutil.which("node") is None or not (BASE_DIR / "node_modules/react-dom").exists():
         return "`npm install` puts React there"

@@ -1,4 +1,4 @@
-"""Settings of people, places and keys, with rows: what axe knows, and that nothing overflows."""
+"""Settings pages with rows pass axe and fit the viewport."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from apps.organizations.models import Membership
 from apps.organizations.permissions import Level
 from apps.organizations.roles import system_role
 from apps.organizations.services import invitations
-from tests.browser.test_accessible import VARIANTS, violations
+from tests.browser.test_accessibility import VARIANTS, axe_violations
 from tests.factories.organizations import people_of
 
 PAGES = [
@@ -22,43 +22,45 @@ OWN = [
 
 
 @pytest.fixture
-def furnished(visit):
-    """The visitor owns an organization with a row of every kind, some with long names."""
-    organization = visit.workspace.organization
+def settings_session(session):
+    """Sign in as the owner of an organization with rows of every kind."""
+    organization = session.workspace.organization
     Membership.objects.update_or_create(
-        organization=organization, user=visit.user, defaults={"role": "owner", "custom_role": None}
+        organization=organization,
+        user=session.user,
+        defaults={"role": "owner", "custom_role": None},
     )
-    people_of(visit.workspace, "a-person-with-quite-a-long-name-to-show")
+    people_of(session.workspace, "a-person-with-quite-a-long-name-to-show")
     issue_key(organization=organization, name="For everything", scopes=["admin"])
-    issue_personal_key(organization_id=organization.pk, person=visit.user, name="Laptop")
+    issue_personal_key(organization_id=organization.pk, person=session.user, name="Laptop")
     invitations.invite(
         organization_id=organization.pk, role=system_role(Level.ORGANIZATION, "member")
     )
-    return visit
+    return session
 
 
 @VARIANTS
-def test_the_settings_are_accessible_and_fit(furnished, theme, width):
-    page = furnished.page
+def test_every_settings_page_passes_axe_and_fits_the_viewport(settings_session, theme, width):
+    page = settings_session.page
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     problems = {}
-    addresses = [*(f"{furnished.base}/settings/{name}" for name in PAGES), *OWN]
+    addresses = [*(f"{settings_session.path}/settings/{name}" for name in PAGES), *OWN]
     for address in addresses:
         page.goto(address, wait_until="networkidle")
-        found = violations(page)
+        found = axe_violations(page)
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found.append("it is wider than the window")
+            found.append("page is wider than the viewport")
         if found:
             problems[address] = found
 
     assert problems == {}
 
 
-def test_all_settings_are_behind_one_button_where_it_is_narrow(furnished):
-    page = furnished.page
+def test_narrow_screen_opens_the_settings_menu_with_one_button(settings_session):
+    page = settings_session.page
     page.set_viewport_size({"width": 390, "height": 844})
-    page.goto(f"{furnished.base}/settings/general")
+    page.goto(f"{settings_session.path}/settings/general")
 
     page.get_by_text("All settings").click()
     page.get_by_role("navigation", name="All settings").get_by_role(
@@ -66,4 +68,4 @@ def test_all_settings_are_behind_one_button_where_it_is_narrow(furnished):
     ).click()
 
     page.get_by_role("heading", name="Organization members").wait_for()
-    assert violations(page) == []
+    assert axe_violations(page) == []

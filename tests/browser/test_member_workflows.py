@@ -1,4 +1,4 @@
-"""People and keys by the keyboard alone: what is taken away is asked for once more, by name."""
+"""Keyboard-only workflows of members and keys, with confirmation dialogs."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ import pytest
 from apps.api_keys.models import ApiKey
 from apps.api_keys.services import issue_key
 from apps.organizations.models import Membership
-from tests.browser.test_accessible import violations
+from tests.browser.test_accessibility import axe_violations
 from tests.factories.organizations import MembershipFactory
 
 
 @pytest.fixture
-def owner(visit):
+def owner(session):
     Membership.objects.update_or_create(
-        organization=visit.workspace.organization,
-        user=visit.user,
+        organization=session.workspace.organization,
+        user=session.user,
         defaults={"role": "owner", "custom_role": None},
     )
-    return visit
+    return session
 
 
-def test_a_key_is_revoked_by_keyboard_after_a_question_that_escape_takes_back(owner):
+def test_key_is_revoked_by_keyboard_and_escape_cancels_the_dialog(owner):
     key, _ = issue_key(
         organization=owner.workspace.organization,
         workspace=owner.workspace,
         name="Gateway",
         scopes=["read"],
     )
-    page = owner.goto(f"{owner.base}/settings/keys")
+    page = owner.goto(f"{owner.path}/settings/keys")
     opener = page.get_by_role("button", name="Revoke Gateway")
     question = page.get_by_role("dialog", name="Revoke Gateway?")
 
     opener.press("Enter")
     question.wait_for()
-    assert violations(page) == []
+    assert axe_violations(page) == []
     page.keyboard.press("Escape")
     question.wait_for(state="hidden")
     assert opener.evaluate("element => element === document.activeElement")
@@ -50,9 +50,9 @@ def test_a_key_is_revoked_by_keyboard_after_a_question_that_escape_takes_back(ow
     assert not ApiKey.objects.unrevoked().filter(pk=key.pk).exists()
 
 
-def test_a_role_is_set_where_its_button_shows_only_once_it_differs(owner):
+def test_role_button_appears_after_a_change_and_saves_the_role(owner):
     other = MembershipFactory(organization=owner.workspace.organization).user
-    page = owner.goto(f"{owner.base}/settings/people")
+    page = owner.goto(f"{owner.path}/settings/people")
     row = page.get_by_role("row").filter(has_text=other.email)
     choice = row.get_by_role("combobox")
 

@@ -1,4 +1,4 @@
-"""Each page in both themes and both widths: no violation that axe knows, nothing that overflows."""
+"""Every page passes axe and fits the viewport in both themes and widths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.exports.services import create_export
 from apps.monitoring.services import dashboards
 from apps.tracing.models import Project
 from apps.tracing.services import sharing
-from tests.browser.test_journeys import nested
+from tests.browser.test_workflows import ingest_nested_trace
 from tests.factories.deployments import DeploymentFactory, LogLineFactory, RevisionFactory
 from tests.factories.tracing import read
 
@@ -24,28 +24,28 @@ VARIANTS = pytest.mark.parametrize(
     [
         (1440, "light"),
         (390, "dark"),
-        # Colours do not depend on the width, nor does what fits on the theme.
+        # Colours do not depend on the width, and layout does not depend on the theme.
         pytest.param(1440, "dark", marks=pytest.mark.slow),
         pytest.param(390, "light", marks=pytest.mark.slow),
     ],
 )
 
 
-def addresses(visit):
-    """Every page, with rows and without."""
-    base = visit.base
+def page_paths(session):
+    """Yield the path of every page, with and without rows."""
+    base = session.path
     yield from (f"{base}/projects", f"{base}/deployments", f"{base}/projects/p/nowhere")
-    root, child, _ = nested(visit.workspace)
-    project = f"{base}/projects/p/{read(visit.workspace, root['id']).row.project_id}"
+    root, child, _ = ingest_nested_trace(session.workspace)
+    project = f"{base}/projects/p/{read(session.workspace, root['id']).row.project_id}"
     failed = RevisionFactory(
-        deployment=DeploymentFactory(workspace=visit.workspace, name="support"),
+        deployment=DeploymentFactory(workspace=session.workspace, name="support"),
         status="BUILD_FAILED",
         failure="The package x cannot be installed.",
         commit_sha="ab" * 20,
     )
     LogLineFactory(revision=failed, level="ERROR")
     LogLineFactory(revision=failed, level="WARNING")
-    RevisionFactory(deployment__workspace=visit.workspace, status="BUILDING")
+    RevisionFactory(deployment__workspace=session.workspace, status="BUILDING")
     deployment = f"{base}/deployments/{failed.deployment_id}"
     yield from (f"{base}/projects", project, f"{project}?show=llm&columns=1")
     yield from (f"{project}?filter=has(tags,'none')&q=x", f"{project}/settings")
@@ -53,10 +53,10 @@ def addresses(visit):
     yield f"{project}/compare?a={root['id']}&b={child['id']}"
     yield f"{project}?show=all&trace=eq(name,'x')&tree=eq(nme,1)"
     yield from (f"{project}/monitoring?compare=1", f"{project}/threads")
-    yield from dashboards_and_exports(visit, project)
+    yield from dashboard_and_export_paths(session, project)
     for view in ("", "trajectory", "details"):
         yield f"{project}/thread?thread=t-1&view={view}"
-    share = sharing.share_trace(visit.workspace.pk, UUID(root["id"]))
+    share = sharing.share_trace(session.workspace.pk, UUID(root["id"]))
     yield f"/public/{share.token}/r"
     for name in ("ledger", "prices", "feedback", "retention"):
         yield f"{base}/settings/{name}"
@@ -65,8 +65,8 @@ def addresses(visit):
     yield f"{deployment}/revisions/{failed.pk}"
 
 
-def dashboards_and_exports(visit, project):
-    base, workspace = visit.base, visit.workspace
+def dashboard_and_export_paths(session, project):
+    base, workspace = session.path, session.workspace
     yield f"{base}/dashboards"
     of_project = Project.objects.for_workspace(workspace).get(pk=project.rpartition("/")[2])
     copy = dashboards.clone_project_dashboard(project=of_project)
@@ -76,7 +76,7 @@ def dashboards_and_exports(visit, project):
         f"{base}/dashboards/{copy.pk}/charts/new",
         f"{base}/dashboards/{copy.pk}/charts/{chart.pk}",
     )
-    visit.user.workspace_memberships.update(role="admin")
+    session.user.workspace_memberships.update(role="admin")
     yield from (f"{base}/exports", f"{base}/exports/destinations/new")
     here = Destination(workspace_id=workspace.pk, name="Downloads", kind="platform")
     here.save(force_insert=True)
@@ -94,7 +94,7 @@ def dashboards_and_exports(visit, project):
     yield from (f"{base}/exports", f"{base}/exports/new", f"{base}/exports/{export.pk}")
 
 
-def violations(page):
+def axe_violations(page):
     page.evaluate(AXE.read_text())
     found = page.evaluate(
         "rules => axe.run(document, {runOnly: rules, resultTypes: ['violations']})", RULES
@@ -107,35 +107,37 @@ def violations(page):
 
 
 @VARIANTS
-def test_every_page_is_accessible_and_fits(visit, theme, width):
-    page = visit.page
+def test_every_page_passes_axe_and_fits_the_viewport(session, theme, width):
+    page = session.page
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     problems = {}
-    for address in addresses(visit):
+    for address in page_paths(session):
         page.goto(address, wait_until="networkidle")
-        found = violations(page)
+        found = axe_violations(page)
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found.append("it is wider than the window")
+            found.append("page is wider than the viewport")
         if found:
-            problems[address.removeprefix(visit.base)] = found
-    # What is not there answers 404 and a wrong filter 422, which the browser's console mentions.
-    visit.complaints[:] = [c for c in visit.complaints if "404" not in c and "422" not in c]
+            problems[address.removeprefix(session.path)] = found
+    # The browser console reports the 404 of the missing page and the 422 of the invalid filter.
+    session.console_errors[:] = [
+        c for c in session.console_errors if "404" not in c and "422" not in c
+    ]
 
     assert problems == {}
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
-def test_what_opens_over_a_page_is_accessible(visit, theme):
-    page = visit.page
+def test_dialogs_pass_axe(session, theme):
+    page = session.page
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
-    visit.goto(f"{visit.base}/projects")
+    session.goto(f"{session.path}/projects")
     page.keyboard.press("?")
     page.get_by_role("dialog", name="Keyboard shortcuts").wait_for()
-    keys = violations(page)
+    keys = axe_violations(page)
     page.keyboard.press("Escape")
     page.keyboard.press("Control+k")
     page.get_by_role("option").first.wait_for()
-    palette = violations(page)
+    palette = axe_violations(page)
 
     assert keys + palette == []

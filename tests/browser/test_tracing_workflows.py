@@ -1,4 +1,4 @@
-"""The list of runs and one run, as people work with them: mouse, keyboard, both."""
+"""Workflows of the run list and the trace page, with mouse and keyboard."""
 
 from __future__ import annotations
 
@@ -7,25 +7,25 @@ import re
 from playwright.sync_api import expect
 
 from apps.feedback.models import Feedback
-from tests.browser.test_journeys import nested
+from tests.browser.test_workflows import ingest_nested_trace
 from tests.factories.tracing import read, stored_run
 
 
-def address(visit, run_id):
-    return f"{visit.base}/projects/p/{read(visit.workspace, run_id).row.project_id}"
+def project_path(session, run_id):
+    return f"{session.path}/projects/p/{read(session.workspace, run_id).row.project_id}"
 
 
-def test_a_facet_and_the_text_say_the_same(visit):
-    run_id = stored_run(visit.workspace, name="desk")
-    stored_run(visit.workspace, name="triage", error="Boom")
-    page = visit.goto(address(visit, run_id))
+def test_facet_and_filter_text_share_the_same_state(session):
+    run_id = stored_run(session.workspace, name="desk")
+    stored_run(session.workspace, name="triage", error="Boom")
+    page = session.goto(project_path(session, run_id))
     expect(page.locator("tr[data-row]")).to_have_count(2)
 
     page.get_by_role("link", name="error 1").click()
     expect(page.locator("tr[data-row]")).to_have_count(1)
     expect(page.get_by_role("combobox", name="Filter")).to_have_value('eq(status, "error")')
     page.get_by_role("link", name="Clear").click()
-    visit.awake()
+    session.wait_for_elements()
     field = page.get_by_role("combobox", name="Filter")
     field.press_sequentially("nam")
     page.keyboard.press("ArrowDown")
@@ -41,10 +41,10 @@ def test_a_facet_and_the_text_say_the_same(visit):
     expect(page.locator(".row-link")).to_have_text("desk")
 
 
-def test_a_run_is_peeked_at_and_walked_without_leaving_the_list(visit):
-    run_id = stored_run(visit.workspace, name="first", outputs={"text": "one"})
-    stored_run(visit.workspace, name="second", outputs={"text": "two"})
-    page = visit.goto(address(visit, run_id))
+def test_preview_panel_shows_a_run_and_follows_the_keyboard(session):
+    run_id = stored_run(session.workspace, name="first", outputs={"text": "one"})
+    stored_run(session.workspace, name="second", outputs={"text": "two"})
+    page = session.goto(project_path(session, run_id))
 
     page.get_by_role("link", name="second", exact=True).click()
     peek = page.get_by_label("Run preview")
@@ -61,9 +61,9 @@ def test_a_run_is_peeked_at_and_walked_without_leaving_the_list(visit):
     page.wait_for_url(f"**/r/{run_id}**")
 
 
-def test_feedback_is_given_from_the_keyboard(visit):
-    root, *_ = nested(visit.workspace)
-    page = visit.goto(f"{address(visit, root['id'])}/r/{root['id']}")
+def test_feedback_is_created_with_the_keyboard(session):
+    root, *_ = ingest_nested_trace(session.workspace)
+    page = session.goto(f"{project_path(session, root['id'])}/r/{root['id']}")
     run = page.locator("#run")
     run.get_by_role("tab", name="Feedback").click()
 
@@ -76,14 +76,14 @@ def test_feedback_is_given_from_the_keyboard(visit):
     assert Feedback.unscoped.get().key == "tone"
 
 
-def test_a_trace_is_shared_from_its_dialog_and_closed_again(visit, chromium, site):
-    root, *_ = nested(visit.workspace)
-    page = visit.goto(f"{address(visit, root['id'])}/r/{root['id']}")
+def test_share_dialog_creates_and_revokes_a_public_link(session, browser, site_url):
+    root, *_ = ingest_nested_trace(session.workspace)
+    page = session.goto(f"{project_path(session, root['id'])}/r/{root['id']}")
 
     page.get_by_role("link", name="Share").click()
     page.get_by_role("button", name="Create public link").click()
     link = page.get_by_role("dialog").locator("pre").inner_text()
-    guest = chromium.new_context(base_url=site).new_page()
+    guest = browser.new_context(base_url=site_url).new_page()
     opened = guest.goto(link[link.index("/public/") :])
     expect(guest.get_by_role("treeitem")).to_have_count(3)
     guest.get_by_role("treeitem").nth(2).click()
@@ -96,20 +96,20 @@ def test_a_trace_is_shared_from_its_dialog_and_closed_again(visit, chromium, sit
     guest.context.close()
 
 
-def test_traces_are_walked_as_the_list_has_them(visit):
-    run_id = stored_run(visit.workspace, name="first")
-    stored_run(visit.workspace, name="second")
-    page = visit.goto(address(visit, run_id))
+def test_trace_page_links_to_its_neighbours_in_the_list(session):
+    run_id = stored_run(session.workspace, name="first")
+    stored_run(session.workspace, name="second")
+    page = session.goto(project_path(session, run_id))
 
     page.keyboard.press("f")
     expect(page.get_by_label("Filters", exact=True)).to_be_hidden()
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url("**/r/*")
-    visit.awake()
+    session.wait_for_elements()
     expect(page.get_by_text("1 of 2")).to_be_visible()
     page.keyboard.press("Shift+J")
 
     page.wait_for_url(f"**/r/{run_id}")
-    page.goto(address(visit, run_id))
+    page.goto(project_path(session, run_id))
     expect(page.get_by_label("Filters", exact=True)).to_be_hidden()
