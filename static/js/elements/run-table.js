@@ -3,7 +3,7 @@
  * announces new runs or inserts them while Live is on and the pointer is outside the table, loads older runs when the
  * end of the list scrolls into view, and handles row selection (X).
  *
- * Dispatches `row-open` when a row is clicked; `<preview-panel>` handles it.
+ * Dispatches `row-open` when a row is clicked; `<run-preview>` handles it.
  */
 import { isShortcut } from "../lib/keyboard.js";
 import { saveList } from "../lib/list-history.js";

@@ -1,5 +1,5 @@
 /**
- * <preview-panel hidden><aside>… [data-preview-body] …</aside></preview-panel>: previews the run of a row beside the list.
+ * <run-preview hidden><aside>… [data-preview-body] …</aside></run-preview>: previews the run of a row beside the list.
  * J and K move, Enter opens the page, Escape closes. The URL parameter `preview` holds the id of the run.
  */
 import { isShortcut } from "../lib/keyboard.js";
@@ -7,7 +7,7 @@ import { showToast } from "../lib/toast.js";
 
 const NARROW_SCREEN = matchMedia("(max-width: 64rem)");
 
-class PreviewPanel extends HTMLElement {
+class RunPreview extends HTMLElement {
   /** @type {AbortController | undefined} */
   #abortController;
   /** @type {HTMLAnchorElement | null} */
@@ -108,4 +108,4 @@ class PreviewPanel extends HTMLElement {
     history.replaceState(null, "", url);
   }
 }
-customElements.define("preview-panel", PreviewPanel);
+customElements.define("run-preview", RunPreview);
