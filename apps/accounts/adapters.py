@@ -11,7 +11,7 @@ from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
 from django.http import HttpRequest
 from django.shortcuts import render
 
-from apps.accounts import pending_invitation
+from apps.accounts import sign_in
 from apps.accounts.email_verification import skip_sync
 from apps.core import feature_switches, secrets
 from apps.organizations.models import User
@@ -22,7 +22,7 @@ class AccountAdapter(DefaultAccountAdapter):  # type: ignore[misc]  # it has no 
         """Allow sign-up for invited users, or for all if the operator enabled it."""
         return (
             feature_switches.is_enabled("sign_up")
-            or pending_invitation.get_pending_invitation(request) is not None
+            or sign_in.get_pending_invitation(request) is not None
         )
 
     def new_user(self, request: HttpRequest) -> User:

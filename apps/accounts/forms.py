@@ -5,11 +5,11 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 
-from apps.accounts import pending_invitation
+from apps.accounts import sign_in
 from apps.organizations import services
 from apps.organizations.errors import OrganizationNameTaken
 from apps.organizations.models import Organization, User
-from apps.organizations.services import organization_creation
+from apps.organizations.services import organizations
 
 
 class SignUpForm(forms.Form):
@@ -41,7 +41,7 @@ class SignUpForm(forms.Form):
 
     def signup(self, request: HttpRequest, user: User) -> None:
         """Create an organization for the new user, unless they were invited."""
-        if pending_invitation.get_pending_invitation(request) is not None:
+        if sign_in.get_pending_invitation(request) is not None:
             return
         name: Any = self.cleaned_data.get("organization")
         if name:
@@ -50,4 +50,4 @@ class SignUpForm(forms.Form):
             except OrganizationNameTaken:  # created since the validation
                 name = ""
         if not name:
-            organization_creation.create_personal_organization(owner=user)
+            organizations.create_personal_organization(owner=user)

@@ -15,7 +15,7 @@ from django.http.response import HttpResponseBase
 from django.template.response import TemplateResponse
 from django.views.decorators.cache import never_cache
 
-from apps.accounts import context
+from apps.accounts import sign_in
 
 View = Callable[..., HttpResponseBase]
 
@@ -54,7 +54,7 @@ def _complete(request: HttpRequest, response: HttpResponseBase) -> HttpResponseB
     if isinstance(response, TemplateResponse):
         page_context = response.context_data = (
             response.context_data or {}
-        ) | context.sign_in_context(request)
+        ) | sign_in.sign_in_context(request)
         form = page_context.get("form")
         fields = getattr(form, "fields", {})
         if "password1" in fields:

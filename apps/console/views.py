@@ -13,8 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.debug import sensitive_post_parameters
 from django.views.decorators.http import require_GET, require_http_methods, require_POST
 
-from apps.accounts import login_flow, throttle
-from apps.accounts.context import sign_in_context
+from apps.accounts.sign_in import count_attempt, login, sign_in_context
 from apps.console import palette
 from apps.console.forms import SignInForm
 from apps.organizations.models import User, Workspace
@@ -48,13 +47,13 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         return _sign_in_page(request, SignInForm(request=request), next_url, status=200)
 
     form = SignInForm(request.POST, request=request)
-    if not throttle.consume(request, request.POST.get("email", "")[:254]):
+    if not count_attempt(request, request.POST.get("email", "")[:254]):
         form.errors.clear()
         form.add_error(None, "Too many attempts. Wait ten minutes, then try again.")
         return _sign_in_page(request, form, next_url, status=429)
     if not form.is_valid() or form.user is None:
         return _sign_in_page(request, form, next_url, status=422)
-    return login_flow.login(request, form.user, next_url)
+    return login(request, form.user, next_url)
 
 
 def _sign_in_page(

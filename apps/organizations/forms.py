@@ -10,7 +10,7 @@ from django.forms.boundfield import BoundWidget
 
 from apps.organizations.models import Workspace
 from apps.organizations.permissions import DESCRIPTIONS, Level, permission_names
-from apps.organizations.services.grants import AnyRole
+from apps.organizations.services.roles import AnyRole
 
 Choices = list[tuple[str, str]]
 

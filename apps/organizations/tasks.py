@@ -1,13 +1,13 @@
-"""Celery tasks."""
+"""Celery tasks of organizations."""
 
 from __future__ import annotations
 
 from celery import shared_task
 
+from apps.organizations import mail
+
 
 @shared_task(name="organizations.mail_invitations", time_limit=300, acks_late=False)
 def mail_invitations() -> None:
     """Send the unsent invitation emails. Safe to run twice: each row is locked."""
-    from apps.organizations import mail  # noqa: PLC0415  (services import this module)
-
     mail.send_invitations()

@@ -1,7 +1,7 @@
 import pytest
 from django.test import Client
 
-from apps.accounts import throttle
+from apps.accounts import sign_in
 from tests.console.conftest import PASSWORD
 from tests.factories.organizations import UserFactory
 
@@ -57,7 +57,7 @@ def test_an_inactive_person_does_not_get_in(client, editor):
 
 
 def test_too_many_tries_are_refused_even_with_the_right_password(client, editor, monkeypatch):
-    monkeypatch.setattr(throttle, "MAX_PER_EMAIL", (2, 600))
+    monkeypatch.setattr(sign_in, "MAX_PER_EMAIL", (2, 600))
     attempt(client, editor.email, "wrong")
     attempt(client, editor.email.upper(), "wrong")
 
@@ -70,7 +70,7 @@ def test_too_many_tries_are_refused_even_with_the_right_password(client, editor,
 
 
 def test_one_address_has_a_limit_over_all_emails(client, monkeypatch):
-    monkeypatch.setattr(throttle, "MAX_PER_ADDRESS", (1, 600))
+    monkeypatch.setattr(sign_in, "MAX_PER_ADDRESS", (1, 600))
     attempt(client, "a@example.com", "wrong")
 
     assert attempt(client, "b@example.com", "wrong").status_code == 429

@@ -30,7 +30,7 @@ from apps.organizations.permissions import (
     organization_scope_permissions,
     scope_permissions,
 )
-from apps.organizations.services.grants import check_permissions
+from apps.organizations.services.roles import check_permissions
 
 MAX_OVERLAP = timedelta(days=90)
 

@@ -24,7 +24,7 @@ from apps.organizations.models import Invitation, Membership, User
 from apps.organizations.permissions import Level, OrganizationPermission, PersonPermission
 from apps.organizations.queries import workspace_roles_by_user
 from apps.organizations.services import invitations, members, profile
-from apps.organizations.services.grants import find_role
+from apps.organizations.services.roles import find_role
 
 
 class InviteeSerializer(serializers.Serializer[Any]):

@@ -22,7 +22,7 @@ from apps.organizations.permissions import Level, OrganizationPermission, Permis
 from apps.organizations.queries import memberships_by_user
 from apps.organizations.roles import system_role
 from apps.organizations.services import invitations, organization_caller_for, workspace_members
-from apps.organizations.services.grants import AnyRole, find_role
+from apps.organizations.services.roles import AnyRole, find_role
 
 
 class NewMemberSerializer(serializers.Serializer[Any]):

@@ -1,12 +1,22 @@
 """Organizations, workspaces, users and memberships."""
 
 from apps.organizations.models.invitations import Invitation, InvitationWorkspace
-from apps.organizations.models.memberships import Membership, WorkspaceMembership
-from apps.organizations.models.roles import ROLE_FIELDS, Role, RoleMixin, role_fields
-from apps.organizations.models.secrets import WorkspaceSecret
+from apps.organizations.models.roles import (
+    ROLE_FIELDS,
+    Membership,
+    Role,
+    RoleMixin,
+    WorkspaceMembership,
+    role_fields,
+)
 from apps.organizations.models.tags import ResourceType, Tagging, TagKey, TagValue
 from apps.organizations.models.users import User, UserManager
-from apps.organizations.models.workspaces import Organization, OrganizationSequence, Workspace
+from apps.organizations.models.workspaces import (
+    Organization,
+    OrganizationSequence,
+    Workspace,
+    WorkspaceSecret,
+)
 
 __all__ = [
     "ROLE_FIELDS",

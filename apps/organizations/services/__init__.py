@@ -1,6 +1,6 @@
 """Services of organizations; the package root exports what other apps use."""
 
-from apps.organizations.services.organization_creation import (
+from apps.organizations.services.organizations import (
     FIRST_WORKSPACE,
     OrganizationSetup,
     create_organization,

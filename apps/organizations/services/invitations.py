@@ -8,8 +8,10 @@ import hmac
 import secrets
 from collections.abc import Mapping
 from datetime import timedelta
+from functools import partial
 from uuid import UUID
 
+from celery import current_app
 from django.conf import settings
 from django.db import transaction
 from django.db.models import F
@@ -19,7 +21,6 @@ from apps.audit.actions import Action
 from apps.audit.services import Target, record
 from apps.core import errors as core_errors
 from apps.core.callers import OrganizationCaller
-from apps.organizations import tasks
 from apps.organizations.errors import (
     AlreadyMember,
     EmailNotVerified,
@@ -38,8 +39,8 @@ from apps.organizations.models import (
     role_fields,
 )
 from apps.organizations.permissions import OrganizationPermission
-from apps.organizations.services.grants import AnyRole, check_grant, check_permissions
 from apps.organizations.services.permission_resolution import permissions_in
+from apps.organizations.services.roles import AnyRole, check_grant, check_permissions
 
 DEFAULT_LIFETIME = timedelta(days=7)
 
@@ -110,7 +111,8 @@ def invite(
     )
     if email:
         # A periodic task sends the email if the message is lost.
-        transaction.on_commit(tasks.mail_invitations.delay, robust=True)
+        mail_invitations = partial(current_app.send_task, "organizations.mail_invitations")
+        transaction.on_commit(mail_invitations, robust=True)
     return invitation
 
 

@@ -23,7 +23,7 @@ from apps.organizations.models import (
     User,
     WorkspaceMembership,
 )
-from apps.organizations.services.grants import AnyRole, check_grant
+from apps.organizations.services.roles import AnyRole, check_grant
 
 OWNER = "owner"
 

@@ -1,4 +1,4 @@
-"""What people do about themselves, as the logs of their organizations record_user_action it."""
+"""Changes of users to their own account, recorded in the audit logs of their organizations."""
 
 from __future__ import annotations
 

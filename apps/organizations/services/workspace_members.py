@@ -16,7 +16,7 @@ from apps.organizations.models import (
     Workspace,
     WorkspaceMembership,
 )
-from apps.organizations.services.grants import AnyRole, check_grant
+from apps.organizations.services.roles import AnyRole, check_grant
 
 
 @transaction.atomic

@@ -18,7 +18,7 @@ from apps.organizations.page_helpers import organization_caller, page, save_form
 from apps.organizations.permissions import Level, OrganizationPermission, Permission
 from apps.organizations.queries import accessible_workspaces, workspace_roles_by_user
 from apps.organizations.services import invitations, members, roles
-from apps.organizations.services.grants import find_role
+from apps.organizations.services.roles import find_role
 from apps.web_ui.pages import PageRequest, to_sign_in, workspace_page
 
 _O = OrganizationPermission

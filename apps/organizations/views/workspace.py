@@ -25,7 +25,7 @@ from apps.organizations.page_helpers import page, save_form
 from apps.organizations.permissions import Level, Permission
 from apps.organizations.queries import list_workspace_administrators
 from apps.organizations.services import roles, secrets, workspace_members, workspaces
-from apps.organizations.services.grants import find_role
+from apps.organizations.services.roles import find_role
 from apps.web_ui.pages import PageRequest, workspace_page
 
 MAX_MEMBERS_SHOWN = 500
