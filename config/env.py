@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 from pydantic import Field, SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 
 BASE_DIR = Path(__file__).resolve().parent.parent
 

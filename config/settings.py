@@ -144,7 +144,7 @@ if ENV.billing_database_url:
     # Billing is in another region and not essential: fail fast.
     DATABASES["billing"] = _database(ENV.billing_database_url, connect_timeout="3")
 IS_DATABASE_EMBEDDED = ENV.database_url is None
-DATABASE_ROUTERS = ["apps.billing.router.BillingRouter"]
+DATABASE_ROUTERS = ["apps.billing.database.BillingRouter"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_address

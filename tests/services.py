@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 from tests import live
 from tests.installation import Installation
 

@@ -14,7 +14,7 @@ import psycopg
 from django.db import connection, transaction
 
 from apps.core import sync_bridge
-from apps.core.loop_database import loop_database
+from apps.core.connections import loop_database
 
 Row = tuple[Any, ...]
 Parameters = Mapping[str, Any] | Sequence[Any]

@@ -30,20 +30,20 @@ def register_label(kind: ActorKind, label: Callable[[UUID], str | None]) -> None
     _labels[kind] = label
 
 
-def actor_of(origin: RequestContext | None) -> Actor:
+def actor_of(context: RequestContext | None) -> Actor:
     """Return the actor of the request; without one, the Celery task or the command's operator."""
-    if origin is None:
+    if context is None:
         return _background_actor()
-    if origin.operator:
-        return Actor(ActorKind.OPERATOR, origin.operator, origin.user_id)
-    if origin.key_id is not None:
-        return Actor(ActorKind.KEY, _label(ActorKind.KEY, origin.key_id), origin.key_id)
-    if origin.user_id is not None:
-        return Actor(ActorKind.USER, _label(ActorKind.USER, origin.user_id), origin.user_id)
-    user = getattr(origin.request, "user", None)
+    if context.operator:
+        return Actor(ActorKind.OPERATOR, context.operator, context.user_id)
+    if context.key_id is not None:
+        return Actor(ActorKind.KEY, _label(ActorKind.KEY, context.key_id), context.key_id)
+    if context.user_id is not None:
+        return Actor(ActorKind.USER, _label(ActorKind.USER, context.user_id), context.user_id)
+    user = getattr(context.request, "user", None)
     if user is not None and user.is_authenticated:
         # Users of the admin site act as operators.
-        in_admin = origin.request is not None and origin.request.path_info.startswith("/admin/")
+        in_admin = context.request is not None and context.request.path_info.startswith("/admin/")
         kind = ActorKind.OPERATOR if in_admin else ActorKind.USER
         return Actor(kind, user.email, user.pk)
     return Actor(ActorKind.SYSTEM, "not signed in")

@@ -1,19 +1,20 @@
-"""Recording of audit entries."""
+"""Recording of audit entries, and their deletion by operators."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.apps import apps
+from django.db import connection, transaction
 
 from apps.audit.actions import FIELDS, FORBIDDEN_WHILE_IMPERSONATING, Action
 from apps.audit.actors import actor_of
 from apps.audit.models import Entry
-from apps.core import errors
-from apps.core import request_context as origins
+from apps.core import errors, request_context
 from apps.core.json import dumps, loads, storable
 
 IMPERSONATOR_SESSION_KEY = "impersonator"
@@ -48,13 +49,13 @@ def record(
     that `actions.FIELDS` lists for the target's kind, and only the differing ones if both are
     given. `organization_id` defaults to the workspace's organization.
     """
-    origin = origins.current()
-    actor = actor_of(origin)
-    impersonator = _impersonator(origin)
+    context = request_context.current()
+    actor = actor_of(context)
+    impersonator = _impersonator(context)
     if impersonator and action in FORBIDDEN_WHILE_IMPERSONATING:
         raise errors.Forbidden("This action is not allowed while impersonating a user.")
     if organization_id is None and workspace_id is not None:
-        organization_id = _organization_of(workspace_id, origin)
+        organization_id = _organization_of(workspace_id, context)
     before_fields, after_fields = _changed_fields(
         _allowed_fields(target.kind, before), _allowed_fields(target.kind, after)
     )
@@ -70,15 +71,17 @@ def record(
         actor_label=actor.label[:254],
         impersonator_id=impersonator.get("id"),
         impersonator_label=impersonator.get("email", ""),
-        ip=origin.ip if origin is not None else None,
-        request_id=origin.request_id if origin is not None else "",
+        ip=context.ip if context is not None else None,
+        request_id=context.request_id if context is not None else "",
         before=before_fields,
         after=after_fields,
     )
 
 
-def _organization_of(workspace_id: UUID, origin: origins.RequestContext | None) -> UUID | None:
-    caller = origin.caller if origin is not None else None
+def _organization_of(
+    workspace_id: UUID, context: request_context.RequestContext | None
+) -> UUID | None:
+    caller = context.caller if context is not None else None
     if caller is not None and caller.workspace_id == workspace_id:
         return caller.organization_id
     workspaces = apps.get_model("organizations", "Workspace")._base_manager  # noqa: SLF001
@@ -87,8 +90,8 @@ def _organization_of(workspace_id: UUID, origin: origins.RequestContext | None) 
     return organization_id
 
 
-def _impersonator(origin: origins.RequestContext | None) -> Mapping[str, str]:
-    session = getattr(origin.request, "session", None) if origin is not None else None
+def _impersonator(context: request_context.RequestContext | None) -> Mapping[str, str]:
+    session = getattr(context.request, "session", None) if context is not None else None
     impersonator: Mapping[str, str] = (
         session.get(IMPERSONATOR_SESSION_KEY) if session is not None else None
     ) or {}
@@ -127,3 +130,27 @@ def _changed_fields(
         {name: value for name, value in before.items() if name in changed},
         {name: value for name, value in after.items() if name in changed},
     )
+
+
+@transaction.atomic
+def prune(before: datetime, *, organization_id: UUID | None = None) -> int:
+    """Delete the entries before the time and return their number. Safe to repeat.
+
+    The deletion itself is recorded.
+    """
+    old = Entry.objects.filter(at__lt=before)
+    if organization_id is not None:
+        old = old.of_organization(organization_id)
+    with connection.cursor() as cursor:
+        # Permits DELETE in the append-only trigger, for this transaction only.
+        cursor.execute("SET LOCAL slipway.audit = 'retention'")
+    deleted, _ = old.delete()
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL slipway.audit = ''")
+    record(
+        Action.AUDIT_FORGOTTEN,
+        Target("audit"),
+        after={"before": before, "count": deleted},
+        organization_id=organization_id,
+    )
+    return deleted

@@ -7,7 +7,7 @@ from typing import Any
 from django.conf import settings
 from django.core import checks
 
-from apps.billing.router import ALIAS
+from apps.billing.database import ALIAS
 from apps.core.regions import REGIONS
 
 

@@ -8,9 +8,9 @@ from uuid import UUID
 from django.conf import settings
 from django.db import DatabaseError, connections, transaction
 
+from apps.billing.database import billing_database
 from apps.billing.errors import BillingUnavailable
 from apps.billing.models import BillingAccount
-from apps.billing.router import billing_database
 from apps.organizations.models import Organization
 
 BATCH = 500

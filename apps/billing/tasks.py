@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from celery import shared_task
 
+from apps.billing import services
+
 
 @shared_task(name="billing.open_accounts", time_limit=300)
 def open_accounts() -> None:
     """Create missing billing accounts."""
-    from apps.billing import services  # noqa: PLC0415  (only the worker needs them)
-
     services.open_accounts()

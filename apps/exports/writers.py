@@ -24,7 +24,7 @@ def create_writer(destination: Destination) -> Writer:
     if destination.kind == DestinationKind.PLATFORM:
         return _PlatformWriter(destination)
     # Importing boto3 takes 200 ms, and few processes need it.
-    from apps.exports.buckets import BucketWriter  # noqa: PLC0415
+    from apps.exports.s3_writer import BucketWriter  # noqa: PLC0415
 
     return BucketWriter(destination)
 

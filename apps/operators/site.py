@@ -14,6 +14,10 @@ from django.urls import URLPattern, URLResolver, path
 from django.views.decorators.http import require_POST
 
 from apps.core import errors, feature_switches
+from apps.core.tenancy import get_or_404
+from apps.operators import impersonation, processes, storage, system_status
+from apps.operators.feature_switches import set_switch
+from apps.organizations.models import User
 
 
 class OperatorsSite(admin.AdminSite):
@@ -44,7 +48,6 @@ class OperatorsSite(admin.AdminSite):
         ]
 
     def index(self, request: HttpRequest, extra_context: Any = None) -> TemplateResponse:
-        from apps.operators import system_status  # noqa: PLC0415 -- the site is made before the apps
 
         try:
             status = system_status.collect()
@@ -54,8 +57,6 @@ class OperatorsSite(admin.AdminSite):
 
     def processes(self, request: HttpRequest) -> HttpResponse:
         """Workers, their tasks, queues and graph hosts."""
-        from apps.operators import processes, system_status  # noqa: PLC0415
-
         context = {
             **self.each_context(request),
             "title": "Processes and queues",
@@ -67,8 +68,6 @@ class OperatorsSite(admin.AdminSite):
 
     def storage(self, request: HttpRequest) -> HttpResponse:
         """Partitions with rows and size, and retention."""
-        from apps.operators import storage, system_status  # noqa: PLC0415
-
         context = {
             **self.each_context(request),
             "title": "Partitions and retention",
@@ -91,8 +90,6 @@ class OperatorsSite(admin.AdminSite):
 
     def set_switch(self, request: HttpRequest, name: str) -> HttpResponse:
         """Switch a feature on or off. Requires a superuser."""
-        from apps.operators.feature_switches import set_switch  # noqa: PLC0415
-
         if not request.user.is_superuser:
             raise errors.Forbidden
         set_switch(name, is_on=request.POST.get("on") == "1")
@@ -101,9 +98,5 @@ class OperatorsSite(admin.AdminSite):
 
     def impersonate(self, request: HttpRequest, user_id: Any) -> HttpResponse:
         """Start impersonating the user; a banner on every page ends it."""
-        from apps.core.tenancy import get_or_404  # noqa: PLC0415
-        from apps.operators import impersonation  # noqa: PLC0415
-        from apps.organizations.models import User  # noqa: PLC0415
-
         impersonation.start(request, get_or_404(User.objects.all(), pk=user_id))
         return redirect("home")

@@ -10,7 +10,7 @@ import redis
 from django.conf import settings
 from django.db import connection
 
-from apps.core import heartbeat, readiness
+from apps.core import readiness
 from apps.core.ttl_cache import TTLCache
 
 QUEUES = ("runs", "periodic", "builds")
@@ -114,11 +114,11 @@ def _read_redis() -> tuple[dict[str, int | None], dict[str, str]]:
             pipe = client.pipeline(transaction=False)
             for queue in QUEUES:
                 pipe.llen(queue)
-            pipe.mget([heartbeat.key(role) for role in heartbeat.ROLES])
+            pipe.mget([readiness.heartbeat_key(role) for role in readiness.ROLES])
             *lengths, values = pipe.execute()
     except redis.RedisError:
         return dict.fromkeys(QUEUES), {}
-    by_role = dict(zip(heartbeat.ROLES, values, strict=True))
+    by_role = dict(zip(readiness.ROLES, values, strict=True))
     return (
         dict(zip(QUEUES, lengths, strict=True)),
         {role: host.decode() for role, host in by_role.items() if host},

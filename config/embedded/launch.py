@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGKILL, Signals
 
-from apps.core.instance_paths import SERVICE_UID
+from apps.core.instance import SERVICE_UID
 
 PARENT_DEATH_SCRIPT = Path(__file__).with_name("parent_death.py")
 

@@ -16,8 +16,13 @@ from signal import SIGQUIT
 import psutil
 import psycopg
 
-from apps.core.embedded_programs import POSTGRES_MAJOR_VERSION, find_postgres_program
-from apps.core.instance_paths import BILLING_ROLE, DATABASE, Instance
+from apps.core.instance import (
+    BILLING_ROLE,
+    DATABASE,
+    POSTGRES_MAJOR_VERSION,
+    Instance,
+    find_postgres_program,
+)
 from config.embedded.launch import CannotStart, ParentBoundProcess, private_folder, service_uid
 
 SUPERUSER = "postgres"

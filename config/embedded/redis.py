@@ -6,7 +6,7 @@ from pathlib import Path
 
 import redis
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 from config.embedded.launch import CannotStart, ParentBoundProcess, private_folder, service_uid
 
 SETTINGS = {

@@ -6,7 +6,7 @@ import sys
 
 from pydantic import ValidationError
 
-from apps.core.instance_paths import UnsafeSocketFolder
+from apps.core.instance import UnsafeSocketFolder
 from config.embedded.launch import CannotStart
 from config.env import env
 from config.supervisor.lifecycle import InstanceLifecycle

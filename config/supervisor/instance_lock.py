@@ -7,7 +7,7 @@ import shutil
 import socket
 from pathlib import Path
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 from config.embedded.launch import CannotStart, private_folder
 
 MIN_FREE_MB = 256

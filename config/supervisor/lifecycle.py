@@ -15,8 +15,8 @@ from socket import socket
 import psutil
 from circus.exc import ConflictError
 
-from apps.core import heartbeat
-from apps.core.fingerprint import COMMENT, code_fingerprint
+from apps.core import readiness
+from apps.core.instance import COMMENT, code_fingerprint
 from config.embedded.launch import CannotStart
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
@@ -131,7 +131,7 @@ class InstanceLifecycle:
     def _is_prepared(self) -> bool:
         """Return whether the database is migrated, so that processes may start at once."""
         if self.env.redis_url is not None:
-            heartbeat.clear(self.env.redis_url)
+            readiness.clear_heartbeats(self.env.redis_url)
         if self.env.database_url is not None:
             return False
         return Postgres(instance=self.instance).comment() == f"{COMMENT}{code_fingerprint()}"

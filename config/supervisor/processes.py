@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from signal import SIGINT, SIGTERM, Signals
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 from config.embedded.launch import ParentBoundProcess
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis

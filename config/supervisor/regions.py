@@ -13,7 +13,7 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 from apps.core.regions import BILLING_REGION, REGIONS
 from config.embedded.launch import CannotStart
 from config.env import BASE_DIR, Env

@@ -12,7 +12,7 @@ from apps.agent_server.services import assistants
 from apps.agent_server.streaming import hub as hubs
 from apps.api_keys import services as api_keys
 from apps.core import sync_bridge
-from apps.core.loop_database import loop_database
+from apps.core.connections import loop_database
 from apps.deployments import routes
 from apps.deployments.models import Deployment
 from tests.agent_server.asgi import Caller

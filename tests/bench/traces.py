@@ -21,7 +21,7 @@ from typing import Any
 
 import psutil
 
-from apps.core.instance_paths import DATABASE, Instance
+from apps.core.instance import DATABASE, Instance
 from config.embedded.postgres import SUPERUSER
 from tests.installation import SIGNS, Installation, wait_until
 

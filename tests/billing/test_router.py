@@ -18,7 +18,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from apps.core.instance_paths import BILLING_ROLE
+from apps.core.instance import BILLING_ROLE
 from config.env import BASE_DIR
 
 pytestmark = pytest.mark.xdist_group("regions")

@@ -12,8 +12,7 @@ import pytest
 from django.db import connection
 
 from apps.agent_server import prepared_sql
-from apps.core.connections import close_dead
-from apps.core.loop_database import loop_database
+from apps.core.connections import close_dead, loop_database
 from apps.core.sync_bridge import (
     await_result,
     in_thread,

@@ -237,7 +237,7 @@ raise SystemExit("REPORT " + " | ".join(found))
 
 
 def test_malicious_build_step_cannot_access_the_platform(deployment, repository, data_folder):
-    from apps.core.instance_paths import Instance
+    from apps.core.instance import Instance
 
     (data_folder / "bait").write_text("the platform's secret")
     places = {

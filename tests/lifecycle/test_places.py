@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from apps.core.instance_paths import MAX_SOCKET_PATH, Instance, UnsafeSocketFolder
+from apps.core.instance import MAX_SOCKET_PATH, Instance, UnsafeSocketFolder
 from config.embedded.launch import CannotStart
 from config.supervisor.instance_lock import claim_data_folder, open_listener
 

@@ -12,7 +12,7 @@ import psutil
 import psycopg
 import pytest
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 from config.env import BASE_DIR
 from tests.installation import wait_until
 

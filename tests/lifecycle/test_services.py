@@ -10,7 +10,7 @@ import psycopg
 import pytest
 import redis
 
-from apps.core.instance_paths import SERVICE_UID, Instance
+from apps.core.instance import SERVICE_UID, Instance
 from config.embedded.launch import ParentBoundProcess
 from config.env import BASE_DIR
 from tests.installation import wait_until

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from langgraph_sdk import get_sync_client
 
-from apps.core.instance_paths import Instance
+from apps.core.instance import Instance
 from config.env import BASE_DIR
 from tests.contract.deploying import deploy
 

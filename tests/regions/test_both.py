@@ -16,7 +16,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from apps.core.instance_paths import BILLING_ROLE, Instance
+from apps.core.instance import BILLING_ROLE, Instance
 from apps.core.regions import REGIONS
 from config.env import BASE_DIR
 from tests.installation import Installation, free_port, wait_until

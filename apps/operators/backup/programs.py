@@ -8,7 +8,7 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from apps.core.embedded_programs import find_postgres_program
+from apps.core.instance import find_postgres_program
 
 # Django's database settings as environment variables of libpq.
 _CONNECTION_VARIABLES = {

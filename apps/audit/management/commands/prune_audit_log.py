@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 
-from apps.audit.retention import prune
+from apps.audit.services import prune
 
 
 class Command(BaseCommand):

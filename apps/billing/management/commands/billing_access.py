@@ -7,8 +7,8 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
-from apps.billing import access
-from apps.core.instance_paths import BILLING_ROLE
+from apps.billing import database
+from apps.core.instance import BILLING_ROLE
 from apps.core.regions import REGIONS
 
 
@@ -22,12 +22,12 @@ class Command(BaseCommand):
         role = options["role"]
         if not REGIONS[settings.REGION].keeps_billing:
             raise CommandError("Billing records are in the US. Run this command there.")
-        if not access.role_exists(role):
+        if not database.role_exists(role):
             raise CommandError(
                 f"Role {role!r} does not exist. Create it as a PostgreSQL administrator:"
                 f" CREATE ROLE {role} LOGIN PASSWORD '...';"
             )
-        access.grant(role)
+        database.grant(role)
         self.stdout.write(
             f"{role} may read and write billing accounts and read payments. Other regions set"
             f" BILLING_DATABASE_URL to this database with that role."

@@ -17,8 +17,8 @@ from django.core.management.base import BaseCommand, CommandError, CommandParser
 from django.db import connection
 from django.db.migrations.loader import MigrationLoader
 
-from apps.billing import access
-from apps.core.fingerprint import COMMENT, code_fingerprint
+from apps.billing import database
+from apps.core.instance import COMMENT, code_fingerprint
 from apps.core.regions import REGIONS
 from apps.organizations.models import User
 
@@ -58,8 +58,8 @@ def _bootstrap_instance() -> dict[str, str]:
 
 def _open_billing() -> None:
     """Grant other regions' role access to billing, in the region that stores it."""
-    if REGIONS[settings.REGION].keeps_billing and access.role_exists():
-        access.grant()
+    if REGIONS[settings.REGION].keeps_billing and database.role_exists():
+        database.grant()
 
 
 def _write(result: Path, facts: dict[str, str]) -> None:

