@@ -47,7 +47,7 @@ SHOWN_ONLY_THERE = ("sentinel@example.com", "sentinel.example", "git.example/sen
 # One's own name, keys, organizations and ways in and out.
 OWN = {
     "/orgs/members/basic", "/orgs", "/organizations", "/sign-out", "/end-impersonation",
-    "/invitations/<str:token>", "/o/<uuid:workspace_id>/settings/keys/own",
+    "/invitations/<str:token>", "/o/<uuid:workspace_id>/settings/keys/personal",
     "/o/<uuid:workspace_id>/settings/organization/leave",
 }  # fmt: skip
 PAGES = ("/o/", "/account", "/sign-", "/organizations", "/end-impersonation")

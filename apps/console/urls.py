@@ -7,12 +7,12 @@ urlpatterns = [
     path("sign-in", views.sign_in, name="sign-in"),
     path("sign-out", views.sign_out, name="sign-out"),
     path("o/<uuid:workspace_id>", views.workspace_home, name="workspace-home"),
-    path("o/<uuid:workspace_id>/find", views.search_palette, name="palette-find"),
+    path("o/<uuid:workspace_id>/search", views.search_palette, name="palette-search"),
     path("o/<uuid:workspace_id>/host/deployments", views.host_deployments, name="host-deployments"),
     path(
         "o/<uuid:workspace_id>/host/deployments/<uuid:deployment_id>",
         views.host_deployments,
         name="host-deployment",
     ),
-    path("host/deployments", views.host_deployments_anywhere, name="host-deployments-anywhere"),
+    path("host/deployments", views.host_deployments_anywhere, name="host-deployments-default"),
 ]

@@ -29,7 +29,7 @@ def home(request: HttpRequest) -> HttpResponse:
     open_to = Workspace.objects.open_to(request.user).order_by("created_at")
     ids = list(open_to.values_list("pk", flat=True))
     if not ids:
-        return redirect("own-organizations")
+        return redirect("my-organizations")
     last = request.COOKIES.get(LAST_WORKSPACE, "")
     workspace_id = next((pk for pk in ids if str(pk) == last), ids[0])
     return redirect("project-list", workspace_id)

@@ -9,7 +9,7 @@ urlpatterns = [
     path(
         f"{DASHBOARDS}/of/<uuid:project_id>",
         views.dashboard_of_project,
-        name="dashboard-of-project",
+        name="dashboard-for-project",
     ),
     path(ONE, views.dashboard_detail, name="dashboard-detail"),
     path(f"{ONE}/change", views.dashboard_change, name="dashboard-change"),

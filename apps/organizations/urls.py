@@ -5,7 +5,7 @@ from apps.organizations.views import audit_log, members, organization, profile, 
 SETTINGS = "o/<uuid:workspace_id>/settings"
 _MEMBER = f"{SETTINGS}/members/<uuid:identity_id>"
 _KEY = f"{SETTINGS}/tags/<uuid:tag_key_id>"
-_PERSON = f"{SETTINGS}/people/<uuid:membership_id>"
+_ORGANIZATION_MEMBER = f"{SETTINGS}/organization-members/<uuid:membership_id>"
 
 urlpatterns = [
     path(f"{SETTINGS}/general", workspace.setting_general, name="setting-general"),
@@ -33,12 +33,12 @@ urlpatterns = [
         f"{SETTINGS}/organization", organization.setting_organization, name="setting-organization"
     ),
     path(
-        f"{SETTINGS}/organization/unshare",
+        f"{SETTINGS}/organization/revoke-public-links",
         organization.setting_revoke_public_links,
         name="setting-revoke-public-links",
     ),
     path(
-        f"{SETTINGS}/organization/hand-over",
+        f"{SETTINGS}/organization/transfer-ownership",
         organization.setting_transfer_ownership,
         name="setting-transfer-ownership",
     ),
@@ -51,17 +51,17 @@ urlpatterns = [
         name="setting-role-delete",
     ),
     path(
-        f"{SETTINGS}/people",
+        f"{SETTINGS}/organization-members",
         members.setting_organization_members,
         name="setting-organization-members",
     ),
     path(
-        f"{_PERSON}/role",
+        f"{_ORGANIZATION_MEMBER}/role",
         members.setting_organization_member_role,
         name="setting-organization-member-role",
     ),
     path(
-        f"{_PERSON}/remove",
+        f"{_ORGANIZATION_MEMBER}/remove",
         members.setting_organization_member_remove,
         name="setting-organization-member-remove",
     ),
@@ -72,6 +72,6 @@ urlpatterns = [
     ),
     path(f"{SETTINGS}/audit", audit_log.setting_audit, name="setting-audit"),
     path(f"{SETTINGS}/audit/export", audit_log.setting_audit_export, name="setting-audit-export"),
-    path("organizations", profile.organizations, name="own-organizations"),
+    path("organizations", profile.organizations, name="my-organizations"),
     path("invitations/<str:token>", members.invitation, name="invitation"),
 ]

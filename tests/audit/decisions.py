@@ -56,8 +56,8 @@ delete /orgs/current/service-keys/<uuid:key_id> -> key.revoked
 post /orgs/current/service-keys/<uuid:key_id>/rotate -> key.rotated
 delete /orgs/current/personal-access-tokens/<uuid:key_id> -> key.revoked
 post /o/<uuid:workspace_id>/settings/keys -> key.created
-post /o/<uuid:workspace_id>/settings/keys/own -> key.created
-post /o/<uuid:workspace_id>/settings/keys/all -> key.created
+post /o/<uuid:workspace_id>/settings/keys/personal -> key.created
+post /o/<uuid:workspace_id>/settings/keys/organization -> key.created
 post /o/<uuid:workspace_id>/settings/keys/<uuid:key_id>/revoke -> key.revoked
 post /o/<uuid:workspace_id>/settings/keys/<uuid:key_id>/rotate -> key.rotated
 
@@ -99,12 +99,12 @@ post /o/<uuid:workspace_id>/settings/general -> workspace.updated
 post /o/<uuid:workspace_id>/settings/general/delete -> workspace.deleted
 post /o/<uuid:workspace_id>/settings/workspaces -> workspace.created
 post /o/<uuid:workspace_id>/settings/organization -> organization.updated
-post /o/<uuid:workspace_id>/settings/organization/hand-over -> organization.ownership_transferred
+post /o/<uuid:workspace_id>/settings/organization/transfer-ownership -> organization.ownership_transferred
 post /o/<uuid:workspace_id>/settings/organization/leave -> member.left
-post /o/<uuid:workspace_id>/settings/organization/unshare -> run.unshared
-post /o/<uuid:workspace_id>/settings/people -> member.invited
-post /o/<uuid:workspace_id>/settings/people/<uuid:membership_id>/remove -> member.removed
-post /o/<uuid:workspace_id>/settings/people/<uuid:membership_id>/role -> member.role_changed
+post /o/<uuid:workspace_id>/settings/organization/revoke-public-links -> run.unshared
+post /o/<uuid:workspace_id>/settings/organization-members -> member.invited
+post /o/<uuid:workspace_id>/settings/organization-members/<uuid:membership_id>/remove -> member.removed
+post /o/<uuid:workspace_id>/settings/organization-members/<uuid:membership_id>/role -> member.role_changed
 post /o/<uuid:workspace_id>/settings/members -> member.added
 post /o/<uuid:workspace_id>/settings/members/<uuid:identity_id>/remove -> member.removed
 post /o/<uuid:workspace_id>/settings/members/<uuid:identity_id>/role -> member.role_changed
@@ -251,7 +251,7 @@ post /o/<uuid:workspace_id>/dashboards -> [view]
 post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/change -> [view]
 post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/charts/<uuid:chart_id> -> [view]
 post /o/<uuid:workspace_id>/dashboards/<uuid:section_id>/charts/new -> [view]
-post /o/<uuid:workspace_id>/dashboards/of/<uuid:project_id> -> [view]
+post /o/<uuid:workspace_id>/dashboards/for-project/<uuid:project_id> -> [view]
 post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/columns -> [view]
 post /o/<uuid:workspace_id>/projects/p/<uuid:project_id>/views -> [view]
 

@@ -52,7 +52,7 @@ def test_key_is_revoked_by_keyboard_and_escape_cancels_the_dialog(owner):
 
 def test_role_button_appears_after_a_change_and_saves_the_role(owner):
     other = MembershipFactory(organization=owner.workspace.organization).user
-    page = owner.goto(f"{owner.path}/settings/people")
+    page = owner.goto(f"{owner.path}/settings/organization-members")
     row = page.get_by_role("row").filter(has_text=other.email)
     choice = row.get_by_role("combobox")
 

@@ -8,7 +8,7 @@ pytestmark = pytest.mark.django_db
 
 
 def find(page, workspace, text):
-    return page.get(f"/o/{workspace.pk}/find", {"q": text}).content.decode()
+    return page.get(f"/o/{workspace.pk}/search", {"q": text}).content.decode()
 
 
 def test_it_finds_by_part_of_a_name(page, workspace):

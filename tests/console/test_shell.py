@@ -20,7 +20,7 @@ def test_a_stranger_is_asked_to_sign_in_and_a_fragment_moves_the_whole_page(work
     address = f"/o/{workspace.pk}/projects"
     here = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{address}?q=a"}
 
-    fragment = Client().get(f"/o/{workspace.pk}/find", headers=here)
+    fragment = Client().get(f"/o/{workspace.pk}/search", headers=here)
 
     assert Client().get(address).status_code == 302
     assert fragment["HX-Redirect"] == f"/sign-in?next=%2Fo%2F{workspace.pk}%2Fprojects%3Fq%3Da"
@@ -128,7 +128,7 @@ def test_a_failure_of_the_server_shows_nothing_of_its_inside(page, workspace, mo
 
 
 NO_PAGES = {
-    "workspace-home", "palette-find", "host-deployments", "host-deployment", "list-download",
+    "workspace-home", "palette-search", "host-deployments", "host-deployment", "list-download",
     "run-feedback", "feedback-delete",
 }  # fmt: skip
 """Addresses in a workspace that lead elsewhere, or answer with a part of a page or a file."""

@@ -22,17 +22,17 @@ PAGES = {
     "general": "organizations/general.html",
     "members": "organizations/workspace_members.html",
     "keys": "api_keys/keys.html",
-    "keys/own": "api_keys/keys.html",
-    "keys/all": "api_keys/keys.html",
+    "keys/personal": "api_keys/keys.html",
+    "keys/organization": "api_keys/keys.html",
     "secrets": "organizations/secrets.html",
     "tags": "organizations/tags.html",
     "organization": "organizations/organization.html",
-    "people": "organizations/organization_members.html",
+    "organization-members": "organizations/organization_members.html",
     "roles": "organizations/roles.html",
     "workspaces": "organizations/workspaces.html",
 }
 OPEN_TO_MEMBERS = {
-    "general", "members", "keys/own", "secrets", "tags", "organization", "people", "roles",
+    "general", "members", "keys/personal", "secrets", "tags", "organization", "organization-members", "roles",
     "workspaces",
 }  # fmt: skip
 
@@ -70,9 +70,9 @@ def test_member_can_open_the_permitted_pages(page, workspace, owner, member, at)
 def test_navigation_shows_the_permitted_pages(member, owner, at):
     shown = signed_in(member).get(at("general")).content.decode()
 
-    assert "/settings/people" in shown
-    assert "/settings/keys/all" not in shown
-    assert "/settings/keys/all" in signed_in(owner).get(at("general")).content.decode()
+    assert "/settings/organization-members" in shown
+    assert "/settings/keys/organization" not in shown
+    assert "/settings/keys/organization" in signed_in(owner).get(at("general")).content.decode()
 
 
 def test_workspace_is_renamed_and_deleted_after_confirmation(workspace, organization, owner, at):
@@ -138,12 +138,12 @@ def test_a_key_is_shown_once_rotated_and_revoked(workspace, owner, at):
 def test_member_can_create_personal_keys_only(workspace, member, owner, at):
     client = signed_in(member)
 
-    made = client.post(at("keys/own"), {"name": "Laptop", "scope": "admin", "life": ""})
+    made = client.post(at("keys/personal"), {"name": "Laptop", "scope": "admin", "life": ""})
 
     secret = re.search(r"slip_pt_[\w-]{43}", made.content.decode())[0]
     assert caller_for_key(secret=secret).user_id == member.pk
     assert client.post(at("keys"), {"name": "x", "scope": "read"}).status_code == 403
-    assert client.post(at("keys/all"), {"name": "x", "scope": "read"}).status_code == 403
+    assert client.post(at("keys/organization"), {"name": "x", "scope": "read"}).status_code == 403
     assert ApiKey.objects.count() == 1
     key = ApiKey.objects.get()
     stranger = MembershipFactory(organization=workspace.organization, role="viewer").user
@@ -152,7 +152,9 @@ def test_member_can_create_personal_keys_only(workspace, member, owner, at):
 
 
 def test_organization_key_is_created_on_the_page(workspace, owner, at):
-    made = signed_in(owner).post(at("keys/all"), {"name": "All", "scope": "admin", "life": ""})
+    made = signed_in(owner).post(
+        at("keys/organization"), {"name": "All", "scope": "admin", "life": ""}
+    )
 
     secret = re.search(r"slip_[\w-]{43}", made.content.decode())[0]
     assert ApiKey.objects.get().is_organization_wide
@@ -179,10 +181,10 @@ def test_members_are_invited_by_address_and_by_link(workspace, organization, own
     client = signed_in(owner)
     form = {"role": role, "workspaces": [str(workspace.pk)], "workspace_role": editor}
 
-    client.post(at("people"), form | {"email": "new@example.com"})
-    client.post(at("people"), form | {"email": ""})
+    client.post(at("organization-members"), form | {"email": "new@example.com"})
+    client.post(at("organization-members"), form | {"email": ""})
 
-    shown = client.get(at("people")).content.decode()
+    shown = client.get(at("organization-members")).content.decode()
     for one in Invitation.objects.all():
         assert invitations.invitation_token(one) in shown
     assert Invitation.objects.count() == 2
@@ -207,7 +209,7 @@ def test_ownership_is_transferred_and_the_organization_left(organization, owner,
     heir = Membership.objects.get(user=member)
 
     assert client.post(at("organization/leave")).status_code == 409
-    client.post(at("organization/hand-over"), {"member": str(heir.pk)})
+    client.post(at("organization/transfer-ownership"), {"member": str(heir.pk)})
     assert Membership.objects.get(user=owner).role == "admin"
     assert client.post(at("organization/leave")).status_code == 302
 
@@ -259,7 +261,7 @@ def test_query_counts_of_lists_do_not_grow(
     for size in (1, 6):
         while Membership.objects.filter(organization=organization).count() < size + 2:
             people_of(workspace, f"more{Membership.objects.count()}")
-        for page in ("members", "people", "keys/all", "roles", "workspaces"):
+        for page in ("members", "organization-members", "keys/organization", "roles", "workspaces"):
             with django_assert_max_num_queries(60) as captured:
                 client.get(at(page))
             counts.setdefault(page, []).append(len(captured))

@@ -66,7 +66,7 @@ def test_a_chart_that_makes_no_sense_is_refused_where_it_does_not(page, workspac
 def test_a_projects_own_dashboard_is_copied_and_a_copy_again(page, workspace):
     project_id = read(workspace, stored_run(workspace)).row.project_id
 
-    copied = page.post(f"/o/{workspace.pk}/dashboards/of/{project_id}")["Location"]
+    copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
     again = page.post(f"{copied}/change", {"action": "clone"})["Location"]
 
     counts = [len(page.get(f"{at}?whole=1").context["shown"]) for at in (copied, again)]
@@ -77,7 +77,7 @@ def test_a_projects_own_dashboard_is_copied_and_a_copy_again(page, workspace):
 
 def test_a_chart_that_says_more_than_the_form_keeps_its_lines(page, workspace):
     project_id = read(workspace, stored_run(workspace)).row.project_id
-    copied = page.post(f"/o/{workspace.pk}/dashboards/of/{project_id}")["Location"]
+    copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
     chart = Chart.unscoped.get(title="Trace latency")
 
     said = {"title": "How long", "chart_type": "bar", "project": str(project_id)}
@@ -93,7 +93,7 @@ def test_a_chart_that_says_more_than_the_form_keeps_its_lines(page, workspace):
 
 def test_charts_of_one_project_lead_to_its_runs(page, workspace):
     project_id = read(workspace, stored_run(workspace)).row.project_id
-    copied = page.post(f"/o/{workspace.pk}/dashboards/of/{project_id}")["Location"]
+    copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
 
     shown = page.get(f"{copied}?whole=1").context["shown"]
 
@@ -118,7 +118,7 @@ def test_only_those_who_may_change_dashboards_do(page, workspace):
 
 def test_the_page_of_a_dashboard_costs_the_same_whatever_is_on_it(page, workspace):
     project_id = read(workspace, stored_run(workspace)).row.project_id
-    copied = page.post(f"/o/{workspace.pk}/dashboards/of/{project_id}")["Location"]
+    copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
     empty = dashboard(page, workspace)
 
     assert cost(page, copied) == cost(page, empty)

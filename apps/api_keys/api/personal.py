@@ -104,7 +104,7 @@ class OwnKeyRotationView(OwnKeysBase):
 
 _OWN = "api-key/current"
 routes = [
-    path(_OWN, OwnKeysView.as_view(), name="own-keys"),
-    path(f"{_OWN}/<uuid:key_id>", OwnKeyView.as_view(), name="own-key"),
-    path(f"{_OWN}/<uuid:key_id>/rotate", OwnKeyRotationView.as_view(), name="own-key-rotation"),
+    path(_OWN, OwnKeysView.as_view(), name="my-keys"),
+    path(f"{_OWN}/<uuid:key_id>", OwnKeyView.as_view(), name="my-key"),
+    path(f"{_OWN}/<uuid:key_id>/rotate", OwnKeyRotationView.as_view(), name="my-key-rotation"),
 ]

@@ -91,7 +91,7 @@ class KeyRotationView(KeysBase):
 
 _KEY = "api-key/<uuid:key_id>"
 routes = [
-    path("api-key", KeysView.as_view(), name="keys"),
-    path(_KEY, KeyView.as_view(), name="key"),
-    path(f"{_KEY}/rotate", KeyRotationView.as_view(), name="key-rotation"),
+    path("api-key", KeysView.as_view(), name="workspace-keys"),
+    path(_KEY, KeyView.as_view(), name="workspace-key"),
+    path(f"{_KEY}/rotate", KeyRotationView.as_view(), name="workspace-key-rotation"),
 ]

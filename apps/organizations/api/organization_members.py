@@ -216,35 +216,39 @@ def _own(request: PersonRequest, invitation_id: UUID) -> tuple[User, Invitation]
 
 _MEMBERS = "orgs/current/members"
 routes = [
-    path(_MEMBERS, MembersView.as_view(), name="people"),
-    path(f"{_MEMBERS}/active", ActiveMembersView.as_view(), name="people-active"),
-    path(f"{_MEMBERS}/pending", InvitationsView.as_view(), name="people-pending"),
-    path(f"{_MEMBERS}/batch", MembersBatchView.as_view(), name="people-batch"),
-    path(f"{_MEMBERS}/basic/batch", MembersBatchView.as_view(), name="people-basic-batch"),
+    path(_MEMBERS, MembersView.as_view(), name="organization-members"),
+    path(f"{_MEMBERS}/active", ActiveMembersView.as_view(), name="organization-members-active"),
+    path(f"{_MEMBERS}/pending", InvitationsView.as_view(), name="organization-invitations"),
+    path(f"{_MEMBERS}/batch", MembersBatchView.as_view(), name="organization-members-batch"),
+    path(
+        f"{_MEMBERS}/basic/batch",
+        MembersBatchView.as_view(),
+        name="organization-members-basic-batch",
+    ),
     path(
         f"{_MEMBERS}/pending/<uuid:invitation_id>",
         InvitationView.as_view(),
-        name="people-pending-one",
+        name="organization-invitation",
     ),
     path(
         f"{_MEMBERS}/<uuid:invitation_id>/pending",
         InvitationView.as_view(),
-        name="people-one-pending",
+        name="organization-member-pending",
     ),
-    path(f"{_MEMBERS}/<uuid:membership_id>", MemberView.as_view(), name="person"),
-    path("orgs/members/basic", OwnMembershipView.as_view(), name="own-name"),
+    path(f"{_MEMBERS}/<uuid:membership_id>", MemberView.as_view(), name="organization-member"),
+    path("orgs/members/basic", OwnMembershipView.as_view(), name="my-name"),
 ]
 for _prefix in ("orgs", "workspaces"):
     routes += [
-        path(f"{_prefix}/pending", OwnInvitationsView.as_view(), name=f"{_prefix}-pending"),
+        path(f"{_prefix}/pending", OwnInvitationsView.as_view(), name=f"{_prefix}-my-invitations"),
         path(
             f"{_prefix}/pending/<uuid:invitation_id>",
             OwnInvitationView.as_view(),
-            name=f"{_prefix}-pending-one",
+            name=f"{_prefix}-my-invitation",
         ),
         path(
             f"{_prefix}/pending/<uuid:invitation_id>/claim",
             ClaimView.as_view(),
-            name=f"{_prefix}-pending-claim",
+            name=f"{_prefix}-my-invitation-claim",
         ),
     ]

@@ -222,6 +222,6 @@ routes = [
     path(f"{_HERE}/taggings", TaggingsView.as_view(), name="taggings"),
     path(f"{_HERE}/taggings/<uuid:tagging_id>", TaggingView.as_view(), name="tagging"),
     path(f"{_HERE}/tags", TagsView.as_view(), name="tags"),
-    path(f"{_HERE}/tags/resource", ResourceTagsView.as_view(), name="tags-of-resource"),
-    path(f"{_HERE}/tags/resources", ResourcesTagsView.as_view(), name="tags-of-resources"),
+    path(f"{_HERE}/tags/resource", ResourceTagsView.as_view(), name="resource-tags"),
+    path(f"{_HERE}/tags/resources", ResourcesTagsView.as_view(), name="resources-tags"),
 ]

@@ -1,5 +1,5 @@
 /**
- * <command-palette src="…/find"><button>…</button></command-palette>: opens the palette on Ctrl+K or Cmd+K. The server
+ * <command-palette src="…/search"><button>…</button></command-palette>: opens the palette on Ctrl+K or Cmd+K. The server
  * searches (`src?q=…` returns options); arrow keys select, Enter opens.
  */
 import { createIcon } from "../lib/icons.js";
