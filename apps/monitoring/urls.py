@@ -3,16 +3,16 @@ from django.urls import path
 from apps.monitoring import views
 
 DASHBOARDS = "o/<uuid:workspace_id>/dashboards"
-ONE = f"{DASHBOARDS}/<uuid:section_id>"
+DASHBOARD = f"{DASHBOARDS}/<uuid:section_id>"
 urlpatterns = [
     path(DASHBOARDS, views.dashboard_list, name="dashboard-list"),
     path(
-        f"{DASHBOARDS}/of/<uuid:project_id>",
+        f"{DASHBOARDS}/for-project/<uuid:project_id>",
         views.dashboard_of_project,
         name="dashboard-for-project",
     ),
-    path(ONE, views.dashboard_detail, name="dashboard-detail"),
-    path(f"{ONE}/change", views.dashboard_change, name="dashboard-change"),
-    path(f"{ONE}/charts/new", views.chart_new, name="chart-new"),
-    path(f"{ONE}/charts/<uuid:chart_id>", views.chart_edit, name="chart-edit"),
+    path(DASHBOARD, views.dashboard_detail, name="dashboard-detail"),
+    path(f"{DASHBOARD}/change", views.dashboard_change, name="dashboard-change"),
+    path(f"{DASHBOARD}/charts/new", views.chart_new, name="chart-new"),
+    path(f"{DASHBOARD}/charts/<uuid:chart_id>", views.chart_edit, name="chart-edit"),
 ]

@@ -11,9 +11,9 @@ from tests.browser.test_accessibility import VARIANTS, axe_violations
 from tests.factories.organizations import people_of
 
 PAGES = [
-    "general", "members", "keys", "keys/personal", "keys/organization", "secrets", "tags", "organization",
-    "organization-members", "roles", "roles?level=organization", "workspaces", "usage", "limits", "addresses",
-    "billing", "audit",
+    "general", "members", "keys", "keys/personal", "keys/organization", "secrets", "tags",
+    "organization", "organization-members", "roles", "roles?level=organization", "workspaces",
+    "usage", "limits", "addresses", "billing", "audit",
 ]  # fmt: skip
 OWN = [
     "/organizations", "/account", "/account/emails", "/account/password",

@@ -131,15 +131,15 @@ NO_PAGES = {
     "workspace-home", "palette-search", "host-deployments", "host-deployment", "list-download",
     "run-feedback", "feedback-delete",
 }  # fmt: skip
-"""Addresses in a workspace that lead elsewhere, or answer with a part of a page or a file."""
+"""URLs of a workspace that redirect, or return a fragment or a file."""
 
 
 def test_every_page_of_a_workspace_belongs_to_a_section(db):
-    nouns = {noun for section in SECTIONS for noun in section.nouns}
+    prefixes = {prefix for section in SECTIONS for prefix in section.url_name_prefixes}
 
-    homeless = {name for name in _names(get_resolver()) if name.partition("-")[0] not in nouns}
+    names = _names(get_resolver())
 
-    assert homeless == NO_PAGES
+    assert {name for name in names if name.partition("-")[0] not in prefixes} == NO_PAGES
 
 
 def _names(resolver, before=""):

@@ -32,8 +32,8 @@ PAGES = {
     "workspaces": "organizations/workspaces.html",
 }
 OPEN_TO_MEMBERS = {
-    "general", "members", "keys/personal", "secrets", "tags", "organization", "organization-members", "roles",
-    "workspaces",
+    "general", "members", "keys/personal", "secrets", "tags", "organization",
+    "organization-members", "roles", "workspaces",
 }  # fmt: skip
 
 
