@@ -64,7 +64,7 @@ def setting_keys(request: PageRequest) -> HttpResponse:
         request,
         form,
         issued,
-        rows=_here(request),
+        rows=_workspace_keys(request),
         title="Service keys",
         kind="workspace",
         may_write=request.caller.may(Permission.KEYS_MANAGE),
@@ -99,9 +99,9 @@ def setting_personal_keys(request: PageRequest) -> HttpResponse:
         request,
         form,
         issued,
-        rows=_own(request),
+        rows=_personal_keys(request),
         title="Personal keys",
-        kind="own",
+        kind="personal",
         may_write=may_write,
         is_forbidden=organization.personal_keys_disabled,
     )
@@ -145,7 +145,7 @@ def setting_organization_keys(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
     """Revoke the key; effective in every process within a second."""
-    key = _managed(request, key_id)
+    key = _get_manageable_key(request, key_id)
     services.revoke_key(key=key)
     messages.success(request, f"{key.name} was revoked.")
     return redirect(_back(request), request.caller.workspace_id)
@@ -156,7 +156,7 @@ def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
     """Replace the secret and show it; the old one expires after the chosen overlap."""
-    key = _managed(request, key_id)
+    key = _get_manageable_key(request, key_id)
     form, issued = RotationForm(request.POST), IssuedKey()
 
     def rotate() -> None:
@@ -169,7 +169,7 @@ def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
     return page(
         request,
         "api_keys/rotated.html",
-        {"made": issued, "back": _back(request), "key": issued.key},
+        {"issued": issued, "back": _back(request), "key": issued.key},
     )
 
 
@@ -187,7 +187,7 @@ def _page(
         "api_keys/keys.html",
         {
             "form": form,
-            "made": issued,
+            "issued": issued,
             "rows": shown.prefetch_related("workspaces")[:MAX_KEYS_SHOWN],
             "overlaps": OVERLAPS,
             **context,
@@ -200,17 +200,17 @@ def _policy(request: PageRequest) -> KeyPolicy:
     return KeyPolicy.of_user(request.user, request.caller.organization_id)
 
 
-def _here(request: PageRequest) -> ApiKeyQuerySet:
+def _workspace_keys(request: PageRequest) -> ApiKeyQuerySet:
     keys = ApiKey.objects.filter(organization_id=request.caller.organization_id)
     return keys.reaching(request.caller.workspace_id)
 
 
-def _own(request: PageRequest) -> ApiKeyQuerySet:
+def _personal_keys(request: PageRequest) -> ApiKeyQuerySet:
     keys = ApiKey.objects.filter(organization_id=request.caller.organization_id)
     return keys.of_person(request.user.pk)
 
 
-def _managed(request: PageRequest, key_id: UUID) -> ApiKey:
+def _get_manageable_key(request: PageRequest, key_id: UUID) -> ApiKey:
     """Return a key that the user may revoke: their own, or one that they manage."""
     keys = ApiKey.objects.unrevoked().select_related("person")
     key = get_or_404(keys.filter(organization_id=request.caller.organization_id), pk=key_id)
@@ -225,7 +225,7 @@ def _managed(request: PageRequest, key_id: UUID) -> ApiKey:
 
 
 _BACK: dict[str, str] = {
-    "own": "setting-personal-keys",
+    "personal": "setting-personal-keys",
     "workspace": "setting-keys",
     "organization": "setting-organization-keys",
 }

@@ -98,7 +98,7 @@ def deployment_environment(request: PageRequest, deployment_id: UUID) -> HttpRes
         if _save_form(form, replace):
             return _redirect_to_revision(request, row.deployment, created[0])
     names = environment.variable_names(row.deployment)
-    context = _deployment_context(row) | {"tab": "environment", "names": names}
+    context = _deployment_context(row) | {"tab": "environment", "variable_names": names}
     return _form_page(request, "deployments/deployment_environment.html", form, context)
 
 

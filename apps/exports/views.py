@@ -82,7 +82,7 @@ def export_list(request: PageRequest) -> HttpResponse:
     context = {
         "rows": rows,
         "is_in_progress": any(row.is_in_progress for row in rows),
-        "next": offset + PAGE_SIZE if len(exports) > PAGE_SIZE else None,
+        "next_offset": offset + PAGE_SIZE if len(exports) > PAGE_SIZE else None,
         "destinations": list(
             Destination.objects.for_workspace(workspace_id).order_by("name", "pk")[:PAGE_SIZE]
         ),

@@ -36,7 +36,7 @@ def ingest_log_page(request: PageRequest) -> HttpResponse:
     context = {
         "tab": "ingest-log",
         "rows": rows[:PAGE_SIZE],
-        "waiting": ingest_log.count_deferred(workspace_id),
+        "deferred_count": ingest_log.count_deferred(workspace_id),
         "period": period,
         "presets": [
             (key, label, "?" if key == periods.USUAL else f"?range={key}")

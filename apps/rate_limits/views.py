@@ -22,7 +22,7 @@ def setting_limits(request: PageRequest) -> HttpResponse:
     _require(request, OrganizationPermission.USAGE_READ)
     context = {
         "tab": "limits",
-        "use": build_usage_report(request.caller.organization_id),
+        "report": build_usage_report(request.caller.organization_id),
         "days": DAYS,
         "region": REGIONS[settings.REGION],
     }

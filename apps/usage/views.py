@@ -67,9 +67,9 @@ def setting_usage(request: PageRequest) -> HttpResponse:
     context = {
         "tab": "usage",
         "charts": [_chart(n, *chart, days) for n, chart in enumerate(_CHARTS)],
-        "uses": [
-            (use, limit_label(use.kind), round(use.share * 100))
-            for use in quotas.list_limit_usages(caller.workspace_id)
+        "limit_usages": [
+            (usage, limit_label(usage.kind), round(usage.share * 100))
+            for usage in quotas.list_limit_usages(caller.workspace_id)
         ],
         "form": form,
         "may_write": may_write,

@@ -88,7 +88,7 @@ def setting_audit(request: PageRequest) -> HttpResponse:
         "next_cursor": cursor,
         "is_first": not request.GET.get("cursor"),
         "formats": list(FORMATS),
-        "asked": _query_filters(request.GET),
+        "query_filters": _query_filters(request.GET),
     }
     return render(request, "audit/log.html", context)
 

@@ -74,7 +74,7 @@ def setting_organization_members(request: PageRequest) -> HttpResponse:
     context = {
         "form": form,
         "rows": [(row, roles_by_user.get(row.user_id, [])) for row in rows[:PAGE_SIZE]],
-        "waiting": [
+        "open_invitations": [
             (row, invitations.invitation_url(row) if may_write else "")
             for row in _open_invitations(organization_id)
         ],
@@ -138,8 +138,8 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
     user = request.user
     if not isinstance(user, User):
         return to_sign_in(request)
-    is_other = bool(invited.email) and invited.email != user.email
-    if request.method == "POST" and not is_other:
+    is_for_another_user = bool(invited.email) and invited.email != user.email
+    if request.method == "POST" and not is_for_another_user:
         if request.POST.get("answer") == "decline" and invited.email:
             invitations.decline(invitation=invited, user=user)
             messages.success(
@@ -149,10 +149,13 @@ def invitation(request: HttpRequest, token: str) -> HttpResponse:
             invitations.accept_link(token=token, user=user)
             messages.success(request, f"Welcome to {invited.organization.name}.")
         return redirect("home")
-    places = invited.workspaces.select_related("workspace", "custom_role")
-    context = {"invited": invited, "places": places, "is_other": is_other}
+    grants = invited.workspaces.select_related("workspace", "custom_role")
+    context = {"invitation": invited, "grants": grants, "is_for_another_user": is_for_another_user}
     return render(
-        request, "organizations/invitation.html", context, status=403 if is_other else 200
+        request,
+        "organizations/invitation.html",
+        context,
+        status=403 if is_for_another_user else 200,
     )
 
 

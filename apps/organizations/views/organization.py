@@ -48,13 +48,13 @@ def setting_organization(request: PageRequest) -> HttpResponse:
             messages.success(request, "Organization saved.")
             return redirect("setting-organization", request.caller.workspace_id)
     members = Membership.objects.filter(organization=organization).select_related("user")
-    own = members.get(user=request.user)
+    own_membership = members.get(user=request.user)
     context = {
         "form": form,
-        "shown": organization,
+        "organization_row": organization,
         "owners": members.filter(role="owner").order_by("user__email"),
-        "heirs": members.exclude(pk=own.pk).order_by("user__email")[:500],
-        "is_owner": own.role == "owner",
+        "ownership_candidates": members.exclude(pk=own_membership.pk).order_by("user__email")[:500],
+        "is_owner": own_membership.role == "owner",
         "may_write": caller.may(_O.ORGANIZATION_MANAGE),
     }
     return page(request, "organizations/organization.html", context, form)
@@ -119,7 +119,7 @@ def setting_workspaces(request: PageRequest) -> HttpResponse:
     rows = open_to.filter(organization_id=caller.organization_id).order_by("name")
     context = {
         "form": form,
-        "rows": rows.annotate(people=Count("memberships")),
+        "rows": rows.annotate(member_count=Count("memberships")),
         "may_write": caller.may(_O.WORKSPACES_CREATE),
     }
     return page(request, "organizations/workspaces.html", context, form)

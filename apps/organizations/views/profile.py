@@ -21,10 +21,10 @@ from apps.web_ui.pages import to_sign_in
 @require_http_methods(["GET", "POST"])
 def organizations(request: HttpRequest) -> HttpResponse:
     """List organizations and open invitations; the form creates an organization."""
-    person = request.user
-    if not isinstance(person, User):
+    user = request.user
+    if not isinstance(user, User):
         return to_sign_in(request)
-    form, may_create = NewOrganizationForm(request.POST or None), may_create_organization(person)
+    form, may_create = NewOrganizationForm(request.POST or None), may_create_organization(user)
     if request.method == "POST":
         if not may_create:
             raise errors.Forbidden("Only operators create organizations on this installation.")
@@ -32,29 +32,31 @@ def organizations(request: HttpRequest) -> HttpResponse:
 
         def create() -> None:
             created.append(
-                create_organization(name=form.cleaned_data["name"], owner=person).workspace
+                create_organization(name=form.cleaned_data["name"], owner=user).workspace
             )
 
         if save_form(form, create):
             messages.success(request, f"{form.cleaned_data['name']} was created.")
             return redirect("workspace-home", created[0].pk)
-    memberships = Membership.objects.filter(user=person).order_by("organization__name")
-    first = {
+    memberships = Membership.objects.filter(user=user).order_by("organization__name")
+    first_workspaces = {
         workspace.organization_id: workspace
-        for workspace in Workspace.objects.open_to(person).order_by("-created_at")
+        for workspace in Workspace.objects.open_to(user).order_by("-created_at")
     }
     rows = list(memberships.select_related("organization", "custom_role"))
-    without = [row.organization_id for row in rows if row.organization_id not in first]
-    helpers = administrator_emails(without)
+    without_workspace = [
+        row.organization_id for row in rows if row.organization_id not in first_workspaces
+    ]
+    emails = administrator_emails(without_workspace)
     for row in rows:
-        row.helpers = helpers.get(row.organization_id, [])[:2]  # type: ignore[attr-defined]
+        row.administrator_emails = emails.get(row.organization_id, [])[:2]  # type: ignore[attr-defined]
     context = {
         "form": form,
-        "rows": [(row, first.get(row.organization_id)) for row in rows],
-        "waiting": [
-            (one, invitations.invitation_token(one)) for one in invitations.list_open_for(person)
+        "rows": [(row, first_workspaces.get(row.organization_id)) for row in rows],
+        "open_invitations": [
+            (row, invitations.invitation_token(row)) for row in invitations.list_open_for(user)
         ],
-        "is_unproved": person.email_verified_at is None,
+        "is_email_unverified": user.email_verified_at is None,
         "may_create": may_create,
     }
     return page(request, "organizations/organization_list.html", context, form)

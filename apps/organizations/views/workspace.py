@@ -48,7 +48,7 @@ def setting_general(request: PageRequest) -> HttpResponse:
             return redirect("setting-general", workspace.pk)
     context = {
         "form": form,
-        "shown": workspace,
+        "workspace_row": workspace,
         "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
         "may_delete": request.caller.may(Permission.WORKSPACE_DELETE),
     }
