@@ -53,5 +53,5 @@ def mark_verified_by_idp(sender: type[User], user: User, **_: Any) -> None:
 def sync_changed_address(
     sender: type[User], user: User, to_email_address: EmailAddress, **_: Any
 ) -> None:
-    at = timezone.now() if to_email_address.verified else None
-    User.objects.filter(pk=user.pk).update(email_verified_at=at)
+    verified_at = timezone.now() if to_email_address.verified else None
+    User.objects.filter(pk=user.pk).update(email_verified_at=verified_at)

@@ -71,8 +71,10 @@ def authenticate_for_organization(
     elif user is None:
         return None
     else:
-        chosen = organization_id or _default_organization(user, _parse_uuid(headers, "X-Tenant-Id"))
-        user_caller = organization_caller_for(user=user, organization_id=chosen)
+        organization_id = organization_id or _default_organization(
+            user, _parse_uuid(headers, "X-Tenant-Id")
+        )
+        user_caller = organization_caller_for(user=user, organization_id=organization_id)
         if user_caller is None:
             raise errors.NotFound("No such organization.")
         caller = user_caller
@@ -108,12 +110,12 @@ def _caller_in_workspace(user: User, workspace_id: UUID) -> Caller:
 def _default_organization(user: User, workspace_id: UUID | None) -> UUID:
     if workspace_id is not None:
         return _caller_in_workspace(user, workspace_id).organization_id
-    own = Membership.objects.filter(user=user).values_list("organization_id", flat=True)[:2]
-    if len(own) != 1:
+    ids = Membership.objects.filter(user=user).values_list("organization_id", flat=True)[:2]
+    if len(ids) != 1:
         raise errors.Forbidden(
             "You belong to several organizations or none. Name one in X-Organization-Id."
         )
-    return own[0]
+    return ids[0]
 
 
 def _with_request_context(caller: Caller) -> Caller:

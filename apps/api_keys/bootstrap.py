@@ -15,11 +15,11 @@ from apps.api_keys.services import digest, issue_key
 from apps.organizations.models import User, Workspace
 
 
-def operator_key(*, workspace: Workspace, owner: User, fresh: bool) -> str:
-    """Return the stored key of the workspace if valid, else (or if `fresh`) issue a new one."""
+def operator_key(*, workspace: Workspace, owner: User, force_new: bool) -> str:
+    """Return the stored key of the workspace, or issue a new one if invalid or `force_new`."""
     folder = Path(settings.DATA_DIR) / "secrets"
     path = folder / f"api_key-{workspace.pk}"
-    if not fresh and path.exists():
+    if not force_new and path.exists():
         stored = path.read_text().strip()
         row = ApiKey.objects.filter(digest=digest(stored), workspace=workspace).first()
         if row is not None and row.is_live:

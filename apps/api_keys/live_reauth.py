@@ -94,7 +94,7 @@ def find_rejected(credentials: Collection[Credential]) -> dict[Credential, error
             for credential in by_key
         }
     if by_session:
-        callers |= _of_sessions(by_session)
+        callers |= _session_callers(by_session)
     rejected = {}
     for credential, caller in callers.items():
         if isinstance(caller, errors.AppError):
@@ -106,7 +106,9 @@ def find_rejected(credentials: Collection[Credential]) -> dict[Credential, error
     return rejected
 
 
-def _of_sessions(credentials: Collection[Credential]) -> dict[Credential, Caller | errors.AppError]:
+def _session_callers(
+    credentials: Collection[Credential],
+) -> dict[Credential, Caller | errors.AppError]:
     rows = Session.objects.filter(
         session_key__in={credential.session for credential in credentials}
     )

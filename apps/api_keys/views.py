@@ -148,7 +148,7 @@ def setting_key_revoke(request: PageRequest, key_id: UUID) -> HttpResponse:
     key = _get_manageable_key(request, key_id)
     services.revoke_key(key=key)
     messages.success(request, f"{key.name} was revoked.")
-    return redirect(_back(request), request.caller.workspace_id)
+    return redirect(_return_url_name(request), request.caller.workspace_id)
 
 
 @never_cache
@@ -169,7 +169,7 @@ def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
     return page(
         request,
         "api_keys/rotated.html",
-        {"issued": issued, "back": _back(request), "key": issued.key},
+        {"issued": issued, "return_url_name": _return_url_name(request), "key": issued.key},
     )
 
 
@@ -181,14 +181,14 @@ def _page(
     rows: ApiKeyQuerySet,
     **context: Any,
 ) -> HttpResponse:
-    shown = rows.unrevoked().newest_first().select_related("created_by", "person", "workspace")
+    keys = rows.unrevoked().newest_first().select_related("created_by", "person", "workspace")
     return page(
         request,
         "api_keys/keys.html",
         {
             "form": form,
             "issued": issued,
-            "rows": shown.prefetch_related("workspaces")[:MAX_KEYS_SHOWN],
+            "rows": keys.prefetch_related("workspaces")[:MAX_KEYS_SHOWN],
             "overlaps": OVERLAPS,
             **context,
         },
@@ -224,12 +224,12 @@ def _get_manageable_key(request: PageRequest, key_id: UUID) -> ApiKey:
     return key
 
 
-_BACK: dict[str, str] = {
+_RETURN_URL_NAMES: dict[str, str] = {
     "personal": "setting-personal-keys",
     "workspace": "setting-keys",
     "organization": "setting-organization-keys",
 }
 
 
-def _back(request: PageRequest) -> str:
-    return _BACK.get(request.POST.get("kind", ""), "setting-personal-keys")
+def _return_url_name(request: PageRequest) -> str:
+    return _RETURN_URL_NAMES.get(request.POST.get("kind", ""), "setting-personal-keys")

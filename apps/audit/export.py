@@ -59,9 +59,9 @@ def entry_json(entry: Entry) -> dict[str, Any]:
     }
 
 
-def export_lines(search: Search, kind: str) -> Iterator[bytes]:
-    """Yield the file line by line."""
-    if kind == "jsonl":
+def export_lines(search: Search, file_format: str) -> Iterator[bytes]:
+    """Yield the file line by line, as CSV or `jsonl`."""
+    if file_format == "jsonl":
         for entry in iterate_entries(search):
             yield dumps(entry_json(entry)) + b"\n"
         return

@@ -40,8 +40,8 @@ class Search:
         if self.workspace_id is not None:
             rows = rows.filter(workspace_id=self.workspace_id)
         if self.action:
-            kind = Q(action__startswith=f"{self.action.rstrip('.')}.")
-            rows = rows.filter(Q(action=self.action) | kind)
+            of_kind = Q(action__startswith=f"{self.action.rstrip('.')}.")
+            rows = rows.filter(Q(action=self.action) | of_kind)
         if self.actor:
             rows = rows.filter(
                 _match_actor("actor", self.actor) | _match_actor("impersonator", self.actor)
@@ -68,7 +68,7 @@ def _match_actor(column: str, text: str) -> Q:
         return Q(**{f"{column}_label__icontains": text.replace("\0", "")})
 
 
-def page(
+def get_page(
     search: Search, *, cursor: str | None = None, limit: int = DEFAULT_PAGE_SIZE
 ) -> tuple[Sequence[Entry], str | None]:
     """Return a page and the cursor of the next one. Raises `InvalidCursor`."""
@@ -85,7 +85,7 @@ def iterate_entries(search: Search) -> Iterator[Entry]:
     """Yield all matching entries, fetched in batches."""
     cursor: str | None = None
     while True:
-        entries, cursor = page(search, cursor=cursor, limit=_EXPORT_BATCH_SIZE)
+        entries, cursor = get_page(search, cursor=cursor, limit=_EXPORT_BATCH_SIZE)
         yield from entries
         if cursor is None:
             return
@@ -99,8 +99,8 @@ def _cursor(entry: Entry) -> str:
 def _parse_cursor(cursor: str) -> tuple[datetime, UUID]:
     try:
         text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode()
-        at, _, entry_id = text.partition(" ")
-        timestamp = datetime.fromisoformat(at)
+        time_text, _, entry_id = text.partition(" ")
+        timestamp = datetime.fromisoformat(time_text)
         if timestamp.tzinfo is None:
             raise ValueError(cursor)
         return timestamp, UUID(entry_id)

@@ -113,8 +113,10 @@ def _truncate(value: object) -> object:
         return value if len(value) <= _MAX_TEXT_LENGTH else f"{value[:_MAX_TEXT_LENGTH]}…"
     if isinstance(value, list | tuple | set | frozenset):
         members = sorted(value, key=str) if isinstance(value, set | frozenset) else list(value)
-        shown = [_truncate(member) for member in members[:_MAX_LIST_LENGTH]]
-        return shown if len(members) <= _MAX_LIST_LENGTH else [*shown, f"… {len(members)} in all"]
+        truncated = [_truncate(member) for member in members[:_MAX_LIST_LENGTH]]
+        if len(members) > _MAX_LIST_LENGTH:
+            truncated.append(f"… {len(members)} in all")
+        return truncated
     if isinstance(value, Mapping):
         return {str(name): _truncate(member) for name, member in value.items()}
     return value

@@ -55,7 +55,7 @@ def open_accounts() -> int:
     created = 0
     for start in range(0, len(ids), BATCH):
         batch = ids[start : start + BATCH]
-        known = set(
+        existing_ids = set(
             BillingAccount.objects.filter(organization_id__in=batch).values_list(
                 "organization_id", flat=True
             )
@@ -63,7 +63,7 @@ def open_accounts() -> int:
         missing = [
             BillingAccount(organization_id=pk, region=settings.REGION)
             for pk in batch
-            if pk not in known
+            if pk not in existing_ids
         ]
         with transaction.atomic(using=billing_database()):
             BillingAccount.objects.bulk_create(missing, ignore_conflicts=True)

@@ -60,8 +60,8 @@ def _count_scheduled(schedules: Sequence[BulkExport]) -> dict[UUID, int]:
     if not schedules:
         return {}
     rows = BulkExport.objects.for_workspace(schedules[0].workspace_id)
-    counted = rows.filter(source__in=schedules).order_by().values_list("source")
-    return {row[0]: row[1] for row in counted.annotate(Count("pk"))}
+    sources = rows.filter(source__in=schedules).order_by().values_list("source")
+    return {row[0]: row[1] for row in sources.annotate(Count("pk"))}
 
 
 def _exports(request: PageRequest) -> Any:

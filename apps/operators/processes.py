@@ -77,13 +77,13 @@ def _with_revisions(replies: list[dict[str, Any]]) -> list[HostProcess]:
     listed_hosts = [
         (worker, host)
         for reply in replies
-        for worker, listed in reply.items()
-        if isinstance(listed, list)
-        for host in listed
+        for worker, worker_hosts in reply.items()
+        if isinstance(worker_hosts, list)
+        for host in worker_hosts
     ]
     revisions = Revision.objects.across_workspaces(reason="operators see all processes")
     revision_ids = {host["revision_id"] for _, host in listed_hosts}
-    known = {
+    revisions_by_id = {
         str(revision.pk): revision
         for revision in revisions.filter(pk__in=revision_ids).select_related(
             "deployment__workspace__organization"
@@ -93,7 +93,7 @@ def _with_revisions(replies: list[dict[str, Any]]) -> list[HostProcess]:
         HostProcess(
             worker=worker,
             pid=host["pid"],
-            revision=known.get(host["revision_id"]),
+            revision=revisions_by_id.get(host["revision_id"]),
             runs=host["runs"],
             memory=host.get("memory", 0),
             seconds=host.get("seconds", 0),

@@ -64,8 +64,8 @@ class Partition:
         """First day after the partition; empty if it is unbounded."""
         return self._day("TO")
 
-    def _day(self, word: str) -> str:
-        match = re.search(rf"{word} \('(\d{{4}}-\d\d-\d\d)", self.bounds)
+    def _day(self, keyword: str) -> str:
+        match = re.search(rf"{keyword} \('(\d{{4}}-\d\d-\d\d)", self.bounds)
         return match[1] if match else ""
 
 
@@ -87,7 +87,7 @@ class SystemStatus:
 
 def collect() -> SystemStatus:
     """Return the status, at most `CACHE_SECONDS` old."""
-    return _known.get(None, _collect)
+    return _cache.get(None, _collect)
 
 
 def _collect(_: None) -> SystemStatus:
@@ -95,7 +95,7 @@ def _collect(_: None) -> SystemStatus:
     return SystemStatus(readiness.check(), _read_counts(), queues, heartbeats)
 
 
-_known: TTLCache[None, SystemStatus] = TTLCache(CACHE_SECONDS)
+_cache: TTLCache[None, SystemStatus] = TTLCache(CACHE_SECONDS)
 
 
 def _read_counts() -> dict[str, int]:

@@ -148,8 +148,8 @@ class _ThreadConnections:
                     raise
                 except redis.ConnectionError:
                     existing.disconnect()
-            self._local.connection = fresh = self._pool.make_connection()
-            return self._round_trip(fresh, command)
+            self._local.connection = connection = self._pool.make_connection()
+            return self._round_trip(connection, command)
         except ResponseError:
             raise
         except redis.RedisError:

@@ -12,7 +12,7 @@ from apps.rate_limits.checks import check
 from apps.rate_limits.counters import LimitReached
 
 Handler = Callable[[HttpRequest], HttpResponse]
-_COUNTED = "slipway.rate_limit"
+_LIMIT_HEADERS_KEY = "slipway.rate_limit"
 """META key of the rate limit headers, if the request is dispatched a second time."""
 
 
@@ -27,14 +27,14 @@ class RateLimitMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        counted: Mapping[str, str] | None = request.META.get(_COUNTED)
-        if counted is None:
+        limit_headers: Mapping[str, str] | None = request.META.get(_LIMIT_HEADERS_KEY)
+        if limit_headers is None:
             try:
-                counted = _headers(request)
+                limit_headers = _limit_headers(request)
             except LimitReached as error:
                 return _add_headers(error.usage.headers(), error_response(request, error))
-            request.META[_COUNTED] = counted
-        return _add_headers(counted, self.get_response(request))
+            request.META[_LIMIT_HEADERS_KEY] = limit_headers
+        return _add_headers(limit_headers, self.get_response(request))
 
 
 def _add_headers(headers: Mapping[str, str], response: HttpResponse) -> HttpResponse:
@@ -43,7 +43,8 @@ def _add_headers(headers: Mapping[str, str], response: HttpResponse) -> HttpResp
     return response
 
 
-def _headers(request: HttpRequest) -> Mapping[str, str]:
+def _limit_headers(request: HttpRequest) -> Mapping[str, str]:
+    """Count the request and return the headers with its limit."""
     usage = check(
         method=request.method or "GET",
         path=request.path_info,

@@ -64,31 +64,31 @@ class _Rules:
     defaults: dict[IdentityKind, Row] = field(default_factory=dict)
 
     def candidates(self, method: str, path: str) -> Iterator[list[Row]]:
-        """The rows that match, from the most to the least specific."""
+        """Yield the matching rows, from the most to the least specific."""
         if (rows := self.methods.get(method)) is not None:
             yield rows
         if (rows := self.exact.get((method, path))) is not None:
             yield rows
-        for wanted, pattern, rows in self.patterns:
-            if wanted == method and pattern.fullmatch(path):
+        for pattern_method, pattern, rows in self.patterns:
+            if pattern_method == method and pattern.fullmatch(path):
                 yield rows
         if (rows := self.exact.get((_ANY, path))) is not None:
             yield rows
-        first = path[: path.find("/", 1)] if path.count("/") > 1 else ""
-        second = path[: path.find("/", len(first) + 1)] if path.count("/") > 2 else ""
-        for above in (second, first):
-            for wanted in (method, _ANY):
-                if above and (rows := self.below.get((wanted, above))) is not None:
+        one_segment = path[: path.find("/", 1)] if path.count("/") > 1 else ""
+        two_segments = path[: path.find("/", len(one_segment) + 1)] if path.count("/") > 2 else ""
+        for prefix in (two_segments, one_segment):
+            for prefix_method in (method, _ANY):
+                if prefix and (rows := self.below.get((prefix_method, prefix))) is not None:
                     yield rows
         for ending, rows in self.endings:
             if path.endswith(ending):
                 yield rows
-        for wanted, part, rows in self.contained:
-            if wanted == method and part in path:
+        for part_method, part, rows in self.contained:
+            if part_method == method and part in path:
                 yield rows
 
 
-def _read(rows: tuple[Row, ...]) -> _Rules:
+def _build_rules(rows: tuple[Row, ...]) -> _Rules:
     rules = _Rules()
     for row in rows:
         alternatives = [_ALTERNATIVE.fullmatch(part.strip()) for part in row.match.split(";")]
@@ -98,11 +98,13 @@ def _read(rows: tuple[Row, ...]) -> _Rules:
         for alternative in alternatives:
             if alternative is None:
                 raise ValueError(f"The match {row.match!r} cannot be parsed.")
-            _add(rules, row, alternative["method"], alternative["path"], alternative["containing"])
+            _add_rule(
+                rules, row, alternative["method"], alternative["path"], alternative["containing"]
+            )
     return rules
 
 
-def _add(
+def _add_rule(
     rules: _Rules, row: Row, method: str | None, path: str | None, containing: str | None
 ) -> None:
     if path is None:
@@ -122,7 +124,7 @@ def _add(
             rules.below.setdefault(key, []).append(row)
 
 
-_RULES = _read(ROWS)
+_RULES = _build_rules(ROWS)
 
 
 def row_for(method: str, path: str, identity: IdentityKind) -> Row:

@@ -106,10 +106,10 @@ def _counts(organization_id: UUID) -> dict[str, dict[str, int]]:
     )
     pairs = [member.decode().rsplit("|", 1) for member in members]
     by_name = {row.name: row for row in ROWS}
-    known = [(name, value) for name, value in pairs if name in by_name]
-    keys = [counters.key_of(by_name[name], value) for name, value in known]
+    pairs = [(name, value) for name, value in pairs if name in by_name]
+    keys = [counters.key_of(by_name[name], value) for name, value in pairs]
     counts: dict[str, dict[str, int]] = {}
-    for (name, value), count in zip(known, _client().mget(keys) if keys else (), strict=True):
+    for (name, value), count in zip(pairs, _client().mget(keys) if keys else (), strict=True):
         if count is not None:
             counts.setdefault(name, {})[value] = int(count)
     return counts

@@ -27,7 +27,7 @@ class LimitUsage:
     until: datetime
 
     @property
-    def kind(self) -> LimitType:
+    def limit_type(self) -> LimitType:
         return LimitType(self.limit.limit_type)
 
     @property
@@ -41,9 +41,9 @@ class LimitUsage:
         return min(self.used / value, 1.0) if value else 1.0
 
     def message(self) -> str:
-        measure = self.kind.measure.replace("_", " ").replace("longlived", "long-lived")
+        measure = self.limit_type.measure.replace("_", " ").replace("longlived", "long-lived")
         owner = "workspace" if self.limit.workspace_id else "organization"
-        period = self.kind.period
+        period = self.limit_type.period
         return (
             f"{period.capitalize()}ly usage limit exceeded: this {owner} has used {self.used:,} of"
             f" {self.limit.limit_value:,} {measure} in this {period}, which ends at"
@@ -63,9 +63,11 @@ def check(workspace_id: UUID) -> None:
     exceeded = _exceeded_limits.get(workspace_id, _find_exceeded)
     if exceeded is None or exceeded.until <= datetime.now(UTC):
         return
-    left = (exceeded.until - datetime.now(UTC)).total_seconds()
-    wait = min(int(left) + 1, _MAX_RETRY_AFTER_SECONDS) if exceeded.kind.period == "hour" else None
-    raise UsageLimitExceeded(exceeded.message(), until=exceeded.until, retry_after=wait)
+    retry_after = None
+    if exceeded.limit_type.period == "hour":
+        seconds_left = int((exceeded.until - datetime.now(UTC)).total_seconds())
+        retry_after = min(seconds_left + 1, _MAX_RETRY_AFTER_SECONDS)
+    raise UsageLimitExceeded(exceeded.message(), until=exceeded.until, retry_after=retry_after)
 
 
 def clear_cache() -> None:
@@ -90,15 +92,15 @@ def _measure(limits: list[UsageLimit], workspace_id: UUID) -> list[LimitUsage]:
     sums: dict[tuple[bool, str], dict[str, float]] = {}
     usages = []
     for limit in limits:
-        kind = LimitType(limit.limit_type)
-        key = limit.workspace_id is not None, kind.period
+        limit_type = LimitType(limit.limit_type)
+        key = limit.workspace_id is not None, limit_type.period
         if key not in sums:
             workspaces = (
                 [workspace_id] if limit.workspace_id else _workspaces_of(limit.organization_id)
             )
-            sums[key] = _sums(workspaces, kind.period, now)
-        used = int(sums[key].get(kind.measure, 0))
-        usages.append(LimitUsage(limit, used, period_bounds(kind.period, now)[1]))
+            sums[key] = _sum_usage(workspaces, limit_type.period, now)
+        used = int(sums[key].get(limit_type.measure, 0))
+        usages.append(LimitUsage(limit, used, period_bounds(limit_type.period, now)[1]))
     return usages
 
 
@@ -111,7 +113,7 @@ def period_bounds(period: str, now: datetime) -> tuple[datetime, datetime]:
     return month, (month + timedelta(days=32)).replace(day=1)
 
 
-def _sums(workspaces: list[UUID], period: str, now: datetime) -> dict[str, float]:
+def _sum_usage(workspaces: list[UUID], period: str, now: datetime) -> dict[str, float]:
     begin, end = period_bounds(period, now)
     if period == "hour":
         return usage_sources.total(begin, end, workspaces)
@@ -119,7 +121,7 @@ def _sums(workspaces: list[UUID], period: str, now: datetime) -> dict[str, float
     sums = usage_sources.total(today, end, workspaces)
     days = UsageDay.objects.across_workspaces(reason="the workspaces of one organization")
     past = days.filter(workspace__in=workspaces, day__gte=begin, day__lt=today)
-    measures = {kind.measure for kind in LimitType}
+    measures = {limit_type.measure for limit_type in LimitType}
     for measure, value in past.aggregate(**{name: Sum(name) for name in measures}).items():
         sums[measure] = sums.get(measure, 0) + (value or 0)
     return sums

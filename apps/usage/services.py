@@ -26,7 +26,7 @@ INSERT INTO usage_usageday (id, created_at, workspace_id, day, {names})
 SELECT usage.id, now(), usage.workspace_id, %s, {columns}
 FROM unnest(%s::uuid[], %s::uuid[], {types}) AS usage(id, workspace_id, {names})
 JOIN organizations_workspace w ON w.id = usage.workspace_id
-ON CONFLICT (workspace_id, day) DO UPDATE SET {greater}
+ON CONFLICT (workspace_id, day) DO UPDATE SET {assignments}
 """
 
 
@@ -37,14 +37,14 @@ def update_usage_days(now: datetime | None = None) -> None:
     """
     now = now or datetime.now(UTC)
     today = now.replace(hour=0, minute=0, second=0, microsecond=0)
-    for back in range(_UPDATED_DAYS):
-        begin = today - timedelta(days=back)
+    for days_ago in range(_UPDATED_DAYS):
+        begin = today - timedelta(days=days_ago)
         for figures in usage_sources.collect(begin, begin + timedelta(days=1), None):
-            _set(begin.date(), figures)
+            _upsert_days(begin.date(), figures)
     meter.delete_old_counters(now)
 
 
-def _set(day: date, figures: usage_sources.Figures) -> None:
+def _upsert_days(day: date, figures: usage_sources.Figures) -> None:
     if not figures:
         return
     names = [name for name in MEASURES if any(name in measures for measures in figures.values())]
@@ -53,14 +53,14 @@ def _set(day: date, figures: usage_sources.Figures) -> None:
         names=", ".join(names),
         columns=", ".join(f"usage.{name}" for name in names),
         types=", ".join("%s::int8[]" for _ in names),
-        greater=", ".join(f"{n} = greatest(usage_usageday.{n}, excluded.{n})" for n in names),
+        assignments=", ".join(f"{n} = greatest(usage_usageday.{n}, excluded.{n})" for n in names),
     )
     ids = [uuid7() for _ in figures]
     with connection.cursor() as cursor:
         cursor.execute(statement, [day, ids, list(figures), *columns])
 
 
-def days(workspace_id: UUID, first: date, last: date) -> list[UsageDay]:
+def list_days(workspace_id: UUID, first: date, last: date) -> list[UsageDay]:
     """Return one row per day, also for days without usage; oldest first."""
     rows = UsageDay.objects.for_workspace(workspace_id).between(first, last)
     rows_by_day = {row.day: row for row in rows}

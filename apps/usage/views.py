@@ -33,13 +33,14 @@ _MEASURE_LABELS = {
 }
 
 
-def limit_label(kind: LimitType) -> str:
-    return f"{_MEASURE_LABELS[kind.measure]} per {kind.period}"
+def limit_label(limit_type: LimitType) -> str:
+    return f"{_MEASURE_LABELS[limit_type.measure]} per {limit_type.period}"
 
 
 class LimitForm(forms.Form):
     limit_type = forms.ChoiceField(
-        label="Metric", choices=[(kind, limit_label(kind).capitalize()) for kind in LimitType]
+        label="Metric",
+        choices=[(limit_type, limit_label(limit_type).capitalize()) for limit_type in LimitType],
     )
     limit_value = forms.IntegerField(label="Limit", min_value=0, max_value=2**62)
 
@@ -63,12 +64,12 @@ def setting_usage(request: PageRequest) -> HttpResponse:
             messages.success(request, "Usage limit set. It applies within seconds.")
             return redirect("setting-usage", caller.workspace_id)
     today = datetime.now(UTC).date()
-    days = services.days(caller.workspace_id, today - timedelta(days=DAYS - 1), today)
+    days = services.list_days(caller.workspace_id, today - timedelta(days=DAYS - 1), today)
     context = {
         "tab": "usage",
         "charts": [_chart(n, *chart, days) for n, chart in enumerate(_CHARTS)],
         "limit_usages": [
-            (usage, limit_label(usage.kind), round(usage.share * 100))
+            (usage, limit_label(usage.limit_type), round(usage.share * 100))
             for usage in quotas.list_limit_usages(caller.workspace_id)
         ],
         "form": form,
@@ -90,10 +91,12 @@ def _chart(
     number: int, title: str, unit: str, lines: tuple[tuple[str, str], ...], days: list[UsageDay]
 ) -> Chart:
     values = {name: [int(getattr(day, name)) for day in days] for name, _ in lines}
-    first = sum(values[lines[0][0]])
-    total = {"s": formatting.duration, "count": formatting.count}[unit](first)
-    if lines[0][0] == "bytes":
-        total = formatting.size(first)
+    field_of_total = lines[0][0]
+    total = sum(values[field_of_total])
+    if field_of_total == "bytes":
+        total_text = formatting.size(total)
+    else:
+        total_text = formatting.duration(total) if unit == "s" else formatting.count(total)
     return Chart(
         id=f"usage-{number}",
         title=title,
@@ -104,7 +107,7 @@ def _chart(
             Line(name, str(hue), [value or None for value in values[field]])
             for hue, (field, name) in enumerate(lines, 1)
         ],
-        total=str(total),
+        total=total_text,
     )
 
 

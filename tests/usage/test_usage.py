@@ -48,7 +48,7 @@ def set_limit(workspace, kind, value, *, whole_organization=False):
 
 
 def today_of(workspace):
-    return services.days(workspace.pk, TODAY, TODAY)[0]
+    return services.list_days(workspace.pk, TODAY, TODAY)[0]
 
 
 def test_usage_day_update_is_idempotent(client, workspace):
@@ -79,7 +79,7 @@ def test_days_without_usage_are_listed_and_foreign_days_are_not(client, workspac
     bring(client, WorkspaceFactory(), wire_run())
     services.update_usage_days()
 
-    days = services.days(workspace.pk, TODAY - timedelta(days=2), TODAY)
+    days = services.list_days(workspace.pk, TODAY - timedelta(days=2), TODAY)
 
     assert [(day.day, day.runs) for day in days] == [
         (TODAY - timedelta(days=2), 0), (TODAY - timedelta(days=1), 0), (TODAY, 0),
@@ -266,7 +266,7 @@ def test_applicable_limits_are_listed_once(workspace):
     set_limit(workspace, "monthly_runs", 7, whole_organization=True)
 
     assert [
-        (use.kind, use.limit.limit_value) for use in quotas.list_limit_usages(workspace.pk)
+        (use.limit_type, use.limit.limit_value) for use in quotas.list_limit_usages(workspace.pk)
     ] == [
         ("hourly_runs", 5),
         ("monthly_runs", 7),

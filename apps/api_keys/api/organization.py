@@ -16,7 +16,7 @@ from apps.api_keys.api.shared import (
     get_key,
     key_json,
     key_policy_for,
-    listed,
+    list_keys,
     rotate,
     scopes_in,
 )
@@ -41,7 +41,7 @@ class KeysBase(OrganizationAPIView):
 class ServiceKeysView(KeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paginated_response(request, listed(self.service_keys()), key_json)
+        return paginated_response(request, list_keys(self.service_keys()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
@@ -84,7 +84,7 @@ class PersonalKeysView(KeysBase):
 
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paginated_response(request, listed(self.personal_keys()), key_json)
+        return paginated_response(request, list_keys(self.personal_keys()), key_json)
 
 
 class PersonalKeyView(KeysBase):

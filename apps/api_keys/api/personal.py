@@ -15,7 +15,7 @@ from apps.api_keys.api.shared import (
     RotationSerializer,
     get_key,
     key_json,
-    listed,
+    list_keys,
     rotate,
     scopes_in,
 )
@@ -51,7 +51,7 @@ class OwnKeysBase(OrganizationAPIView):
 class OwnKeysView(OwnKeysBase):
     @extend_schema(responses=dict)
     def get(self, request: OrganizationRequest) -> Response:
-        return paginated_response(request, listed(self.rows()), key_json)
+        return paginated_response(request, list_keys(self.rows()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: OrganizationRequest) -> Response:
@@ -74,8 +74,8 @@ class OwnKeysView(OwnKeysBase):
         )
         if workspace_id is None:
             key_id = self.request.auth.key_id
-            own = ApiKey.objects.filter(pk=key_id).first() if key_id else None
-            return None if own is None else own.workspace_id
+            key = ApiKey.objects.filter(pk=key_id).first() if key_id else None
+            return None if key is None else key.workspace_id
         caller = caller_for(user=person, workspace_id=workspace_id)
         if caller is None or caller.organization_id != self.organization_id:
             raise errors.NotFound("No such workspace.")

@@ -107,7 +107,7 @@ def key_policy_for(request: Request, caller: Caller | OrganizationCaller) -> Key
     return KeyPolicy(in_workspace, on_organization)
 
 
-def listed(rows: ApiKeyQuerySet) -> ApiKeyQuerySet:
+def list_keys(rows: ApiKeyQuerySet) -> ApiKeyQuerySet:
     """Return the unrevoked keys, newest first."""
     return rows.unrevoked().prefetch_related("workspaces").newest_first()
 

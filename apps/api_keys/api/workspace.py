@@ -16,7 +16,7 @@ from apps.api_keys.api.shared import (
     get_key,
     key_json,
     key_policy_for,
-    listed,
+    list_keys,
     rotate,
     scopes_in,
 )
@@ -45,7 +45,7 @@ class KeysBase(WorkspaceAPIView):
 class KeysView(KeysBase):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        return paginated_response(request, listed(self.rows()), key_json)
+        return paginated_response(request, list_keys(self.rows()), key_json)
 
     @extend_schema(request=NewKeySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:

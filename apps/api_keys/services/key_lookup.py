@@ -196,7 +196,7 @@ def _get_live_key(hashed: bytes) -> KeyWithReach:
     now = timezone.now()
     before_rotation = Q(previous_digest=hashed, previous_until__gt=now)
     key = _live().filter(Q(digest=hashed) | before_rotation).first()
-    if key is None or not _is_same(key, hashed):
+    if key is None or not _matches(key, hashed):
         raise errors.Unauthenticated("Invalid API key.")
     if (rejection := _rejection(key)) is not None:
         raise rejection
@@ -211,10 +211,10 @@ def _live_by_digest(hashes: Collection[bytes]) -> dict[bytes, KeyWithReach]:
     for key in _live().filter(Q(digest__in=hashes) | before_rotation):
         if _rejection(key) is not None:
             continue
-        own = {bytes(key.digest)}
+        digests = {bytes(key.digest)}
         if key.previous_until is not None and key.previous_until > timezone.now():
-            own.add(bytes(key.previous_digest or b""))
-        keys |= dict.fromkeys(own, cast("KeyWithReach", key))
+            digests.add(bytes(key.previous_digest or b""))
+        keys |= dict.fromkeys(digests, cast("KeyWithReach", key))
     return keys
 
 
@@ -227,7 +227,7 @@ def _live() -> ApiKeyQuerySet:
 
 
 def _rejection(key: ApiKey) -> errors.AppError | None:
-    """Why a live key is still rejected."""
+    """Return the reason to reject a live key."""
     if key.person is None:
         return None
     if not key.person.is_active:
@@ -237,19 +237,19 @@ def _rejection(key: ApiKey) -> errors.AppError | None:
     return None
 
 
-def _is_same(key: ApiKey, hashed: bytes) -> bool:
+def _matches(key: ApiKey, hashed: bytes) -> bool:
     """Compare in constant time."""
     current = hmac.compare_digest(bytes(key.digest), hashed)
-    before = hmac.compare_digest(bytes(key.previous_digest or b""), hashed)
-    return current | before
+    previous = hmac.compare_digest(bytes(key.previous_digest or b""), hashed)
+    return current | previous
 
 
 def _update_last_used(key: ApiKey, hashed: bytes, now: datetime) -> None:
     """Update when each secret was last used, at most once a minute."""
     is_current = bytes(key.digest) == hashed
     field = "last_used_at" if is_current else "previous_used_at"
-    last = key.last_used_at if is_current else key.previous_used_at
-    if last is None or last < now - _LAST_USED_INTERVAL:
+    last_used_at = key.last_used_at if is_current else key.previous_used_at
+    if last_used_at is None or last_used_at < now - _LAST_USED_INTERVAL:
         stale = Q(**{field: None}) | Q(**{f"{field}__lt": now - _LAST_USED_INTERVAL})
         ApiKey.objects.filter(stale, pk=key.pk).update(**{field: now})
 

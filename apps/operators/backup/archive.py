@@ -63,12 +63,12 @@ def write(
     try:
         with tempfile.TemporaryDirectory(dir=file.parent) as scratch:
             dump = Path(scratch, DATABASE)
-            measured = _dump(wrapper, dump, quick=quick)
+            measures = _dump(wrapper, dump, quick=quick)
             with (
                 open(draft, "wb", opener=_private) as raw,
                 tarfile.open(fileobj=raw, mode="w") as tar,
             ):
-                _add_bytes(tar, MANIFEST, dumps(_manifest(measured)))
+                _add_bytes(tar, MANIFEST, dumps(_build_manifest(measures)))
                 tar.add(dump, DATABASE)
                 objects = 0
                 for name in list_objects(storage):
@@ -76,8 +76,8 @@ def write(
         draft.replace(file)
     finally:
         draft.unlink(missing_ok=True)
-    rows = sum(int(counted[0]) for counted in measured.values())
-    return Report(len(measured), rows, objects, file.stat().st_size)
+    rows = sum(int(measure[0]) for measure in measures.values())
+    return Report(len(measures), rows, objects, file.stat().st_size)
 
 
 def read(file: Path, *, using: str = "default", storage: Storage | None = None) -> Report:
@@ -89,11 +89,11 @@ def read(file: Path, *, using: str = "default", storage: Storage | None = None) 
     storage = storage or default_storage
     objects = 0
     with tarfile.open(file) as tar, tempfile.TemporaryDirectory(dir=file.parent) as scratch:
-        manifest = _manifest_of(tar)
+        manifest = _read_manifest(tar)
         dump = Path(scratch, DATABASE)
         with dump.open("wb") as into:
             _copy(tar, DATABASE, into)
-        measured = _restore(wrapper, dump, quick=manifest["quick"])
+        measures = _restore(wrapper, dump, quick=manifest["quick"])
         for member in tar:
             if member.isfile() and member.name.startswith(OBJECTS):
                 content = tar.extractfile(member)
@@ -101,11 +101,11 @@ def read(file: Path, *, using: str = "default", storage: Storage | None = None) 
                 _put(storage, member.name.removeprefix(OBJECTS), content.read())
                 objects += 1
     return Report(
-        len(measured),
-        sum(int(counted[0]) for counted in measured.values()),
+        len(measures),
+        sum(int(measure[0]) for measure in measures.values()),
         objects,
         file.stat().st_size,
-        tuple(contents.differences(manifest["tables"], measured)),
+        tuple(contents.differences(manifest["tables"], measures)),
         manifest["keys"] == _fingerprint(),
     )
 
@@ -150,22 +150,22 @@ def _session(wrapper: BaseDatabaseWrapper) -> psycopg.Connection[Any]:
     )
 
 
-def _manifest(measured: Mapping[str, list[Any]]) -> dict[str, Any]:
+def _build_manifest(measures: Mapping[str, list[Any]]) -> dict[str, Any]:
     return {
         "format": FORMAT,
         "made_at": datetime.now(UTC).isoformat(),
         "region": settings.REGION,
         "keys": _fingerprint(),
-        "quick": all(not counted[1] for counted in measured.values()),
-        "tables": measured,
+        "quick": all(not measure[1] for measure in measures.values()),
+        "tables": measures,
     }
 
 
-def _manifest_of(tar: tarfile.TarFile) -> dict[str, Any]:
-    first = tar.next()
-    if first is None or first.name != MANIFEST:
+def _read_manifest(tar: tarfile.TarFile) -> dict[str, Any]:
+    member = tar.next()
+    if member is None or member.name != MANIFEST:
         raise NotABackup("The file is not a Slipway backup.")
-    content = tar.extractfile(first)
+    content = tar.extractfile(member)
     assert content is not None  # noqa: S101
     manifest: dict[str, Any] = loads(content.read())
     if manifest.get("format") != FORMAT:

@@ -42,12 +42,12 @@ def measure(connection: psycopg.Connection[Any], *, quick: bool = False) -> dict
     return measures
 
 
-def differences(one: dict[str, list[Any]], other: dict[str, list[Any]]) -> list[str]:
+def differences(first: dict[str, list[Any]], second: dict[str, list[Any]]) -> list[str]:
     """Return the tables that differ, with both measures."""
     return [
-        f"{table}: {one.get(table, 'missing')} and {other.get(table, 'missing')}"
-        for table in sorted({*one, *other})
-        if one.get(table) != other.get(table)
+        f"{table}: {first.get(table, 'missing')} and {second.get(table, 'missing')}"
+        for table in sorted({*first, *second})
+        if first.get(table) != second.get(table)
     ]
 
 

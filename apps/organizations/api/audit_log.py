@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from apps.audit.export import entry_json
-from apps.audit.search import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Search, page
+from apps.audit.search import DEFAULT_PAGE_SIZE, MAX_PAGE_SIZE, Search, get_page
 from apps.core.api import OrganizationAPIView
 from apps.organizations.permissions import OrganizationPermission
 
@@ -45,7 +45,7 @@ class AuditLogView(OrganizationAPIView):
             begin=params.get("start_time"),
             end=params.get("end_time"),
         )
-        entries, cursor = page(search, cursor=params.get("cursor"), limit=params["limit"])
+        entries, cursor = get_page(search, cursor=params.get("cursor"), limit=params["limit"])
         return Response({"items": [entry_json(entry) for entry in entries], "cursor": cursor})
 
 

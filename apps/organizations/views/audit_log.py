@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.audit.actions import Action
 from apps.audit.export import FORMATS, export_lines
 from apps.audit.presentation import action_label, present
-from apps.audit.search import Search, page
+from apps.audit.search import Search, get_page
 from apps.audit.services import Target, record
 from apps.core import errors
 from apps.core.callers import OrganizationCaller
@@ -80,7 +80,7 @@ def setting_audit(request: PageRequest) -> HttpResponse:
     organization = organization_caller(request, OrganizationPermission.AUDIT_READ)
     form = SearchForm(request.GET)
     search = form.search(organization)
-    entries, cursor = page(search, cursor=request.GET.get("cursor") or None)
+    entries, cursor = get_page(search, cursor=request.GET.get("cursor") or None)
     context = {
         "tab": "audit",
         "form": form,

@@ -110,12 +110,12 @@ class CurrentUsageView(WorkspaceAPIView):
         """Return whether runs are rejected, by which limit, and the use of each limit."""
         usages = quotas.list_limit_usages(self.workspace_id)
         exceeded = [use for use in usages if use.is_exceeded]
-        first = max(exceeded, key=lambda use: use.until, default=None)
+        reported = max(exceeded, key=lambda use: use.until, default=None)
         return Response(
             {
-                "in_reject_set": first is not None,
-                "usage_limit_type": first and first.limit.limit_type,
-                "tenant_limit": first and first.limit.limit_value,
+                "in_reject_set": reported is not None,
+                "usage_limit_type": reported and reported.limit.limit_type,
+                "tenant_limit": reported and reported.limit.limit_value,
                 "limits": [_as_json(use) for use in usages],
             }
         )

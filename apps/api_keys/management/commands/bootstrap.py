@@ -46,7 +46,7 @@ class Command(BaseCommand):
             "organization_id": str(setup.organization.pk),
             "workspace_id": str(setup.workspace.pk),
             "api_key": operator_key(
-                workspace=setup.workspace, owner=setup.owner, fresh=options["new_key"]
+                workspace=setup.workspace, owner=setup.owner, force_new=options["new_key"]
             ),
             "api_url": f"{settings.BASE_URL}/api/v1",
             "ui_url": f"{settings.BASE_URL}/o/{setup.workspace.pk}",

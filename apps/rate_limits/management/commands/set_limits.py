@@ -44,7 +44,7 @@ class Command(BaseCommand):
 
 def _category(name: str) -> str:
     """Return the category, ignoring case."""
-    known = {category.lower(): category for category in CATEGORIES}
-    if name and name.lower() not in known:
+    categories = {category.lower(): category for category in CATEGORIES}
+    if name and name.lower() not in categories:
         raise CommandError(f"--row must be one of {', '.join(CATEGORIES)}, not {name!r}.")
-    return known.get(name.lower(), "")
+    return categories.get(name.lower(), "")
