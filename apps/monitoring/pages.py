@@ -17,7 +17,7 @@ from apps.core.errors import AppError
 from apps.monitoring.buckets import Stride
 from apps.monitoring.models import Chart, ChartType, Section
 from apps.monitoring.services.chart_computer import ChartComputer, TimeRange
-from apps.tracing.pages import clauses
+from apps.tracing.pages import filter_clauses
 from apps.tracing.pages.periods import Period
 from apps.web_ui.charts import HUES, Line, format_value
 from apps.web_ui.charts import Chart as Drawing
@@ -108,7 +108,7 @@ def _runs_url(chart: Chart, series: Mapping[str, Any]) -> str:
         return ""
     series_filter = (series.get("filters") or {}).get("filter")
     series_filter = series_filter or (series.get("metric_definition") or {}).get("filter")
-    text = clauses.join([part for part in (common.get("filter"), series_filter) if part])
+    text = filter_clauses.join([part for part in (common.get("filter"), series_filter) if part])
     url = reverse("project-detail", args=[chart.workspace_id, projects[0]])
     return f"{url}?{urlencode({'show': 'all'} | ({'filter': text} if text else {}))}"
 

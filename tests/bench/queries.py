@@ -171,8 +171,8 @@ def write_plans(workspace_id: str, asked: dict[str, Question], target: Path) -> 
     from django.db import connection
 
     from apps.trace_store import run_store
-    from apps.tracing.api.asking import run_query
-    from apps.tracing.api.serializers import RunsQuerySerializer
+    from apps.tracing.api.run_queries import run_query
+    from apps.tracing.api.v1.serializers import RunsQuerySerializer
     from apps.tracing.services.statistics import run_stats
     from tests.bench.plans import recorded
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from apps.trace_store import filters
-from apps.tracing.pages import clauses
+from apps.tracing.pages import filter_clauses
 
 ERROR = 'eq(status, "error")'
 TAG = 'has(tags, "a, b)")'
@@ -26,40 +26,43 @@ PAIR = 'and(eq(metadata_key, "user"), eq(metadata_value, "u-1"))'
     ],
 )
 def test_what_an_and_joins_are_its_clauses(text, found):
-    assert clauses.split(text) == found
+    assert filter_clauses.split(text) == found
 
 
 def test_a_clause_goes_as_it_came():
-    text = clauses.toggled(clauses.toggled("gt(latency, '5s')", TAG), PAIR)
+    text = filter_clauses.toggled(filter_clauses.toggled("gt(latency, '5s')", TAG), PAIR)
 
     assert text == f"and(gt(latency, '5s'), {TAG}, {PAIR})"
-    assert clauses.has(text, 'has(tags,   "a, b)")')
-    assert clauses.toggled(clauses.toggled(text, PAIR), TAG) == "gt(latency, '5s')"
+    assert filter_clauses.has(text, 'has(tags,   "a, b)")')
+    assert filter_clauses.toggled(filter_clauses.toggled(text, PAIR), TAG) == "gt(latency, '5s')"
 
 
 def test_values_of_a_field_come_together():
-    one = clauses.toggled_value(TAG, "name", "desk")
-    two = clauses.toggled_value(one, "name", 'the "other"')
+    one = filter_clauses.toggled_value(TAG, "name", "desk")
+    two = filter_clauses.toggled_value(one, "name", 'the "other"')
 
     assert one == f'and({TAG}, eq(name, "desk"))'
     assert two == f'and({TAG}, in(name, ["desk", "the \\"other\\""]))'
-    assert clauses.chosen(two, "name") == ["desk", 'the "other"']
-    assert clauses.toggled_value(two, "name", "desk") == f'and({TAG}, eq(name, "the \\"other\\""))'
-    assert clauses.without_field(two, "name") == TAG
+    assert filter_clauses.chosen(two, "name") == ["desk", 'the "other"']
+    assert (
+        filter_clauses.toggled_value(two, "name", "desk")
+        == f'and({TAG}, eq(name, "the \\"other\\""))'
+    )
+    assert filter_clauses.without_field(two, "name") == TAG
 
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4, unique=True))
 def test_whatever_the_values_the_text_is_one_filter_and_gives_them_back(values):
     text = ERROR
     for value in values:
-        text = clauses.toggled_value(text, "name", value)
+        text = filter_clauses.toggled_value(text, "name", value)
 
-    assert clauses.chosen(text, "name") == values
+    assert filter_clauses.chosen(text, "name") == values
     if "\x00" not in text and text.isprintable():
         assert filters.parse(text)
 
 
 @given(st.text(max_size=60))
 def test_no_text_is_too_strange_to_be_split(text):
-    assert isinstance(clauses.split(f"and({text}"), list)
-    assert isinstance(clauses.chosen(text, "name"), list)
+    assert isinstance(filter_clauses.split(f"and({text}"), list)
+    assert isinstance(filter_clauses.chosen(text, "name"), list)

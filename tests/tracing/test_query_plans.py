@@ -9,8 +9,8 @@ from django.db import connection
 from apps.feedback.models import Feedback
 from apps.ingest.seeding.population import PopulationGenerator
 from apps.trace_store import RunQuery, run_store
-from apps.tracing.api.asking import run_query
-from apps.tracing.api.serializers import RunsQuerySerializer
+from apps.tracing.api.run_queries import run_query
+from apps.tracing.api.v1.serializers import RunsQuerySerializer
 from apps.tracing.models import RunCount
 from apps.tracing.services import ensure_project
 from tests.bench.plans import recorded

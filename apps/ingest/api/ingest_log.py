@@ -15,7 +15,7 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.ingest.services import ingest_log
 from apps.ingest.services.ingest_log import LogHour
 from apps.organizations.permissions import Permission
-from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v1.serializers import query_params
 
 _DEFAULT_PERIOD = timedelta(days=1)
 

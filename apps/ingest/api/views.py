@@ -22,7 +22,7 @@ from apps.ingest.request_body import body_size, read_body
 from apps.ingest.services.ingest_log import count_rejections
 from apps.ingest.services.ingest_runs import ingest
 from apps.organizations.permissions import Permission
-from apps.tracing.api.runs import RunView
+from apps.tracing.api.v1.runs import RunView
 
 ACCEPTED = 202
 

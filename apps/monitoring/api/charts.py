@@ -28,7 +28,7 @@ from apps.monitoring.services.organization_dashboards import MultiWorkspaceCompu
 from apps.organizations.models import ResourceType
 from apps.organizations.permissions import Permission
 from apps.organizations.services.tags import filter_by_tags
-from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.models import Project
 
 CHART_PERMISSIONS: dict[str, str] = {"POST": Permission.CHARTS_READ, "*": Permission.CHARTS_WRITE}

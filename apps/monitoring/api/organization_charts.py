@@ -32,7 +32,7 @@ from apps.monitoring.querysets import OrganizationSectionQuerySet
 from apps.monitoring.services import dashboards
 from apps.monitoring.services import organization_dashboards as services
 from apps.organizations.permissions import OrganizationPermission
-from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.models import Project
 
 ORGANIZATION_CHART_PERMISSIONS: dict[str, str] = {

@@ -13,7 +13,7 @@ from apps.monitoring.models import ChartType
 from apps.monitoring.series import parse_group_by
 from apps.monitoring.services.chart_computer import TimeRange
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
-from apps.tracing.api.asking import moment
+from apps.tracing.api.run_queries import moment
 
 
 class StrideSerializer(serializers.Serializer[Any]):

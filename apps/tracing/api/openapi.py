@@ -15,8 +15,8 @@ from rest_framework.response import Response
 
 from apps.core.api import OpenAPIView
 from apps.trace_store import Payload, RunType
-from apps.tracing.api.runs import RunView
-from apps.tracing.api.serializers import SELECTABLE
+from apps.tracing.api.v1.runs import RunView
+from apps.tracing.api.v1.serializers import SELECTABLE
 
 _JSON = "application/json"
 _TEXT = {"type": "string", "nullable": True}

@@ -1,30 +1,24 @@
 """The platform API's addresses of tracing: each module lists its own."""
 
-from apps.tracing.api import (
+from apps.tracing.api import downloads, info, openapi, telemetry
+from apps.tracing.api.public import views as public
+from apps.tracing.api.v1 import (
     agent_versions,
     deletion,
-    downloads,
     groups,
-    info,
-    openapi,
     prices,
     projects,
-    public,
-    retention_api,
+    retention,
     rules,
-    runs,
+    saved_views,
     sharing,
     stats,
-    telemetry,
-    v2_runs,
-    v2_sessions,
-    v2_thread_messages,
-    v2_threads,
-    v2_traces,
-    views,
 )
+from apps.tracing.api.v1 import runs as v1_runs
+from apps.tracing.api.v2 import runs as v2_runs
+from apps.tracing.api.v2 import sessions, thread_messages, threads, traces
 
-# Words before variables: `runs/query` before `runs/<id>`.
+# Literal segments before parameters: `runs/query` before `runs/<id>`.
 urlpatterns = [
     *info.routes,
     *openapi.routes,
@@ -32,16 +26,16 @@ urlpatterns = [
     *stats.routes,
     *groups.routes,
     *rules.routes,
-    *runs.routes,
+    *v1_runs.routes,
     *v2_runs.routes,
-    *v2_sessions.routes,
-    *v2_traces.routes,
-    *v2_thread_messages.routes,
-    *v2_threads.routes,
+    *sessions.routes,
+    *traces.routes,
+    *thread_messages.routes,
+    *threads.routes,
     *projects.routes,
     *agent_versions.routes,
-    *views.routes,
-    *retention_api.routes,
+    *saved_views.routes,
+    *retention.routes,
     *downloads.routes,
     *sharing.routes,
     *public.routes,

@@ -11,7 +11,7 @@ from apps.trace_store import RunQuery, run_store
 from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery, MetricsResult
 from apps.trace_store.metrics import Measure, RunMetrics
 from apps.tracing.models import Project
-from apps.tracing.pages import clauses, periods
+from apps.tracing.pages import filter_clauses, periods
 from apps.tracing.pages.periods import Period
 from apps.web_ui.charts import HUES, Chart, Line, edges, format_value
 
@@ -319,8 +319,8 @@ class _Page:
         return [value(one or RunMetrics()) for one in found]
 
     def _named(self, name: str, limit: str) -> str:
-        parts = [limit, clauses.one_of("name", [name]) if name else ""]
-        text = clauses.join([part for part in parts if part])
+        parts = [limit, filter_clauses.one_of("name", [name]) if name else ""]
+        text = filter_clauses.join([part for part in parts if part])
         said = {"show": "all"} | ({"filter": text} if text else {})
         return f"{self.list_address}?{urlencode(said)}"
 
@@ -332,12 +332,12 @@ class _Page:
         return f"{self.list_address}?{urlencode(said)}"
 
     def _clause(self, group: str) -> str:
-        value = clauses.quoted(group)
+        value = filter_clauses.quoted(group)
         match self.state.group:
             case "tag":
                 return f"has(tags, {value})"
             case "metadata":
-                key = clauses.quoted(self.state.path)
+                key = filter_clauses.quoted(self.state.path)
                 return f"and(eq(metadata_key, {key}), eq(metadata_value, {value}))"
         return f"eq({self.state.group}, {value})"
 

@@ -17,7 +17,7 @@ from apps.organizations.models import ResourceType, Tagging
 from apps.organizations.services.tags import filter_by_tags
 from apps.trace_store import ProjectStats, run_store
 from apps.tracing.models import Project
-from apps.tracing.pages.listing import chips
+from apps.tracing.pages.run_list import chips
 from apps.tracing.pages.tagging import on_projects
 from apps.tracing.services import statistics
 

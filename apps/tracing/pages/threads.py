@@ -14,7 +14,7 @@ from apps.trace_store.metrics import Measure
 from apps.tracing import conversations
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
-from apps.tracing.pages.listing import ListState, Problem, chips, problem_of
+from apps.tracing.pages.run_list import ListState, Problem, chips, problem_of
 from apps.tracing.pages.run_views import PayloadView, payload_view
 
 TURNS_A_PAGE = 50

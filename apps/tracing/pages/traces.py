@@ -13,7 +13,7 @@ from apps.feedback.services import score_stats
 from apps.feedback.services.score_stats import FeedbackStats
 from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project
-from apps.tracing.pages.listing import chips
+from apps.tracing.pages.run_list import chips
 
 FIRST_ROWS = 60
 """Rows of a tree that the page has without script; the rest comes as data."""

@@ -9,7 +9,7 @@ from django import template
 from django.urls import reverse
 
 from apps.trace_store import Attachment
-from apps.tracing.pages import clauses
+from apps.tracing.pages import filter_clauses
 
 register = template.Library()
 
@@ -17,7 +17,7 @@ register = template.Library()
 @register.simple_tag
 def filter_link(name: str, value: str) -> str:
     """The query string of the list that shows traces with this metadata."""
-    key, said = clauses.quoted(name), clauses.quoted(value)
+    key, said = filter_clauses.quoted(name), filter_clauses.quoted(value)
     text = f"and(eq(metadata_key, {key}), eq(metadata_value, {said}))"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
 
@@ -25,7 +25,7 @@ def filter_link(name: str, value: str) -> str:
 @register.simple_tag
 def thread_link(key: str) -> str:
     """The query string of the list that shows a thread's traces."""
-    text = f"eq(thread_id, {clauses.quoted(key)})"
+    text = f"eq(thread_id, {filter_clauses.quoted(key)})"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
 
 

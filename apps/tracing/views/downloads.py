@@ -14,10 +14,10 @@ from apps.core.json import dumps
 from apps.organizations.permissions import Permission
 from apps.trace_store import ALL_PAYLOADS, RunQuery, run_store
 from apps.trace_store.errors import FilterError
-from apps.tracing.api.rendering import runs_json
+from apps.tracing.api.v1.rendering import runs_json
 from apps.tracing.models import Project
 from apps.tracing.pages import projects
-from apps.tracing.pages.listing import ListState
+from apps.tracing.pages.run_list import ListState
 from apps.web_ui.pages import PageRequest, workspace_page
 
 AT_ONCE = 100

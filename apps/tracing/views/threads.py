@@ -12,8 +12,8 @@ from django.views.decorators.http import require_GET
 from apps.core import errors
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project
-from apps.tracing.pages import language, projects, thread_details, threads, trajectories
-from apps.tracing.pages.listing import ListState
+from apps.tracing.pages import filter_help, projects, thread_details, threads, trajectories
+from apps.tracing.pages.run_list import ListState
 from apps.web_ui.pages import PageRequest, workspace_page
 
 VIEWS = (("trajectory", "Trajectory"), ("", "Turns"), ("details", "Details"))
@@ -66,7 +66,7 @@ def project_threads(request: PageRequest, project_id: UUID) -> HttpResponse:
         "tab": "threads",
         "chosen": state,
         "list": found,
-        "language": language.suggestions(),
+        "language": filter_help.suggestions(),
         "page": page,
         "next_page": page + 1 if (page + 1) * threads.THREADS_A_PAGE < found.total else None,
     }

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store import RunType
-from apps.tracing.api.project_listing import SORTS
+from apps.tracing.api.v1.project_listing import SORTS
 from apps.tracing.models import TraceTier
 from apps.tracing.services.projects import NAME_LENGTH
 

@@ -19,7 +19,7 @@ from apps.core.tenancy import get_or_404
 from apps.trace_store.filters import Expression
 from apps.trace_store.filters.builders import FeedbackTimeRange, has_feedback_condition
 from apps.tracing import errors
-from apps.tracing.api.asking import expression, moment
+from apps.tracing.api.run_queries import expression, moment
 from apps.tracing.models import Project
 
 WINDOW = timedelta(days=1)

@@ -10,8 +10,8 @@ from apps.trace_store.aggregation import GroupAttribute, GroupBy, MetricsQuery
 from apps.trace_store.errors import FilterError
 from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
-from apps.tracing.pages import clauses
-from apps.tracing.pages.listing import ListState
+from apps.tracing.pages import filter_clauses
+from apps.tracing.pages.run_list import ListState
 from apps.tracing.services.facets import facets_of
 from apps.web_ui.charts import Chart, Line, edges
 
@@ -43,7 +43,7 @@ def strip(project: Project, state: ListState) -> list[Chart]:
     whole = answer.whole
     note = f"since {answer.counted_since:%-d %b %H:%M}" if answer.counted_since else ""
     here = state.address(drop=("range", "from", "to"))
-    failed = state.address(filter=clauses.toggled_value(state.filter, "status", "error"))
+    failed = state.address(filter=filter_clauses.toggled_value(state.filter, "status", "error"))
     return [
         Chart(
             "strip-count",
@@ -117,7 +117,7 @@ def facets(project: Project, state: ListState) -> list[Facet]:
             value = _clause(state, one["value"], one["n"], one["query"])
         found.setdefault(one["key"], []).append(value)
     for name in FIELDS:
-        if clauses.chosen(state.filter, name):
+        if filter_clauses.chosen(state.filter, name):
             found[name] = _without_own_limit(project, state, name)
     useful = {
         key: values
@@ -148,13 +148,13 @@ def _title(key: str) -> str:
 
 
 def _of_field(state: ListState, name: str, value: str, count: int) -> FacetValue:
-    text = clauses.toggled_value(state.filter, name, value)
-    is_chosen = value in clauses.chosen(state.filter, name)
+    text = filter_clauses.toggled_value(state.filter, name, value)
+    is_chosen = value in filter_clauses.chosen(state.filter, name)
     return FacetValue(value, count, state.address(filter=text, view=""), is_chosen)
 
 
 def _without_own_limit(project: Project, state: ListState, name: str) -> list[FacetValue]:
-    text = clauses.without_field(state.filter, name)
+    text = filter_clauses.without_field(state.filter, name)
     answer = run_store.aggregate(
         project.workspace_id,
         MetricsQuery(
@@ -164,11 +164,11 @@ def _without_own_limit(project: Project, state: ListState, name: str) -> list[Fa
         ),
     )
     counted = {group: figures.runs for group, figures in answer.by_group.items() if group}
-    counted |= {one: 0 for one in clauses.chosen(state.filter, name) if one not in counted}
+    counted |= {one: 0 for one in filter_clauses.chosen(state.filter, name) if one not in counted}
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
     return [_of_field(state, name, value, count) for value, count in ordered]
 
 
 def _clause(state: ListState, label: str, count: int, clause: str) -> FacetValue:
-    address = state.address(filter=clauses.toggled(state.filter, clause), view="")
-    return FacetValue(label, count, address, clauses.has(state.filter, clause))
+    address = state.address(filter=filter_clauses.toggled(state.filter, clause), view="")
+    return FacetValue(label, count, address, filter_clauses.has(state.filter, clause))

@@ -13,7 +13,7 @@ from apps.organizations.models import ResourceType
 from apps.organizations.services.tags import filter_by_tags
 from apps.trace_store import RunQuery, filters, run_store
 from apps.trace_store.filters import orm
-from apps.tracing.api.asking import expression, moment
+from apps.tracing.api.run_queries import expression, moment
 from apps.tracing.models import Project
 from apps.tracing.querysets import ProjectQuerySet
 from apps.tracing.services import statistics

@@ -18,7 +18,7 @@ from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
 from apps.tracing.models import Project, SavedView
 from apps.tracing.pages import columns, projects
-from apps.tracing.pages.listing import ListState
+from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import saved_views
 from apps.web_ui.pages import PageRequest, workspace_page
 

@@ -13,8 +13,8 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunQuery
 from apps.trace_store.aggregation import GroupAttribute, GroupBy
-from apps.tracing.api.asking import ONE_OF, run_query
-from apps.tracing.api.serializers import RunFilterSerializer
+from apps.tracing.api.run_queries import ONE_OF, run_query
+from apps.tracing.api.v1.serializers import RunFilterSerializer
 from apps.tracing.models import Project
 from apps.tracing.services import statistics
 

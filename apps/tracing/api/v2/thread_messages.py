@@ -19,8 +19,8 @@ from apps.trace_store import Payload, RunDetail, RunQuery, filters, run_store
 from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import conversations, errors, messages
 from apps.tracing.api import paging
-from apps.tracing.api.serializers import query_params
-from apps.tracing.api.v2_base import EventStreamRenderer, SecondAPIView
+from apps.tracing.api.v1.serializers import query_params
+from apps.tracing.api.v2.base import EventStreamRenderer, SecondAPIView
 from apps.tracing.messages import Message, Part, ToolCall
 
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS)

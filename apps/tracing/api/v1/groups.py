@@ -16,7 +16,7 @@ from apps.trace_store import RunQuery, run_store
 from apps.trace_store.aggregation import ThreadRow
 from apps.trace_store.filters import quote
 from apps.trace_store.metrics import Measure
-from apps.tracing.api.asking import expression, moment
+from apps.tracing.api.run_queries import expression, moment
 from apps.tracing.services import statistics
 
 THREAD_KEYS = '["session_id", "conversation_id", "thread_id"]'

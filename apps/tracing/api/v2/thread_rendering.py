@@ -10,7 +10,7 @@ from uuid import UUID
 from apps.trace_store import RunDetail
 from apps.trace_store.aggregation import ThreadRow
 from apps.trace_store.metrics import Measure, RunMetrics
-from apps.tracing.api.v2_rendering import number
+from apps.tracing.api.v2.rendering import number
 
 TURN_NUMBER = "TURN_NUMBER"
 Known = Mapping[str, tuple[str, Callable[[RunMetrics], Any]]]

@@ -15,7 +15,7 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.feedback.api.queries import PageSerializer, query_params
 from apps.organizations.permissions import Permission
-from apps.tracing.api.asking import uuid_of
+from apps.tracing.api.run_queries import uuid_of
 from apps.tracing.models import Project, Share
 from apps.tracing.services import sharing as services
 

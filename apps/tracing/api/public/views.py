@@ -20,16 +20,16 @@ from apps.core.middleware import error_response
 from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback, query_params
 from apps.trace_store import ALL_PAYLOADS, NO_PAYLOADS, run_store
 from apps.tracing import errors
-from apps.tracing.api import public_schemas
 from apps.tracing.api.downloads import file_response
-from apps.tracing.api.public_rendering import (
+from apps.tracing.api.public import schemas
+from apps.tracing.api.public.rendering import (
     shared_feedback_json,
     shared_runs_json,
     shared_runs_v2_json,
 )
-from apps.tracing.api.serializers import OneOrMany
-from apps.tracing.api.v2_base import selects
-from apps.tracing.api.v2_rendering import SELECTABLE, payloads_of
+from apps.tracing.api.v1.serializers import OneOrMany
+from apps.tracing.api.v2.base import selects
+from apps.tracing.api.v2.rendering import SELECTABLE, payloads_of
 from apps.tracing.services.sharing import open_link
 
 LARGEST_PAGE = 100
@@ -136,12 +136,12 @@ def attachment(request: HttpRequest, token: UUID, run_id: UUID, name: str) -> Ht
 
 @require_safe
 def message_schema(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(public_schemas.message_schema(), content_type="application/json")
+    return HttpResponse(schemas.message_schema(), content_type="application/json")
 
 
 @require_safe
 def tool_schema(request: HttpRequest) -> HttpResponse:
-    return HttpResponse(public_schemas.tool_schema(), content_type="application/json")
+    return HttpResponse(schemas.tool_schema(), content_type="application/json")
 
 
 routes = [

@@ -12,7 +12,7 @@ from apps.feedback.services import score_stats
 from apps.trace_store import RunQuery, RunRow, filters, run_store
 from apps.trace_store.errors import FilterError
 from apps.tracing.models import Project
-from apps.tracing.pages import clauses, periods
+from apps.tracing.pages import filter_clauses, periods
 from apps.tracing.pages.columns import LONGEST_COLUMNS, Column
 from apps.tracing.pages.periods import Period
 
@@ -107,8 +107,8 @@ class ListState:
     def clauses(self) -> list[tuple[str, str]]:
         """Each clause of the filter, and the address without it."""
         return [
-            (clause, self.address(filter=clauses.without(self.filter, clause)))
-            for clause in clauses.split(self.filter)
+            (clause, self.address(filter=filter_clauses.without(self.filter, clause)))
+            for clause in filter_clauses.split(self.filter)
         ]
 
     @property
@@ -192,10 +192,10 @@ class ListState:
     @property
     def text(self) -> str:
         """The filter and the words as one filter."""
-        found = clauses.split(self.filter)
+        found = filter_clauses.split(self.filter)
         if self.words:
             found.append(f"search({filters.quote(self.words)})")
-        return clauses.join(found)
+        return filter_clauses.join(found)
 
     def query(self, project: Project) -> RunQuery:
         """Which runs; `FilterError` when the filter is not understood."""

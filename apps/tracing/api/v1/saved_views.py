@@ -13,7 +13,7 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.organizations.permissions import Permission
-from apps.tracing.api.serializers import query_params
+from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.models import Project, SavedView, ViewType
 from apps.tracing.services import saved_views
 

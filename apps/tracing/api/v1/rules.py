@@ -15,8 +15,8 @@ from rest_framework.response import Response
 
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
-from apps.tracing.api.serializers import query_params
-from apps.tracing.api.v2_base import UpperChoiceField, page_size
+from apps.tracing.api.v1.serializers import query_params
+from apps.tracing.api.v2.base import UpperChoiceField, page_size
 
 
 class RuleListSerializer(serializers.Serializer[Any]):

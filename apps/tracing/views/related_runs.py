@@ -10,8 +10,8 @@ from django.views.decorators.http import require_GET
 
 from apps.organizations.permissions import Permission
 from apps.trace_store.errors import FilterError
-from apps.tracing.pages import beside, projects
-from apps.tracing.pages.listing import ListState
+from apps.tracing.pages import projects, related_runs
+from apps.tracing.pages.run_list import ListState
 from apps.web_ui.pages import PageRequest, workspace_page
 
 
@@ -19,7 +19,7 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @workspace_page(Permission.RUNS_READ)
 def project_strip(request: PageRequest, project_id: UUID) -> HttpResponse:
     project = projects.project(request.caller.workspace_id, project_id)
-    charts = beside.strip(project, ListState.read(request.GET))
+    charts = related_runs.strip(project, ListState.read(request.GET))
     return render(request, "tracing/list_charts.html", {"charts": charts})
 
 
@@ -28,7 +28,7 @@ def project_strip(request: PageRequest, project_id: UUID) -> HttpResponse:
 def project_facets(request: PageRequest, project_id: UUID) -> HttpResponse:
     project = projects.project(request.caller.workspace_id, project_id)
     state = ListState.read(request.GET)
-    context = {"project": project, "state": state, "facets": beside.facets(project, state)}
+    context = {"project": project, "state": state, "facets": related_runs.facets(project, state)}
     return render(request, "tracing/facets.html", context)
 
 
@@ -39,7 +39,7 @@ def project_values(request: PageRequest, project_id: UUID) -> HttpResponse:
     project = projects.project(request.caller.workspace_id, project_id)
     state = ListState.read({"range": request.GET.get("range", "")})
     try:
-        found = beside.values(project, state, request.GET.get("field", ""))
+        found = related_runs.values(project, state, request.GET.get("field", ""))
     except FilterError:
         found = []
     return JsonResponse({"values": found})

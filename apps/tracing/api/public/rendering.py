@@ -17,8 +17,8 @@ from apps.feedback.models import Feedback
 from apps.feedback.services import score_stats
 from apps.trace_store import Payload, RunDetail
 from apps.tracing.api.related_fields import Beside
-from apps.tracing.api.rendering import run_json
-from apps.tracing.api.v2_rendering import FIELDS
+from apps.tracing.api.v1.rendering import run_json
+from apps.tracing.api.v2.rendering import FIELDS
 from apps.tracing.services.sharing import Shared
 
 OPEN = frozenset(

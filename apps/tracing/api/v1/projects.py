@@ -18,10 +18,10 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import ProjectStats, run_store
 from apps.trace_store.postgres.reading import metadata_values
 from apps.tracing import errors, services
-from apps.tracing.api import project_listing
-from apps.tracing.api.asking import moment, uuid_of
-from apps.tracing.api.rendering import project_json
-from apps.tracing.api.serializers import (
+from apps.tracing.api.run_queries import moment, uuid_of
+from apps.tracing.api.v1 import project_listing
+from apps.tracing.api.v1.rendering import project_json
+from apps.tracing.api.v1.serializers import (
     CreateProjectSerializer,
     ProjectListSerializer,
     ProjectMetadataSerializer,

@@ -16,9 +16,9 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import RunDetail, RunQuery, run_store
 from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
-from apps.tracing.api.asking import expression, moment
-from apps.tracing.api.serializers import query_params
-from apps.tracing.api.v2_base import (
+from apps.tracing.api.run_queries import expression, moment
+from apps.tracing.api.v1.serializers import query_params
+from apps.tracing.api.v2.base import (
     FeedbackTimesSerializer,
     PageAPIView,
     filters_of,
@@ -26,7 +26,7 @@ from apps.tracing.api.v2_base import (
     selects,
     window,
 )
-from apps.tracing.api.v2_rendering import SELECTABLE, number, payloads_of, runs_json
+from apps.tracing.api.v2.rendering import SELECTABLE, number, payloads_of, runs_json
 
 AGGREGATES = ("TOTAL_TOKENS", "TOTAL_COST", "FIRST_TOKEN_TIME")
 """What is told of the trace, not of its root."""

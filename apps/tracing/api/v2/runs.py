@@ -17,10 +17,10 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import RunDetail, RunQuery, RunType, run_store
 from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
-from apps.tracing.api.asking import projects_of, uuid_of
-from apps.tracing.api.rendering import path_of_run
-from apps.tracing.api.serializers import query_params
-from apps.tracing.api.v2_base import (
+from apps.tracing.api.run_queries import projects_of, uuid_of
+from apps.tracing.api.v1.rendering import path_of_run
+from apps.tracing.api.v1.serializers import query_params
+from apps.tracing.api.v2.base import (
     FeedbackTimesSerializer,
     PageAPIView,
     SecondAPIView,
@@ -30,7 +30,7 @@ from apps.tracing.api.v2_base import (
     selects,
     window,
 )
-from apps.tracing.api.v2_rendering import SELECTABLE, payloads_of, runs_json
+from apps.tracing.api.v2.rendering import SELECTABLE, payloads_of, runs_json
 
 
 class RunsQueryV2Serializer(FeedbackTimesSerializer):

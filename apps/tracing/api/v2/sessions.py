@@ -16,14 +16,14 @@ from apps.organizations.permissions import Permission
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store.errors import InvalidCursor
 from apps.tracing import services
-from apps.tracing.api import project_listing
-from apps.tracing.api.projects import changes_of, made_project, projects_json
-from apps.tracing.api.serializers import (
+from apps.tracing.api.v1 import project_listing
+from apps.tracing.api.v1.projects import changes_of, made_project, projects_json
+from apps.tracing.api.v1.serializers import (
     CreateProjectSerializer,
     UpdateProjectSerializer,
     query_params,
 )
-from apps.tracing.api.v2_base import SecondAPIView, UpperChoiceField, page_size
+from apps.tracing.api.v2.base import SecondAPIView, UpperChoiceField, page_size
 from apps.tracing.models import DEFAULT_PROJECT, Project, TraceTier
 
 KINDS = ("PROJECT", "AGENT", "EXPERIMENT")

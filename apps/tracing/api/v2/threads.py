@@ -24,9 +24,9 @@ from apps.trace_store.filters import Expression
 from apps.trace_store.filters.parsing import parse_thread_filter
 from apps.trace_store.metrics import RunMetrics
 from apps.trace_store.postgres.reading import trace_times
-from apps.tracing.api.asking import expression, moment
-from apps.tracing.api.serializers import query_params
-from apps.tracing.api.v2_base import (
+from apps.tracing.api.run_queries import expression, moment
+from apps.tracing.api.v1.serializers import query_params
+from apps.tracing.api.v2.base import (
     PageAPIView,
     SearchSerializer,
     SecondAPIView,
@@ -34,8 +34,8 @@ from apps.tracing.api.v2_base import (
     selects,
     window,
 )
-from apps.tracing.api.v2_rendering import FIELDS, payloads_of, runs_json
-from apps.tracing.api.v2_thread_rendering import (
+from apps.tracing.api.v2.rendering import FIELDS, payloads_of, runs_json
+from apps.tracing.api.v2.thread_rendering import (
     NUMBERS,
     OF_THREAD,
     OF_THREADS,

@@ -13,9 +13,9 @@ from django.views.decorators.http import require_GET, require_POST
 from apps.organizations.permissions import Permission
 from apps.trace_store import Status, run_store
 from apps.tracing.models import Project, SavedView, ViewType
-from apps.tracing.pages import columns, language, listing, projects
-from apps.tracing.pages.listing import ListState
-from apps.tracing.views.saved import opened
+from apps.tracing.pages import columns, filter_help, projects, run_list
+from apps.tracing.pages.run_list import ListState
+from apps.tracing.views.saved_views import opened
 from apps.web_ui.pages import PageRequest, workspace_page
 
 _YEAR = 31_536_000
@@ -66,7 +66,7 @@ def project_columns(request: PageRequest, project_id: UUID) -> HttpResponse:
 def _list(request: PageRequest, project: Project, state: ListState) -> dict[str, Any]:
     shown = columns.chosen(state.columns or request.COOKIES.get(columns.COOKIE))
     after = request.GET.get("after", "")
-    found = listing.run_list(project, state, shown, cursor=after)
+    found = run_list.run_list(project, state, shown, cursor=after)
     is_empty = not found.rows and not state.is_limited
     return {
         "project": project,
@@ -94,7 +94,7 @@ def _beside(request: PageRequest, project: Project, state: ListState) -> dict[st
     )
     return {
         "tab": state.show or "traces",
-        "language": language.suggestions(),
+        "language": filter_help.suggestions(),
         "saved_views": [(view, opened(view)) for view in saved],
         "current_view": next((view for view in saved if str(view.pk) == state.view), None),
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),

@@ -16,9 +16,9 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import Payload, RunQuery, filters, run_store
 from apps.tracing import errors
 from apps.tracing.api import paging
-from apps.tracing.api.asking import run_query, searched, uuid_of
-from apps.tracing.api.rendering import MESSAGES, payloads_for, runs_json
-from apps.tracing.api.serializers import (
+from apps.tracing.api.run_queries import run_query, searched, uuid_of
+from apps.tracing.api.v1.rendering import MESSAGES, payloads_for, runs_json
+from apps.tracing.api.v1.serializers import (
     RunsQuerySerializer,
     ThreadRunsSerializer,
     query_params,

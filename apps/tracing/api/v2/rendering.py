@@ -13,7 +13,7 @@ from apps.trace_store import Payload, RunDetail, RunRow
 from apps.tracing.api import related_fields
 from apps.tracing.api.downloads import signed_url
 from apps.tracing.api.related_fields import Beside
-from apps.tracing.api.rendering import app_path
+from apps.tracing.api.v1.rendering import app_path
 
 Field = Callable[[RunDetail, Beside], Any]
 
