@@ -3,7 +3,7 @@
 Each process writes to its own files (prometheus-client's multi-process mode: a memory map that
 survives `kill -9`) in `DATA_DIR/run/metrics/<host>/`. `/metrics` aggregates the files of all
 processes that share the data folder. The supervisor empties the folder at start. Values that can be
-queried (queues, hosts, partitions) are collected on scrape: apps/operators/prometheus.py.
+queried (queues, hosts, partitions) are collected on scrape: apps/operators/metrics_collector.py.
 
 Label values come from routes, statuses and tables in code, never from client input.
 """

@@ -15,7 +15,7 @@ from prometheus_client import CONTENT_TYPE_LATEST
 from apps.core import errors
 from apps.core.metrics import exposition
 from apps.operators import impersonation
-from apps.operators.prometheus import StatusCollector
+from apps.operators.metrics_collector import StatusCollector
 
 
 @require_GET

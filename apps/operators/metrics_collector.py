@@ -1,17 +1,13 @@
-"""Prometheus metrics: gauges collected on scrape, and the duration of Celery tasks."""
+"""Gauges of `/metrics` that are collected on scrape from the system status."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
-from typing import Any
 
-from celery import signals
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from apps.core import metrics
 from apps.operators import system_status
 
 _GAUGES = {
@@ -49,19 +45,3 @@ class StatusCollector(Collector):
         yield queues
         for name, (metric, description) in _GAUGES.items():
             yield GaugeMetricFamily(f"slipway_{metric}", description, value=status.counts[name])
-
-
-_started_at: dict[str, float] = {}
-
-
-@signals.task_prerun.connect
-def record_start(task_id: str = "", **_: Any) -> None:
-    _started_at[task_id] = time.perf_counter()
-
-
-@signals.task_postrun.connect
-def record_end(task_id: str = "", task: Any = None, state: str | None = None, **_: Any) -> None:
-    started_at = _started_at.pop(task_id, None)
-    if started_at is not None:
-        outcome = (state or "unknown").lower()
-        metrics.tasks.labels(task.name, outcome).observe(time.perf_counter() - started_at)
