@@ -40,9 +40,9 @@ class OperatorsSite(admin.AdminSite):
                 name="switch-set",
             ),
             path(
-                "act-as/<uuid:user_id>/",
+                "impersonate/<uuid:user_id>/",
                 operator_view(require_POST(self.impersonate)),
-                name="act-as",
+                name="impersonate",
             ),
             *super().get_urls(),
         ]

@@ -120,7 +120,7 @@ def test_models_that_hold_tokens_are_not_there():
 def test_an_operator_acts_as_a_person_visibly_and_back(operator, person):
     client = as_(operator)
 
-    client.post(f"/admin/act-as/{person.pk}/")
+    client.post(f"/admin/impersonate/{person.pk}/")
     page = client.get("/account", follow=False)
     shown = client.get("/no-such-page", headers={"Accept": "text/html"}).content.decode()
     inside = client.get("/admin/")
@@ -144,7 +144,7 @@ def test_what_is_done_meanwhile_is_both_names(operator):
     workspace = WorkspaceFactory()
     owner = MembershipFactory(organization=workspace.organization, role="owner").user
     client = as_(operator)
-    client.post(f"/admin/act-as/{owner.pk}/")
+    client.post(f"/admin/impersonate/{owner.pk}/")
 
     client.post(
         f"/o/{workspace.pk}/settings/usage", {"limit_type": "hourly_runs", "limit_value": 1}
@@ -158,7 +158,7 @@ def test_what_is_done_meanwhile_is_both_names(operator):
 def test_nobody_acts_as_an_operator(operator, kind):
     other = UserFactory(**{kind: True})
 
-    response = as_(operator).post(f"/admin/act-as/{other.pk}/")
+    response = as_(operator).post(f"/admin/impersonate/{other.pk}/")
 
     assert response.status_code == 403
     assert Entry.objects.filter(target_id=str(other.pk)).count() == 0
@@ -168,14 +168,14 @@ def test_nobody_acts_as_somebody_who_is_gone_and_only_superusers_act(operator, p
     gone = UserFactory(is_active=False)
     helper = UserFactory(is_staff=True)
 
-    assert as_(operator).post(f"/admin/act-as/{gone.pk}/").status_code == 403
-    assert as_(helper).post(f"/admin/act-as/{person.pk}/").status_code == 403
-    assert as_(person).post(f"/admin/act-as/{person.pk}/").status_code == 302
+    assert as_(operator).post(f"/admin/impersonate/{gone.pk}/").status_code == 403
+    assert as_(helper).post(f"/admin/impersonate/{person.pk}/").status_code == 403
+    assert as_(person).post(f"/admin/impersonate/{person.pk}/").status_code == 302
 
 
 def test_impersonation_ends_with_the_operators_rights(operator, person):
     client = as_(operator)
-    client.post(f"/admin/act-as/{person.pk}/")
+    client.post(f"/admin/impersonate/{person.pk}/")
     operator.is_superuser = False
     operator.save()
 
@@ -226,7 +226,7 @@ def test_impersonation_can_be_switched_off(operator, person):
     client.post("/admin/switches/impersonation/", {"on": "0"})
     caches["switches"].clear()
 
-    assert client.post(f"/admin/act-as/{person.pk}/").status_code == 403
+    assert client.post(f"/admin/impersonate/{person.pk}/").status_code == 403
 
 
 def test_unknown_switch_is_not_found(operator):

@@ -1,4 +1,4 @@
-"""Addresses that the tracing templates need."""
+"""Template tags that return URLs of tracing pages."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ register = template.Library()
 
 @register.simple_tag
 def filter_link(name: str, value: str) -> str:
-    """The query string of the list that shows traces with this metadata."""
-    key, said = filter_clauses.quoted(name), filter_clauses.quoted(value)
-    text = f"and(eq(metadata_key, {key}), eq(metadata_value, {said}))"
+    """Return the query string of the run list filtered by a metadata value."""
+    quoted_name, quoted_value = filter_clauses.quoted(name), filter_clauses.quoted(value)
+    text = f"and(eq(metadata_key, {quoted_name}), eq(metadata_value, {quoted_value}))"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
 
 
 @register.simple_tag
 def thread_link(key: str) -> str:
-    """The query string of the list that shows a thread's traces."""
+    """Return the query string of the run list filtered by a thread."""
     text = f"eq(thread_id, {filter_clauses.quoted(key)})"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
 
 
 @register.simple_tag(takes_context=True)
 def attachment_address(context: dict[str, Any], file: Attachment, number: int) -> str:
-    """Where a file of the run is: behind the sign-in, or for a shared trace behind its link."""
+    """Return the URL of an attachment; on a shared trace it contains the share token."""
     row = context["run"].row
     if token := context.get("token"):
         return reverse("public-attachment", args=[token, row.id, file.name])

@@ -1,6 +1,6 @@
-"""The components that templates are put together from.
+"""Template tags and filters of the shared components.
 
-Each is shown once in the CSS file of its component, with the markup that it makes.
+The CSS file of each component shows an example of its use.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ _UNSAFE = {ord("<"): "\\u003C", ord(">"): "\\u003E", ord("&"): "\\u0026"}
 
 @register.simple_tag
 def json_fragment(json: bytes, element_id: str) -> SafeString:
-    """JSON text as `json_script` writes a value: these characters occur in its strings only."""
+    """Render JSON text as `json_script` renders a value; `<`, `>` and `&` are escaped."""
     text = bytes(json).decode().translate(_UNSAFE)
     return format_html(
         '<script id="{}" type="application/json">{}</script>', element_id, SafeString(text)
@@ -63,7 +63,7 @@ def json_fragment(json: bytes, element_id: str) -> SafeString:
 
 @register.simple_tag
 def icon(name: str, classes: str = "") -> SafeString:
-    """A drawing from the sprite; decorative, so words or a label stand beside it."""
+    """Render an icon of the sprite. It is decorative: add a label or text beside it."""
     return format_html(
         '<svg class="icon {}" aria-hidden="true" focusable="false"><use href="{}#{}"/></svg>',
         classes,
@@ -74,7 +74,7 @@ def icon(name: str, classes: str = "") -> SafeString:
 
 @register.simple_tag
 def status_badge(status: str, *, plain: bool = False) -> SafeString:
-    """A status as icon and word, `plain` in a table."""
+    """Render a status as icon and label; `plain` has no frame, for table cells."""
     badge = BADGES.get(str(status), UNKNOWN)
     spin = "icon-spin" if badge.icon == "loader-circle" else ""
     return format_html(
@@ -88,7 +88,7 @@ def status_badge(status: str, *, plain: bool = False) -> SafeString:
 
 @register.simple_tag
 def status_icon(status: str) -> SafeString:
-    """A status as its icon, the word for those who cannot see it."""
+    """Render a status as an icon with a label for screen readers."""
     badge = BADGES.get(str(status), UNKNOWN)
     spin = "icon-spin" if badge.icon == "loader-circle" else ""
     return format_html(
@@ -103,7 +103,7 @@ def status_icon(status: str) -> SafeString:
 
 @register.simple_tag
 def run_type(kind: str) -> SafeString:
-    """What kind of step a run is."""
+    """Render the type of a run as an icon with a label for screen readers."""
     return format_html(
         '<span class="run-type" data-type="{}" title="{}">{}'
         '<span class="visually-hidden">{}</span></span>',
@@ -116,19 +116,19 @@ def run_type(kind: str) -> SafeString:
 
 @register.filter
 def run_type_icon(kind: str) -> str:
-    """The name of a run type's drawing."""
+    """Return the icon name of a run type."""
     return RUN_TYPES.get(kind, "circle")
 
 
 @register.simple_tag
 def trace_snippet(project_name: str, base_url: str) -> str:
-    """The least that makes a trace, ready to be pasted into a shell."""
+    """Return a shell script that sends one trace."""
     return _SNIPPET.format(base_url=base_url, project=project_name.replace('"', ""))
 
 
 @register.simple_tag
 def deploy_snippet(organization: str) -> str:
-    """A first deployment from the command line."""
+    """Return the shell command that creates a deployment."""
     return (
         f"python manage.py deploy --organization {shlex.quote(str(organization))} \\\n"
         "  --name my-agent --git https://git.example/team/agent.git --wait"
@@ -137,14 +137,14 @@ def deploy_snippet(organization: str) -> str:
 
 @register.simple_tag
 def message_role(name: str) -> SafeString:
-    """Who speaks in a message."""
-    drawing, word = ROLES[name]
-    return format_html('<span class="message-role">{}{}</span>', icon(drawing), word)
+    """Render the role of a message's author."""
+    icon_name, label = ROLES[name]
+    return format_html('<span class="message-role">{}{}</span>', icon(icon_name), label)
 
 
 @register.simple_tag
 def timestamp(value: datetime | None) -> SafeString:
-    """How long ago, the exact time on hover; `<relative-time>` keeps it true."""
+    """Render the age, with the exact time on hover; `<relative-time>` updates it."""
     if value is None:
         return format_html('<span class="muted">{}</span>', formatting.EMPTY)
     value = value.astimezone(UTC)
@@ -158,7 +158,7 @@ def timestamp(value: datetime | None) -> SafeString:
 
 @register.simple_tag
 def elapsed(value: datetime) -> SafeString:
-    """The time since then, counting on."""
+    """Render the duration since a time; `<relative-time>` updates it."""
     begin = value.astimezone(UTC)
     return format_html(
         '<relative-time elapsed><time datetime="{}">{}</time></relative-time>',
@@ -169,7 +169,7 @@ def elapsed(value: datetime) -> SafeString:
 
 @register.filter
 def exact_time(value: datetime | None) -> str:
-    """`2026-01-02 03:04:05.006` in UTC."""
+    """Format as `2026-01-02 03:04:05.006`, in UTC."""
     if value is None:
         return formatting.EMPTY
     return value.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").removesuffix("+00:00")
@@ -177,49 +177,49 @@ def exact_time(value: datetime | None) -> str:
 
 @register.filter
 def time_of_day(value: datetime) -> str:
-    """`03:04:05.006` in UTC."""
+    """Format as `03:04:05.006`, in UTC."""
     return value.astimezone(UTC).time().isoformat(timespec="milliseconds")
 
 
 @register.filter
 def since(end: datetime | None, start: datetime | None) -> timedelta | None:
-    """The time from `start` to `end`."""
+    """Return the duration from `start` to `end`."""
     return end - start if end and start else None
 
 
 @register.filter
 def short_id(value: object) -> str:
-    """The beginning of an id or a hash, enough to tell it from others on a page."""
+    """Abbreviate: the last eight characters of a UUID, the first eight of a hash."""
     text = str(value)
     return text[-8:] if isinstance(value, UUID) else text[:8]
 
 
 @register.inclusion_tag("components/copyable.html")
 def copyable(value: object, label: str, href: str = "") -> dict[str, Any]:
-    """A value with a button that copies it, and where it leads when it is an address."""
+    """Render a value with a copy button; `href` makes it a link."""
     return {"value": value, "text": value, "label": label, "href": href}
 
 
 @register.inclusion_tag("components/copyable.html")
 def copyable_id(value: object, label: str = "id") -> dict[str, Any]:
-    """An id: its telling part is shown, all of it is copied."""
+    """Render an abbreviated id with a button that copies the whole id."""
     return {"value": value, "text": short_id(value), "label": label, "is_id": True}
 
 
 @register.inclusion_tag("components/code_block.html")
 def code_block(text: str, caption: str = "", classes: str = "") -> dict[str, Any]:
-    """Text to read or take away, as typed."""
+    """Render preformatted text with a copy button."""
     return {"text": text, "caption": caption, "classes": classes}
 
 
 @register.inclusion_tag("components/field.html")
 def field(bound: BoundField, **attributes: Any) -> dict[str, Any]:
-    """A form field with its label, help and errors; extra attributes go to the input."""
-    described = [f"{bound.id_for_label}-{part}" for part in _described(bound)]
+    """Render a form field with label, help and errors; attributes go to the input."""
+    description_ids = [f"{bound.id_for_label}-{part}" for part in _description_parts(bound)]
     attributes = {name.replace("_", "-"): value for name, value in attributes.items()}
     attributes["class"] = f"input {attributes.pop('classes', '')}".strip()
-    if described:
-        attributes["aria-describedby"] = " ".join(described)
+    if description_ids:
+        attributes["aria-describedby"] = " ".join(description_ids)
     if bound.errors:
         attributes["aria-invalid"] = "true"
     return {"field": bound, "widget": bound.as_widget(attrs=attributes)}
@@ -227,17 +227,17 @@ def field(bound: BoundField, **attributes: Any) -> dict[str, Any]:
 
 @register.inclusion_tag("components/checkbox_field.html")
 def checkbox(bound: BoundField) -> dict[str, Any]:
-    """A box to tick, its label beside it."""
-    described = [f"{bound.id_for_label}-{part}" for part in _described(bound)]
+    """Render a checkbox with its label, help and errors."""
+    description_ids = [f"{bound.id_for_label}-{part}" for part in _description_parts(bound)]
     attributes: dict[str, str | bool] = {}
-    if described:
-        attributes["aria-describedby"] = " ".join(described)
+    if description_ids:
+        attributes["aria-describedby"] = " ".join(description_ids)
     return {"field": bound, "widget": bound.as_widget(attrs=attributes)}
 
 
 @register.filter
 def inline_code(text: object) -> SafeString:
-    """Plain text in which what stands between two backticks is code."""
+    """Render text between backticks as code; the rest is escaped."""
     pieces = str(text).split("`")
     if len(pieces) % 2 == 0:
         return format_html("{}", text)
@@ -248,13 +248,14 @@ def inline_code(text: object) -> SafeString:
     ) + format_html("{}", pieces[-1])
 
 
-def _described(bound: BoundField) -> list[str]:
-    return [part for part, there in (("help", bound.help_text), ("error", bound.errors)) if there]
+def _description_parts(bound: BoundField) -> list[str]:
+    parts = {"help": bound.help_text, "error": bound.errors}
+    return [name for name, content in parts.items() if content]
 
 
 @register.simple_tag(takes_context=True)
 def with_query(context: dict[str, Any], **changes: Any) -> str:
-    """This page's query string with some parameters changed; empty ones are left out."""
+    """Return the query string of the page with changed parameters; empty values are removed."""
     query: QueryDict = context["request"].GET.copy()
     for name, value in changes.items():
         if value in (None, ""):
@@ -266,7 +267,7 @@ def with_query(context: dict[str, Any], **changes: Any) -> str:
 
 @register.filter
 def media_kind(mime_type: str) -> str:
-    """What a browser can do with a file: `image`, `audio`, `video`, `pdf` or `file`."""
+    """Return how a browser shows a file: `image`, `audio`, `video`, `pdf` or `file`."""
     kind, _, form = mime_type.partition("/")
     if kind == "image":
         return kind if form in {"png", "jpeg", "gif", "webp"} else "file"
@@ -287,25 +288,25 @@ def media_icon(kind: str) -> str:
 
 @register.filter
 def plain_number(value: float | None) -> str:
-    """A score without needless zeros."""
+    """Format a number without trailing zeros."""
     return formatting.EMPTY if value is None else f"{value:.6g}"
 
 
 @register.filter
 def as_text(value: object) -> str:
-    """A string as it is, other values as JSON."""
+    """Return a string unchanged, other values as JSON."""
     return value if isinstance(value, str) else dumps_text(value)
 
 
 @register.filter
 def as_json(value: object) -> str:
-    """A string as it is, other values as JSON in lines."""
+    """Return a string unchanged, other values as indented JSON."""
     return value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 @register.filter
 def per_million(value: Decimal) -> str:
-    """A price of one token as dollars for a million."""
+    """Format a price per token as dollars per million tokens."""
     return formatting.money(value * 1_000_000)
 
 

@@ -69,7 +69,7 @@ function describeEntry(key, value) {
   }
   return {
     key,
-    kind: typeof value === "number" ? "number" : "word",
+    kind: typeof value === "number" ? "number" : "literal",
     text: String(value),
     size: 0,
     truncated: false,
