@@ -19,7 +19,7 @@ from tests.factories.organizations import (
 )
 
 pytestmark = pytest.mark.django_db
-OWN = ("/admin/", "/admin/processes/", "/admin/storage/", "/admin/switches/")
+OPERATOR_PAGES = ("/admin/", "/admin/processes/", "/admin/storage/", "/admin/switches/")
 
 
 @pytest.fixture(autouse=True)
@@ -39,37 +39,35 @@ def person():
     return MembershipFactory(role="owner").user
 
 
-def as_(user):
+def signed_in(user):
     client = Client()
     client.force_login(user)
     return client
 
 
-def lists():
+def list_urls():
     return [
         reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist")
         for model in admin.site._registry
     ]
 
 
-def test_who_is_no_operator_sees_no_page_of_it(person):
-    for path in [*OWN, *lists()]:
-        assert as_(person).get(path).status_code == 302, path
+def test_only_operators_can_open_admin_pages(person):
+    for path in [*OPERATOR_PAGES, *list_urls()]:
+        assert signed_in(person).get(path).status_code == 302, path
         assert Client().get(path).status_code == 302, path
 
 
-def test_every_list_opens_and_its_search_too(operator):
-    client = as_(operator)
+def test_each_list_and_its_search_opens(operator):
+    client = signed_in(operator)
 
-    for path in [*OWN, *lists()]:
+    for path in [*OPERATOR_PAGES, *list_urls()]:
         assert client.get(path).status_code == 200, path
         assert client.get(path, {"q": "x"}).status_code in {200, 302}, path
 
 
-def test_organizations_show_use_and_health_at_a_steady_price(
-    operator, django_assert_max_num_queries
-):
-    client = as_(operator)
+def test_query_count_of_organization_list_is_constant(operator, django_assert_max_num_queries):
+    client = signed_in(operator)
     path = reverse("admin:organizations_organization_changelist")
     for _ in range(2):
         for _ in range(8):
@@ -81,7 +79,7 @@ def test_organizations_show_use_and_health_at_a_steady_price(
         assert page.status_code == 200
 
 
-def test_nothing_secret_is_readable_anywhere(operator):
+def test_no_admin_page_shows_a_secret(operator):
     workspace = WorkspaceFactory()
     key = key_for(workspace)
     agent = AgentFactory(workspace=workspace)
@@ -90,35 +88,35 @@ def test_nothing_secret_is_readable_anywhere(operator):
     agent.save(update_fields=["ingest_secret"])
     operator.set_password("sentinel-password")
     operator.save()
-    client = as_(operator)
+    client = signed_in(operator)
     session = client.session.session_key
-    known = [key, "sentinel-value", "sentinel-ingest", operator.password, session]
+    known_secrets = [key, "sentinel-value", "sentinel-ingest", operator.password, session]
 
-    seen = 0
+    page_count = 0
     for model in admin.site._registry:
-        place = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        url_name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
         rows = getattr(model, "unscoped", None) or model._default_manager
         for path in [
-            reverse(f"{place}_changelist"),
-            *(reverse(f"{place}_change", args=[row.pk]) for row in rows.all()[:3]),
+            reverse(f"{url_name}_changelist"),
+            *(reverse(f"{url_name}_change", args=[row.pk]) for row in rows.all()[:3]),
         ]:
             page = client.get(path).content.decode()
-            seen += 1
-            for secret in known:
+            page_count += 1
+            for secret in known_secrets:
                 assert secret not in page, path
             assert "argon2" not in page, path
 
-    assert seen > len(admin.site._registry)
+    assert page_count > len(admin.site._registry)
 
 
-def test_models_that_hold_tokens_are_not_there():
+def test_models_with_tokens_are_not_registered():
     names = {model.__name__ for model in admin.site._registry}
 
     assert names & {"SocialToken", "SocialApp", "Authenticator", "Session", "UserSession"} == set()
 
 
-def test_an_operator_acts_as_a_person_visibly_and_back(operator, person):
-    client = as_(operator)
+def test_impersonation_is_visible_recorded_and_can_be_ended(operator, person):
+    client = signed_in(operator)
 
     client.post(f"/admin/impersonate/{person.pk}/")
     page = client.get("/account", follow=False)
@@ -133,17 +131,17 @@ def test_an_operator_acts_as_a_person_visibly_and_back(operator, person):
     assert inside.status_code in {302, 403}
     assert ended.headers["Location"] == f"/admin/organizations/user/{person.pk}/change/"
     assert after.status_code == 200
-    told = Entry.objects.filter(target_id=str(person.pk)).order_by("at", "id")
-    assert [(entry.action, entry.impersonator_label) for entry in told] == [
+    entries = Entry.objects.filter(target_id=str(person.pk)).order_by("at", "id")
+    assert [(entry.action, entry.impersonator_label) for entry in entries] == [
         ("impersonation.started", ""),
         ("impersonation.ended", operator.email),
     ]
 
 
-def test_what_is_done_meanwhile_is_both_names(operator):
+def test_action_while_impersonating_records_both_users(operator):
     workspace = WorkspaceFactory()
     owner = MembershipFactory(organization=workspace.organization, role="owner").user
-    client = as_(operator)
+    client = signed_in(operator)
     client.post(f"/admin/impersonate/{owner.pk}/")
 
     client.post(
@@ -155,26 +153,26 @@ def test_what_is_done_meanwhile_is_both_names(operator):
 
 
 @pytest.mark.parametrize("kind", ["is_staff", "is_superuser"])
-def test_nobody_acts_as_an_operator(operator, kind):
+def test_operators_cannot_be_impersonated(operator, kind):
     other = UserFactory(**{kind: True})
 
-    response = as_(operator).post(f"/admin/impersonate/{other.pk}/")
+    response = signed_in(operator).post(f"/admin/impersonate/{other.pk}/")
 
     assert response.status_code == 403
     assert Entry.objects.filter(target_id=str(other.pk)).count() == 0
 
 
-def test_nobody_acts_as_somebody_who_is_gone_and_only_superusers_act(operator, person):
+def test_only_superusers_can_impersonate_and_only_active_users(operator, person):
     gone = UserFactory(is_active=False)
     helper = UserFactory(is_staff=True)
 
-    assert as_(operator).post(f"/admin/impersonate/{gone.pk}/").status_code == 403
-    assert as_(helper).post(f"/admin/impersonate/{person.pk}/").status_code == 403
-    assert as_(person).post(f"/admin/impersonate/{person.pk}/").status_code == 302
+    assert signed_in(operator).post(f"/admin/impersonate/{gone.pk}/").status_code == 403
+    assert signed_in(helper).post(f"/admin/impersonate/{person.pk}/").status_code == 403
+    assert signed_in(person).post(f"/admin/impersonate/{person.pk}/").status_code == 302
 
 
-def test_impersonation_ends_with_the_operators_rights(operator, person):
-    client = as_(operator)
+def test_impersonation_ends_when_the_operator_loses_permission(operator, person):
+    client = signed_in(operator)
     client.post(f"/admin/impersonate/{person.pk}/")
     operator.is_superuser = False
     operator.save()
@@ -184,13 +182,13 @@ def test_impersonation_ends_with_the_operators_rights(operator, person):
     assert client.session["_auth_user_id"] == str(operator.pk)
 
 
-def test_nobody_but_an_impersonator_can_end_one(person):
-    assert as_(person).post("/end-impersonation").status_code == 404
+def test_only_an_impersonating_session_can_end_impersonation(person):
+    assert signed_in(person).post("/end-impersonation").status_code == 404
     assert Client().post("/end-impersonation").status_code == 404
 
 
 def test_setting_a_switch_changes_the_feature_and_is_audited(operator):
-    client = as_(operator)
+    client = signed_in(operator)
 
     client.post("/admin/switches/sign_up/", {"on": "1"})
     caches["switches"].clear()
@@ -199,15 +197,15 @@ def test_setting_a_switch_changes_the_feature_and_is_audited(operator):
     caches["switches"].clear()
 
     assert (on, feature_switches.is_enabled("sign_up")) == (True, False)
-    told = Entry.objects.filter(action="switch.changed").order_by("at", "id")
-    assert [(e.before, e.after, e.actor_kind) for e in told] == [
+    entries = Entry.objects.filter(action="switch.changed").order_by("at", "id")
+    assert [(e.before, e.after, e.actor_kind) for e in entries] == [
         ({"on": False}, {"on": True}, "operator"),
         ({"on": True}, {"on": False}, "operator"),
     ]
 
 
 def test_sign_up_switch_opens_and_closes_sign_up(operator):
-    client = as_(operator)
+    client = signed_in(operator)
     visitor = Client()
 
     client.post("/admin/switches/sign_up/", {"on": "1"})
@@ -222,7 +220,7 @@ def test_sign_up_switch_opens_and_closes_sign_up(operator):
 
 
 def test_impersonation_can_be_switched_off(operator, person):
-    client = as_(operator)
+    client = signed_in(operator)
     client.post("/admin/switches/impersonation/", {"on": "0"})
     caches["switches"].clear()
 
@@ -230,11 +228,11 @@ def test_impersonation_can_be_switched_off(operator, person):
 
 
 def test_unknown_switch_is_not_found(operator):
-    assert as_(operator).post("/admin/switches/nothing/", {"on": "1"}).status_code == 404
+    assert signed_in(operator).post("/admin/switches/nothing/", {"on": "1"}).status_code == 404
 
 
-def test_a_change_of_a_user_is_told_with_before_and_after(operator, person):
-    client = as_(operator)
+def test_user_change_is_recorded_with_old_and_new_values(operator, person):
+    client = signed_in(operator)
     path = f"/admin/organizations/user/{person.pk}/change/"
     page = client.get(path)
     form = page.context["adminform"].form
@@ -250,11 +248,11 @@ def test_a_change_of_a_user_is_told_with_before_and_after(operator, person):
     assert (entry.actor_kind, entry.actor_label) == ("operator", operator.email)
 
 
-def test_rights_of_people_are_only_looked_at_here(operator):
+def test_operators_cannot_change_or_delete_organizations(operator):
     organization = OrganizationFactory()
-    place = f"/admin/organizations/organization/{organization.pk}"
+    url = f"/admin/organizations/organization/{organization.pk}"
 
-    assert as_(operator).post(f"{place}/change/", {"name": "other"}).status_code == 403
-    assert as_(operator).post(f"{place}/delete/", {"post": "yes"}).status_code == 403
+    assert signed_in(operator).post(f"{url}/change/", {"name": "other"}).status_code == 403
+    assert signed_in(operator).post(f"{url}/delete/", {"post": "yes"}).status_code == 403
     organization.refresh_from_db()
     assert organization.name != "other"

@@ -32,14 +32,14 @@ def queries(page, address):
     return len(captured)
 
 
-def test_an_empty_workspace_teaches_the_first_deployment(page, base):
+def test_empty_workspace_shows_how_to_create_a_deployment(page, base):
     content = page.get(base).content.decode()
 
     assert "No deployments yet" in content
     assert "manage.py deploy --organization Northwind" in content
 
 
-def test_the_list_costs_the_same_however_long_it_is(page, base, workspace):
+def test_query_count_of_deployment_list_does_not_grow_with_its_length(page, base, workspace):
     RevisionFactory(deployment=DeploymentFactory(workspace=workspace))
     with_one = queries(page, base)
     for _ in range(5):
@@ -48,7 +48,7 @@ def test_the_list_costs_the_same_however_long_it_is(page, base, workspace):
     assert queries(page, base) == with_one == 7
 
 
-def test_the_list_says_what_each_deployment_does(page, base, workspace, settings):
+def test_deployment_list_shows_the_state_of_each_deployment(page, base, workspace, settings):
     settings.BASE_URL = "https://slipway.example"
     serving = RevisionFactory(deployment__workspace=workspace, status="DEPLOYED").deployment
     serving.active_revision = serving.revisions.get()
@@ -60,13 +60,13 @@ def test_the_list_says_what_each_deployment_does(page, base, workspace, settings
 
     content = page.get(base).content.decode()
 
-    for words in ("Serving</span>", "Failed</span>", "Starting</span>", "Not serving</span>"):
-        assert content.count(words) == 1
+    for text in ("Serving</span>", "Failed</span>", "Starting</span>", "Not serving</span>"):
+        assert content.count(text) == 1
     assert f"https://slipway.example/agents/{serving.slug}" in content
     assert "of-others" not in content
 
 
-def test_the_list_looks_again_only_while_something_moves(page, base, deployment):
+def test_deployment_list_polls_only_while_a_build_is_in_progress(page, base, deployment):
     revision = RevisionFactory(deployment=deployment, status="BUILDING")
     assert 'hx-trigger="every 3s"' in page.get(base).content.decode()
 
@@ -76,7 +76,9 @@ def test_the_list_looks_again_only_while_something_moves(page, base, deployment)
     assert "hx-trigger" not in page.get(base).content.decode()
 
 
-def test_the_form_makes_a_deployment_and_shows_its_first_revision(page, base, workspace, editor):
+def test_form_creates_a_deployment_and_redirects_to_its_first_revision(
+    page, base, workspace, editor
+):
     form = {
         "name": "planner",
         "repo_url": "https://git.example/planner.git",
@@ -88,16 +90,16 @@ def test_the_form_makes_a_deployment_and_shows_its_first_revision(page, base, wo
 
     response = page.post(f"{base}/new", form)
 
-    made = Deployment.objects.for_workspace(workspace).get()
-    revision = made.revisions.get()
-    assert response["Location"] == f"{base}/{made.pk}/revisions/{revision.pk}"
-    assert (made.name, made.tracing, made.created_by) == ("planner", True, editor)
+    deployment = Deployment.objects.for_workspace(workspace).get()
+    revision = deployment.revisions.get()
+    assert response["Location"] == f"{base}/{deployment.pk}/revisions/{revision.pk}"
+    assert (deployment.name, deployment.tracing, deployment.created_by) == ("planner", True, editor)
     names = EnvironmentVariable.objects.for_workspace(workspace).values_list("name", flat=True)
     assert set(names) == {"MODEL_KEY", "REGION"}
 
 
 @pytest.mark.parametrize(
-    ("field", "value", "words"),
+    ("field", "value", "text"),
     [
         ("name", "-x", "The name must have 1 to 63 letters"),
         ("name", "", "This field is required."),
@@ -107,7 +109,7 @@ def test_the_form_makes_a_deployment_and_shows_its_first_revision(page, base, wo
         ("variables", "LANGCHAIN_API_KEY=a", "The platform sets these variables"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_form_and_nothing_is_made(page, base, field, value, words):
+def test_invalid_form_shows_the_error_and_creates_no_deployment(page, base, field, value, text):
     form = {
         "name": "planner",
         "repo_url": "https://git.example/planner.git",
@@ -117,11 +119,11 @@ def test_what_is_wrong_is_said_in_the_form_and_nothing_is_made(page, base, field
     response = page.post(f"{base}/new", form | {field: value})
 
     assert response.status_code == 422
-    assert words in response.content.decode()
+    assert text in response.content.decode()
     assert not Deployment.unscoped.exists()
 
 
-def test_a_taken_name_is_a_mistake_in_the_form(page, base, deployment):
+def test_taken_deployment_name_is_a_form_error(page, base, deployment):
     form = {"name": "support", "repo_url": "https://git.example/a.git", "config_path": "a.json"}
 
     response = page.post(f"{base}/new", form)
@@ -130,11 +132,11 @@ def test_a_taken_name_is_a_mistake_in_the_form(page, base, deployment):
     assert b"already has a deployment named support" in response.content
 
 
-@pytest.mark.parametrize("deed", ["new", "{id}/deploy", "{id}/delete", "{id}/settings"])
-def test_a_viewer_changes_nothing(base, workspace, deployment, deed):
+@pytest.mark.parametrize("action", ["new", "{id}/deploy", "{id}/delete", "{id}/settings"])
+def test_viewer_cannot_change_a_deployment(base, workspace, deployment, action):
     viewer = signed_in(person(workspace, "viewer"))
 
-    response = viewer.post(f"{base}/{deed.format(id=deployment.pk)}", {"name": "support"})
+    response = viewer.post(f"{base}/{action.format(id=deployment.pk)}", {"name": "support"})
 
     assert response.status_code == 403
     deployment.refresh_from_db()
@@ -143,7 +145,7 @@ def test_a_viewer_changes_nothing(base, workspace, deployment, deed):
     assert b"Deploy</button>" not in viewer.get(f"{base}/{deployment.pk}").content
 
 
-def test_the_environment_shows_names_and_never_values(page, base, deployment):
+def test_environment_page_shows_names_without_values(page, base, deployment):
     page.post(f"{base}/{deployment.pk}/environment", {"variables": f"TOKEN={SECRET}"})
 
     content = page.get(f"{base}/{deployment.pk}/environment").content.decode()
@@ -153,7 +155,7 @@ def test_the_environment_shows_names_and_never_values(page, base, deployment):
     assert deployment.revisions.count() == 1
 
 
-def test_settings_make_a_revision_only_when_the_code_changes(page, base, deployment):
+def test_settings_create_a_revision_only_if_the_source_changes(page, base, deployment):
     address = f"{base}/{deployment.pk}/settings"
     same = {"branch": "main", "config_path": "langgraph.json"}
 
@@ -166,7 +168,7 @@ def test_settings_make_a_revision_only_when_the_code_changes(page, base, deploym
     assert deployment.revisions.count() == 1
 
 
-def test_a_deployment_goes_only_when_its_name_is_typed(page, base, deployment):
+def test_deployment_is_deleted_only_after_its_name_is_typed(page, base, deployment):
     address = f"{base}/{deployment.pk}/delete"
 
     page.post(address, {"name": "suport"})
@@ -176,7 +178,7 @@ def test_a_deployment_goes_only_when_its_name_is_typed(page, base, deployment):
     assert page.get(f"{base}/{deployment.pk}").status_code == 404
 
 
-def test_old_revisions_are_on_further_pages(page, base, deployment):
+def test_revision_list_is_paginated(page, base, deployment):
     for number in range(1, 28):
         RevisionFactory(deployment=deployment, number=number, status="SKIPPED")
 
@@ -189,7 +191,7 @@ def test_old_revisions_are_on_further_pages(page, base, deployment):
     assert 'rel="next"' not in second
 
 
-def test_a_revision_shows_its_way_and_the_end_of_its_log(page, base, deployment):
+def test_revision_page_shows_build_log_and_server_log(page, base, deployment):
     revision = RevisionFactory(deployment=deployment, status="BUILDING", commit_sha="ab" * 20)
     StatusChange.unscoped.create(
         workspace=deployment.workspace, revision=revision, status="BUILDING"
@@ -209,7 +211,7 @@ def test_a_revision_shows_its_way_and_the_end_of_its_log(page, base, deployment)
     assert f'src="{address}/live?log=server"' in server
 
 
-def test_the_whole_log_is_a_text_file(page, base, deployment):
+def test_log_is_downloaded_as_a_text_file(page, base, deployment):
     revision = RevisionFactory(deployment=deployment, number=4)
     LogLineFactory(
         revision=revision, message="Cloning", created_at=datetime(2026, 1, 2, tzinfo=UTC)
@@ -221,7 +223,7 @@ def test_the_whole_log_is_a_text_file(page, base, deployment):
     assert response["Content-Disposition"] == 'attachment; filename="support-4-build.log"'
 
 
-def test_a_build_can_be_stopped_and_a_finished_one_says_so(page, base, deployment):
+def test_build_can_be_stopped_once(page, base, deployment):
     revision = RevisionFactory(deployment=deployment, status="BUILDING")
     address = f"{base}/{deployment.pk}/revisions/{revision.pk}/stop"
 
@@ -252,7 +254,7 @@ def at(second):
 
 
 @pytest.mark.parametrize(
-    ("changes", "way"),
+    ("changes", "expected"),
     [
         ([], ["ahead", "ahead", "ahead", "ahead"]),
         ([("CREATING", 0), ("QUEUED", 1)], ["now 10", "ahead", "ahead", "ahead"]),
@@ -269,11 +271,11 @@ def at(second):
         ),
     ],
 )  # fmt: skip
-def test_the_way_of_a_revision_is_told_from_its_states(changes, way):
-    found = build_stages([(status, at(second)) for status, second in changes], at(10))
+def test_stages_of_a_revision_derive_from_its_status_changes(changes, expected):
+    stages = build_stages([(status, at(second)) for status, second in changes], at(10))
 
-    def told(stage: Stage) -> str:
+    def describe(stage: Stage) -> str:
         took = "" if stage.duration is None else f" {stage.duration.total_seconds():.0f}"
         return stage.state + took
 
-    assert [told(stage) for stage in found] == way
+    assert [describe(stage) for stage in stages] == expected

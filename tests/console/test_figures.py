@@ -8,7 +8,7 @@ NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
 
 
 @pytest.mark.parametrize(
-    ("seconds", "words"),
+    ("seconds", "expected"),
     [
         (None, "\N{EN DASH}"),
         (0, "0 ms"),
@@ -24,14 +24,14 @@ NOW = datetime(2026, 3, 4, 12, 0, tzinfo=UTC)
         (86_400 * 2, "2 d"),
     ],
 )
-def test_a_duration_has_three_figures_and_a_unit(seconds, words):
-    assert formatting.duration(seconds) == words
+def test_duration_has_three_digits_and_a_unit(seconds, expected):
+    assert formatting.duration(seconds) == expected
     if seconds is not None:
-        assert formatting.duration(timedelta(seconds=seconds)) == words
+        assert formatting.duration(timedelta(seconds=seconds)) == expected
 
 
 @pytest.mark.parametrize(
-    ("back", "words"),
+    ("age", "expected"),
     [
         (timedelta(seconds=-3), "just now"),
         (timedelta(seconds=9), "just now"),
@@ -43,19 +43,19 @@ def test_a_duration_has_three_figures_and_a_unit(seconds, words):
         (timedelta(days=400), "28 Jan 2025"),
     ],
 )
-def test_a_moment_is_said_as_people_say_it(back, words):
-    assert formatting.ago(NOW - back, NOW) == words
+def test_timestamp_is_formatted_as_its_age(age, expected):
+    assert formatting.ago(NOW - age, NOW) == expected
 
 
 @pytest.mark.parametrize(
-    ("value", "words"),
+    ("value", "expected"),
     [(0, "0"), (999, "999"), (1000, "1k"), (1234, "1.2k"), (123_456, "123k"), (3_100_000, "3.1M")],
 )
-def test_a_count_is_made_short(value, words):
-    assert formatting.compact(value) == words
+def test_compact_count_has_a_unit(value, expected):
+    assert formatting.compact(value) == expected
 
 
-def test_sizes_and_thousands():
+def test_size_has_a_unit_and_count_has_thousands_separators():
     assert formatting.size(512) == "512 B"
     assert formatting.size(18_240) == "18.2 KB"
     assert formatting.size(3_400_000) == "3.4 MB"

@@ -41,8 +41,10 @@ def connected(revision, workspace):
     opened = []
 
     async def connect(query="", user="editor"):
-        who = await sync_to_async(person)(workspace, user) if isinstance(user, str) else user
-        communicator = await sync_to_async(reader)(revision, who, query)
+        signed_in_user = (
+            await sync_to_async(person)(workspace, user) if isinstance(user, str) else user
+        )
+        communicator = await sync_to_async(reader)(revision, signed_in_user, query)
         opened.append(communicator)
         accepted, _ = await communicator.connect(timeout=10)
         assert accepted
@@ -51,18 +53,18 @@ def connected(revision, workspace):
     return connect
 
 
-async def said(communicator):
+async def receive(communicator):
     return json.loads(await communicator.receive_from(timeout=10))
 
 
-async def test_a_line_arrives_when_it_is_written(connected, revision):
+async def test_new_line_is_sent_when_it_is_written(connected, revision):
     first = await sync_to_async(LogLineFactory)(revision=revision, message="Cloning")
     communicator = await connected()
-    lines, status = await said(communicator), await said(communicator)
+    lines, status = await receive(communicator), await receive(communicator)
 
     await sync_to_async(LogLineFactory)(revision=revision, message="Resolved", level="WARNING")
     await sync_to_async(notifications.notify_revision_changed)(revision.pk)
-    news = await said(communicator)
+    news = await receive(communicator)
 
     assert [line[0] for line in lines["lines"]] == [first.pk]
     assert status == {"type": "status", "status": "BUILDING"}
@@ -70,27 +72,30 @@ async def test_a_line_arrives_when_it_is_written(connected, revision):
     await communicator.disconnect()
 
 
-async def test_a_reader_that_comes_back_misses_nothing_and_sees_nothing_twice(connected, revision):
+async def test_reconnected_reader_gets_each_later_line_once(connected, revision):
     lines = [await sync_to_async(LogLineFactory)(revision=revision) for _ in range(3)]
 
     communicator = await connected(f"after={lines[0].pk}")
 
-    assert [line[0] for line in (await said(communicator))["lines"]] == [lines[1].pk, lines[2].pk]
+    assert [line[0] for line in (await receive(communicator))["lines"]] == [
+        lines[1].pk,
+        lines[2].pk,
+    ]
     await communicator.disconnect()
 
 
-async def test_a_message_that_was_lost_is_made_up_for(connected, revision, monkeypatch):
+async def test_polling_sends_lines_after_a_lost_notification(connected, revision, monkeypatch):
     monkeypatch.setattr(consumers, "POLL_SECONDS", 0.05)
     communicator = await connected()
-    await said(communicator)
+    await receive(communicator)
 
     await sync_to_async(LogLineFactory)(revision=revision, message="unannounced")
 
-    assert (await said(communicator))["lines"][0][3] == "unannounced"
+    assert (await receive(communicator))["lines"][0][3] == "unannounced"
     await communicator.disconnect()
 
 
-async def test_the_end_of_a_build_closes_the_log_after_its_last_line(
+async def test_socket_closes_after_the_last_line_of_a_finished_build(
     connected, revision, monkeypatch
 ):
     monkeypatch.setattr(consumers, "MAX_LINES_PER_MESSAGE", 2)
@@ -100,7 +105,7 @@ async def test_the_end_of_a_build_closes_the_log_after_its_last_line(
     await sync_to_async(revision.save)()
 
     communicator = await connected()
-    messages = [await said(communicator) for _ in range(4)]
+    messages = [await receive(communicator) for _ in range(4)]
     end = await communicator.receive_output(timeout=10)
 
     assert [len(m["lines"]) for m in messages if m["type"] == "lines"] == [2, 2, 1]
@@ -109,14 +114,14 @@ async def test_the_end_of_a_build_closes_the_log_after_its_last_line(
 
 
 @pytest.mark.parametrize(
-    ("who", "code"), [("nobody", 4401), ("outsider", 4404), ("annotator", 4404)]
+    ("role", "code"), [("anonymous", 4401), ("outsider", 4404), ("annotator", 4404)]
 )
-async def test_who_may_not_read_it_is_turned_away_without_a_line(
-    connected, revision, workspace, who, code
+async def test_unauthorized_reader_is_closed_without_a_line(
+    connected, revision, workspace, role, code
 ):
     await sync_to_async(LogLineFactory)(revision=revision)
-    user = await sync_to_async(UserFactory)() if who == "outsider" else None
-    user = await sync_to_async(person)(workspace, who) if who == "annotator" else user
+    user = await sync_to_async(UserFactory)() if role == "outsider" else None
+    user = await sync_to_async(person)(workspace, role) if role == "annotator" else user
 
     communicator = await connected(user=user)
 
@@ -126,9 +131,9 @@ async def test_who_may_not_read_it_is_turned_away_without_a_line(
     }
 
 
-async def test_who_is_signed_out_reads_no_further(connected, revision):
+async def test_signed_out_reader_is_closed(connected, revision):
     communicator = await connected()
-    await said(communicator)
+    await receive(communicator)
 
     await sync_to_async(Session.objects.all().delete)()
     await sync_to_async(LogLineFactory)(revision=revision, message="unannounced")
@@ -137,7 +142,7 @@ async def test_who_is_signed_out_reads_no_further(connected, revision):
     assert end == {"type": "websocket.close", "code": 4401}
 
 
-async def test_another_sites_page_cannot_connect(revision, editor):
+async def test_page_of_another_origin_cannot_connect(revision, editor):
     communicator = await sync_to_async(reader)(revision, editor)
     communicator.scope["headers"][0] = (b"origin", b"https://evil.example")
 

@@ -28,7 +28,7 @@ HELLO = (Part("text", "hello"),)
         {"role": "user", "content": "hello"},
     ],
 )
-def test_a_persons_message(payload):
+def test_human_message_is_found_in_each_format(payload):
     [message] = find(payload)
 
     assert (message.role, message.parts) == ("human", HELLO)
@@ -48,21 +48,21 @@ def test_a_persons_message(payload):
         {"role": "assistant", "content": "hello"},
     ],
 )
-def test_a_models_message(payload):
+def test_model_message_is_found_in_each_format(payload):
     [message] = find(payload)
 
     assert (message.role, message.parts) == ("ai", HELLO)
 
 
-def test_a_tools_answer_goes_under_the_call_that_asked_for_it():
-    asked = {"role": "assistant", "content": "", "tool_calls": [
+def test_tool_result_is_attached_to_its_tool_call():
+    request = {"role": "assistant", "content": "", "tool_calls": [
         {"id": "c1", "function": {"name": "find", "arguments": '{"order": 7}'}},
         {"id": "c2", "name": "wait", "args": {}},
     ]}  # fmt: skip
-    answer = {"role": "tool", "content": "on its way", "tool_call_id": "c1", "status": "error"}
-    loose = {"role": "tool", "content": "who asked?", "tool_call_id": "c9"}
+    result = {"role": "tool", "content": "on its way", "tool_call_id": "c1", "status": "error"}
+    unmatched = {"role": "tool", "content": "who asked?", "tool_call_id": "c9"}
 
-    first, second = find({"messages": [asked, answer, loose]})
+    first, second = find({"messages": [request, result, unmatched]})
 
     assert first.tool_calls == (
         ToolCall("find", '{"order":7}', "c1", (Part("text", "on its way"),), failed=True),
@@ -71,7 +71,7 @@ def test_a_tools_answer_goes_under_the_call_that_asked_for_it():
     assert second.parts == (Part("text", "who asked?"),)
 
 
-def test_thinking_pictures_and_unknown_blocks_keep_their_kind():
+def test_reasoning_image_and_unknown_blocks_keep_their_kind():
     content = [
         {"type": "thinking", "thinking": "hm"},
         {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA"}},
@@ -90,11 +90,11 @@ def test_thinking_pictures_and_unknown_blocks_keep_their_kind():
     "payload",
     [None, {}, [], "text", {"messages": "no"}, {"messages": [1]}, {"documents": [{"type": "x"}]}],
 )
-def test_other_payloads_hold_no_messages(payload):
+def test_payload_without_messages_has_none(payload):
     assert find(payload) == []
 
 
-def test_the_one_text_of_a_payload():
+def test_single_text_of_a_payload_is_found():
     assert text_of({"input": "hello"}) == "hello"
     assert text_of({"a": "b", "c": "d"}) is None
     assert text_of({"a": 1}) is None
@@ -114,6 +114,6 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_no_payload_breaks_the_page(payload):
+def test_arbitrary_payload_never_raises(payload):
     find(payload)
     text_of(payload)

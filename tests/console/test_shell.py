@@ -16,17 +16,17 @@ from tests.factories.organizations import (
 pytestmark = pytest.mark.django_db
 
 
-def test_a_stranger_is_asked_to_sign_in_and_a_fragment_moves_the_whole_page(workspace):
+def test_anonymous_request_redirects_to_sign_in_and_htmx_navigates_the_page(workspace):
     address = f"/o/{workspace.pk}/projects"
-    here = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{address}?q=a"}
+    headers = {"HX-Request": "true", "HX-Current-URL": f"http://testserver{address}?q=a"}
 
-    fragment = Client().get(f"/o/{workspace.pk}/search", headers=here)
+    fragment = Client().get(f"/o/{workspace.pk}/search", headers=headers)
 
     assert Client().get(address).status_code == 302
     assert fragment["HX-Redirect"] == f"/sign-in?next=%2Fo%2F{workspace.pk}%2Fprojects%3Fq%3Da"
 
 
-def test_an_outsider_gets_404_inside_their_own_shell(workspace, page, editor):
+def test_outsider_gets_404_with_their_own_navigation(workspace, page, editor):
     elsewhere = WorkspaceFactory(name="Secret dock")
     page.get(f"/o/{workspace.pk}/projects")
 
@@ -38,7 +38,7 @@ def test_an_outsider_gets_404_inside_their_own_shell(workspace, page, editor):
     assert f"/o/{workspace.pk}/deployments" in response.content.decode()
 
 
-def test_a_member_without_the_permission_gets_403_and_no_way_there(workspace):
+def test_member_without_permission_gets_403_and_no_link(workspace):
     annotator = signed_in(person(workspace, "annotator"))
 
     projects = annotator.get(f"/o/{workspace.pk}/projects")
@@ -49,7 +49,7 @@ def test_a_member_without_the_permission_gets_403_and_no_way_there(workspace):
     assert refused.status_code == 403
 
 
-def test_home_is_the_workspace_last_used(page, editor, workspace):
+def test_home_redirects_to_the_workspace_last_used(page, editor, workspace):
     other = WorkspaceFactory()
     WorkspaceMembershipFactory(workspace=other, user=editor)
     assert page.get("/")["Location"] == f"/o/{workspace.pk}/projects"
@@ -59,19 +59,19 @@ def test_home_is_the_workspace_last_used(page, editor, workspace):
     assert page.get("/")["Location"] == f"/o/{other.pk}/projects"
 
 
-def test_the_switcher_offers_what_the_person_may_enter_and_nothing_else(workspace):
-    boss = UserFactory()
-    MembershipFactory(organization=workspace.organization, user=boss, role="owner")
+def test_workspace_switcher_lists_only_accessible_workspaces(workspace):
+    owner = UserFactory()
+    MembershipFactory(organization=workspace.organization, user=owner, role="owner")
     sibling = WorkspaceFactory(organization=workspace.organization, name="Harbour")
     stranger = WorkspaceFactory(name="Foreign")
 
-    content = signed_in(boss).get(f"/o/{workspace.pk}/projects").content.decode()
+    content = signed_in(owner).get(f"/o/{workspace.pk}/projects").content.decode()
 
     assert f'href="/o/{sibling.pk}"' in content
     assert str(stranger.pk) not in content
 
 
-def test_a_person_without_a_workspace_is_told_whom_to_ask():
+def test_user_without_a_workspace_sees_how_to_be_invited():
     newcomer = UserFactory(email="new@example.com")
 
     response = signed_in(newcomer).get("/", follow=True)
@@ -81,7 +81,7 @@ def test_a_person_without_a_workspace_is_told_whom_to_ask():
     assert b"Invitations sent to new@example.com are listed here" in response.content
 
 
-def test_the_first_byte_knows_the_theme(page, workspace):
+def test_theme_cookie_sets_the_theme_of_the_html_element(page, workspace):
     page.cookies["slipway_theme"] = "dark"
     page.cookies["slipway_nav"] = '"><script>'
 
@@ -90,7 +90,7 @@ def test_the_first_byte_knows_the_theme(page, workspace):
     assert '<html lang="en" data-theme="dark">' in content
 
 
-def test_pages_have_no_inline_style_or_script_and_a_policy_that_forbids_them(page, workspace):
+def test_page_has_no_inline_style_or_script_and_a_strict_csp(page, workspace):
     response = page.get(f"/o/{workspace.pk}/deployments/new")
     content = response.content.decode()
 
@@ -102,7 +102,7 @@ def test_pages_have_no_inline_style_or_script_and_a_policy_that_forbids_them(pag
     assert "default-src 'none'" in policy
 
 
-def test_the_addresses_that_command_lines_print_lead_to_the_pages(page, workspace):
+def test_urls_that_command_line_clients_print_redirect_to_pages(page, workspace):
     base = f"/o/{workspace.pk}"
     deployment_id = "0197f4a8-0000-7000-8000-000000000000"
 
@@ -113,7 +113,7 @@ def test_the_addresses_that_command_lines_print_lead_to_the_pages(page, workspac
     )
 
 
-def test_a_failure_of_the_server_shows_nothing_of_its_inside(page, workspace, monkeypatch):
+def test_server_error_page_shows_no_details(page, workspace, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("secret detail")
 
@@ -134,7 +134,7 @@ NO_PAGES = {
 """URLs of a workspace that redirect, or return a fragment or a file."""
 
 
-def test_every_page_of_a_workspace_belongs_to_a_section(db):
+def test_each_page_of_a_workspace_belongs_to_a_section(db):
     prefixes = {prefix for section in SECTIONS for prefix in section.url_name_prefixes}
 
     names = _names(get_resolver())
@@ -143,9 +143,9 @@ def test_every_page_of_a_workspace_belongs_to_a_section(db):
 
 
 def _names(resolver, before=""):
-    for found in resolver.url_patterns:
-        address = before + str(found.pattern)
-        if not isinstance(found, URLPattern):
-            yield from _names(found, address)
-        elif found.name and address.startswith("o/<uuid:workspace_id>"):
-            yield found.name
+    for pattern in resolver.url_patterns:
+        address = before + str(pattern.pattern)
+        if not isinstance(pattern, URLPattern):
+            yield from _names(pattern, address)
+        elif pattern.name and address.startswith("o/<uuid:workspace_id>"):
+            yield pattern.name

@@ -12,7 +12,7 @@ def attempt(client, email, password, **more):
     return client.post("/sign-in", {"email": email, "password": password, **more})
 
 
-def test_the_right_password_leads_home(client, editor, workspace):
+def test_correct_password_redirects_to_the_home_page(client, editor, workspace):
     response = attempt(client, editor.email.upper(), PASSWORD)
 
     assert response.status_code == 302
@@ -20,25 +20,25 @@ def test_the_right_password_leads_home(client, editor, workspace):
     assert client.get("/")["Location"] == f"/o/{workspace.pk}/projects"
 
 
-def test_after_it_comes_the_page_that_was_asked_for(client, editor, workspace):
-    asked = f"/o/{workspace.pk}/deployments?x=1"
+def test_sign_in_redirects_to_the_requested_page(client, editor, workspace):
+    requested = f"/o/{workspace.pk}/deployments?x=1"
 
-    door = client.get(asked)
-    response = attempt(client, editor.email, PASSWORD, next=asked)
+    anonymous = client.get(requested)
+    response = attempt(client, editor.email, PASSWORD, next=requested)
 
-    assert door["Location"] == f"/sign-in?next=%2Fo%2F{workspace.pk}%2Fdeployments%3Fx%3D1"
-    assert response["Location"] == asked
+    assert anonymous["Location"] == f"/sign-in?next=%2Fo%2F{workspace.pk}%2Fdeployments%3Fx%3D1"
+    assert response["Location"] == requested
 
 
 @pytest.mark.parametrize("elsewhere", ["https://evil.example/", "//evil.example", "javascript:1"])
-def test_it_never_leads_to_another_site(client, editor, elsewhere):
+def test_sign_in_does_not_redirect_to_another_site(client, editor, elsewhere):
     assert attempt(client, editor.email, PASSWORD, next=elsewhere)["Location"] == "/"
 
 
 @pytest.mark.parametrize(
-    ("email", "password"), [("editor", "wrong"), ("nobody@example.com", PASSWORD)]
+    ("email", "password"), [("editor", "wrong"), ("unknown@example.com", PASSWORD)]
 )
-def test_a_wrong_pair_answers_422_and_signs_nobody_in(client, editor, email, password):
+def test_wrong_credentials_are_422_and_do_not_sign_in(client, editor, email, password):
     email = editor.email if email == "editor" else email
 
     response = attempt(client, email, password)
@@ -49,14 +49,14 @@ def test_a_wrong_pair_answers_422_and_signs_nobody_in(client, editor, email, pas
     assert client.get("/")["Location"] == "/sign-in"
 
 
-def test_an_inactive_person_does_not_get_in(client, editor):
+def test_inactive_user_cannot_sign_in(client, editor):
     editor.is_active = False
     editor.save()
 
     assert attempt(client, editor.email, PASSWORD).status_code == 422
 
 
-def test_too_many_tries_are_refused_even_with_the_right_password(client, editor, monkeypatch):
+def test_too_many_attempts_are_429_even_with_the_correct_password(client, editor, monkeypatch):
     monkeypatch.setattr(sign_in, "MAX_PER_EMAIL", (2, 600))
     attempt(client, editor.email, "wrong")
     attempt(client, editor.email.upper(), "wrong")
@@ -69,14 +69,14 @@ def test_too_many_tries_are_refused_even_with_the_right_password(client, editor,
     assert attempt(client, UserFactory().email, "wrong").status_code == 422
 
 
-def test_one_address_has_a_limit_over_all_emails(client, monkeypatch):
+def test_client_address_has_a_limit_over_all_emails(client, monkeypatch):
     monkeypatch.setattr(sign_in, "MAX_PER_ADDRESS", (1, 600))
     attempt(client, "a@example.com", "wrong")
 
     assert attempt(client, "b@example.com", "wrong").status_code == 429
 
 
-def test_a_form_from_elsewhere_is_refused(editor):
+def test_form_without_csrf_token_is_rejected(editor):
     strict = Client(enforce_csrf_checks=True, headers={"Accept": "text/html"})
 
     response = attempt(strict, editor.email, PASSWORD)
@@ -85,7 +85,7 @@ def test_a_form_from_elsewhere_is_refused(editor):
     assert b"form has expired" in response.content
 
 
-def test_signing_out_needs_a_post_and_ends_the_session(page):
+def test_sign_out_requires_a_post_and_ends_the_session(page):
     assert page.get("/sign-out").status_code == 405
 
     page.post("/sign-out")

@@ -17,7 +17,7 @@ needs_libraries = pytest.mark.skipif(
 )
 
 
-def test_every_icon_that_is_named_is_in_the_sprite():
+def test_each_used_icon_is_in_the_sprite():
     listed = set(json.loads((ROOT / "config/frontend/icons.json").read_text()))
     used = {badge.icon for badge in [*BADGES.values(), UNKNOWN]} | set(RUN_TYPES.values())
     used |= {icon for icon, _ in ROLES.values()} | {section.icon for section in SECTIONS}
@@ -30,12 +30,12 @@ def test_every_icon_that_is_named_is_in_the_sprite():
     assert used - listed == set()
 
 
-def test_every_component_opens_with_what_it_is():
+def test_each_component_style_sheet_begins_with_a_description():
     for sheet in (ROOT / "static/css/components").glob("*.css"):
         assert sheet.read_text().startswith("/*"), sheet.name
 
 
-def test_components_use_meanings_and_no_colours_of_their_own():
+def test_components_use_semantic_tokens_and_no_literal_colours():
     literal = re.compile(r"#[0-9a-f]{3,8}\b|rgba?\(|hsla?\(|--(?:light|dark|on-light|on-dark)-\d")
     for sheet in (ROOT / "static/css/components").glob("*.css"):
         assert literal.findall(sheet.read_text()) == [], sheet.name
@@ -44,7 +44,7 @@ def test_components_use_meanings_and_no_colours_of_their_own():
 @needs_libraries
 # Collects into the folder that the tests of pages serve from, so it runs beside none of them.
 @pytest.mark.xdist_group("browser")
-def test_the_style_sheet_is_collected_as_one_file_in_its_layers(tmp_path, monkeypatch):
+def test_style_sheet_is_collected_as_one_file_with_layers(tmp_path, monkeypatch):
     monkeypatch.setattr(staticfiles_storage, "location", str(tmp_path))
     monkeypatch.setattr(staticfiles_storage, "base_location", str(tmp_path))
     shutil.rmtree(tmp_path)

@@ -40,7 +40,7 @@ def queries(page, where):
     return len(captured)
 
 
-def test_an_empty_workspace_teaches_the_first_trace(page, base, settings):
+def test_empty_workspace_shows_how_to_send_a_trace(page, base, settings):
     settings.BASE_URL = "https://slipway.example"
 
     content = page.get(base).content.decode()
@@ -49,7 +49,7 @@ def test_an_empty_workspace_teaches_the_first_trace(page, base, settings):
     assert "LANGSMITH_ENDPOINT=https://slipway.example/api/v1" in content
 
 
-def test_projects_are_listed_with_their_counts(page, base, workspace):
+def test_project_list_shows_projects_of_the_workspace(page, base, workspace):
     stored_run(workspace, session_name="planner")
     ProjectFactory(name="of others")
 
@@ -59,7 +59,7 @@ def test_projects_are_listed_with_their_counts(page, base, workspace):
     assert "of others" not in content
 
 
-def test_projects_are_found_by_name_and_paged_by_key(page, base, workspace):
+def test_project_list_is_filtered_by_name_and_paginated(page, base, workspace):
     start = datetime(2026, 1, 1, tzinfo=UTC)
     for number in range(52):
         ProjectFactory(
@@ -78,7 +78,7 @@ def test_projects_are_found_by_name_and_paged_by_key(page, base, workspace):
     assert page.get(base + "?after=nonsense").status_code == 400
 
 
-def test_the_list_of_projects_costs_the_same_however_long_it_is(page, base, workspace):
+def test_query_count_of_project_list_does_not_grow_with_its_length(page, base, workspace):
     ProjectFactory(workspace=workspace)
     with_one = queries(page, base)
     ProjectFactory.create_batch(6, workspace=workspace)
@@ -86,7 +86,7 @@ def test_the_list_of_projects_costs_the_same_however_long_it_is(page, base, work
     assert queries(page, base) == with_one == 8
 
 
-def test_traces_show_what_went_in_and_what_came_out(page, base, workspace):
+def test_trace_list_shows_escaped_inputs_and_errors_and_filters(page, base, workspace):
     run_id = stored_run(workspace, name="answer", inputs={"q": "<why>"}, tags=["prod"])
     failed = stored_run(workspace, name="fall", error="Boom: it broke")
     project_id = project_of(workspace, run_id)
@@ -101,7 +101,7 @@ def test_traces_show_what_went_in_and_what_came_out(page, base, workspace):
     assert str(run_id) not in errors
 
 
-def test_the_list_of_traces_costs_the_same_however_long_it_is(page, base, workspace):
+def test_query_count_of_trace_list_does_not_grow_with_its_length(page, base, workspace):
     where = f"{base}/p/{project_of(workspace, stored_run(workspace))}"
     with_one = queries(page, where)
     for _ in range(6):
@@ -118,7 +118,7 @@ def nested(workspace):
     return root, child, leaf
 
 
-def test_a_trace_is_a_tree_with_one_run_in_full(page, base, workspace):
+def test_trace_page_shows_the_tree_and_the_selected_run(page, base, workspace):
     root, child, leaf = nested(workspace)
 
     response = page.get(address(base, workspace, child["id"]))
@@ -135,7 +135,7 @@ def test_a_trace_is_a_tree_with_one_run_in_full(page, base, workspace):
     assert content.count('role="treeitem"') == 4  # and the template's own row
 
 
-def test_a_fragment_is_the_run_alone(page, base, workspace):
+def test_htmx_request_for_a_run_returns_only_the_run(page, base, workspace):
     _, _, leaf = nested(workspace)
 
     fragment = page.get(address(base, workspace, leaf["id"]), headers={"HX-Request": "true"})
@@ -146,7 +146,7 @@ def test_a_fragment_is_the_run_alone(page, base, workspace):
     assert "trace-tree" not in content
 
 
-def test_a_trace_costs_the_same_however_many_runs_it_has(page, base, workspace):
+def test_query_count_of_a_trace_does_not_grow_with_its_runs(page, base, workspace):
     root, child, _ = nested(workspace)
     where = address(base, workspace, root["id"])
     with_three = queries(page, where)
@@ -155,7 +155,7 @@ def test_a_trace_costs_the_same_however_many_runs_it_has(page, base, workspace):
     assert queries(page, where) == with_three == 8
 
 
-def test_payloads_cannot_end_the_script_that_carries_them(page, base, workspace):
+def test_payload_cannot_close_its_script_element(page, base, workspace):
     run_id = stored_run(workspace, inputs={"a": "</script><script>alert(1)</script>", "b": "&"})
 
     content = page.get(address(base, workspace, run_id)).content.decode()
@@ -164,7 +164,7 @@ def test_payloads_cannot_end_the_script_that_carries_them(page, base, workspace)
     assert "\\u003C/script\\u003E" in content
 
 
-def test_a_large_payload_is_fetched_by_the_viewer_not_sent_with_the_page(page, base, workspace):
+def test_large_payload_is_loaded_separately(page, base, workspace):
     run_id = stored_run(workspace, outputs={"rows": ["x" * 1000] * 200})
     where = address(base, workspace, run_id)
 
@@ -204,7 +204,7 @@ def with_files(workspace):
     return run["id"]
 
 
-def test_only_media_open_in_the_browser(page, base, workspace, with_files):
+def test_only_media_attachments_open_in_the_browser(page, base, workspace, with_files):
     where = address(base, workspace, with_files)
     files = {f.name: n for n, f in enumerate(read(workspace, with_files).row.attachments)}
 
@@ -220,7 +220,7 @@ def test_only_media_open_in_the_browser(page, base, workspace, with_files):
     assert page.get(f"{where}/attachments/2").status_code == 404
 
 
-def test_a_run_is_found_by_its_id_alone(page, base, workspace):
+def test_run_url_without_project_redirects_to_the_run(page, base, workspace):
     run_id = stored_run(workspace)
 
     response = page.get(f"/o/{workspace.pk}/r/{run_id}")
@@ -228,7 +228,7 @@ def test_a_run_is_found_by_its_id_alone(page, base, workspace):
     assert response["Location"] == address(base, workspace, run_id)
 
 
-def test_a_run_of_another_project_or_workspace_is_not_there(page, base, workspace):
+def test_run_of_another_project_or_workspace_is_404(page, base, workspace):
     here = stored_run(workspace, session_name="here")
     there = stored_run(workspace, session_name="there")
     foreign = stored_run()

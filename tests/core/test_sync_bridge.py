@@ -38,9 +38,9 @@ async def test_await_result_yields_to_other_calls():
 
     def work(name):
         order.append(name)
-        found = [await_result(later(name)), await_result(later(1)), is_on_loop()]
+        results = [await_result(later(name)), await_result(later(1)), is_on_loop()]
         order.append(name)
-        return [*found, threading.get_ident()]
+        return [*results, threading.get_ident()]
 
     first, second = await asyncio.gather(run_on_loop(work, "a"), run_on_loop(work, "b"))
 
@@ -97,14 +97,14 @@ async def test_call_that_uses_the_orm_restarts_in_a_thread(transactional_db):
 
     def work():
         calls.append(is_on_loop())
-        found = prepared_sql.fetch_row("SELECT 1", [])
-        return found, Organization.objects.count(), threading.get_ident()
+        row = prepared_sql.fetch_row("SELECT 1", [])
+        return row, Organization.objects.count(), threading.get_ident()
 
-    found, count, thread = await run_on_loop(work)
+    row, count, thread = await run_on_loop(work)
     await in_thread(_close)
     await loop_database().aclose()
 
-    assert (found, count) == ((1,), 0)
+    assert (row, count) == ((1,), 0)
     assert thread != threading.get_ident()
     assert calls == [True, False]
 
@@ -124,11 +124,11 @@ async def test_statements_on_the_loop_run_concurrently(transactional_db):
 
     loop = asyncio.get_running_loop()
     begin = loop.time()
-    found = await asyncio.gather(*(run_on_loop(work) for _ in range(5)))
+    results = await asyncio.gather(*(run_on_loop(work) for _ in range(5)))
     took = loop.time() - begin
     await loop_database().aclose()
 
-    assert found == [("", 1)] * 5
+    assert results == [("", 1)] * 5
     assert took < 1.2
 
 
@@ -162,13 +162,13 @@ async def test_connections_are_checked_with_descriptors_above_1023(transactional
 
 def _backend_pids_around_check() -> tuple[int, int]:
     """Return the backend pid of this thread's connection before and after a check."""
-    found = []
+    pids = []
     for _ in range(2):
         close_dead()
         row = prepared_sql.fetch_row("SELECT pg_backend_pid()", [])
-        found.append(row[0])
+        pids.append(row[0])
     connection.close()
-    return found[0], found[1]
+    return pids[0], pids[1]
 
 
 def _close() -> None:

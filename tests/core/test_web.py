@@ -21,22 +21,22 @@ async def application(scope: Any, receive: Any, send: Any) -> None:
 
 @pytest.fixture
 def listener():
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        yield found
+    with socket.create_server(("127.0.0.1", 0)) as listener_socket:
+        yield listener_socket
 
 
 @pytest.fixture
 async def servers(listener, tmp_path):
-    found = []
+    servers = []
     for place in range(2):
         config = uvicorn.Config(application, lifespan="off", log_config=None)
         config.load()
         server = BalancedServer(config, ConnectionCounts(tmp_path / "counts", place, 2))
         server.lifespan = config.lifespan_class(config)
         await server.startup([listener.dup()])
-        found.append(server)
-    yield found
-    for server in found:
+        servers.append(server)
+    yield servers
+    for server in servers:
         await server.shutdown()
 
 
@@ -74,14 +74,13 @@ async def test_connections_are_balanced_over_processes(servers, connect):
 
 
 async def test_dead_process_receives_no_connections(servers, connect, tmp_path):
-    gone = ConnectionCounts(
-        tmp_path / "counts", 0, 2
-    )  # no connection, and nobody there to take one
+    # The dead process has no connections and accepts none.
+    dead_counts = ConnectionCounts(tmp_path / "counts", 0, 2)
     servers[0]._accepting[0].cancel()
 
     for count in (1, 2, 3):
         await answered(await connect())
-        gone.set(0)
+        dead_counts.set(0)
         assert taken(servers) == [0, count]
 
 

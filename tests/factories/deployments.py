@@ -10,7 +10,7 @@ from tests.factories.organizations import WorkspaceFactory
 
 
 class DeploymentFactory(DjangoModelFactory[Deployment]):
-    """A deployment that nobody has built yet."""
+    """A deployment without revisions."""
 
     class Meta:
         model = Deployment

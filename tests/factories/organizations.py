@@ -65,7 +65,7 @@ class MembershipFactory(DjangoModelFactory[Membership]):
 
 
 class WorkspaceMembershipFactory(DjangoModelFactory[WorkspaceMembership]):
-    """Whoever is in a workspace is in its organization too."""
+    """A workspace membership, with a membership in the organization."""
 
     class Meta:
         model = WorkspaceMembership

@@ -80,17 +80,17 @@ def stored_run(workspace: Workspace | None = None, **fields: Any) -> UUID:
 
 
 def read(workspace: Workspace, run_id: str | UUID) -> RunDetail:
-    found = run_store.get(workspace.pk, UUID(str(run_id)))
-    assert found is not None
-    return found
+    run = run_store.get(workspace.pk, UUID(str(run_id)))
+    assert run is not None
+    return run
 
 
 def rows() -> int:
-    """How many runs are stored, of all workspaces."""
+    """Return the number of stored runs of all workspaces."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM trace_store_run")
-        found: int = cursor.fetchone()[0]
-        return found
+        count: int = cursor.fetchone()[0]
+        return count
 
 
 def form(*parts: tuple[str, Any] | tuple[str, Any, str]) -> bytes:

@@ -40,11 +40,11 @@ def values(points: list[dict[str, Any]], group: str | None = None) -> list[Any]:
 
 
 @pytest.mark.parametrize("path", ["/charts/section", "/charts", "/charts/preview"])
-def test_anonymous_is_refused(client, db, path):
+def test_anonymous_request_is_rejected(client, db, path):
     assert client.post(path, {}, content_type="application/json").status_code == 401
 
 
-def test_a_stranger_finds_nothing(api, stranger):
+def test_charts_of_another_workspace_are_not_found(api, stranger):
     chart = ChartFactory(section__workspace=stranger, title="sentinel")
 
     assert api.post(f"/charts/{chart.pk}", {}).status_code == 404
@@ -63,7 +63,7 @@ def test_a_stranger_finds_nothing(api, stranger):
     assert chart.title == "sentinel"
 
 
-def test_a_key_that_only_reads_changes_nothing(api_of, workspace):
+def test_read_key_cannot_change_charts(api_of, workspace):
     section = SectionFactory(workspace=workspace)
     reader = api_of(workspace, "read")
 
@@ -74,14 +74,14 @@ def test_a_key_that_only_reads_changes_nothing(api_of, workspace):
     assert Section.objects.for_workspace(workspace).count() == 1
 
 
-def test_sections_and_charts_are_made_changed_and_removed(api, workspace):
+def test_sections_and_charts_are_created_updated_cloned_and_deleted(api, workspace):
     section = api.post("/charts/section", {"title": "Mine", "description": None}).json()
-    said = {
+    body = {
         "title": "Runs",
         "section_id": section["id"],
         "series": [{"name": "all", "metric": "run_count"}],
     }
-    chart = api.post("/charts/create", said).json()
+    chart = api.post("/charts/create", body).json()
     changed = api.patch(f"/charts/{chart['id']}", {"title": "Errors", "chart_type": "bar"}).json()
 
     assert (changed["title"], changed["chart_type"]) == ("Errors", "bar")
@@ -119,15 +119,15 @@ def test_sections_and_charts_are_made_changed_and_removed(api, workspace):
         {"group_by_definitions": [{"attribute": "feedback_label", "path": "k"}]},
     ],
 )
-def test_a_series_that_makes_no_sense_is_refused(api, workspace, series):
-    made = api.post("/charts/create", {"title": "x", "series": [series]})
-    asked = api.post("/charts/preview", {"bucket_info": frame(), "chart": {"series": [series]}})
+def test_invalid_series_is_rejected(api, workspace, series):
+    created = api.post("/charts/create", {"title": "x", "series": [series]})
+    preview = api.post("/charts/preview", {"bucket_info": frame(), "chart": {"series": [series]}})
 
-    assert {made.status_code, asked.status_code} <= {400, 422}
+    assert {created.status_code, preview.status_code} <= {400, 422}
     assert Chart.objects.for_workspace(workspace).count() == 0
 
 
-def test_points_are_exact_before_and_after_rolling_up(api, workspace):
+def test_points_are_the_same_before_and_after_rollup(api, workspace):
     ingest(workspace, run(5, seconds=2), run(70, error="broke"), run(75), model_call(80))
 
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_points_are_exact_before_and_after_rolling_up(api, workspace):
         roll_up()
 
 
-def test_definitions_say_what_is_computed(api, workspace):
+def test_metric_definition_determines_the_value(api, workspace):
     ingest(workspace, run(1, seconds=2), run(2, seconds=4, error="broke"), run(3, seconds=12))
     failed = {"type": "count", "filter": "neq(error, null)"}
 
@@ -156,7 +156,7 @@ def test_definitions_say_what_is_computed(api, workspace):
     assert one({"type": "ratio", "numerator": failed, "denominator": {"type": "count"}}) == 1 / 3
 
 
-def test_a_series_over_datasets_counts_their_experiments(api, workspace):
+def test_series_over_datasets_counts_runs_of_their_experiments(api, workspace):
     of_dataset, of_another = uuid4(), uuid4()
     for name, dataset_id in (("plain", None), ("e1", of_dataset), ("e2", of_another)):
         ProjectFactory(workspace=workspace, name=name, reference_dataset_id=dataset_id)
@@ -170,21 +170,21 @@ def test_a_series_over_datasets_counts_their_experiments(api, workspace):
     assert counted(source_type="tracing_project") == 3
 
 
-def test_sections_are_found_by_their_tags(api, workspace, stranger):
+def test_section_list_is_filtered_by_tags(api, workspace, stranger):
     key = tags.create_key(workspace_id=workspace.pk, key="Team")
     value = tags.create_value(key=key, value="search")
     marked, _ = SectionFactory(workspace=workspace), SectionFactory(workspace=workspace)
     tags.tag(value=value, resource_type=ResourceType.DASHBOARD, resource_id=marked.pk)
 
-    (found,) = api.get("/charts/section", tag_value_id=str(value.pk)).json()
+    (section,) = api.get("/charts/section", tag_value_id=str(value.pk)).json()
 
-    assert found["id"] == str(marked.pk)
+    assert section["id"] == str(marked.pk)
     assert api.get("/charts/section", tag_value_id=str(uuid4())).json() == []
     assert api.delete(f"/charts/section/{marked.pk}").status_code == 204
     assert not Tagging.objects.for_workspace(workspace).exists()
 
 
-def test_groups_are_the_largest(api, workspace):
+def test_max_groups_keeps_the_largest_groups(api, workspace):
     ingest(workspace, *[run(n, name=name) for n, name in enumerate("aaabbc")])
     roll_up()
 
@@ -197,7 +197,7 @@ def test_groups_are_the_largest(api, workspace):
     assert values(points, "b") == [2, 0]
 
 
-def test_groups_of_tags_and_metadata_come_from_the_runs(api, workspace):
+def test_runs_are_grouped_by_tags_and_metadata(api, workspace):
     ingest(
         workspace,
         run(1, tags=["x", "y"], extra={"metadata": {"tenant": "one"}}),
@@ -214,7 +214,7 @@ def test_groups_of_tags_and_metadata_come_from_the_runs(api, workspace):
     assert (values(tenants, "one")[0], values(tenants, "two")[0]) == (1, 1)
 
 
-def test_a_figure_alone_is_that_of_the_whole_time(api, workspace):
+def test_kpi_chart_has_one_value_for_the_whole_period(api, workspace):
     ingest(workspace, run(1), run(70))
 
     (point,) = preview(api, {"metric": "run_count"}, chart_type="kpi")
@@ -222,7 +222,7 @@ def test_a_figure_alone_is_that_of_the_whole_time(api, workspace):
     assert point["value"] == 2
 
 
-def test_filters_of_chart_and_series_both_count(api, workspace):
+def test_filters_of_chart_and_series_are_combined(api, workspace):
     ingest(workspace, run(1, name="a"), run(2, name="a", error="broke"), run(3, name="b"))
 
     points = preview(
@@ -234,7 +234,7 @@ def test_filters_of_chart_and_series_both_count(api, workspace):
     assert values(points)[0] == 1
 
 
-def test_feedback_is_averaged_where_its_run_started(api, workspace):
+def test_feedback_counts_in_the_bucket_in_which_its_run_started(api, workspace):
     first, second = run(1), run(70)
     ingest(workspace, first, second)
     for one, score in ((first, 1.0), (first, 0.0), (second, 0.5)):
@@ -264,7 +264,7 @@ def test_feedback_is_averaged_where_its_run_started(api, workspace):
     assert values(preview(api, {"metric_definition": definition})) == [1.0, 0.5]
 
 
-def test_a_project_has_its_dashboard(api, workspace):
+def test_project_has_a_prebuilt_dashboard_that_can_be_cloned(api, workspace):
     root = run(1)
     tool = run(2, below=root, run_type="tool", name="search")
     ingest(workspace, root, tool, model_call(3, below=root))
@@ -292,19 +292,19 @@ def test_a_project_has_its_dashboard(api, workspace):
     assert Chart.objects.for_workspace(workspace).count() == 16
 
 
-def test_data_can_be_left_out(api, workspace):
+def test_omit_data_returns_charts_without_points(api, workspace):
     chart = ChartFactory(section__workspace=workspace)
 
     assert api.post(f"/charts/{chart.pk}", {"omit_data": True}).json()["data"] == []
 
 
-def test_a_time_zone_that_is_unknown_is_refused(api):
-    asked = {"bucket_info": frame(timezone="Moon/Base"), "chart": {"series": []}}
+def test_unknown_time_zone_is_rejected(api):
+    body = {"bucket_info": frame(timezone="Moon/Base"), "chart": {"series": []}}
 
-    assert api.post("/charts/preview", asked).status_code == 422
+    assert api.post("/charts/preview", body).status_code == 422
 
 
-def test_a_block_of_text_has_its_words(api, workspace):
+def test_text_block_stores_and_returns_its_markdown(api, workspace):
     section = SectionFactory(workspace=workspace)
     body = {"chart_type": "text", "section_id": str(section.pk), "markdown": "# Said"}
 

@@ -44,8 +44,8 @@ def wide(workspace, sibling) -> Api:
     return api_for(workspace.organization)
 
 
-def about(workspace, **said: Any) -> dict[str, Any]:
-    return {"name": "runs", "metric": "run_count", "workspace_id": str(workspace.pk)} | said
+def about(workspace, **fields: Any) -> dict[str, Any]:
+    return {"name": "runs", "metric": "run_count", "workspace_id": str(workspace.pk)} | fields
 
 
 def counts(points: list[dict[str, Any]], series_id: str) -> int:
@@ -53,13 +53,13 @@ def counts(points: list[dict[str, Any]], series_id: str) -> int:
 
 
 @pytest.mark.parametrize("path", ["section", "section/clone", "preview", "create"])
-def test_anonymous_is_refused(client, path):
+def test_anonymous_request_is_rejected(client, path):
     path = f"/org-charts/{path}"
 
     assert client.post(path, {}, content_type="application/json").status_code == 401
 
 
-def test_another_organization_finds_nothing(wide, stranger):
+def test_charts_of_another_organization_are_not_found(wide, stranger):
     chart = OrganizationChartFactory(
         section__organization=stranger.organization, section__title="sentinel", title="sentinel"
     )
@@ -70,16 +70,16 @@ def test_another_organization_finds_nothing(wide, stranger):
     assert wide.delete(f"/org-charts/{chart.pk}").status_code == 404
     assert wide.post(section, {}).status_code == 404
     assert wide.delete(section).status_code == 404
-    said = {"section_id": str(chart.section.pk)}
-    assert wide.post("/org-charts/section/clone", said).status_code == 404
-    assert wide.post("/org-charts/create", {"title": "x"} | said).status_code == 404
+    body = {"section_id": str(chart.section.pk)}
+    assert wide.post("/org-charts/section/clone", body).status_code == 404
+    assert wide.post("/org-charts/create", {"title": "x"} | body).status_code == 404
     assert wide.get("/org-charts/section").json() == []
     assert wide.post("/org-charts", {}).json() == {"sections": []}
     chart.refresh_from_db()
     assert (chart.title, OrganizationChart.objects.count()) == ("sentinel", 1)
 
 
-def test_a_key_that_only_reads_changes_nothing(workspace):
+def test_read_key_cannot_change_organization_charts(workspace):
     chart = OrganizationChartFactory(section__organization=workspace.organization)
     reader = api_for(workspace.organization, "read")
 
@@ -90,10 +90,10 @@ def test_a_key_that_only_reads_changes_nothing(workspace):
     assert OrganizationSection.objects.count() == 1
 
 
-def test_sections_and_charts_are_made_changed_copied_and_removed(wide, workspace):
+def test_sections_and_charts_are_created_updated_cloned_and_deleted(wide, workspace):
     section = wide.post("/org-charts/section", {"title": "Mine"}).json()
-    said = {"title": "Runs", "section_id": section["id"], "series": [about(workspace)]}
-    chart = wide.post("/org-charts/create", said).json()
+    body = {"title": "Runs", "section_id": section["id"], "series": [about(workspace)]}
+    chart = wide.post("/org-charts/create", body).json()
 
     changed = wide.patch(f"/org-charts/{chart['id']}", {"title": "All", "chart_type": "bar"}).json()
 
@@ -112,7 +112,7 @@ def test_sections_and_charts_are_made_changed_copied_and_removed(wide, workspace
     assert not OrganizationChart.objects.exists()
 
 
-def test_each_series_counts_its_own_workspace(wide, workspace, sibling):
+def test_each_series_counts_runs_of_its_workspace(wide, workspace, sibling):
     ingest(workspace, run(5), run(10))
     ingest(sibling, run(7))
     series = [about(workspace, id="here"), about(sibling, id="there")]
@@ -128,7 +128,7 @@ def test_each_series_counts_its_own_workspace(wide, workspace, sibling):
     assert preview == data == section["charts"][0]["data"]
 
 
-def test_a_workspace_that_the_caller_does_not_reach_has_no_points(wide, workspace, sibling):
+def test_series_of_an_inaccessible_workspace_has_no_points(wide, workspace, sibling):
     ingest(workspace, run(5))
     ingest(sibling, run(7))
     series = [about(workspace, id="here"), about(sibling, id="there")]
@@ -137,27 +137,27 @@ def test_a_workspace_that_the_caller_does_not_reach_has_no_points(wide, workspac
     narrow = api_for(workspace.organization, workspaces=[workspace, third])
 
     data = narrow.post(f"/org-charts/{chart['id']}", frame()).json()["data"]
-    asked = {"bucket_info": frame(), "chart": {"series": [about(sibling)]}}
+    body = {"bucket_info": frame(), "chart": {"series": [about(sibling)]}}
 
     assert {one["series_id"] for one in data} == {"here"}
-    assert narrow.post("/org-charts/preview", asked).status_code == 404
+    assert narrow.post("/org-charts/preview", body).status_code == 404
 
 
-@pytest.mark.parametrize("which", ["stranger", "nobody", "none"])
-def test_a_series_names_a_workspace_of_the_organization(wide, stranger, which):
-    said = {
+@pytest.mark.parametrize("which", ["stranger", "missing", "none"])
+def test_series_must_name_a_workspace_of_the_organization(wide, stranger, which):
+    body = {
         "stranger": {"workspace_id": str(stranger.pk)},
-        "nobody": {"workspace_id": str(uuid4())},
+        "missing": {"workspace_id": str(uuid4())},
         "none": {},
     }[which]
 
-    response = wide.post("/org-charts/create", {"title": "x", "series": [said]})
+    response = wide.post("/org-charts/create", {"title": "x", "series": [body]})
 
     assert response.status_code == (422 if which == "none" else 404)
     assert not OrganizationChart.objects.exists()
 
 
-def test_the_dashboard_of_a_project_becomes_a_section(wide, sibling, stranger):
+def test_project_dashboard_is_cloned_as_a_section(wide, sibling, stranger):
     project = ensure_project(sibling.pk, "shop")
     theirs = ensure_project(stranger.pk, "sentinel")
 
@@ -171,7 +171,7 @@ def test_the_dashboard_of_a_project_becomes_a_section(wide, sibling, stranger):
     assert named == {str(sibling.pk)}
 
 
-def test_the_number_of_queries_does_not_grow_with_the_sections(wide, workspace):
+def test_query_count_does_not_grow_with_the_sections(wide, workspace):
     def queries() -> int:
         with CaptureQueriesContext(connection) as counted:
             assert wide.get("/org-charts/section").status_code == 200

@@ -39,7 +39,7 @@ def empty_database():
 
 @pytest.fixture
 def filled(transactional_db):
-    """A workspace with a row of every kind that tracing keeps, an audited deed, and two objects."""
+    """A workspace with a row of every kind that tracing keeps, an audit entry, and two objects."""
     workspace = WorkspaceFactory()
     plant(workspace, "word", "secret")
     record(Action.PROJECT_DELETED, Target("project", "p", "gone"), workspace_id=workspace.pk)
@@ -53,7 +53,7 @@ def filled(transactional_db):
         cursor.execute("TRUNCATE trace_store_run, trace_store_run_payload")
 
 
-def test_a_backup_brings_everything_back_into_an_empty_database(tmp_path, filled, empty_database):
+def test_backup_is_restored_into_an_empty_database(tmp_path, filled, empty_database):
     file, storage = tmp_path / "backup.tar", FileObjectStorage(location=tmp_path / "objects")
 
     written = archive.write(file)
@@ -69,7 +69,7 @@ def test_a_backup_brings_everything_back_into_an_empty_database(tmp_path, filled
     assert file.stat().st_mode & 0o077 == 0
 
 
-def test_restoring_takes_the_place_of_what_is_there(tmp_path, filled, empty_database):
+def test_restore_replaces_existing_data(tmp_path, filled, empty_database):
     file, storage = tmp_path / "backup.tar", FileObjectStorage(location=tmp_path / "objects")
     archive.write(file)
     archive.read(file, using=empty_database, storage=storage)
@@ -88,7 +88,7 @@ def test_restoring_takes_the_place_of_what_is_there(tmp_path, filled, empty_data
     assert storage.get(path) == filled[path]
 
 
-def test_after_a_restore_the_audit_log_is_append_only_again(tmp_path, filled, empty_database):
+def test_restored_audit_log_is_append_only(tmp_path, filled, empty_database):
     file = tmp_path / "backup.tar"
     archive.write(file)
     archive.read(
@@ -102,17 +102,17 @@ def test_after_a_restore_the_audit_log_is_append_only_again(tmp_path, filled, em
         session.execute("DELETE FROM audit_entry")
 
 
-def test_a_restore_tells_when_not_everything_came_back(filled):
+def test_differences_lists_the_tables_that_differ(filled):
     before = measured("default")
     after = {**before, "audit_entry": [0, "0"]}
     del after["tracing_project"]
 
-    found = contents.differences(before, after)
+    lines = contents.differences(before, after)
 
-    assert [line.partition(":")[0] for line in found] == ["audit_entry", "tracing_project"]
+    assert [line.partition(":")[0] for line in lines] == ["audit_entry", "tracing_project"]
 
 
-def test_a_backup_has_no_secret_of_the_installation(tmp_path, filled, settings):
+def test_backup_contains_no_secrets_of_the_installation(tmp_path, filled, settings):
     file = tmp_path / "backup.tar"
 
     archive.write(file)
@@ -122,7 +122,7 @@ def test_a_backup_has_no_secret_of_the_installation(tmp_path, filled, settings):
         assert secret.encode() not in content
 
 
-def test_what_is_no_backup_is_refused_before_anything_is_lost(tmp_path, filled):
+def test_file_that_is_no_backup_is_rejected_before_the_database_changes(tmp_path, filled):
     file = tmp_path / "other.tar"
     with tarfile.open(file, "w") as tar:
         tar.addfile(tarfile.TarInfo("manifest.json.txt"), io.BytesIO())
@@ -134,7 +134,7 @@ def test_what_is_no_backup_is_refused_before_anything_is_lost(tmp_path, filled):
     assert measured("default") == before
 
 
-def test_a_file_that_is_there_is_not_written_over(tmp_path):
+def test_backup_does_not_overwrite_an_existing_file(tmp_path):
     file = tmp_path / "backup.tar"
     file.write_text("mine")
 
@@ -144,7 +144,7 @@ def test_a_file_that_is_there_is_not_written_over(tmp_path):
     assert file.read_text() == "mine"
 
 
-def test_a_database_with_organizations_is_not_lost_without_a_word(tmp_path, filled):
+def test_restore_over_organizations_requires_confirmation(tmp_path, filled):
     file = tmp_path / "backup.tar"
     archive.write(file, quick=True)
 
@@ -159,9 +159,9 @@ def measured(alias):
 
 def _where(wrapper, name=None):
     parameters = wrapper.get_connection_params()
-    found = {key: parameters[key] for key in ("dbname", "user", "password", "host", "port")
+    settings = {key: parameters[key] for key in ("dbname", "user", "password", "host", "port")
              if parameters.get(key)}  # fmt: skip
-    return found | ({"dbname": name} if name else {})
+    return settings | ({"dbname": name} if name else {})
 
 
 def _name(name):

@@ -5,7 +5,7 @@ from apps.organizations.models import User
 
 
 @pytest.mark.django_db
-def test_a_password_that_begins_with_a_dash_is_a_password(settings, tmp_path):
+def test_password_that_begins_with_a_dash_is_accepted(settings, tmp_path):
     settings.DATA_DIR = tmp_path
     (tmp_path / "secrets").mkdir()
     (tmp_path / "secrets" / "admin_password").write_text("-dash-first")

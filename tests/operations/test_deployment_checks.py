@@ -26,13 +26,13 @@ def under_https(*arguments):
     )
 
 
-def test_the_check_for_deployments_is_clean_with_https(tmp_path):
+def test_deployment_check_has_no_warnings_with_https(tmp_path):
     done = under_https("manage.py", "check", "--deploy", "--fail-level", "WARNING")
 
     assert (done.returncode, done.stderr.count("WARNING")) == (0, 0), done.stderr
 
 
-def test_cookies_are_held_to_this_host_and_https():
+def test_cookies_are_limited_to_this_host_and_https():
     done = under_https(
         "-c",
         "import django; from django.conf import settings as s; django.setup();"
@@ -50,7 +50,7 @@ PAGES = ("/sign-in", "/healthz", "/admin/login/", "/no-such-page", "/info")
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("path", PAGES)
-def test_every_answer_has_the_headers_that_protect_a_browser(client, path):
+def test_each_response_has_the_security_headers(client, path):
     headers = client.get(path, headers={"Accept": "text/html"}).headers
 
     assert headers["X-Content-Type-Options"] == "nosniff"
@@ -65,7 +65,7 @@ def test_every_answer_has_the_headers_that_protect_a_browser(client, path):
 
 
 @pytest.mark.django_db
-def test_no_page_has_a_script_or_a_handler_of_its_own(client):
+def test_no_page_has_inline_scripts_handlers_or_styles(client):
     workspace = WorkspaceFactory()
     person = MembershipFactory(
         organization=workspace.organization,
@@ -93,7 +93,7 @@ def test_no_page_has_a_script_or_a_handler_of_its_own(client):
 
 
 @pytest.mark.django_db
-def test_every_form_that_changes_something_wants_the_pages_token(csrf_client):
+def test_each_changing_form_requires_a_csrf_token(csrf_client):
     workspace = WorkspaceFactory()
     person = MembershipFactory(
         organization=workspace.organization,
@@ -116,7 +116,7 @@ def csrf_client():
 
 
 @pytest.mark.django_db
-def test_an_upload_beyond_the_limit_is_refused(client, settings):
+def test_oversized_form_is_rejected(client, settings):
     settings.DATA_UPLOAD_MAX_MEMORY_SIZE = 1000
 
     response = client.post("/sign-in", {"email": "x" * 2000})

@@ -26,22 +26,22 @@ def failing():
         return (type(error), error, error.__traceback__)
 
 
-def origin():
+def request_context():
     caller = Caller(WORKSPACE.organization.pk, WORKSPACE.pk, frozenset())
     return RequestContext("192.0.2.1", "request-1", caller, organization_id=caller.organization_id)
 
 
-def test_a_line_is_one_json_object_with_the_ids_of_request_and_workspace():
-    with activate(origin()):
-        said = json.loads(line())
+def test_log_line_is_one_json_object_with_request_and_workspace_ids():
+    with activate(request_context()):
+        event = json.loads(line())
 
-    assert said["event"] == "it failed"
-    assert (said["request_id"], said["workspace_id"]) == ("request-1", str(WORKSPACE.pk))
-    assert said["organization_id"] == str(WORKSPACE.organization.pk)
-    assert said["level"] == "error"
+    assert event["event"] == "it failed"
+    assert (event["request_id"], event["workspace_id"]) == ("request-1", str(WORKSPACE.pk))
+    assert event["organization_id"] == str(WORKSPACE.organization.pk)
+    assert event["level"] == "error"
 
 
-def test_a_traceback_stays_on_the_line_and_shows_no_variables():
+def test_json_traceback_stays_on_one_line_without_variables():
     text = line(error=failing())
 
     assert "\n" not in text
@@ -49,7 +49,7 @@ def test_a_traceback_stays_on_the_line_and_shows_no_variables():
     assert "sentinel-payload'" not in text.replace('"sentinel-payload"', "")
 
 
-def test_lines_for_people_show_no_variables_either():
+def test_console_traceback_shows_no_variables():
     text = line(as_json=False, error=failing())
 
     assert "ValueError: 16" in text
@@ -57,7 +57,7 @@ def test_lines_for_people_show_no_variables_either():
 
 
 @pytest.mark.django_db
-def test_a_request_leaves_none_of_its_payload_in_the_log(client, caplog):
+def test_request_payload_is_not_logged(client, caplog):
     caplog.set_level(logging.DEBUG, logger="apps")
     headers = {"X-Api-Key": key_for(WorkspaceFactory(), "ingest")}
 
@@ -72,7 +72,7 @@ def test_a_request_leaves_none_of_its_payload_in_the_log(client, caplog):
     assert headers["X-Api-Key"] not in caplog.text
 
 
-def test_a_report_carries_ids_and_nothing_that_was_sent():
+def test_error_report_contains_ids_and_no_request_data():
     event = {
         "request": {
             "method": "POST",
@@ -98,7 +98,7 @@ def test_a_report_carries_ids_and_nothing_that_was_sent():
         },
     }
 
-    with activate(origin()):
+    with activate(request_context()):
         sent = reporting.without_payloads(event, {})
 
     assert "sentinel" not in json.dumps(sent)
@@ -107,7 +107,7 @@ def test_a_report_carries_ids_and_nothing_that_was_sent():
     assert sent["tags"] == {"request_id": "request-1", "workspace_id": str(WORKSPACE.pk)}
 
 
-def test_without_a_dsn_nothing_is_loaded(settings, monkeypatch):
+def test_reporting_without_a_dsn_does_not_start(settings, monkeypatch):
     settings.SENTRY_DSN = ""
 
     def refuse(*_: object, **__: object) -> None:

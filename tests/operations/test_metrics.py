@@ -34,11 +34,11 @@ def scrape(client, settings):
 
 
 def value(text, line):
-    found = [one for one in text.splitlines() if one.startswith(f"{line} ")]
-    return float(found[0].rpartition(" ")[2]) if found else 0.0
+    lines = [text_line for text_line in text.splitlines() if text_line.startswith(f"{line} ")]
+    return float(lines[0].rpartition(" ")[2]) if lines else 0.0
 
 
-def test_a_tenants_key_opens_no_metrics(client):
+def test_tenant_key_cannot_read_metrics(client):
     key = key_for(WorkspaceFactory())
 
     for headers in ({}, {"X-Api-Key": key}, {"Authorization": f"Bearer {key}"}):
@@ -48,13 +48,13 @@ def test_a_tenants_key_opens_no_metrics(client):
         assert b"slipway_" not in response.content
 
 
-def test_a_person_who_is_no_operator_sees_none(client):
+def test_user_who_is_not_an_operator_cannot_read_metrics(client):
     client.force_login(UserFactory())
 
     assert client.get("/metrics").status_code == 401
 
 
-def test_an_operators_session_and_by_setting_this_machine_do(client, settings):
+def test_operator_session_and_optionally_loopback_can_read_metrics(client, settings):
     operator = Client()
     operator.force_login(UserFactory(is_staff=True))
 
@@ -65,7 +65,7 @@ def test_an_operators_session_and_by_setting_this_machine_do(client, settings):
     assert client.get("/metrics", REMOTE_ADDR="192.0.2.1").status_code == 401
 
 
-def test_requests_are_counted_by_the_pattern_of_their_route(client, settings, alone):
+def test_requests_are_counted_by_route_pattern(client, settings, alone):
     key = {"X-Api-Key": key_for(WorkspaceFactory())}
     line = (
         'slipway_http_request_seconds_count{method="GET",route="runs/<uuid:run_id>",status="404"}'
@@ -80,7 +80,7 @@ def test_requests_are_counted_by_the_pattern_of_their_route(client, settings, al
     assert "00000000-0000" not in text
 
 
-def test_what_other_processes_counted_is_in_the_sum(client, settings):
+def test_metrics_include_counts_of_other_processes(client, settings):
     line = 'slipway_task_seconds_count{outcome="success",task="elsewhere"}'
     before = value(scrape(client, settings), line)
     program = (
@@ -95,7 +95,7 @@ def test_what_other_processes_counted_is_in_the_sum(client, settings):
     assert value(scrape(client, settings), line) == before + 2
 
 
-def test_how_things_stand_is_told_beside_what_was_counted(client, settings):
+def test_metrics_include_gauges_of_the_system_status(client, settings):
     text = scrape(client, settings)
 
     for name in ("agent_runs_pending", "graph_hosts_busy", "pending_run_batches", "database_bytes"):
@@ -119,13 +119,13 @@ def test_accepted_runs_are_counted_by_wire(client, settings, alone):
     assert value(scrape(client, settings), line) == before + 2
 
 
-def test_no_label_is_what_a_client_sends(client, settings):
+def test_labels_contain_no_client_input(client, settings):
     client.generic("SENTINELMETHOD", "/sentinel-path", headers={"X-Request-ID": "sentinel-id"})
 
     assert "sentinel" not in scrape(client, settings).lower()
 
 
-def test_counting_a_request_costs_microseconds(benchmark_seconds):
+def test_observe_request_takes_less_than_100_microseconds(benchmark_seconds):
     metrics.observe_request("GET", "a/route", 200, 0.01)
 
     assert benchmark_seconds(lambda: metrics.observe_request("GET", "a/route", 200, 0.01)) < 100e-6
