@@ -63,7 +63,7 @@ def _member(request: HttpRequest) -> User | None:
 
 
 def _visit(request: Request, kwargs: Mapping[str, str]) -> AuthExchange:
-    """The request's visit, which stays with it when it is begun again."""
+    """Return the request's auth exchange, which survives a restart of the request."""
     environ = request._request.META
     if AUTH_EXCHANGE_KEY not in environ:
         facts = describe_request(
@@ -74,8 +74,8 @@ def _visit(request: Request, kwargs: Mapping[str, str]) -> AuthExchange:
             path_params=kwargs,
         )
         environ[AUTH_EXCHANGE_KEY] = AuthExchange(facts)
-    visit: AuthExchange = environ[AUTH_EXCHANGE_KEY]
-    return visit
+    exchange: AuthExchange = environ[AUTH_EXCHANGE_KEY]
+    return exchange
 
 
 class IsAdmitted(BasePermission):
@@ -100,7 +100,7 @@ class AgentView(WorkspaceAPIView):
     }
 
     on_loop: ClassVar[Collection[str]] = ()
-    """The methods that execute only prepared statements; see `crossing.on_loop`."""
+    """The methods that execute only prepared statements; see `sync_bridge.run_on_loop`."""
 
     def handle_exception(self, exc: Exception) -> Response:
         environ = self.request._request.META

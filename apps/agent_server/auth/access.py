@@ -1,9 +1,9 @@
-"""Who may enter an Agent Server, and what of it they may see.
+"""Authentication and authorization at an Agent Server.
 
-An agent without authentication of its own is open to keys and members of where it is deployed. One
-with `auth` in its langgraph.json decides itself: each request is put to its code, once, with what
-the request asks for. Then a key of the platform counts only where it is said to be one
-(`X-Auth-Scheme: langsmith`), and for members in the console; `disable_studio_auth` shuts that door.
+An agent without custom authentication accepts keys and members of its workspace. An agent with
+`auth` in its langgraph.json decides itself: its code is called once per request with the requested
+resource and action. A platform key then counts only with `X-Auth-Scheme: langsmith`, and a session
+only for members in the console; `disable_studio_auth` disables both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Admission:
     headers: Mapping[str, str]
     caller: Caller | None
     """None where the agent's own code decides."""
-    visit: AuthExchange | None = None
+    auth_exchange: AuthExchange | None = None
     """Set where the agent's own code has to be asked."""
     studio: bool = False
     """Somebody of the platform, at an agent with rules of its own."""
@@ -55,22 +55,22 @@ class Admission:
         self.user()
         return self._route
 
-    def count(self, visit: Callable[[], AuthExchange]) -> None:
+    def count(self, auth_exchange: Callable[[], AuthExchange]) -> None:
         """Count the request on the deployment's own limit, if it has one.
 
         The agent's own graphs are not counted, and a request that is begun again is the same.
         """
-        limit, is_graph = self._route.limit, self.caller is None and self.visit is None
-        if limit is None or is_graph or visit().is_counted:
+        limit, is_graph = self._route.limit, self.caller is None and self.auth_exchange is None
+        if limit is None or is_graph or auth_exchange().is_counted:
             return
         check_deployment("Deployment", str(self._route.deployment_id), limit)
-        visit().is_counted = True
+        auth_exchange().is_counted = True
 
     def user(self) -> dict[str, Any] | None:
         """Who the agent's own authentication says it is; None for agents without one."""
         if self.studio:
             return STUDIO_USER
-        if self.visit is None:
+        if self.auth_exchange is None:
             return None
         if self._known() is None:
             self._ask({})
@@ -88,17 +88,17 @@ class Admission:
         self, resource: Resource, action: Action, body: B, **value: Any
     ) -> tuple[Scope, B]:
         """The same for a body, which comes back as the agent's own rules left it."""
-        if self.visit is None:
+        if self.auth_exchange is None:
             return Scope(self._route, value=value, graph_context=self._graph_context(None)), body
         before = rules.describe_value(resource, action, body, value)
         question = {"resource": resource, "action": action, "value": before}
         has_rules = self._route.serving.has_auth_rule(resource, action)
-        said = self._ask(question) if has_rules else {"value": before}
+        answer = self._ask(question) if has_rules else {"value": before}
         user = self.user()
-        after = said.get("value") or {}
+        after = answer.get("value") or {}
         scope = Scope(
             self._route,
-            visible=rules.metadata_filter(resource, said.get("filters")),
+            visible=rules.metadata_filter(resource, answer.get("filters")),
             user=user,
             value=after,
             graph_context=self._graph_context(user),
@@ -111,24 +111,24 @@ class Admission:
         """Who it is, as far as that was asked or is remembered."""
         if self.studio:
             return STUDIO_USER
-        if self.visit is None:
+        if self.auth_exchange is None:
             return None
-        if self.visit.user is None:
-            self.visit.user = user_cache.get(self._route, self.headers)
-        return self.visit.user
+        if self.auth_exchange.user is None:
+            self.auth_exchange.user = user_cache.get(self._route, self.headers)
+        return self.auth_exchange.user
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
         """Put a question to the agent's code; who it is comes with the first answer."""
-        assert self.visit is not None  # noqa: S101
+        assert self.auth_exchange is not None  # noqa: S101
         user = self._known()
-        who = {"request": self.visit.facts} if user is None else {"user": user}
-        said = self.visit.answer(self._route, who, question)
-        if "refused" in said:
-            raise rules.refusal_error(said["refused"])
+        who = {"request": self.auth_exchange.facts} if user is None else {"user": user}
+        answer = self.auth_exchange.answer(self._route, who, question)
+        if "refused" in answer:
+            raise rules.refusal_error(answer["refused"])
         if user is None:
-            self.visit.user = said["user"]
-            user_cache.keep(self._route, self.headers, said["user"])
-        return said
+            self.auth_exchange.user = answer["user"]
+            user_cache.keep(self._route, self.headers, answer["user"])
+        return answer
 
     def _graph_context(self, user: dict[str, Any] | None) -> dict[str, Any]:
         """What graphs are told of the caller, beside what the caller configures."""
@@ -158,22 +158,22 @@ def admit(
     permission: str,
     headers: Mapping[str, str],
     member: Callable[[], User | None],
-    visit: Callable[[], AuthExchange],
+    auth_exchange: Callable[[], AuthExchange],
 ) -> Admission:
-    """Let the caller in or raise: no key 401, an agent of strangers 404, too weak a key 403.
+    """Admit the caller. Raises 401 without a key, 404 for a foreign agent, 403 for a weak key.
 
-    `member` finds the person of a browser session; it is asked only where no key is sent. `visit`
-    is the request as an agent with authentication of its own is told of it. Who brings no key or a
-    wrong one counts on the catch-all limit of their address, whoever comes in on the deployment's
-    own limit if it has one: 429 when that is used up.
+    `member` returns the user of a browser session and is called only if no key is sent.
+    `auth_exchange` returns the request as custom authentication code sees it. Requests without a
+    valid key count on the catch-all rate limit of their address, admitted ones on the deployment's
+    own limit, if any; 429 when a limit is used up.
     """
     try:
-        admission = _admit(slug, permission, headers, member, visit)
+        admission = _admit(slug, permission, headers, member, auth_exchange)
     except errors.Unauthenticated:
         origin = origins.current()
         check_anonymous((origin and origin.ip) or "")
         raise
-    admission.count(visit)
+    admission.count(auth_exchange)
     return admission
 
 
@@ -182,13 +182,13 @@ def _admit(
     permission: str,
     headers: Mapping[str, str],
     member: Callable[[], User | None],
-    visit: Callable[[], AuthExchange],
+    auth_exchange: Callable[[], AuthExchange],
 ) -> Admission:
     if headers.get(loopback.HEADER):
         return Admission(loopback.route_for_token(headers[loopback.HEADER], slug), headers, None)
     has_own = (known := routes.find(slug)) is not None and known.serving.auth is not None
     if known is not None and has_own:
-        return _admit_with_custom_auth(known, permission, headers, member, visit)
+        return _admit_with_custom_auth(known, permission, headers, member, auth_exchange)
     secret = api_key_from_headers(headers)
     person = None if secret else member()
     if not secret and person is None:
@@ -220,11 +220,11 @@ def _admit_with_custom_auth(
     permission: str,
     headers: Mapping[str, str],
     member: Callable[[], User | None],
-    visit: Callable[[], AuthExchange],
+    auth_exchange: Callable[[], AuthExchange],
 ) -> Admission:
     """Who enters an agent with authentication of its own: visitors, or the platform's people."""
     caller = _find_studio_caller(route, permission, headers, member)
-    return Admission(route, headers, caller, visit(), studio=caller is not None)
+    return Admission(route, headers, caller, auth_exchange(), studio=caller is not None)
 
 
 def _find_studio_caller(

@@ -24,7 +24,7 @@ from apps.core.json import dumps, loads
 from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 
-AUTH_EXCHANGE_KEY = "slipway.visit"
+AUTH_EXCHANGE_KEY = "slipway.auth_exchange"
 """Where a WSGI environment keeps it."""
 AUTH_TIMEOUT_SECONDS = 30
 MAX_CALLS_PER_REQUEST = 50

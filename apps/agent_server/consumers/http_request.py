@@ -104,7 +104,7 @@ class HttpRequestContext:
     async def run_service(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Call a service that only executes prepared statements: on the loop while that is quick.
 
-        One that turns out to need the ORM goes to a thread (see `crossing.on_loop`).
+        One that turns out to need the ORM goes to a thread (see `sync_bridge.run_on_loop`).
         """
         is_quick = self._body is None or len(self._body) <= MAX_LOOP_BODY_BYTES
         return await (run_on_loop if is_quick else in_thread)(function, *args, **kwargs)
@@ -222,7 +222,7 @@ class HttpRequestContext:
 
     @contextlib.asynccontextmanager
     async def keep_alive(self, wake: Callable[[], None]) -> AsyncIterator[None]:
-        """Call `wake` every five seconds, at an even pace, and when the context `must_end`."""
+        """Call `wake` every five seconds, and when the request `must_end`."""
         loop = asyncio.get_running_loop()
         next_at = loop.time() + HEARTBEAT_SECONDS
         timer: asyncio.TimerHandle

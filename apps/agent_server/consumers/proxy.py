@@ -127,7 +127,7 @@ async def _fail(context: HttpRequestContext, send: Any, error: errors.AppError) 
 
 
 class _Proxy:
-    """One context, from the client's side."""
+    """The client side of one proxied request or WebSocket."""
 
     def __init__(
         self, target: ProxyTarget, context: HttpRequestContext, receive: Any, send: Any
@@ -143,7 +143,7 @@ class _Proxy:
         self._is_finished = False
 
     async def run(self, user: dict[str, Any] | None) -> None:
-        """Return when the context is over, whoever ended it."""
+        """Return when either side has ended the request."""
         tunnels = switchboard()
         try:
             await tunnels.listen()

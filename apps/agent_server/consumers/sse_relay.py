@@ -82,7 +82,7 @@ async def wait_for_end(
 
 
 async def read_until_end(context: HttpRequestContext, reader: Subscription) -> Event | None:
-    """The last event, with newlines to keep the line up; None when the context must end."""
+    """Return the last event, or None when the request must end; newlines keep it alive."""
     while not context.must_end():
         events = await reader.next()
         if not events:

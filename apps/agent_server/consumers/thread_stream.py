@@ -43,7 +43,7 @@ def find(context: HttpRequestContext) -> tuple[Scope, UUID]:
 async def relay(
     context: HttpRequestContext, reader: ThreadReader, render: Callable[[ThreadItem], bytes]
 ) -> None:
-    """Send what a thread's reader hears, until the context must end or the thread is deleted.
+    """Send a thread's events until the request must end or the thread is deleted.
 
     The answer begins when the reader has: whoever has seen it begin misses nothing after that.
     """

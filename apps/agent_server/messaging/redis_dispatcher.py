@@ -84,7 +84,7 @@ class RedisDispatcher:
     def _connect_soon(self) -> None:
         if self._connecting is None or self._connecting.done():
             self._connecting = self._loop.create_task(
-                self._connect_and_send(), name="loop_dispatcher"
+                self._connect_and_send(), name="redis-dispatcher"
             )
 
     async def _connect_and_send(self) -> None:
@@ -138,7 +138,7 @@ _process_dispatcher: RedisDispatcher | None = None
 
 
 def loop_dispatcher() -> RedisDispatcher:
-    """The courier of the running loop."""
+    """Return the dispatcher of the running loop."""
     loop = asyncio.get_running_loop()
     found = _dispatchers.get(loop)
     if found is None:
@@ -153,5 +153,5 @@ def set_process_dispatcher() -> None:
 
 
 def process_dispatcher() -> RedisDispatcher | None:
-    """The courier that the threads of this process may use; None where no loop serves."""
+    """Return the dispatcher for threads of this process; None when no loop serves requests."""
     return _process_dispatcher

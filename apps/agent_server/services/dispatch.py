@@ -1,7 +1,7 @@
 """Messages to the engines: a thread has something to run, a run should stop.
 
 What must happen is a row; a message that Redis loses, or never gets, is made good by the sweeper.
-So sending never fails the request, nor makes it wait: in a web process the loop's courier takes
+So sending never fails the request, nor makes it wait: in a web process the loop's dispatcher takes
 the message along, elsewhere it is sent here and now.
 """
 

@@ -38,11 +38,11 @@ class DeliveryWorker:
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
         # One connection to the database, used by one statement at a time.
-        self._database = ThreadPoolExecutor(1, thread_name_prefix="postman-database")
+        self._database = ThreadPoolExecutor(1, thread_name_prefix="webhook-database")
         self._awake = asyncio.Event()
         self._open: set[asyncio.Task[None]] = set()
         self._per_agent: Counter[UUID] = Counter()
-        self._thread = threading.Thread(target=self._run, name="postman", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="webhook-delivery", daemon=True)
         self._thread.start()
 
     def wake(self) -> None:
@@ -123,7 +123,7 @@ _lock = threading.Lock()
 
 
 def wake() -> None:
-    """Have the webhooks sent that are due; the postman is made at the first call."""
+    """Send the due webhooks; the first call starts the worker."""
     global _current  # noqa: PLW0603
     with _lock:
         if _current is None:
@@ -132,9 +132,9 @@ def wake() -> None:
 
 
 def stop() -> None:
-    """End the postman of this process, when there is one."""
+    """Stop this process's delivery worker, if it runs."""
     global _current
     with _lock:
-        postman, _current = _current, None
-    if postman is not None:
-        postman.stop()
+        worker, _current = _current, None
+    if worker is not None:
+        worker.stop()
