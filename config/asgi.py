@@ -14,7 +14,7 @@ from apps.agent_server.api import urls as agent_server_urls
 from apps.agent_server.consumers import drf_adapter
 from apps.agent_server.messaging import redis_dispatcher
 from apps.agent_server.web.router import AgentRouter
-from apps.core.wsgi_bridge import WSGIBridge
+from apps.core.http.wsgi_bridge import WSGIBridge
 from apps.deployments import routing as deployments_routing
 from apps.rate_limits.consumers import limited
 from apps.usage import meter

@@ -4,7 +4,7 @@ import os
 
 from celery import Celery
 
-import apps.core.readiness  # noqa: F401  (connects its signals)
+import apps.core.observability.readiness  # noqa: F401  (connects its signals)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "config.settings")
 

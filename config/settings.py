@@ -71,26 +71,26 @@ INSTALLED_APPS = [
 ]
 
 MIDDLEWARE = [
-    "apps.core.middleware.RequestIdMiddleware",
-    "apps.core.middleware.CanonicalPathMiddleware",
+    "apps.core.http.middleware.RequestIdMiddleware",
+    "apps.core.http.middleware.CanonicalPathMiddleware",
     "apps.agent_server.web.middleware.AgentMiddleware",
-    "apps.core.cors.CorsMiddleware",
+    "apps.core.http.cors.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
-    "apps.core.middleware.PageGZipMiddleware",
+    "apps.core.http.middleware.PageGZipMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
     "apps.rate_limits.middleware.RateLimitMiddleware",
-    "apps.core.cors.PreflightMiddleware",
+    "apps.core.http.cors.PreflightMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
     "apps.operators.middleware.ImpersonationMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
     "csp.middleware.CSPMiddleware",
-    "apps.core.middleware.ErrorMiddleware",
+    "apps.core.http.middleware.ErrorMiddleware",
 ]
 
 ROOT_URLCONF = "config.urls"
@@ -297,7 +297,7 @@ STATIC_ROOT = DATA_DIR / "static"
 STATICFILES_DIRS = [BASE_DIR / "static"]
 STATICFILES_FINDERS = [
     "django.contrib.staticfiles.finders.FileSystemFinder",
-    "apps.core.static_files.AppFinder",
+    "apps.core.http.static_files.AppFinder",
 ]
 
 
@@ -321,7 +321,7 @@ def _objects() -> dict[str, object]:
 
 STORAGES = {
     "default": _objects(),
-    "staticfiles": {"BACKEND": "apps.core.static_files.ModuleManifestStorage"},
+    "staticfiles": {"BACKEND": "apps.core.http.static_files.ModuleManifestStorage"},
 }
 WHITENOISE_KEEP_ONLY_HASHED_FILES = False
 
@@ -335,7 +335,7 @@ SESSION_COOKIE_NAME = "slipway_session"
 SESSION_COOKIE_SAMESITE = CSRF_COOKIE_SAMESITE = "Lax"
 SESSION_COOKIE_HTTPONLY = CSRF_COOKIE_HTTPONLY = True
 CSRF_COOKIE_NAME = "slipway_csrf"
-CSRF_FAILURE_VIEW = "apps.core.middleware.csrf_failure"
+CSRF_FAILURE_VIEW = "apps.core.http.middleware.csrf_failure"
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = BASE_URL.startswith("https://")
 if BASE_URL.startswith("https://"):
     CSRF_TRUSTED_ORIGINS = [BASE_URL]
@@ -389,7 +389,7 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"()": "apps.core.logs.formatter", "as_json": ENV.log_json},
+        "line": {"()": "apps.core.observability.logs.formatter", "as_json": ENV.log_json},
     },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": ENV.log_level},

@@ -1,4 +1,4 @@
-"""The one route table, in canonical paths (apps/core/paths.py): no prefixes, no trailing slashes.
+"""The route table, in canonical paths without prefixes and final slashes (apps/core/http/paths.py).
 
 Streams and WebSockets are in config.asgi.
 """
@@ -8,7 +8,7 @@ from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    path("", include("apps.core.urls")),
+    path("", include("apps.core.observability.urls")),
     path("", include("apps.agent_server.api.urls")),
     path("", include("apps.operators.urls")),
     path("", include("apps.usage.urls")),
@@ -32,7 +32,7 @@ urlpatterns = [
     path("", include("apps.deployments.api.urls")),
 ]
 
-handler400 = "apps.core.middleware.bad_request"
-handler403 = "apps.core.middleware.permission_denied"
-handler404 = "apps.core.middleware.not_found"
-handler500 = "apps.core.middleware.server_error"
+handler400 = "apps.core.http.middleware.bad_request"
+handler403 = "apps.core.http.middleware.permission_denied"
+handler404 = "apps.core.http.middleware.not_found"
+handler500 = "apps.core.http.middleware.server_error"

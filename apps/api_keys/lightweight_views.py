@@ -12,8 +12,8 @@ from django.views.decorators.csrf import csrf_exempt
 
 from apps.api_keys.authentication import authenticate
 from apps.core import errors
+from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps
-from apps.core.middleware import as_app_error
 
 Answer = tuple[int, Any]
 View = Callable[..., HttpResponse]

@@ -15,7 +15,7 @@ from rest_framework.views import APIView
 
 from apps.core import errors
 from apps.core.callers import Caller, OrganizationCaller, PersonCaller
-from apps.core.middleware import as_app_error, error_headers, error_json
+from apps.core.http.middleware import as_app_error, error_headers, error_json
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,8 @@ class CoreConfig(AppConfig):
     name = "apps.core"
 
     def ready(self) -> None:
-        from apps.core import checks, connections, reporting  # noqa: F401, PLC0415  (loaded apps)
+        from apps.core import checks, connections  # noqa: F401, PLC0415  (loaded apps)
+        from apps.core.observability import reporting  # noqa: PLC0415
 
         request_started.connect(connections.close_dead, dispatch_uid="close-dead-connections")
         reporting.start()

@@ -13,8 +13,8 @@ from uuid import UUID
 from channels.generic.websocket import AsyncWebsocketConsumer
 
 from apps.api_keys import live_reauth
-from apps.core.asgi import session_key_of
 from apps.core.errors import AppError
+from apps.core.http.asgi import session_key_of
 from apps.core.json import dumps_text
 from apps.core.sync_bridge import in_thread
 from apps.deployments import queries

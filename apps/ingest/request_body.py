@@ -10,7 +10,7 @@ from django.conf import settings
 from django.http import HttpRequest
 
 from apps.core import errors
-from apps.core.body_memory import RESERVATION_KEY, Reservation
+from apps.core.http.body_memory import RESERVATION_KEY, Reservation
 from apps.ingest.errors import BadBody
 
 # Text compresses well: a decompressed body may be larger than the limit for the wire.

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
 from apps.core import errors
-from apps.core.middleware import error_response
+from apps.core.http.middleware import error_response
 from apps.operators import impersonation
 
 Handler = Callable[[HttpRequest], HttpResponse]

@@ -10,7 +10,7 @@ import redis
 from django.conf import settings
 from django.db import connection
 
-from apps.core import readiness
+from apps.core.observability import readiness
 from apps.core.ttl_cache import TTLCache
 
 QUEUES = ("runs", "periodic", "builds")

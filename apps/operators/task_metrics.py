@@ -7,7 +7,7 @@ from typing import Any
 
 from celery import signals
 
-from apps.core import metrics
+from apps.core.observability import metrics
 
 _started_at: dict[str, float] = {}
 

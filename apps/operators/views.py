@@ -13,7 +13,7 @@ from django.views.decorators.http import require_GET, require_POST
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from apps.core import errors
-from apps.core.metrics import exposition
+from apps.core.observability.metrics import exposition
 from apps.operators import impersonation
 from apps.operators.metrics_collector import StatusCollector
 

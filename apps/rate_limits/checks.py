@@ -9,7 +9,7 @@ import redis
 from django.conf import settings
 from django.db import Error as DatabaseError
 
-from apps.core import metrics
+from apps.core.observability import metrics
 from apps.organizations.models import User
 from apps.rate_limits import counters
 from apps.rate_limits.counters import LimitReached, Usage

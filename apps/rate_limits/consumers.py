@@ -8,10 +8,10 @@ from typing import Any
 from django.contrib.auth.base_user import AbstractBaseUser
 from django.contrib.auth.models import AnonymousUser
 
-from apps.core.asgi import Application, Scope, session_key_of, user_of
+from apps.core.http.asgi import Application, Scope, session_key_of, user_of
+from apps.core.http.middleware import error_json
+from apps.core.http.paths import canonical
 from apps.core.json import dumps
-from apps.core.middleware import error_json
-from apps.core.paths import canonical
 from apps.core.sync_bridge import in_thread
 from apps.organizations.models import User
 from apps.rate_limits.checks import check

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.core.middleware import error_response
+from apps.core.http.middleware import error_response
 from apps.organizations.models import User
 from apps.rate_limits.checks import check
 from apps.rate_limits.counters import LimitReached

@@ -15,8 +15,8 @@ from socket import socket
 import psutil
 from circus.exc import ConflictError
 
-from apps.core import readiness
 from apps.core.instance import COMMENT, code_fingerprint
+from apps.core.observability import readiness
 from config.embedded.launch import CannotStart
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis

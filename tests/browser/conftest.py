@@ -43,8 +43,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def site_url(django_db_setup) -> Iterator[str]:
     """Start the application with collected static files and yield its URL."""
     call_command("collectstatic", interactive=False, verbosity=0)
-    from apps.core.asgi import AsgiRouter
-    from apps.core.wsgi_bridge import WSGIBridge
+    from apps.core.http.asgi import AsgiRouter
+    from apps.core.http.wsgi_bridge import WSGIBridge
     from apps.deployments.routing import websocket_routes
 
     application = AsgiRouter(

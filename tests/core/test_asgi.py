@@ -6,7 +6,7 @@ from django.contrib.auth.models import AnonymousUser
 from django.db import connection
 from django.test import Client
 
-from apps.core.asgi import with_agent_path, with_user
+from apps.core.http.asgi import with_agent_path, with_user
 from tests.factories.organizations import UserFactory
 
 

@@ -1,7 +1,7 @@
 from django.http import HttpResponse
 from django.test import RequestFactory
 
-from apps.core.middleware import PageGZipMiddleware
+from apps.core.http.middleware import PageGZipMiddleware
 
 REQUEST = RequestFactory().get("/", headers={"Accept-Encoding": "gzip"})
 

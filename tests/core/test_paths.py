@@ -1,6 +1,6 @@
 import pytest
 
-from apps.core.paths import canonical
+from apps.core.http.paths import canonical
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.urls import path
 
-from apps.core.routing import Routes
+from apps.core.http.routing import Routes
 
 
 def view(name):

@@ -4,8 +4,8 @@ import json
 import pytest
 from django.http import HttpResponse, StreamingHttpResponse
 
-from apps.core import body_memory
-from apps.core.wsgi_bridge import WSGIBridge, build_environ, read_body
+from apps.core.http import body_memory
+from apps.core.http.wsgi_bridge import WSGIBridge, build_environ, read_body
 
 # A Django answer that closes looks after its thread's connections, and the threads last.
 pytestmark = pytest.mark.django_db

@@ -10,7 +10,7 @@ import pytest
 import zstandard
 from django.db import connection
 
-from apps.core import body_memory
+from apps.core.http import body_memory
 from apps.ingest import request_body
 from apps.trace_store.postgres.writing import write_runs
 from tests.factories.tracing import MULTIPART, form, rows, wire_run

@@ -3,8 +3,8 @@ import logging
 
 import pytest
 
-from apps.core import logs, reporting
 from apps.core.callers import Caller
+from apps.core.observability import logs, reporting
 from apps.core.request_context import RequestContext, activate
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import WorkspaceFactory

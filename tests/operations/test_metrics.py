@@ -6,7 +6,7 @@ import time
 import pytest
 from django.test import Client
 
-from apps.core import metrics
+from apps.core.observability import metrics
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import UserFactory, WorkspaceFactory
 from tests.factories.tracing import wire_run

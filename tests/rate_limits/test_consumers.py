@@ -12,7 +12,7 @@ from django.conf import settings
 from django.test import Client
 from django.urls import path
 
-from apps.core.asgi import AsgiRouter
+from apps.core.http.asgi import AsgiRouter
 from apps.core.sync_bridge import thread_pool
 from apps.rate_limits.consumers import limited
 from config.asgi import application as platform

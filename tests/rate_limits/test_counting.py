@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import redis
 
-from apps.core import metrics
+from apps.core.observability import metrics
 from apps.rate_limits import cache, checks, counters
 from apps.rate_limits.identity import Identity, address_identity
 from apps.rate_limits.row_matching import CATCH_ALL, row_for

@@ -20,7 +20,7 @@ import time_machine
 from django.db import connections
 from django.test import Client
 
-from apps.core.paths import canonical
+from apps.core.http.paths import canonical
 from apps.organizations.models import User
 from apps.rate_limits.checks import check
 from apps.rate_limits.counters import LimitReached

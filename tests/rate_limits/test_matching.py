@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver
 
-from apps.core.paths import canonical
+from apps.core.http.paths import canonical
 from apps.rate_limits.row_matching import counted_path, is_counted, row_for
 from apps.rate_limits.table import IdentityKind
 

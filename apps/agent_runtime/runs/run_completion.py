@@ -23,7 +23,7 @@ from apps.agent_runtime.hosts.isolation import next_group_size
 from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_runtime.runs.event_publisher import EventPublisher
 from apps.agent_runtime.runs.run_result import RunResult, add_state, build_result
-from apps.core import metrics
+from apps.core.observability import metrics
 from apps.usage import meter
 
 logger = logging.getLogger(__name__)

@@ -26,7 +26,7 @@ from apps.agent_server.web import query
 from apps.api_keys.authentication import enforce_csrf
 from apps.core import errors
 from apps.core.api import WorkspaceAPIView
-from apps.core.wsgi_bridge import RETRY_KEY
+from apps.core.http.wsgi_bridge import RETRY_KEY
 from apps.deployments.routes import Route
 from apps.organizations.models import User
 from apps.organizations.permissions import Permission

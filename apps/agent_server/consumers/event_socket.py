@@ -30,8 +30,8 @@ from apps.agent_server.streaming.thread_reader import (
 from apps.api_keys import live_reauth
 from apps.api_keys.authentication import api_key_from_headers
 from apps.core.errors import AppError, Forbidden, NotFound
+from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps, loads
-from apps.core.middleware import as_app_error
 from apps.core.sync_bridge import in_thread
 from apps.organizations.permissions import Permission
 

@@ -31,14 +31,15 @@ from apps.agent_server.web import query, traffic
 from apps.agent_server.web.cors import ASGI_HEADERS
 from apps.api_keys import live_reauth
 from apps.api_keys.authentication import api_key_from_headers, enforce_csrf
-from apps.core import errors, metrics
+from apps.core import errors
 from apps.core.callers import Caller
+from apps.core.http.middleware import as_app_error
+from apps.core.http.wsgi_bridge import Receive, Scope, Send, build_environ, read_body
 from apps.core.ids import uuid7
 from apps.core.json import dumps
-from apps.core.middleware import as_app_error
+from apps.core.observability import metrics
 from apps.core.request_context import RequestContext, enter
 from apps.core.sync_bridge import in_thread, run_on_loop
-from apps.core.wsgi_bridge import Receive, Scope, Send, build_environ, read_body
 from apps.organizations.models import User
 
 log = logging.getLogger(__name__)

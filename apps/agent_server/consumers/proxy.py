@@ -24,8 +24,8 @@ from apps.agent_server.web.cors import ASGI_HEADERS
 from apps.agent_server.web.tunnels import MAX_MESSAGE_BYTES, FlowControlWindow, TunnelManager
 from apps.api_keys import live_reauth
 from apps.core import errors
+from apps.core.http.middleware import as_app_error
 from apps.core.json import dumps, loads
-from apps.core.middleware import as_app_error
 from apps.core.sync_bridge import in_thread
 from apps.deployments.models import Revision
 from apps.deployments.routes import Route

@@ -16,7 +16,7 @@ from apps.agent_server.consumers import proxy
 from apps.agent_server.consumers.proxy import ProxyTarget
 from apps.agent_server.web import custom_cors, custom_paths
 from apps.core import errors
-from apps.core.asgi import AsgiRouter, Scope, with_agent_path
+from apps.core.http.asgi import AsgiRouter, Scope, with_agent_path
 from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
 from apps.deployments import routes

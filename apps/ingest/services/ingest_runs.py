@@ -17,7 +17,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db import IntegrityError, OperationalError, transaction
 
-from apps.core import metrics, objects
+from apps.core import objects
+from apps.core.observability import metrics
 from apps.feedback.services.feedback import store_feedback
 from apps.ingest import errors
 from apps.ingest.decoders import IngestRequest

@@ -12,7 +12,7 @@ from django.utils.http import urlencode
 from django.views.decorators.http import require_safe
 
 from apps.core import objects
-from apps.core.middleware import error_response
+from apps.core.http.middleware import error_response
 from apps.trace_store import Attachment
 from apps.tracing import errors
 

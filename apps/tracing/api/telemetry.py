@@ -20,8 +20,8 @@ from apps.api_keys.errors import WorkspaceRequired
 from apps.api_keys.services import get_key_info
 from apps.core import errors
 from apps.core.api import OpenAPIView
+from apps.core.http.middleware import error_response
 from apps.core.json import dumps
-from apps.core.middleware import error_response
 
 
 @csrf_exempt

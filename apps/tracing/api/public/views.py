@@ -16,7 +16,7 @@ from rest_framework.response import Response
 
 from apps.core.api import OpenAPIView
 from apps.core.errors import AppError
-from apps.core.middleware import error_response
+from apps.core.http.middleware import error_response
 from apps.feedback.api.queries import FeedbackListSerializer, page_of_feedback, query_params
 from apps.trace_store import ALL_PAYLOADS, NO_PAYLOADS, run_store
 from apps.tracing import errors

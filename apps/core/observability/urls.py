@@ -1,6 +1,6 @@
 from django.urls import path
 
-from apps.core.views import healthz, readyz
+from apps.core.observability.views import healthz, readyz
 
 urlpatterns = [
     path("healthz", healthz, name="healthz"),

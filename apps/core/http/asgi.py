@@ -15,8 +15,8 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
 from django.urls import URLPattern
 
+from apps.core.http.routing import Routes
 from apps.core.request_context import RequestContext, enter
-from apps.core.routing import Routes
 from apps.core.sync_bridge import in_thread
 
 Scope = dict[str, Any]

@@ -16,8 +16,9 @@ from urllib.parse import unquote_to_bytes
 from django.conf import settings
 from django.http import FileResponse
 
-from apps.core import body_memory, errors
-from apps.core.body_memory import Reservation
+from apps.core import errors
+from apps.core.http import body_memory
+from apps.core.http.body_memory import Reservation
 from apps.core.json import dumps
 from apps.core.sync_bridge import thread_pool
 

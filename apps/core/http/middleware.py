@@ -14,10 +14,11 @@ from django.http.response import HttpResponseBase
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 
-from apps.core import errors, metrics
+from apps.core import errors
+from apps.core.http.paths import canonical
 from apps.core.ids import uuid7
 from apps.core.json import dumps
-from apps.core.paths import canonical
+from apps.core.observability import metrics
 from apps.core.request_context import RequestContext, enter, leave
 
 log = logging.getLogger(__name__)

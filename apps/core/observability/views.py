@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from django.http import HttpRequest, HttpResponse
 
-from apps.core import readiness
 from apps.core.json import dumps
+from apps.core.observability import readiness
 
 
 def healthz(request: HttpRequest) -> HttpResponse:

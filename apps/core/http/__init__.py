@@ -1,0 +1,1 @@
+"""Serving of HTTP and WebSockets: ASGI entry, bridge to Django, middleware, paths."""

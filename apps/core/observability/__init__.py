@@ -1,0 +1,1 @@
+"""Logs, metrics, error reports and health checks."""
