@@ -7,23 +7,20 @@ from __future__ import annotations
 
 from celery import shared_task
 
-from apps.agent_server.services import cron_firing, deliveries, store
+from apps.agent_server import recovery, thread_ttl
+from apps.agent_server.services import cron_firing, deliveries, store, stream_history
 from apps.agent_server.webhooks import delivery_worker
 
 
 @shared_task(name="agent_server.sweep_runs", acks_late=False)
 def sweep_runs() -> None:
     """Return runs whose worker is lost, and name threads that wait again. Safe to repeat."""
-    from apps.agent_server import recovery  # noqa: PLC0415  (models, which this module needs nowhere else)
-
     recovery.sweep()
 
 
 @shared_task(name="agent_server.purge_threads", acks_late=False)
 def purge_threads() -> None:
     """Delete what stateless runs left. Safe to repeat."""
-    from apps.agent_server import recovery  # noqa: PLC0415
-
     recovery.purge_temporary_threads()
 
 
@@ -54,14 +51,10 @@ def sweep_store() -> None:
 @shared_task(name="agent_server.sweep_threads", acks_late=False, expires=60)
 def sweep_threads() -> None:
     """Delete threads and histories whose time is over. Safe to repeat."""
-    from apps.agent_server import thread_ttl  # noqa: PLC0415
-
     thread_ttl.sweep()
 
 
 @shared_task(name="agent_server.sweep_streams", acks_late=False)
 def sweep_streams() -> None:
     """Forget what resumable runs said, once nobody may come back for it. Safe to repeat."""
-    from apps.agent_server.streaming import stream_history  # noqa: PLC0415
-
     stream_history.delete_expired()

@@ -51,7 +51,7 @@ def listen(settings) -> Iterator[Callable[[UUID], Iterator[tuple[str, Any]]]]:
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=60)
 
     def events(run_id: UUID) -> Iterator[tuple[str, Any]]:
-        name, last = streams.key(run_id), "0"
+        name, last = streams.stream_key(run_id), "0"
         while True:
             found = client.xread({name: last}, block=30_000)
             assert found, f"run {run_id} says nothing more"

@@ -17,7 +17,7 @@ from apps.agent_runtime.graph_calls.call_session import CallResult, GraphCall
 from apps.agent_runtime.hosts.launch import RevisionRef
 from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
 from apps.agent_server.models import Checkpoint, CheckpointBlob, CheckpointWrite, Thread
-from apps.agent_server.streaming import thread_notices
+from apps.agent_server.streaming import streams
 from tests.agent_runtime.factories import make_run, make_thread
 
 
@@ -225,7 +225,7 @@ def test_supersteps_build_on_each_other_before_any_is_stored(edit, thread):
 def test_an_edit_is_announced_to_the_threads_readers(edit, thread, settings):
     client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=10)
     heard = client.pubsub(ignore_subscribe_messages=True)
-    heard.subscribe(thread_notices.channel(thread.pk))
+    heard.subscribe(streams.thread_channel(thread.pk))
     heard.get_message(timeout=5)
 
     edit(thread, values={"items": ["a"]}, as_node="take")
@@ -233,7 +233,7 @@ def test_an_edit_is_announced_to_the_threads_readers(edit, thread, settings):
     message = None
     while message is None:
         message = heard.get_message(timeout=5)
-    notice = thread_notices.read(message["data"])
-    assert isinstance(notice, thread_notices.StateUpdated)
+    notice = streams.unpack_notice(message["data"])
+    assert isinstance(notice, streams.StateUpdated)
     assert orjson.loads(notice.state)["values"] == {"items": ["a"]}
     client.close()

@@ -14,7 +14,7 @@ import pytest
 import redis
 
 from apps.agent_server.models import StreamedEvents
-from apps.agent_server.streaming import stream_history
+from apps.agent_server.services import stream_history
 from apps.agent_server.streaming.hub import StreamHub
 from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
 from apps.core.sync_bridge import in_thread
@@ -153,7 +153,7 @@ async def test_what_is_kept_goes_when_its_time_is_over(fragile, hub, engine, rev
 
     settings.RESUMABLE_STREAM_TTL_SECONDS = 0
     assert await in_thread(stream_history.delete_expired) > 0
-    assert await in_thread(stream_history.after, run.pk, BEGINNING) == []
+    assert await in_thread(stream_history.read_after, run.pk, BEGINNING) == []
 
 
 async def test_a_run_that_nobody_may_resume_leaves_nothing(fragile, hub, engine, revision):

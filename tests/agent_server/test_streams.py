@@ -15,8 +15,8 @@ from apps.agent_server.streaming.streams import (
     BEGINNING,
     Event,
     EventId,
-    key,
     pack_batch,
+    stream_key,
     unpack_events,
 )
 from apps.agent_server.streaming.subscription import Subscription
@@ -159,13 +159,15 @@ async def test_two_readers_share_one_subscription_until_the_last_leaves(
         async with hub.open(run_id, BEGINNING) as other:
             await writer.append(run_id, [("values", b"1")])
             assert datas(await some(one, 1)) == datas(await some(other, 1)) == [b"1"]
-            assert redis_client.pubsub_numsub(key(run_id)) == [(key(run_id).encode(), 1)]
+            assert redis_client.pubsub_numsub(stream_key(run_id)) == [
+                (stream_key(run_id).encode(), 1)
+            ]
         await writer.append(run_id, [("values", b"2")])
         assert datas(await some(one, 1)) == [b"2"]
     await hub.ask(("PING",))
 
     assert hub.open_streams == 0
-    assert redis_client.pubsub_numsub(key(run_id)) == [(key(run_id).encode(), 0)]
+    assert redis_client.pubsub_numsub(stream_key(run_id)) == [(stream_key(run_id).encode(), 0)]
 
 
 async def test_a_lost_connection_is_made_good(writer, hub, run_id, redis_client):
@@ -196,7 +198,9 @@ async def test_a_writer_whose_clock_is_behind_goes_on_after_the_last_id(
     writer, hub, run_id, redis_client
 ):
     ahead = EventId(99_999_999_999_999, 4)
-    redis_client.xadd(key(run_id), {"b": pack_batch(ahead, [("values", b"1")])}, id=str(ahead))
+    redis_client.xadd(
+        stream_key(run_id), {"b": pack_batch(ahead, [("values", b"1")])}, id=str(ahead)
+    )
     async with hub.open(run_id, BEGINNING) as reader:
         await some(reader, 1)
         await writer.append(run_id, [("values", b"2")])
@@ -210,14 +214,14 @@ async def test_streams_go_away_by_themselves(writer, run_id, redis_client, setti
     kept = uuid7()
     await writer.append(run_id, [("values", b"1")])
     await writer.flush()
-    assert redis_client.ttl(key(run_id)) > 23 * 3600
+    assert redis_client.ttl(stream_key(run_id)) > 23 * 3600
 
     await writer.end(run_id, "success")
     await writer.end(kept, "success", resumable=True)
     await writer.flush()
 
-    assert 0 < redis_client.ttl(key(run_id)) <= 15
-    assert 15 < redis_client.ttl(key(kept)) <= settings.RESUMABLE_STREAM_TTL_SECONDS
+    assert 0 < redis_client.ttl(stream_key(run_id)) <= 15
+    assert 15 < redis_client.ttl(stream_key(kept)) <= settings.RESUMABLE_STREAM_TTL_SECONDS
 
 
 async def test_a_large_result_is_left_to_postgresql(writer, hub, run_id):

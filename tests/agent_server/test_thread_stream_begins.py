@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from apps.agent_server.services import thread_streams
+from apps.agent_server.services import stream_history
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import PATIENCE_SECONDS
 from tests.factories.agent_server import ThreadFactory
@@ -19,14 +19,14 @@ def path(agent):
 
 
 async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch):
-    look, asked, may_look = thread_streams.list_followed, threading.Event(), threading.Event()
+    look, asked, may_look = stream_history.list_followed, threading.Event(), threading.Event()
 
     def look_late(*words):
         asked.set()
         assert may_look.wait(PATIENCE_SECONDS)
         return look(*words)
 
-    monkeypatch.setattr(thread_streams, "list_followed", look_late)
+    monkeypatch.setattr(stream_history, "list_followed", look_late)
     async with call.open("GET", path) as request:
         assert await in_thread(asked.wait, PATIENCE_SECONDS)
         await asyncio.sleep(0)
@@ -38,7 +38,7 @@ async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch
 
 
 async def test_a_thread_that_is_deleted_meanwhile_is_not_found(call, path, monkeypatch):
-    monkeypatch.setattr(thread_streams, "list_followed", lambda *_: None)
+    monkeypatch.setattr(stream_history, "list_followed", lambda *_: None)
 
     async with call.open("GET", path) as request:
         answer = await request.ended()

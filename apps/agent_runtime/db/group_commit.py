@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 from uuid import UUID
 
-from apps.agent_runtime.db import statements, stream_statements
+from apps.agent_runtime.db import statements
 from apps.agent_runtime.db.connection_pool import TRANSIENT, Connection, connect
 from apps.agent_runtime.db.write_batch import (
     ClaimedRun,
@@ -246,7 +246,7 @@ class GroupCommitWriter:
             if batch.task_writes:
                 await run(statements.UPSERT_WRITES, _columns(_write_rows(batch), 10))
             if batch.stream_chunks:
-                for statement, columns in stream_statements.build_statements(batch.stream_chunks):
+                for statement, columns in statements.store_stream_chunks(batch.stream_chunks):
                     await run(statement, columns)
             ended = None
             if batch.run_ends:

@@ -21,11 +21,10 @@ from apps.agent_runtime.db.connection_pool import (
 )
 from apps.agent_runtime.db.write_batch import ClaimedRun, FencingToken, StaleToken
 from apps.agent_runtime.hosts.launch import RevisionRef
-from apps.agent_server.store import filters, namespace_rules, namespaces, statements
+from apps.agent_server.store import filters, namespaces, statements
 from apps.agent_server.store.filters import Condition
 from apps.agent_server.store.namespaces import Match
 from apps.agent_server.store.statements import ItemKey, Owner, Query, Vector
-from apps.agent_server.store.vectors import unpack_vector
 from apps.core import errors
 from apps.core.json import loads, storable
 
@@ -181,9 +180,9 @@ def _put(
     namespace: Any, key: Any, value: bytes | None, ttl_minutes: Any, vectors: Any
 ) -> PutOperation:
     if value is None:
-        namespace_rules.validate_labels(namespace)
+        namespaces.validate_labels(namespace)
         return PutOperation(None, None, [])
-    namespace_rules.validate_item_key(namespace, key)
+    namespaces.validate_item_key(namespace, key)
     if value[:1] != b"{":
         raise errors.Invalid("A store value must be a JSON object.")
     minutes = None if ttl_minutes is None else float(ttl_minutes)
@@ -192,12 +191,12 @@ def _put(
     return PutOperation(
         storable(bytes(value)).decode(),
         minutes,
-        [unpack_vector(str(path), bytes(packed)) for path, packed in vectors],
+        [statements.unpack_vector(str(path), bytes(packed)) for path, packed in vectors],
     )
 
 
 def _get(owner: Owner, namespace: Any, key: Any, refreshes_ttl: Any) -> ReadOperation:
-    namespace_rules.validate_labels(namespace)
+    namespaces.validate_labels(namespace)
     return ReadOperation(
         "item", statements.get(owner, ItemKey(namespace, _text(key))), bool(refreshes_ttl)
     )
@@ -212,14 +211,14 @@ def _search(  # noqa: PLR0917  (the order of the frame)
     packed: bytes | None,
     refreshes_ttl: Any,
 ) -> ReadOperation:
-    namespace_rules.validate_labels(prefix)
+    namespaces.validate_labels(prefix)
     query = statements.search(
         owner,
         prefix,
         filters.compile_filter(loads(filter_json) if filter_json else None),
         limit=_count(limit),
         offset=_count(offset, 2**31),
-        query=unpack_vector("", bytes(packed)) if packed else None,
+        query=statements.unpack_vector("", bytes(packed)) if packed else None,
     )
     return ReadOperation("items", query, bool(refreshes_ttl))
 
@@ -228,7 +227,7 @@ def _namespaces(
     owner: Owner, matches: Any, max_depth: Any, limit: Any, offset: Any
 ) -> ReadOperation:
     for _, path in matches:
-        namespace_rules.validate_labels(path)
+        namespaces.validate_labels(path)
     query = namespaces.list_namespaces(
         owner,
         [Match(kind == "prefix", path) for kind, path in matches],

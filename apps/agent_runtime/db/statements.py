@@ -7,6 +7,10 @@ nothing.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from apps.agent_runtime.db.write_batch import StreamChunk
 from apps.agent_server.run_state_sql import BACK_OFF, RETURN_LOST, UNDO_CLAIM
 
 LOCK_THREADS = """
@@ -246,3 +250,34 @@ INSERT INTO deployments_logline (
 SELECT %b, %b, %b, 'deploy', level, message, clock_timestamp()
 FROM unnest(%b::text[], %b::text[]) AS line(level, message)
 """
+
+
+# The events of resumable runs.
+INSERT_STREAM_CHUNKS = """
+INSERT INTO agent_server_streamedevents (run_id, position, batches)
+SELECT r.id, p.position, p.batches
+FROM unnest(%b::uuid[], %b::int[], %b::bigint[], %b::bytea[])
+    AS p(run_id, attempt, position, batches)
+JOIN agent_server_agentrun r
+  ON r.id = p.run_id AND r.attempt = p.attempt AND r.status = 'running'
+ON CONFLICT DO NOTHING
+"""
+
+# For runs whose stored events exceed the limit.
+DELETE_OLDEST_STREAM_CHUNKS = """
+DELETE FROM agent_server_streamedevents s
+USING unnest(%b::uuid[], %b::bigint[]) AS p(run_id, position)
+WHERE s.run_id = p.run_id AND s.position <= p.position
+"""
+
+
+def store_stream_chunks(chunks: Sequence[StreamChunk]) -> list[tuple[str, list[list[Any]]]]:
+    """The statements, with parameters, that store these chunks."""
+    rows = [(*entry.token, entry.position, entry.batches) for entry in chunks]
+    statements = [(INSERT_STREAM_CHUNKS, [list(column) for column in zip(*rows, strict=True)])]
+    deleted = [(e.token.run_id, e.delete_up_to) for e in chunks if e.delete_up_to is not None]
+    if deleted:
+        statements.append(
+            (DELETE_OLDEST_STREAM_CHUNKS, [list(column) for column in zip(*deleted, strict=True)])
+        )
+    return statements

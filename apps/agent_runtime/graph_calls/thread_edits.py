@@ -34,7 +34,7 @@ from apps.agent_runtime.graph_calls.call_session import (
 from apps.agent_runtime.hosts.graph_host import GraphHost
 from apps.agent_server.messaging.messages import EDIT_REFUSED, THREAD_BUSY, THREAD_GONE
 from apps.agent_server.messaging.redis_connection import RedisConnection, RedisLost
-from apps.agent_server.streaming import thread_notices
+from apps.agent_server.streaming import streams
 from apps.core.json import dumps, loads, storable
 from apps.graph_host.wire import Frame
 
@@ -238,7 +238,7 @@ class EditSession(CallSession):
         """Publish the new state to readers of the thread's stream; best effort."""
         thread, state = self._call.thread, self._thread_row[2]
         if thread is not None and state != STATE_UNKNOWN:
-            notice = thread_notices.state_updated(thread, state.encode())
+            notice = streams.state_updated(thread, state.encode())
             with contextlib.suppress(RedisLost, hiredis.ReplyError):
                 await redis.run(notice)
 

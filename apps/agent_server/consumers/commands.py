@@ -10,7 +10,7 @@ from apps.agent_server.consumers.thread_stream import protocol_events
 from apps.agent_server.protocol.command_handler import BadCommand, CommandHandler
 from apps.agent_server.schemas.base import read_json
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import thread_streams
+from apps.agent_server.services import stream_history
 from apps.agent_server.streaming.hub import hub
 from apps.agent_server.streaming.streams import BEGINNING
 from apps.agent_server.streaming.thread_reader import CaughtUp, ThreadClosed, ThreadReader
@@ -69,7 +69,7 @@ def bad_command_envelope(error: BadCommand) -> dict[str, object]:
 async def _load_tree(context: HttpRequestContext, scope: Scope, handler: CommandHandler) -> None:
     """Read what is kept of the thread's runs into the handler's tree."""
     try:
-        pk = await in_thread(thread_streams.thread_pk, scope, context.path_uuid("thread_id"))
+        pk = await in_thread(stream_history.thread_pk, scope, context.path_uuid("thread_id"))
     except NotFound:
         return
     with contextlib.suppress(TimeoutError, ThreadClosed):

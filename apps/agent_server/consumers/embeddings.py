@@ -7,8 +7,7 @@ from typing import Any
 
 from apps.agent_server.consumers.graph_calls import call_graph
 from apps.agent_server.messaging.calls import CallFailed
-from apps.agent_server.store.statements import Vector
-from apps.agent_server.store.vectors import unpack_vector
+from apps.agent_server.store.statements import Vector, unpack_vector
 from apps.core import errors
 from apps.core.json import loads
 from apps.deployments.routes import Route

@@ -16,10 +16,10 @@ from apps.agent_server.consumers.commands import bad_command_envelope
 from apps.agent_server.consumers.http_request import Headers, HttpRequestContext
 from apps.agent_server.consumers.thread_stream import protocol_events, start_position
 from apps.agent_server.protocol.command_handler import BadCommand, CommandFailed, CommandHandler
-from apps.agent_server.protocol.filters import EventFilter
+from apps.agent_server.protocol.events import EventFilter
 from apps.agent_server.schemas.base import JSONObject
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import thread_streams
+from apps.agent_server.services import stream_history
 from apps.agent_server.streaming.hub import hub
 from apps.agent_server.streaming.thread_reader import (
     CaughtUp,
@@ -253,7 +253,7 @@ class EventSocket:
         """The thread's row, which a run that is yet to come may make."""
         while True:
             try:
-                return await in_thread(thread_streams.thread_pk, self._rights, self._thread_id)
+                return await in_thread(stream_history.thread_pk, self._rights, self._thread_id)
             except NotFound:
                 replay.is_whole.set()
             with contextlib.suppress(TimeoutError):

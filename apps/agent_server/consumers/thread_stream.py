@@ -10,13 +10,12 @@ from uuid import UUID
 from apps.agent_server.consumers.http_request import Consumer, HttpRequestContext
 from apps.agent_server.errors import ThreadNotFound
 from apps.agent_server.protocol import events as channels
-from apps.agent_server.protocol.filters import EventFilter
+from apps.agent_server.protocol.events import EventFilter
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import thread_streams
+from apps.agent_server.services import stream_history
 from apps.agent_server.streaming import sse
 from apps.agent_server.streaming.hub import hub
-from apps.agent_server.streaming.streams import BEGINNING, END, EventId
-from apps.agent_server.streaming.thread_notices import StateUpdated
+from apps.agent_server.streaming.streams import BEGINNING, END, EventId, StateUpdated
 from apps.agent_server.streaming.thread_reader import (
     CaughtUp,
     RunEvents,
@@ -37,7 +36,7 @@ def find(context: HttpRequestContext) -> tuple[Scope, UUID]:
     admission = context.admit(Permission.AGENTS_READ)
     thread_id = context.path_uuid("thread_id")
     scope = admission.resolve_scope("threads", "read", thread_id=str(thread_id))
-    return scope, thread_streams.thread_pk(scope, thread_id)
+    return scope, stream_history.thread_pk(scope, thread_id)
 
 
 async def relay(

@@ -7,9 +7,8 @@ so each client-visible id is unique within its deployment only; rows have a priv
 from apps.agent_server.models.assistants import Assistant, AssistantVersion
 from apps.agent_server.models.checkpoints import Checkpoint, CheckpointBlob, CheckpointWrite
 from apps.agent_server.models.crons import Cron
-from apps.agent_server.models.runs import AgentRun
+from apps.agent_server.models.runs import AgentRun, StreamedEvents
 from apps.agent_server.models.store import StoreItem, StoreVector
-from apps.agent_server.models.streams import StreamedEvents
 from apps.agent_server.models.threads import Thread
 from apps.agent_server.models.webhooks import WebhookDelivery, WebhookSecret
 

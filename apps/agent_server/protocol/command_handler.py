@@ -11,7 +11,7 @@ from apps.agent_server.auth.custom_auth import AuthPending
 from apps.agent_server.consumers.graph_calls import call_graph
 from apps.agent_server.consumers.http_request import HttpRequestContext
 from apps.agent_server.models import Thread
-from apps.agent_server.protocol.tree import AgentTree
+from apps.agent_server.protocol.events import AgentTree
 from apps.agent_server.schemas.base import JSONObject
 from apps.agent_server.schemas.commands import (
     ChannelRun,

@@ -7,9 +7,12 @@ memory: so its id and its number are the same for every reader and at any time.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Annotated, Any, NamedTuple
 
-from apps.agent_server.services.thread_streams import FollowedRun
+from pydantic import Field, StringConstraints
+
+from apps.agent_server.schemas.commands import CommandParameters
+from apps.agent_server.services.stream_history import FollowedRun
 from apps.agent_server.streaming.streams import END, Event, EventId
 from apps.core.json import dumps, loads
 
@@ -108,3 +111,79 @@ def _end_lifecycle(event: Event) -> dict[str, str] | None:
         return {"event": "interrupted"}
     # A run that was stopped is over as well: nobody waits for more of it.
     return {"event": "completed"}
+
+
+CHANNELS = (
+    "values", "updates", "messages", "tools", "lifecycle", "input", "checkpoints", "tasks", "custom"
+)  # fmt: skip
+Channel = Annotated[str, StringConstraints(pattern=rf"^(?:{'|'.join(CHANNELS)}|custom:.+)$")]
+
+
+class EventFilter(CommandParameters):
+    """Channels, and how deep below which namespaces."""
+
+    channels: list[Channel] = Field(min_length=1)
+    namespaces: list[list[str]] | None = None
+    depth: int | None = Field(None, ge=0)
+    since: int | None = Field(None, ge=0)
+
+    def model_post_init(self, _: Any) -> None:
+        object.__setattr__(self, "_channels", frozenset(self.channels))
+
+    def matches(self, event: ProtocolEvent) -> bool:
+        channels: frozenset[str] = self._channels  # type: ignore[attr-defined]
+        channel = event.channel
+        if channel not in channels and not (channel[:7] == "custom:" and "custom" in channels):
+            return False
+        if not self.namespaces:
+            return True
+        return any(self._reaches(prefix, event.namespace) for prefix in self.namespaces)
+
+    def _reaches(self, prefix: list[str], namespace: list[str]) -> bool:
+        below = len(namespace) - len(prefix)
+        if below < 0 or (self.depth is not None and below > self.depth):
+            return False
+        return all(map(_matches_segment, prefix, namespace))
+
+
+def _matches_segment(wanted: str, segment: str) -> bool:
+    """A segment is `node:task`; who does not know the task may name the node."""
+    return wanted == segment or (":" not in wanted and segment.partition(":")[0] == wanted)
+
+
+class AgentTree:
+    """Of the run that spoke last."""
+
+    def __init__(self) -> None:
+        self._root: dict[str, Any] | None = None
+        self._run: object = None
+
+    def take(self, event: ProtocolEvent) -> None:
+        if event.method != "lifecycle":
+            return
+        if event.run.run_id != self._run:
+            self._run, self._root = event.run.run_id, _node([], event.run.graph_id)
+        node = self._root
+        for end in range(1, len(event.namespace) + 1):
+            node = _child(node or {}, event.namespace[:end])
+        if node is not None:
+            data = loads(event.data)
+            node["status"] = data["event"]
+            node["graph_name"] = data.get("graph_name") or node["graph_name"]
+
+    def as_json(self) -> dict[str, Any] | None:
+        """None when no run was heard of."""
+        return self._root
+
+
+def _child(parent: dict[str, Any], namespace: list[str]) -> dict[str, Any]:
+    children: list[dict[str, Any]] = parent.setdefault("children", [])
+    for child in children:
+        if child["namespace"] == namespace:
+            return child
+    children.append(_node(namespace, namespace[-1].partition(":")[0]))
+    return children[-1]
+
+
+def _node(namespace: list[str], name: str) -> dict[str, Any]:
+    return {"namespace": namespace, "status": "started", "graph_name": name}

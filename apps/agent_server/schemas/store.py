@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, field_validator
 
 from apps.agent_server.schemas.base import Body, JSONObject
-from apps.agent_server.store import namespace_rules
+from apps.agent_server.store import namespaces
 
 MAX_TTL_MINUTES = 52_560_000.0
 """A hundred years."""
@@ -24,7 +24,7 @@ class ItemReference(Body):
     key: str
 
     def validate_key(self) -> None:
-        namespace_rules.validate_item_key(self.namespace, self.key)
+        namespaces.validate_item_key(self.namespace, self.key)
 
 
 class NewItem(ItemReference):
@@ -50,6 +50,6 @@ class ItemSearch(Body):
 class NamespaceSearch(Body):
     prefix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
     suffix: Annotated[Labels, BeforeValidator(_one_as_list)] = []
-    max_depth: int | None = Field(None, ge=1, le=namespace_rules.MAX_LABELS)
+    max_depth: int | None = Field(None, ge=1, le=namespaces.MAX_LABELS)
     limit: int = Field(100, ge=1, le=1000)
     offset: int = Field(0, ge=0, le=2**31)

@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from apps.agent_server.services import webhooks
-from apps.agent_server.webhooks import signing, statements
+from apps.agent_server.webhooks import sending, statements
 from apps.agent_server.webhooks.rules import Target, WebhookBlocked, WebhookPolicy
 from apps.agent_server.webhooks.sending import TIMEOUT_SECONDS, DeliveryResult, WebhookRequest
 from apps.core.json import Fragment, dumps, dumps_text, loads
@@ -125,7 +125,7 @@ def _build_request(sender: _Sender, webhook_id: str, url: str, body: bytes) -> W
         "user-agent": "Slipway-Webhook/1",
         **{name: value for name, value in own.items() if name.lower() not in _RESERVED_HEADERS},
         "content-type": "application/json",
-        **signing.headers(sender.keys, webhook_id, int(time.time()), body),
+        **sending.signature_headers(sender.keys, webhook_id, int(time.time()), body),
     }
     if target.is_own:
         return WebhookRequest(_own_target(sender.slug, target.path), None, headers, body)

@@ -18,7 +18,7 @@ from django.conf import settings
 
 from apps.agent_server.messaging import messages, redis_dispatcher
 from apps.agent_server.messaging.redis_connection import Command
-from apps.agent_server.streaming import streams, thread_notices
+from apps.agent_server.streaming import streams
 from apps.core.json import dumps
 
 log = logging.getLogger(__name__)
@@ -51,7 +51,7 @@ def announce_run_end(run_id: UUID, status: str) -> None:
     """Tell the readers of a run that ended without an engine."""
     # Ahead of what a worker with a faster clock may have said.
     name, now = (
-        streams.key(run_id),
+        streams.stream_key(run_id),
         streams.EventId(time.time_ns() // 1_000_000 + MAX_CLOCK_SKEW_MS, 0),
     )
     batch = streams.pack_batch(now, [[streams.END.decode(), dumps({"status": status})]])
@@ -64,7 +64,7 @@ def announce_run_end(run_id: UUID, status: str) -> None:
 
 def announce_thread_deleted(thread_pk: UUID) -> None:
     """Tell the readers of a thread that it was deleted."""
-    _send(thread_notices.thread_deleted(thread_pk))
+    _send(streams.thread_deleted(thread_pk))
 
 
 def _send(*commands: Command) -> None:

@@ -12,7 +12,7 @@ from django.db import connection, transaction
 from apps.agent_server import prepared_sql
 from apps.agent_server.schemas.store import ItemReference, ItemSearch, NamespaceSearch, NewItem
 from apps.agent_server.scope import Scope
-from apps.agent_server.store import filters, namespace_rules, namespaces, statements
+from apps.agent_server.store import filters, namespaces, statements
 from apps.agent_server.store.namespaces import Match
 from apps.agent_server.store.statements import ItemKey, Owner, Query, Vector
 from apps.core.json import dumps, storable
@@ -66,7 +66,7 @@ def delete(scope: Scope, place: ItemReference) -> None:
 
 def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[Item]:
     """Items below a prefix: by likeness to the query if there is one, else the newest first."""
-    namespace_rules.validate_labels(body.namespace_prefix)
+    namespaces.validate_labels(body.namespace_prefix)
     found = _rows(
         statements.search(
             owner_of(scope),
@@ -83,8 +83,8 @@ def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[
 
 def list_namespaces(scope: Scope, body: NamespaceSearch) -> list[list[str]]:
     """The namespaces in which there is something."""
-    namespace_rules.validate_labels(body.prefix)
-    namespace_rules.validate_labels(body.suffix)
+    namespaces.validate_labels(body.prefix)
+    namespaces.validate_labels(body.suffix)
     matches = [Match(True, body.prefix)] if body.prefix else []
     matches += [Match(False, body.suffix)] if body.suffix else []
     query = namespaces.list_namespaces(

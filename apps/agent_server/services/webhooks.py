@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from apps.agent_server.models import Thread, WebhookDelivery, WebhookSecret
 from apps.agent_server.scope import Scope
-from apps.agent_server.webhooks import signing, statements
+from apps.agent_server.webhooks import sending, statements
 from apps.agent_server.webhooks.rules import WebhookBlocked, validate
 from apps.audit.actions import Action
 from apps.audit.services import Target, record
@@ -71,7 +71,7 @@ def replace_secret(*, deployment: Deployment) -> Secret:
     _secret_row(deployment.workspace_id, deployment.pk)
     rows = WebhookSecret.objects.for_workspace(deployment.workspace_id)
     row = rows.select_for_update(no_key=True).get(**place)
-    row.previous, row.secret = row.secret, secrets.encrypt(signing.make_secret())
+    row.previous, row.secret = row.secret, secrets.encrypt(sending.make_secret())
     row.replaced_at = timezone.now()
     row.save(update_fields=["previous", "secret", "replaced_at"])
     record(
@@ -96,7 +96,7 @@ def _secret_row(workspace_id: UUID, deployment_id: UUID) -> WebhookSecret:
     row, _ = rows.get_or_create(
         workspace_id=workspace_id,
         deployment_id=deployment_id,
-        defaults={"secret": secrets.encrypt(signing.make_secret())},
+        defaults={"secret": secrets.encrypt(sending.make_secret())},
     )
     return row
 

@@ -5,15 +5,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import takewhile
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from apps.agent_server.store import namespace_rules
 from apps.agent_server.store.filters import Condition
-from apps.agent_server.store.statements import Owner, Query
+from apps.agent_server.store.statements import Owner, Query, prefix_upper_bound
+from apps.core import errors
 
 ANY = "*"
+RESERVED_ROOT = "langgraph"
+MAX_LABELS = 64
+MAX_KEY_BYTES = 2000
+"""Of namespace and key together, which are one entry of an index."""
 _ALIVE = "(expires_at IS NULL OR expires_at > statement_timestamp())"
 _AGENT = "workspace_id = %s AND deployment_id = %s"
+
+
+class BadNamespace(errors.Invalid):
+    code = "bad_namespace"
+
+
+class NamespaceRefused(errors.BadRequest):
+    code = "bad_namespace"
 
 
 class Match(NamedTuple):
@@ -21,6 +33,38 @@ class Match(NamedTuple):
 
     is_prefix: bool
     path: Sequence[str]
+
+
+def validate_item_key(namespace: Sequence[Any], key: str) -> None:
+    """Refuse what cannot be the place of an item."""
+    if not namespace:
+        raise NamespaceRefused("Namespace cannot be empty.")
+    validate_labels(namespace)
+    if namespace[0] == RESERVED_ROOT:
+        raise NamespaceRefused(
+            f'Root label for namespace cannot be "{RESERVED_ROOT}". Got: {list(namespace)}'
+        )
+    if not key or "\0" in key:
+        raise BadNamespace("key: must be a text of at least one character, without NUL")
+    if sum(len(text.encode()) for text in (*namespace, key)) > MAX_KEY_BYTES:
+        raise BadNamespace(f"namespace and key: together longer than {MAX_KEY_BYTES} bytes")
+
+
+def validate_labels(namespace: Sequence[Any]) -> None:
+    """Refuse what cannot be a namespace or the beginning of one."""
+    if not isinstance(namespace, list | tuple):
+        raise BadNamespace("namespace: must be a list of labels")
+    if len(namespace) > MAX_LABELS:
+        raise BadNamespace(f"namespace: more than {MAX_LABELS} labels")
+    for label in namespace:
+        if not isinstance(label, str):
+            raise BadNamespace(f"Invalid namespace label '{label}': labels must be texts.")
+        if not label or "\0" in label:
+            raise BadNamespace("Namespace labels cannot be empty.")
+        if "." in label:
+            raise BadNamespace(
+                f"Invalid namespace label '{label}'. Namespace labels cannot contain periods ('.')."
+            )
 
 
 def list_namespaces(
@@ -43,7 +87,7 @@ def list_namespaces(
     below = Condition("", [])
     if fixed:
         text = " AND namespace >= %s::text[] AND namespace < %s::text[]"
-        below = Condition(text, [fixed, namespace_rules.prefix_upper_bound(fixed)])
+        below = Condition(text, [fixed, prefix_upper_bound(fixed)])
     if rest:
         return _by_reading(owner, below, wanted, max_depth, limit, offset)
     return _by_leaping(owner, below, max_depth, limit, offset)

@@ -7,11 +7,12 @@ one transaction: the fence, then items, then their vectors.
 
 from __future__ import annotations
 
+import array
+import sys
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from apps.agent_server.store import namespace_rules
 from apps.agent_server.store.filters import Condition
 
 
@@ -145,12 +146,18 @@ def delete(owner: Owner, place: ItemKey, held: Condition = NO_FENCE) -> list[Que
     ]
 
 
+def prefix_upper_bound(prefix: Sequence[str]) -> list[str]:
+    """What comes right after all namespaces that begin with the prefix, compared byte by byte."""
+    *before, last = prefix
+    return [*before, f"{last}\x01"]
+
+
 def _below(prefix: Sequence[str]) -> Condition:
     if not prefix:
         return Condition("", [])
     return Condition(
         " AND namespace >= %s::text[] AND namespace < %s::text[]",
-        [list(prefix), namespace_rules.prefix_upper_bound(prefix)],
+        [list(prefix), prefix_upper_bound(prefix)],
     )
 
 
@@ -206,3 +213,11 @@ ORDER BY expires_at LIMIT %s FOR UPDATE SKIP LOCKED
 """
 DELETE_VECTORS = "DELETE FROM agent_server_storevector WHERE item_id = ANY(%s::uuid[])"
 DELETE_ITEMS = "DELETE FROM agent_server_storeitem WHERE id = ANY(%s::uuid[])"
+
+
+def unpack_vector(path: str, packed: bytes) -> Vector:
+    """A vector as graph hosts pack it: 32-bit floats, the least byte first."""
+    numbers = array.array("f", packed)
+    if sys.byteorder == "big":
+        numbers.byteswap()
+    return Vector(path, len(numbers), f"[{','.join(map(str, numbers))}]")

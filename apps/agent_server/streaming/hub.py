@@ -20,7 +20,7 @@ from django.db import Error as DatabaseError
 
 from apps.agent_server.messaging.redis_connection import Command, RedisConnection, RedisLost
 from apps.agent_server.services import runs
-from apps.agent_server.streaming.streams import EventId, read
+from apps.agent_server.streaming.streams import EventId, unpack_batch
 from apps.agent_server.streaming.subscription import Subscription
 from apps.core.sync_bridge import in_thread
 
@@ -148,7 +148,7 @@ class StreamHub:
 
     def _deliver(self, channel: bytes, payload: bytes) -> None:
         if readers := self._readers.get(channel):
-            batch = read(payload)
+            batch = unpack_batch(payload)
             for reader in readers:
                 reader.deliver(batch)
         elif listeners := self._listeners.get(channel):

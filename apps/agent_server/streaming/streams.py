@@ -17,6 +17,8 @@ from uuid import UUID
 
 import msgpack
 
+from apps.agent_server.messaging.redis_connection import Command
+
 END = b"end"
 BATCH_FIELD = b"b"
 STREAM_TTL_SECONDS = 24 * 3600
@@ -31,7 +33,7 @@ _FIRST_MS = 1_735_689_600_000  # 2025
 _ID = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?")
 
 
-def key(run_id: UUID | str) -> str:
+def stream_key(run_id: UUID | str) -> str:
     """The name of the run's stream and of its channel."""
     return f"slipway:run:{run_id}"
 
@@ -105,7 +107,7 @@ def pack_batch(
     return packed
 
 
-def read(packed: bytes) -> Batch:
+def unpack_batch(packed: bytes) -> Batch:
     ms, last, events, *rest = msgpack.unpackb(packed, raw=True)
     before = EventId._make(rest[0]) if rest and rest[0] else None
     if len(events) == 1:
@@ -116,4 +118,56 @@ def read(packed: bytes) -> Batch:
 
 
 def unpack_events(packed: bytes) -> list[Event]:
-    return read(packed).events
+    return unpack_batch(packed).events
+
+
+class RunStarted(NamedTuple):
+    """A worker has begun an attempt of the run."""
+
+    run_id: UUID
+    graph_id: str
+    is_resumable: bool
+    """Whether what it says is kept in PostgreSQL."""
+
+
+class StateUpdated(NamedTuple):
+    """Somebody changed the thread's state, not a run; `state` is the snapshot's JSON."""
+
+    state: bytes
+
+
+class ThreadDeleted(NamedTuple):
+    """The thread was deleted."""
+
+
+Notice = RunStarted | StateUpdated | ThreadDeleted
+
+
+def thread_channel(thread_pk: UUID) -> str:
+    return f"slipway:thread:{thread_pk}"
+
+
+def run_started(thread_pk: UUID, run: RunStarted) -> Command:
+    kept = b"\1" if run.is_resumable else b"\0"
+    return (
+        "PUBLISH",
+        thread_channel(thread_pk),
+        b"r" + run.run_id.bytes + kept + run.graph_id.encode(),
+    )
+
+
+def state_updated(thread_pk: UUID, state: bytes) -> Command:
+    return ("PUBLISH", thread_channel(thread_pk), b"s" + state)
+
+
+def thread_deleted(thread_pk: UUID) -> Command:
+    return ("PUBLISH", thread_channel(thread_pk), b"g")
+
+
+def unpack_notice(payload: bytes) -> Notice:
+    kind, said = payload[:1], payload[1:]
+    if kind == b"s":
+        return StateUpdated(said)
+    if kind == b"g":
+        return ThreadDeleted()
+    return RunStarted(UUID(bytes=said[:16]), said[17:].decode(), said[16:17] == b"\1")

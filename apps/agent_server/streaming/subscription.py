@@ -17,8 +17,16 @@ import hiredis
 from django.db import Error as DatabaseError
 
 from apps.agent_server.messaging.redis_connection import Command, RedisLost
-from apps.agent_server.streaming import stream_history
-from apps.agent_server.streaming.streams import BEGINNING, END, Batch, Event, EventId, key, read
+from apps.agent_server.services import stream_history
+from apps.agent_server.streaming.streams import (
+    BEGINNING,
+    END,
+    Batch,
+    Event,
+    EventId,
+    stream_key,
+    unpack_batch,
+)
 from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
 
@@ -52,7 +60,7 @@ class Subscription:
         woken: asyncio.Event | None = None,
     ) -> None:
         self.run_id = run_id
-        self.channel = key(run_id).encode()
+        self.channel = stream_key(run_id).encode()
         self._hub = hub
         self._cursor = after
         self._is_kept = is_resumable
@@ -180,7 +188,7 @@ class Subscription:
     def _read_back(self) -> None:
         if self._from_kept:
             self._behind = False
-            reading = in_thread(stream_history.after, self.run_id, self._cursor or BEGINNING)
+            reading = in_thread(stream_history.read_after, self.run_id, self._cursor or BEGINNING)
             self._answer = asyncio.ensure_future(reading)
             self._answer.add_done_callback(self._wake)
         else:
@@ -207,7 +215,7 @@ class Subscription:
                 self._ask_kept()
                 return
         else:
-            batches = [read(fields[1]) for _, fields in found]
+            batches = [unpack_batch(fields[1]) for _, fields in found]
             if self._cursor is None:
                 self._begin_now(batches)
                 return

@@ -13,12 +13,20 @@ from uuid import UUID
 from django.db import Error as DatabaseError
 
 from apps.agent_server.scope import Scope
-from apps.agent_server.services import thread_streams
-from apps.agent_server.services.thread_streams import FollowedRun
+from apps.agent_server.services import stream_history
+from apps.agent_server.services.stream_history import FollowedRun
 from apps.agent_server.streaming.hub import StreamHub
-from apps.agent_server.streaming.streams import BEGINNING, END, Event, EventId
+from apps.agent_server.streaming.streams import (
+    BEGINNING,
+    END,
+    Event,
+    EventId,
+    StateUpdated,
+    ThreadDeleted,
+    thread_channel,
+    unpack_notice,
+)
 from apps.agent_server.streaming.subscription import Subscription
-from apps.agent_server.streaming.thread_notices import StateUpdated, ThreadDeleted, channel, read
 from apps.core.sync_bridge import in_thread
 
 log = logging.getLogger(__name__)
@@ -50,7 +58,7 @@ class ThreadReader:
     """
 
     def __init__(self, hub: StreamHub, scope: Scope, pk: UUID, after: EventId | None) -> None:
-        self.channel = channel(pk).encode()
+        self.channel = thread_channel(pk).encode()
         self._hub = hub
         self._scope = scope
         self._pk = pk
@@ -121,7 +129,7 @@ class ThreadReader:
     # The hub's side
 
     def on_message(self, payload: bytes) -> None:
-        notice = read(payload)
+        notice = unpack_notice(payload)
         if isinstance(notice, StateUpdated):
             self._states.append(notice)
         elif isinstance(notice, ThreadDeleted):
@@ -146,7 +154,7 @@ class ThreadReader:
                 self._looks = False
                 self._looking = asyncio.ensure_future(
                     in_thread(
-                        thread_streams.list_followed,
+                        stream_history.list_followed,
                         self._scope,
                         self._pk,
                         self._after or BEGINNING,

@@ -24,10 +24,11 @@ from apps.agent_server.streaming.streams import (
     MAX_STREAM_BATCHES,
     STREAM_TTL_SECONDS,
     EventId,
-    key,
+    RunStarted,
     pack_batch,
+    run_started,
+    stream_key,
 )
-from apps.agent_server.streaming.thread_notices import RunStarted, run_started
 from apps.core.json import dumps
 
 log = logging.getLogger(__name__)
@@ -67,7 +68,7 @@ class PendingBatch:
     graph_id: str = ""
 
     def commands(self) -> list[Command]:
-        name = key(self.run_id)
+        name = stream_key(self.run_id)
         lifetime = STREAM_TTL_SECONDS
         if self.ended:
             resumable = settings.RESUMABLE_STREAM_TTL_SECONDS
@@ -321,7 +322,7 @@ class StreamWriter:
 
     async def _renumber(self, batch: PendingBatch) -> list[PendingBatch]:
         """A batch that Redis has already, or that comes after what a faster clock wrote."""
-        name, last = key(batch.run_id), str(batch.last)
+        name, last = stream_key(batch.run_id), str(batch.last)
         try:
             [found, newest] = await self._link.run(
                 ("XRANGE", name, last, last), ("XREVRANGE", name, "+", "-", "COUNT", 1)

@@ -7,10 +7,14 @@ name server cannot answer twice. Redirects are not followed: they would lead pas
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import hashlib
+import hmac
 import os
+import secrets
 import ssl
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 
@@ -152,3 +156,30 @@ async def _open(
 @cache
 def _tls() -> ssl.SSLContext:
     return ssl.create_default_context()
+
+
+SIGNATURE_KEY_PREFIX = "whsec_"
+
+
+def make_secret() -> str:
+    return SIGNATURE_KEY_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
+
+
+def signature_headers(
+    keys: Iterable[str], webhook_id: str, timestamp: int, body: bytes
+) -> dict[str, str]:
+    """The three headers that let a receiver know who sent the body, and that it is not a replay.
+
+    The id is the same at every attempt. With several keys there is a signature for each.
+    """
+    signed = f"{webhook_id}.{timestamp}.".encode() + body
+    return {
+        "webhook-id": webhook_id,
+        "webhook-timestamp": str(timestamp),
+        "webhook-signature": " ".join(f"v1,{_signature(key, signed)}" for key in keys),
+    }
+
+
+def _signature(key: str, signed: bytes) -> str:
+    raw = base64.b64decode(key.removeprefix(SIGNATURE_KEY_PREFIX))
+    return base64.b64encode(hmac.digest(raw, signed, hashlib.sha256)).decode()

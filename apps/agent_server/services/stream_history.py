@@ -1,15 +1,21 @@
-"""Which runs a reader of a whole thread follows."""
+"""Reads of streams from PostgreSQL: stored events of resumable runs, and the runs of a thread.
+
+The engine writes the events (`agent_runtime.runs.stream_persistence`) a tenth of a second after it
+wrote them to Redis. They outlive their run by RESUMABLE_STREAM_TTL_SECONDS.
+"""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 from uuid import UUID
 
+import msgpack
 from django.conf import settings
+from django.db import connection
 
 from apps.agent_server import errors, prepared_sql
 from apps.agent_server.scope import Scope
-from apps.agent_server.streaming.streams import EventId
+from apps.agent_server.streaming.streams import Batch, EventId, unpack_batch
 
 
 class FollowedRun(NamedTuple):
@@ -62,3 +68,47 @@ def list_followed(scope: Scope, pk: UUID, after: EventId) -> list[FollowedRun] |
     lifetime = float(settings.RESUMABLE_STREAM_TTL_SECONDS)
     rows = prepared_sql.fetch_rows(_FOLLOWED, [after.position, workspace, pk, lifetime])
     return [FollowedRun(*row) for row in rows]
+
+
+ROWS_PER_READ = 20
+"""Stretches read at a time; each holds about a tenth of a second, at most 256 KiB."""
+DELETE_BATCH_SIZE = 2_000
+
+_AFTER = """
+SELECT batches FROM agent_server_streamedevents
+WHERE run_id = %s AND position > %s ORDER BY position LIMIT %s
+"""
+_SWEEP = """
+DELETE FROM agent_server_streamedevents WHERE (run_id, position) IN (
+    SELECT s.run_id, s.position
+    FROM agent_server_streamedevents s LEFT JOIN agent_server_agentrun r ON r.id = s.run_id
+    WHERE r.id IS NULL
+       OR (r.status NOT IN ('pending', 'running')
+           AND r.ended_at < clock_timestamp() - make_interval(secs => %s))
+    LIMIT %s
+)
+"""
+
+
+def read_after(run_id: UUID, seen: EventId) -> list[Batch]:
+    """The next batches after that event; none when nothing more is kept.
+
+    For a run that the caller was let in to: rows carry no workspace of their own.
+    """
+    rows = prepared_sql.fetch_rows(_AFTER, [run_id, seen.position, ROWS_PER_READ])
+    batches = [
+        unpack_batch(packed) for (stretch,) in rows for packed in msgpack.unpackb(bytes(stretch))
+    ]
+    return [batch for batch in batches if batch.last > seen]
+
+
+def delete_expired() -> int:
+    """Forget what is no longer promised, a part at a time; return how many stretches went."""
+    swept = 0
+    while True:
+        with connection.cursor() as cursor:
+            cursor.execute(_SWEEP, [settings.RESUMABLE_STREAM_TTL_SECONDS, DELETE_BATCH_SIZE])
+            now: int = cursor.rowcount
+        swept += now
+        if now < DELETE_BATCH_SIZE:
+            return swept
