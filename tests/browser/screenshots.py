@@ -89,7 +89,7 @@ def _page_paths(context: BrowserContext, url: str, workspace: str | None) -> dic
 
 def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
     yield "projects", f"{base}/projects"
-    yield "no-projects", f"{base}/projects?q=nothing+of+the+kind"
+    yield "no-projects", f"{base}/projects?q=no+match"
     if project := _first_row(page, f"{base}/projects"):
         yield from _iter_project_pages(page, project)
     yield from _iter_settings_pages(page, f"{base}/settings")
@@ -110,7 +110,7 @@ def _iter_pages(page: Page, base: str) -> Iterator[tuple[str, str]]:
         yield "settings", f"{deployment}/settings"
         if revision := _first_row(page, deployment):
             yield "revision", revision
-    yield "nowhere", f"{base}/nowhere"
+    yield "not-found", f"{base}/not-found"
 
 
 def _iter_settings_pages(page: Page, settings: str) -> Iterator[tuple[str, str]]:
@@ -125,7 +125,7 @@ def _iter_settings_pages(page: Page, settings: str) -> Iterator[tuple[str, str]]
 def _iter_project_pages(page: Page, project: str) -> Iterator[tuple[str, str]]:
     yield "project", project
     yield "runs", f"{project}?show=all"
-    yield "no-runs", f"{project}?q=nothing+of+the+kind"
+    yield "no-runs", f"{project}?q=no+match"
     yield "no-filter", f"{project}?filter=and(eq(status,%22error%22),gt(latency))"
     yield "monitoring", f"{project}/monitoring?compare=1"
     yield "monitoring-by-model", f"{project}/monitoring?group=model"

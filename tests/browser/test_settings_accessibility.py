@@ -15,7 +15,7 @@ PAGES = [
     "organization", "organization-members", "roles", "roles?level=organization", "workspaces",
     "usage", "limits", "addresses", "billing", "audit",
 ]  # fmt: skip
-OWN = [
+ACCOUNT_PATHS = [
     "/organizations", "/account", "/account/emails", "/account/password",
     "/account/second-factor", "/account/sessions",
 ]  # fmt: skip
@@ -31,7 +31,7 @@ def settings_session(session):
         defaults={"role": "owner", "custom_role": None},
     )
     people_of(session.workspace, "a-person-with-quite-a-long-name-to-show")
-    issue_key(organization=organization, name="For everything", scopes=["admin"])
+    issue_key(organization=organization, name="Organization key", scopes=["admin"])
     issue_personal_key(organization_id=organization.pk, person=session.user, name="Laptop")
     invitations.invite(
         organization_id=organization.pk, role=system_role(Level.ORGANIZATION, "member")
@@ -45,14 +45,14 @@ def test_every_settings_page_passes_axe_and_fits_the_viewport(settings_session, 
     page.set_viewport_size({"width": width, "height": 844})
     page.emulate_media(color_scheme=theme, reduced_motion="reduce")
     problems = {}
-    addresses = [*(f"{settings_session.path}/settings/{name}" for name in PAGES), *OWN]
+    addresses = [*(f"{settings_session.path}/settings/{name}" for name in PAGES), *ACCOUNT_PATHS]
     for address in addresses:
         page.goto(address, wait_until="networkidle")
-        found = axe_violations(page)
+        violations = axe_violations(page)
         if page.evaluate("document.documentElement.scrollWidth > innerWidth"):
-            found.append("page is wider than the viewport")
-        if found:
-            problems[address] = found
+            violations.append("page is wider than the viewport")
+        if violations:
+            problems[address] = violations
 
     assert problems == {}
 

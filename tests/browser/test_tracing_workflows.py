@@ -41,7 +41,7 @@ def test_facet_and_filter_text_share_the_same_state(session):
     expect(page.locator(".row-link")).to_have_text("desk")
 
 
-def test_preview_panel_shows_a_run_and_follows_the_keyboard(session):
+def test_run_preview_shows_a_run_and_follows_the_keyboard(session):
     run_id = stored_run(session.workspace, name="first", outputs={"text": "one"})
     stored_run(session.workspace, name="second", outputs={"text": "two"})
     page = session.goto(project_path(session, run_id))
