@@ -1,4 +1,4 @@
-"""The Celery application: messages to the worker fleet; what must happen is a row."""
+"""The Celery application. Required work is a database row; messages only start it."""
 
 import os
 

@@ -23,7 +23,7 @@ BASE_DIR = Path(__file__).resolve().parent.parent
 
 
 def _split(value: str) -> tuple[str, ...]:
-    return tuple(word.strip() for word in value.split(",") if word.strip())
+    return tuple(item.strip() for item in value.split(",") if item.strip())
 
 
 def _web_processes() -> int:
@@ -190,8 +190,8 @@ class Env(BaseSettings):
     @cached_property
     def proxies(self) -> list[str]:
         """Trusted networks. Raises `ValueError` for an invalid address or network."""
-        words = _split(self.trusted_proxies)
-        return [str(ipaddress.ip_network(word, strict=False)) for word in words]
+        networks = _split(self.trusted_proxies)
+        return [str(ipaddress.ip_network(network, strict=False)) for network in networks]
 
     @property
     def oidc_apps(self) -> list[dict[str, object]]:

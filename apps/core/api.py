@@ -130,8 +130,8 @@ def from_drf(exception: exceptions.APIException) -> errors.AppError:
         case exceptions.ValidationError():
             problems = list(_problems(exception.detail))
             first = problems[0] if problems else {"field": "", "message": "Invalid value."}
-            where = f"{first['field']}: " if first["field"] else ""
-            return errors.Invalid(f"{where}{first['message']}", problems)
+            prefix = f"{first['field']}: " if first["field"] else ""
+            return errors.Invalid(f"{prefix}{first['message']}", problems)
         case exceptions.ParseError():
             return errors.BadRequest(str(exception.detail))
         case exceptions.NotAuthenticated() | exceptions.AuthenticationFailed():

@@ -67,9 +67,9 @@ def storable(text: bytes) -> bytes:
     if b"\\u0000" not in text:
         return text
     parts = text.split(b"\\u0000")
-    kept = [parts[0]]
+    pieces = [parts[0]]
     for part in parts[1:]:
-        before = kept[-1]
-        backslashes = len(before) - len(before.rstrip(b"\\"))
-        kept += [b"\\u0000" if backslashes % 2 else b"\\ufffd", part]
-    return b"".join(kept)
+        previous = pieces[-1]
+        backslashes = len(previous) - len(previous.rstrip(b"\\"))
+        pieces += [b"\\u0000" if backslashes % 2 else b"\\ufffd", part]
+    return b"".join(pieces)

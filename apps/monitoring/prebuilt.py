@@ -23,7 +23,7 @@ def _named_series(
     return {"name": name, "metric": metric, "filters": filters, **fields}
 
 
-def _latency_series(where: str) -> list[dict[str, Any]]:
+def _latency_series(run_filter: str) -> list[dict[str, Any]]:
     return [
         {
             "name": f"p{p}",
@@ -31,7 +31,7 @@ def _latency_series(where: str) -> list[dict[str, Any]]:
                 "type": "percentile",
                 "field": "latency_seconds",
                 "params": {"p": p},
-                "filter": where,
+                "filter": run_filter,
             },
         }
         for p in (50, 95, 99)
@@ -45,11 +45,10 @@ def _average_per_trace(name: str, field: str) -> dict[str, Any]:
     }
 
 
-def _status_series(where: str) -> list[dict[str, Any]]:
+def _status_series(run_filter: str) -> list[dict[str, Any]]:
     return [
-        _named_series("Success", "run_count", f'and({where}, eq(status, "success"))'),
-        _named_series("Error", "run_count", f'and({where}, eq(status, "error"))'),
-        _named_series("Pending", "run_count", f'and({where}, eq(status, "pending"))'),
+        _named_series(name, "run_count", f'and({run_filter}, eq(status, "{name.lower()}"))')
+        for name in ("Success", "Error", "Pending")
     ]
 
 

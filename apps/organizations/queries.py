@@ -46,18 +46,19 @@ def accessible_workspaces(
         return [AccessibleWorkspace(workspace, None, limit) for workspace in rows]
     if caller.may(OrganizationPermission.WORKSPACES_ADMINISTER):
         return [
-            AccessibleWorkspace(one, system_role(Level.WORKSPACE, "admin"), limit) for one in rows
+            AccessibleWorkspace(workspace, system_role(Level.WORKSPACE, "admin"), limit)
+            for workspace in rows
         ]
     user = User.objects.get(pk=caller.user_id)
-    own = user.workspace_memberships.select_related("custom_role")
-    held = {membership.workspace_id: membership.held_role for membership in own}
+    memberships = user.workspace_memberships.select_related("custom_role")
+    roles = {membership.workspace_id: membership.held_role for membership in memberships}
     return [
         AccessibleWorkspace(
-            one,
-            held.get(one.pk, system_role(Level.WORKSPACE, "admin")),
-            limit & frozenset(held[one.pk].permissions) if one.pk in held else limit,
+            workspace,
+            roles.get(workspace.pk, system_role(Level.WORKSPACE, "admin")),
+            limit & frozenset(roles[workspace.pk].permissions) if workspace.pk in roles else limit,
         )
-        for one in rows.open_to(user)
+        for workspace in rows.open_to(user)
     ]
 
 

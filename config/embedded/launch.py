@@ -47,7 +47,7 @@ class ParentBoundProcess:
     deadly: Signals = SIGKILL
 
     def command(self, program: Sequence[str | Path], parent: int | None = None) -> list[str]:
-        words = [
+        arguments = [
             sys.executable,
             "-I",
             "-S",
@@ -55,11 +55,11 @@ class ParentBoundProcess:
             "--parent",
             str(parent or os.getpid()),
         ]
-        words += ["--deadly", str(int(self.deadly))]
+        arguments += ["--deadly", str(int(self.deadly))]
         if self.log is not None:
-            words += ["--log", str(self.log)]
+            arguments += ["--log", str(self.log)]
         if self.uid is not None:
-            words += ["--uid", str(self.uid)]
+            arguments += ["--uid", str(self.uid)]
             if not all(anyone_may_enter(path) for path in (Path(program[0]), *self.needs)):
-                words.append("--reach")
-        return [*words, "--", *map(str, program)]
+                arguments.append("--reach")
+        return [*arguments, "--", *map(str, program)]

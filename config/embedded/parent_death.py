@@ -59,9 +59,9 @@ def _keep(capability: int) -> bool:
     bit = 1 << capability
     header = _Header(CAPABILITY_VERSION_3, 0)
     data = (_Data * 2)(_Data(bit, bit, bit), _Data(0, 0, 0))
-    kept: int = libc.capset(ctypes.byref(header), data)
-    raised: int = libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
-    return kept == 0 and raised == 0
+    set_result: int = libc.capset(ctypes.byref(header), data)
+    raise_result: int = libc.prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_RAISE, capability, 0, 0)
+    return set_result == 0 and raise_result == 0
 
 
 def send_output_to(path: str) -> None:

@@ -81,19 +81,19 @@ class Postgres:
         self._remove_stale_lock()
 
     def command(self, log: Path | None = None) -> list[str]:
-        words: list[str | Path] = [_program("postgres"), "-D", self.folder]
+        arguments: list[str | Path] = [_program("postgres"), "-D", self.folder]
         settings = SETTINGS | {
             "unix_socket_directories": str(self.instance.socket_dir),
             "max_connections": str(self.connections),
             "shared_buffers": f"{buffers(psutil.virtual_memory().total)}MB",
         }
         for name, value in settings.items():
-            words += ["-c", f"{name}={value}"]
+            arguments += ["-c", f"{name}={value}"]
         # SIGQUIT: postgres exits at once and recovers at its next start, as after a power failure.
         process = ParentBoundProcess(
             log=log, uid=service_uid(), needs=[self.folder], deadly=SIGQUIT
         )
-        return process.command(words)
+        return process.command(arguments)
 
     def is_ready(self) -> bool:
         # The status file first: connecting during recovery would fill the log.
@@ -149,13 +149,13 @@ class Postgres:
         draft = Path(tempfile.mkdtemp(prefix="postgres-new-", dir=self.instance.data_dir))
         uid = _named_user() if os.geteuid() == 0 else None
         private_folder(draft, uid)
-        words: list[str | Path] = [_program("initdb"), "-D", draft, "-U", SUPERUSER]
-        words += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
-        words += ["--builtin-locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject"]
-        words += ["--no-instructions"]
+        arguments: list[str | Path] = [_program("initdb"), "-D", draft, "-U", SUPERUSER]
+        arguments += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
+        arguments += ["--builtin-locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject"]
+        arguments += ["--no-instructions"]
         try:
             with _with_user_name(draft) as wrapper:
-                command = ParentBoundProcess(uid=uid, needs=[draft]).command([*wrapper, *words])
+                command = ParentBoundProcess(uid=uid, needs=[draft]).command([*wrapper, *arguments])
                 process = subprocess.run(command, capture_output=True, text=True, check=False)
             if process.returncode != 0:
                 last = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]

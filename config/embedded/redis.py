@@ -37,16 +37,16 @@ class Redis:
         private_folder(self.instance.redis_dir, service_uid())
 
     def command(self, log: Path | None = None) -> list[str]:
-        words: list[str | Path] = [_binary()]
+        arguments: list[str | Path] = [_binary()]
         settings = SETTINGS | {
             "unixsocket": str(self.instance.redis_socket),
             "dir": str(self.instance.redis_dir),
             "maxmemory": f"{self.memory_mb}mb",
         }
         for name, value in settings.items():
-            words += [f"--{name}", value]
+            arguments += [f"--{name}", value]
         process = ParentBoundProcess(log=log, uid=service_uid(), needs=[self.instance.redis_dir])
-        return process.command(words)
+        return process.command(arguments)
 
     def is_ready(self) -> bool:
         client = redis.Redis.from_url(self.instance.redis_url, socket_timeout=2)

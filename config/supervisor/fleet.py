@@ -83,9 +83,9 @@ class Fleet:
 
     async def stop(self, names: Iterable[str]) -> None:
         """Stop the processes together: stop signal, grace period, SIGKILL."""
-        chosen = [self._watchers.pop(name) for name in names if name in self._watchers]
+        watchers = [self._watchers.pop(name) for name in names if name in self._watchers]
         await self._exclusively(
-            lambda: self._arbiter.stop_watchers(watcher_iter_func=lambda **_: chosen)
+            lambda: self._arbiter.stop_watchers(watcher_iter_func=lambda **_: watchers)
         )
 
     async def close(self) -> None:
@@ -101,8 +101,8 @@ class Fleet:
         The kernel reparents them to this process (see `adopt_orphans`). A restarted process starts
         its own children.
         """
-        ours = {pid for watcher in self._arbiter.iter_watchers() for pid in watcher.processes}
-        orphans = [child for child in psutil.Process().children() if child.pid not in ours]
+        fleet_pids = {pid for watcher in self._arbiter.iter_watchers() for pid in watcher.processes}
+        orphans = [child for child in psutil.Process().children() if child.pid not in fleet_pids]
         for orphan in orphans:
             with suppress(psutil.NoSuchProcess):
                 orphan.kill()

@@ -20,9 +20,9 @@ from config.env import BASE_DIR, Env
 from config.supervisor.terminal import Terminal
 
 
-def parse(words: str) -> list[str]:
+def parse(text: str) -> list[str]:
     """Parse a list of region names. Raises `CannotStart` for an unknown one."""
-    names = [word.strip().lower() for word in words.split(",") if word.strip()]
+    names = [name.strip().lower() for name in text.split(",") if name.strip()]
     for name in names:
         if name not in REGIONS:
             raise CannotStart(f"unknown region {name!r}; available regions: {', '.join(REGIONS)}.")

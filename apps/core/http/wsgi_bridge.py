@@ -76,9 +76,9 @@ class WSGIBridge:
             retry: Retry | None = environ.pop(RETRY_KEY, None)
             if retry is not None:
                 return retry
-            whole = _whole_body(response)
-            if whole is not None:
-                asyncio.run_coroutine_threadsafe(_send_whole(send, start, whole), loop).result()
+            body = _whole_body(response)
+            if body is not None:
+                asyncio.run_coroutine_threadsafe(_send_whole(send, start, body), loop).result()
                 return None
             deliver({"type": "http.response.start", **start})
             for chunk in response:

@@ -70,5 +70,5 @@ def without_payloads(event: Any, hint: Any) -> Any:
 
 
 def _without_values(text: str) -> str:
-    kept = [line for line in text.splitlines() if not line.lstrip().startswith(_QUOTES_VALUES)]
-    return "\n".join(kept)[:_MAX_TEXT]
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith(_QUOTES_VALUES)]
+    return "\n".join(lines)[:_MAX_TEXT]

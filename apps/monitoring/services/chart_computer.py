@@ -54,13 +54,13 @@ class TimeRange:
         start: datetime | None = None,
         end: datetime | None = None,
         stride: Stride | None = None,
-        **others: Any,
+        **options: Any,
     ) -> TimeRange:
         """Default to the last week, and to a stride that fits the length."""
         end = end or datetime.now(UTC)
         start = start or end - _DEFAULT_LENGTH
         return cls(
-            start=start, end=end, stride=stride or buckets.choose_stride(end - start), **others
+            start=start, end=end, stride=stride or buckets.choose_stride(end - start), **options
         )
 
     def edges(self, chart_type: str) -> list[datetime]:

@@ -41,12 +41,12 @@ class MultiWorkspaceComputer:
     def prepare(self, charts: Sequence[Mapping[str, Any]]) -> None:
         """Collect the measures of all charts before `points`, so that they share queries."""
         for workspace_id in self.workspace_ids:
-            own = [
+            workspace_charts = [
                 {**chart, "series": _series_of_workspace(workspace_id, chart["series"])}
                 for chart in charts
             ]
-            if any(chart["series"] for chart in own):
-                self._computer(workspace_id).prepare(own)
+            if any(chart["series"] for chart in workspace_charts):
+                self._computer(workspace_id).prepare(workspace_charts)
 
     def points(
         self, chart_type: str, payload: Sequence[Mapping[str, Any]], common: Mapping[str, Any]

@@ -190,7 +190,7 @@ class OwnInvitationView(PersonAPIView):
 
     @extend_schema(responses={204: None})
     def delete(self, request: PersonRequest, invitation_id: UUID) -> Response:
-        user, invitation = _own(request, invitation_id)
+        user, invitation = _own_invitation(request, invitation_id)
         invitations.decline(invitation=invitation, user=user)
         return Response(status=204)
 
@@ -200,7 +200,7 @@ class ClaimView(PersonAPIView):
 
     @extend_schema(responses=dict)
     def post(self, request: PersonRequest, invitation_id: UUID) -> Response:
-        user, invitation = _own(request, invitation_id)
+        user, invitation = _own_invitation(request, invitation_id)
         membership = invitations.accept(invitation=invitation, user=user)
         roles = workspace_roles_by_user(membership.organization_id, [user.pk])[user.pk]
         return Response(
@@ -208,7 +208,7 @@ class ClaimView(PersonAPIView):
         )
 
 
-def _own(request: PersonRequest, invitation_id: UUID) -> tuple[User, Invitation]:
+def _own_invitation(request: PersonRequest, invitation_id: UUID) -> tuple[User, Invitation]:
     user = User.objects.get(pk=request.auth.user_id)
     rows = Invitation.objects.to_address(user.email)
     return user, get_or_404(rows, pk=invitation_id)

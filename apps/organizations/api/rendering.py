@@ -114,8 +114,12 @@ def member_json(
         "role_name": role.display_name,
         "tenant_ids": [workspace_id for workspace_id, _ in workspaces],
         "workspaces": [
-            {"id": workspace_id, "role_id": held.id, "role_name": held.display_name}
-            for workspace_id, held in workspaces
+            {
+                "id": workspace_id,
+                "role_id": workspace_role.id,
+                "role_name": workspace_role.display_name,
+            }
+            for workspace_id, workspace_role in workspaces
         ],
         "access_scope": "organization",
         "created_at": membership.created_at,

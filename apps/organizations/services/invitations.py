@@ -63,16 +63,18 @@ def invite(
     manages members.
     """
     email = email.strip().lower()
-    wanted = dict(workspaces or {})
+    workspace_roles = dict(workspaces or {})
     check_grant(by, role)
     if not email and OrganizationPermission.PEOPLE_MANAGE in role.permissions:
         raise PermissionEscalation("An invitation link cannot grant a role that manages members.")
-    present = Workspace.objects.present().filter(organization_id=organization_id, pk__in=wanted)
-    if present.count() != len(wanted):
+    present = Workspace.objects.present().filter(
+        organization_id=organization_id, pk__in=workspace_roles
+    )
+    if present.count() != len(workspace_roles):
         raise core_errors.NotFound("Workspace not found in the organization.")
-    for workspace_id, held in wanted.items():
+    for workspace_id, workspace_role in workspace_roles.items():
         if by is not None:
-            check_permissions(permissions_in(by, workspace_id), held.permissions)
+            check_permissions(permissions_in(by, workspace_id), workspace_role.permissions)
     members = Membership.objects.filter(organization_id=organization_id)
     if email and members.filter(user__email=email).exists():
         raise AlreadyMember
@@ -95,8 +97,10 @@ def invite(
     invitation.digest = _digest(invitation_token(invitation))
     invitation.save(force_insert=True)
     InvitationWorkspace.objects.bulk_create(
-        InvitationWorkspace(invitation=invitation, workspace_id=workspace_id, **role_fields(held))
-        for workspace_id, held in wanted.items()
+        InvitationWorkspace(
+            invitation=invitation, workspace_id=workspace_id, **role_fields(workspace_role)
+        )
+        for workspace_id, workspace_role in workspace_roles.items()
     )
     record(
         Action.MEMBER_INVITED,
@@ -104,7 +108,7 @@ def invite(
         after={
             "email": email,
             "role": role.display_name,
-            "workspaces": [str(workspace_id) for workspace_id in wanted],
+            "workspaces": [str(workspace_id) for workspace_id in workspace_roles],
             "expires_at": invitation.expires_at,
         },
         organization_id=organization_id,
@@ -210,9 +214,9 @@ def _accept(invitation: Invitation, user: User) -> Membership:
     WorkspaceMembership.objects.bulk_create(
         [
             WorkspaceMembership(
-                workspace_id=held.workspace_id, user=user, **role_fields(held.held_role)
+                workspace_id=invited.workspace_id, user=user, **role_fields(invited.held_role)
             )
-            for held in workspaces
+            for invited in workspaces
         ],
         ignore_conflicts=True,
     )
@@ -230,9 +234,9 @@ def _accept(invitation: Invitation, user: User) -> Membership:
 
 
 def _adds_workspaces(invitation: Invitation, user: User) -> bool:
-    own = user.workspace_memberships.values("workspace_id")
+    current_ids = user.workspace_memberships.values("workspace_id")
     workspaces = invitation.workspaces.filter(workspace__deleted_at=None)
-    return workspaces.exclude(workspace_id__in=own).exists()
+    return workspaces.exclude(workspace_id__in=current_ids).exists()
 
 
 def _digest(token: str) -> bytes:

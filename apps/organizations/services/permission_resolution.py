@@ -28,8 +28,8 @@ def caller_for(*, user: User, workspace_id: UUID) -> Caller | None:
     organization_id, role, custom = row
     permissions: frozenset[str] | None = _ALL
     if not _administers(role, custom):
-        here = WorkspaceMembership.objects.filter(workspace_id=workspace_id, user=user)
-        permissions = _in_workspace(here.values_list("role", "custom_role__permissions").first())
+        rows = WorkspaceMembership.objects.filter(workspace_id=workspace_id, user=user)
+        permissions = _in_workspace(rows.values_list("role", "custom_role__permissions").first())
     if permissions is None:
         return None
     return Caller(organization_id, workspace_id, permissions, user_id=user.pk)
@@ -54,10 +54,10 @@ def callers_for(pairs: Collection[tuple[UUID, UUID]]) -> dict[tuple[UUID, UUID],
         "role",
         "custom_role__permissions",
     )
-    here = WorkspaceMembership.objects.filter(user__in=user_ids, workspace__in=workspace_ids)
+    rows = WorkspaceMembership.objects.filter(user__in=user_ids, workspace__in=workspace_ids)
     workspace_roles = {
         (user, workspace): (role, custom)
-        for user, workspace, role, custom in here.values_list(
+        for user, workspace, role, custom in rows.values_list(
             "user_id", "workspace_id", "role", "custom_role__permissions"
         )
     }
@@ -76,12 +76,12 @@ def organization_caller_for(*, user: User, organization_id: UUID) -> Organizatio
     if not user.is_active:
         return None
     memberships = Membership.objects.filter(user=user, organization_id=organization_id)
-    held = memberships.values_list("role", "custom_role__permissions").first()
-    if held is None:
+    role_row = memberships.values_list("role", "custom_role__permissions").first()
+    if role_row is None:
         return None
     return OrganizationCaller(
         organization_id=organization_id,
-        permissions=_permissions(Level.ORGANIZATION, *held),
+        permissions=_permissions(Level.ORGANIZATION, *role_row),
         user_id=user.pk,
     )
 
@@ -103,8 +103,8 @@ def _administers(role: str, custom: list[str] | None) -> bool:
     return OrganizationPermission.WORKSPACES_ADMINISTER in permissions
 
 
-def _in_workspace(held: tuple[str, list[str] | None] | None) -> frozenset[str] | None:
-    return None if held is None else _permissions(Level.WORKSPACE, *held)
+def _in_workspace(role_row: tuple[str, list[str] | None] | None) -> frozenset[str] | None:
+    return None if role_row is None else _permissions(Level.WORKSPACE, *role_row)
 
 
 def _permissions(level: Level, role: str, custom: list[str] | None) -> frozenset[str]:

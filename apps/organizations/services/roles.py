@@ -54,10 +54,10 @@ def find_role(organization_id: UUID, level: Level, role_id: UUID | str) -> AnyRo
     return custom
 
 
-def list_roles(organization_id: UUID, level: Level | None = None) -> list[SystemRole | Role]:
+def list_roles(organization_id: UUID, level: Level | None = None) -> list[AnyRole]:
     """List the assignable roles: system roles, then custom roles by name."""
-    own = Role.objects.filter(organization_id=organization_id).order_by("level", "display_name")
-    all_roles: list[SystemRole | Role] = [*SYSTEM_ROLES, *own]
+    custom = Role.objects.filter(organization_id=organization_id).order_by("level", "display_name")
+    all_roles: list[AnyRole] = [*SYSTEM_ROLES, *custom]
     return [role for role in all_roles if level is None or role.level == level]
 
 
@@ -116,8 +116,8 @@ def delete_role(*, role: Role) -> None:
 def _validate_permissions(
     level: Level, permissions: Collection[str], by: OrganizationCaller | None
 ) -> list[str]:
-    known = permission_names(level)
-    if unknown := set(permissions) - set(known):
+    all_names = permission_names(level)
+    if unknown := set(permissions) - set(all_names):
         raise core_errors.Invalid(
             f"`permissions` contains `{min(unknown)}`, which is not a permission of this level.",
             [{"field": "permissions", "message": name} for name in sorted(unknown)],
@@ -125,7 +125,7 @@ def _validate_permissions(
     # Workspace permissions need no check: role managers administer every workspace.
     if by is not None and level == Level.ORGANIZATION:
         check_permissions(by.permissions, permissions)
-    return [name for name in known if name in set(permissions)]
+    return [name for name in all_names if name in set(permissions)]
 
 
 def _save(role: Role) -> None:

@@ -177,8 +177,8 @@ def _delete_taggings(taggings: TaggingQuerySet) -> None:
     taggings.delete()
 
 
-def _record_tagging(action: Action, value: TagValue, tagging: Tagging, when: str) -> None:
-    """Record the assignment in `before` or `after`."""
+def _record_tagging(action: Action, value: TagValue, tagging: Tagging, field: str) -> None:
+    """Record the assignment in the field `before` or `after`."""
     values = {
         "key": value.tag_key.key,
         "value": value.value,
@@ -186,7 +186,7 @@ def _record_tagging(action: Action, value: TagValue, tagging: Tagging, when: str
         "resource_id": tagging.resource_id,
     }
     name = f"{value.tag_key.key}: {value.value}"
-    _record(action, tagging.workspace_id, value.pk, name, **{when: values})
+    _record(action, tagging.workspace_id, value.pk, name, **{field: values})
 
 
 def _save(row: models.Model) -> None:

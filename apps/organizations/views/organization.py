@@ -132,8 +132,12 @@ def setting_roles(request: PageRequest) -> HttpResponse:
     caller = organization_caller(request, _O.ORGANIZATION_READ)
     organization_id = caller.organization_id
     edited = _get_edited_role(organization_id, request.GET.get("role", ""))
-    named = request.GET.get("level") == Level.ORGANIZATION
-    level = Level(edited.level) if edited else Level.ORGANIZATION if named else Level.WORKSPACE
+    if edited:
+        level = Level(edited.level)
+    elif request.GET.get("level") == Level.ORGANIZATION:
+        level = Level.ORGANIZATION
+    else:
+        level = Level.WORKSPACE
     initial = (
         {name: getattr(edited, name) for name in ("display_name", "description", "permissions")}
         if edited
@@ -170,8 +174,8 @@ def setting_roles(request: PageRequest) -> HttpResponse:
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_role_delete(request: PageRequest, role_id: UUID) -> HttpResponse:
     # Looked up before the permission check: foreign and missing ids are indistinguishable.
-    own = Role.objects.filter(organization_id=request.caller.organization_id)
-    role = get_or_404(own, pk=role_id)
+    custom_roles = Role.objects.filter(organization_id=request.caller.organization_id)
+    role = get_or_404(custom_roles, pk=role_id)
     organization_caller(request, _O.ROLES_MANAGE)
     roles.delete_role(role=role)
     messages.success(request, f"{role.display_name} was deleted.")
@@ -195,8 +199,8 @@ def _roles_with_member_counts(organization_id: UUID, level: Level) -> list[tuple
             Q(workspace__deleted_at=None), workspace__organization_id=organization_id
         )
     )
-    counted = rows.values_list("role", "custom_role_id").annotate(n=Count("pk"))
-    member_counts = {custom or name: n for name, custom, n in counted}
+    counts = rows.values_list("role", "custom_role_id").annotate(n=Count("pk"))
+    member_counts = {custom_id or name: count for name, custom_id, count in counts}
     return [
         (role, member_counts.get(getattr(role, "key", None) or role.id, 0))
         for role in roles.list_roles(organization_id, level)

@@ -76,11 +76,11 @@ def setting_members(request: PageRequest) -> HttpResponse:
     administrators = list_workspace_administrators(workspace.organization_id)
     member_ids = {row.user_id for row in rows} | {row.user_id for row in administrators}
     choices = role_choices(roles.list_roles(workspace.organization_id, Level.WORKSPACE))
-    others = User.objects.filter(memberships__organization=workspace.organization)
-    others = others.exclude(pk__in=member_ids).order_by("email")[:MAX_MEMBERS_SHOWN]
+    candidates = User.objects.filter(memberships__organization=workspace.organization)
+    candidates = candidates.exclude(pk__in=member_ids).order_by("email")[:MAX_MEMBERS_SHOWN]
     form = AddMemberForm(
         request.POST or None,
-        people=[(str(user.pk), user.email) for user in others],
+        people=[(str(user.pk), user.email) for user in candidates],
         roles=choices,
         initial={"role": str(find_role(workspace.organization_id, Level.WORKSPACE, "editor").id)},
     )

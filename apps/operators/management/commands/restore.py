@@ -54,17 +54,17 @@ class Command(BaseCommand):
                 "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
                 " AND pid <> pg_backend_pid() AND application_name = 'slipway'"
             )
-            (others,) = cursor.fetchone() or (0,)
+            (connection_count,) = cursor.fetchone() or (0,)
             cursor.execute("SELECT to_regclass('organizations_organization') IS NOT NULL")
             (has_tables,) = cursor.fetchone() or (False,)
             rows = 0
             if has_tables:
                 cursor.execute("SELECT count(*) FROM organizations_organization")
                 (rows,) = cursor.fetchone() or (0,)
-        if others:
+        if connection_count:
             raise CommandError(
-                f"The platform is running ({others} connections). Stop it, and start only its"
-                " database: python -m config.supervisor --services-only"
+                f"The platform is running ({connection_count} connections). Stop it, and start only"
+                " its database: python -m config.supervisor --services-only"
             )
         if rows and not yes:
             raise CommandError(
