@@ -53,6 +53,7 @@ check: install-dev ## What CI checks: lint, types, layers, vocabulary, system ch
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python -m tests.prose.linter
+	$(BIN)/python -m tests.references
 	$(BIN)/python manage.py check --fail-level WARNING
 	$(BIN)/python manage.py makemigrations --check --dry-run
 	$(BIN)/djlint templates --check --quiet

@@ -14,7 +14,7 @@ WORKSPACE = WorkspaceFactory.build()
 
 
 def line(*, as_json=True, error=None):
-    record = logging.LogRecord("apps.x", logging.ERROR, "x.py", 1, "it failed", (), error)
+    record = logging.LogRecord("apps.core", logging.ERROR, "x.py", 1, "it failed", (), error)
     return logs.formatter(as_json=as_json).format(record)
 
 
