@@ -1,7 +1,7 @@
-"""Statements that PostgreSQL parses and plans once for each connection.
+"""Execution of prepared statements, which PostgreSQL plans once per connection.
 
-The queries of the hot paths are written out for it: planning costs as much as running them, and
-building them anew costs more than both. Code that runs on the loop waits for them there.
+The hot paths use fixed SQL: planning a query costs as much as executing it, and building it with
+the ORM costs more than both. Inside `run_on_loop` the event loop awaits the statements.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ Parameters = Mapping[str, Any] | Sequence[Any]
 
 
 def fetch_row(statement: str, parameters: Parameters) -> Row | None:
-    """The first row of the statement, inside this thread's transaction if there is one.
+    """The first row of the statement, executed in this thread's transaction if there is one.
 
-    Django's counters and logs see it like any query.
+    Query counters and logs of Django include it.
     """
     if sync_bridge.is_on_loop():
-        found = _on_loop(statement, parameters)
-        return found[0] if found else None
+        rows = _on_loop(statement, parameters)
+        return rows[0] if rows else None
     with _cursor(statement) as cursor:
         cursor.execute(statement, parameters, prepare=True)
         first: Row | None = cursor.fetchone()
@@ -44,7 +44,7 @@ def fetch_rows(statement: str, parameters: Parameters) -> list[Row]:
 
 
 def execute(statement: str, parameters: Parameters) -> None:
-    """Execute a statement for what it does."""
+    """Execute a statement and ignore its rows."""
     if sync_bridge.is_on_loop():
         sync_bridge.mark_dirty()
         _on_loop(statement, parameters)
@@ -54,7 +54,7 @@ def execute(statement: str, parameters: Parameters) -> None:
 
 
 def on_commit(callback: Callable[[], None]) -> None:
-    """Do something once what was executed is committed: at once, unless in a transaction."""
+    """Call after the current transaction commits, or at once outside of a transaction."""
     if sync_bridge.is_on_loop():
         callback()
     else:
@@ -62,10 +62,10 @@ def on_commit(callback: Callable[[], None]) -> None:
 
 
 def _on_loop(statement: str, parameters: Parameters) -> list[Row]:
-    found = sync_bridge.await_result(loop_database().rows(statement, parameters))
-    if found and not statement.lstrip().startswith("SELECT"):
+    rows = sync_bridge.await_result(loop_database().rows(statement, parameters))
+    if rows and not statement.lstrip().startswith("SELECT"):
         sync_bridge.mark_dirty()
-    return found
+    return rows
 
 
 @contextlib.contextmanager

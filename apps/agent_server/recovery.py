@@ -1,4 +1,4 @@
-"""The net under the messages: what a crash, a lost message or a wiped Redis leaves behind."""
+"""Recovery of runs and threads after crashes, lost messages and loss of Redis."""
 
 from __future__ import annotations
 
@@ -15,28 +15,28 @@ from apps.agent_server.services import delete_threads, dispatch
 from apps.agent_server.statuses import OPEN, RunStatus
 
 DISPATCH_GRACE = timedelta(seconds=3)
-"""A run that waits longer than this, on a thread where nothing runs, has lost its message."""
+"""A pending run on an idle thread that waits longer than this has lost its message."""
 BATCH_SIZE = 1_000
 TEMPORARY_THREAD_RETENTION = timedelta(minutes=2)
 
 
 def sweep() -> None:
-    """Return lost runs to the queue, wake workers. Safe to repeat."""
+    """Return lost runs to the queue and notify workers. Safe to repeat."""
     dispatch.enqueue_threads({*requeue_lost_runs(), *find_stalled_threads()})
 
 
 def requeue_lost_runs() -> set[UUID]:
     """Put runs with an expired lease back to `pending`; return their threads.
 
-    Whoever claims one that was lost too often, or that was to stop, ends it.
+    A run that was lost too often, or is being cancelled, is ended by the worker that claims it.
     """
     lease = settings.AGENT_RUN_LEASE_SECONDS
     return {row[0] for row in prepared_sql.fetch_rows(run_state_sql.EXPIRED, [lease, BATCH_SIZE])}
 
 
 def find_stalled_threads() -> set[UUID]:
-    """Threads with a run that could have been claimed for a while and was not."""
-    runs = AgentRun.objects.across_workspaces(reason="messages get lost for everybody")
+    """Threads with a run that has been claimable for longer than `DISPATCH_GRACE`."""
+    runs = AgentRun.objects.across_workspaces(reason="messages of any workspace can be lost")
     now = timezone.now()
     waiting = runs.filter(
         ~Exists(runs.filter(thread=OuterRef("thread"), status=RunStatus.RUNNING)),
@@ -48,12 +48,14 @@ def find_stalled_threads() -> set[UUID]:
 
 
 def purge_temporary_threads() -> int:
-    """Remove forgotten threads and those of stateless runs that ended a while ago; say how many.
+    """Delete removed threads and those of ended stateless runs; return how many.
 
-    The latter stay that long so that a caller who was cut off still finds the result.
+    The latter are kept for a while so that a disconnected caller can still read the result.
     """
     now = timezone.now()
-    threads = Thread.objects.across_workspaces(reason="stateless runs of everybody leave threads")
+    threads = Thread.objects.across_workspaces(
+        reason="stateless runs of all workspaces leave threads"
+    )
     runs = AgentRun.objects.across_workspaces(reason="the runs of those threads")
     open_runs = runs.filter(thread=OuterRef("pk"), status__in=sorted(OPEN))
     old = threads.filter(

@@ -1,7 +1,7 @@
-"""What a run leaves for those who waited, read from PostgreSQL.
+"""Responses of `wait` and `join`, read from PostgreSQL.
 
-The worker sends it along with the run's last event; this is for who comes later, and for results
-that are too large to be sent or were lost with Redis.
+The worker sends the result with the run's last event. These functions serve later callers, and
+results that are too large for Redis or were lost with it.
 """
 
 from __future__ import annotations
@@ -24,55 +24,55 @@ UNKNOWN_ERROR = {"error": "RuntimeError", "message": "The run failed."}
 
 
 def refusal_result(error: AppError) -> bytes:
-    """The answer for who waited and may stay no longer; the status is out by then."""
-    said = {"error": "HTTPException", "message": f"{error.status}: {error.detail}"}
-    return dumps({"__error__": said})
+    """The body for a waiting caller whose access ended after the status line was sent."""
+    body = {"error": "HTTPException", "message": f"{error.status}: {error.detail}"}
+    return dumps({"__error__": body})
 
 
 def wait_result(scope: Scope, run_id: UUID) -> bytes:
-    """The answer of `wait`: the values with the questions among them, or the error alone."""
+    """The response of `wait`: the values with the interrupts in them, or the error alone."""
     ended = runs.read_outcome(scope, run_id)
     if ended is None:
         return b"{}"
     if ended.status in FAILED:
         return dumps({"__error__": ended.error or UNKNOWN_ERROR})
-    asked = [{**question, "response_schema": None} for question in _questions(ended)]
-    return _values_with(ended, asked)
+    interrupts = [{**each, "response_schema": None} for each in _interrupts(ended)]
+    return _values_with(ended, interrupts)
 
 
 def join_result(scope: Scope, run_id: UUID, end: Event | None) -> bytes:
-    """The answer of `join`: the thread's values as they are now, later runs' included.
+    """The response of `join`: the thread's current values, which a later run may have written.
 
-    `end` is there when the caller waited for it: then the questions come beside the values.
+    If the caller waited for `end`, the interrupts are added to the values.
     """
     ended = runs.read_outcome(scope, run_id)
     if ended is None:  # rolled back, or deleted
         return b"{}"
     if ended.status in FAILED:
         return dumps({"__error__": ended.error or UNKNOWN_ERROR})
-    asked = _questions(ended)
-    if asked and end is None:
-        return dumps({"__interrupt__": asked})
-    return _values_with(ended, asked)
+    interrupts = _interrupts(ended)
+    if interrupts and end is None:
+        return dumps({"__interrupt__": interrupts})
+    return _values_with(ended, interrupts)
 
 
 def render_lost_end(scope: Scope, run_id: UUID) -> bytes:
-    """The last frame of a stream whose end was lost with Redis."""
+    """The last frame of a stream whose `end` event was lost with Redis."""
     ended = runs.read_outcome(scope, run_id)
     if ended is not None and ended.status in FAILED:
         return sse.frame(sse.ERROR, dumps(ended.error or UNKNOWN_ERROR))
     return sse.frame(END, dumps({"status": ended.status if ended else "gone"}))
 
 
-def _questions(ended: RunOutcome) -> list[dict[str, Any]]:
-    return [question for asked in (ended.interrupts or {}).values() for question in asked]
+def _interrupts(ended: RunOutcome) -> list[dict[str, Any]]:
+    return [each for of_task in (ended.interrupts or {}).values() for each in of_task]
 
 
-def _values_with(ended: RunOutcome, asked: list[dict[str, Any]]) -> bytes:
+def _values_with(ended: RunOutcome, interrupts: list[dict[str, Any]]) -> bytes:
     values = (ended.values or "{}").encode()
-    if not asked:
+    if not interrupts:
         return values if values[:1] in {b"{", b"["} else dumps({"values": Fragment(values)})
-    marker = b'"__interrupt__": ' + dumps(asked)
+    field = b'"__interrupt__": ' + dumps(interrupts)
     if not values.startswith(b"{"):
-        return b"{" + marker + b"}"
-    return values[:-1] + (b", " if len(values) > len(b"{}") else b"") + marker + b"}"
+        return b"{" + field + b"}"
+    return values[:-1] + (b", " if len(values) > len(b"{}") else b"") + field + b"}"

@@ -1,4 +1,4 @@
-"""How far one request reaches: what every service of an Agent Server is told first."""
+"""The scope of a request: its deployment and the rows that the caller may see."""
 
 from __future__ import annotations
 
@@ -26,53 +26,53 @@ Action = Literal[
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One agent, and which of its rows this caller may see.
+    """One agent and the filter of the rows that the caller may see.
 
-    A row is there for the caller when its metadata contains `visible`; a run is where its thread
-    is. Without rules of the agent's own everything is visible to who was admitted.
+    A row is visible if its metadata contains `visible`; a run is visible if its thread is. Without
+    custom authorization every admitted caller sees all rows.
     """
 
     route: Route
     visible: str = "{}"
     """JSON, compared by PostgreSQL's `@>`."""
     user: dict[str, Any] | None = None
-    """Who the agent's own authentication says the caller is."""
+    """The user that custom authentication returned."""
     value: dict[str, Any] = field(default_factory=dict)
-    """What the caller asks for, as the agent's own rules left it."""
+    """The requested ids and fields, with the changes of the agent's handler."""
     graph_context: Mapping[str, Any] = field(default_factory=dict)
-    """What graphs are told of the caller in `configurable`: who it is, headers that are let in."""
+    """Fields of `configurable` that describe the caller: the user and allowed headers."""
 
     @property
     def key(self) -> list[UUID]:
-        """What every client-visible id is unique within."""
+        """Workspace and deployment, within which each client-visible id is unique."""
         return [self.route.workspace_id, self.route.deployment_id]
 
     @property
     def user_id(self) -> str | None:
-        """The user's id, for rows that remember on whose behalf they act."""
+        """The user's id, for rows that act on the user's behalf."""
         return None if self.user is None else str(self.user["identity"])
 
     @property
     def owner_metadata(self) -> dict[str, Any]:
-        """Metadata of a row that is made on the side: with it, its maker sees it."""
-        mark: dict[str, Any] = loads(self.visible)
-        return mark
+        """Metadata that makes an implicitly created row visible to its creator."""
+        metadata: dict[str, Any] = loads(self.visible)
+        return metadata
 
     def configured(self, configurable: Mapping[str, Any]) -> dict[str, Any]:
-        """What a client configures, under what the server itself says of the caller.
+        """The client's configuration, overridden by the caller's fields.
 
-        Nobody configures who they are.
+        A client cannot configure its own identity.
         """
-        own = {n: v for n, v in configurable.items() if not n.startswith("langgraph_auth_")}
-        return {**own, **self.graph_context}
+        fields = {n: v for n, v in configurable.items() if not n.startswith("langgraph_auth_")}
+        return {**fields, **self.graph_context}
 
     def unfiltered(self) -> Scope:
-        """All of the agent: for what the platform itself does, and to find out what is amiss."""
+        """The scope of all rows of the agent, for the platform's own work and error messages."""
         return replace(self, visible="{}")
 
 
 def graph_context_for(user: Mapping[str, Any]) -> dict[str, Any]:
-    """How graphs know on whose behalf they run."""
+    """The configurable fields that identify the user to graphs."""
     return {
         "langgraph_auth_user": user,
         "langgraph_auth_user_id": user["identity"],

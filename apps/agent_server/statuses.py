@@ -1,4 +1,4 @@
-"""States of agent runs and threads; the words are the wire's."""
+"""States of agent runs, threads and webhook deliveries; the values are on the wire."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class ThreadStatus(TextChoices):
 
 
 class MultitaskStrategy(TextChoices):
-    """What a new run does to those that the thread still has open."""
+    """What a new run does to the open runs of its thread."""
 
     ENQUEUE = "enqueue"
     REJECT = "reject"
@@ -34,14 +34,14 @@ class MultitaskStrategy(TextChoices):
 
 
 class TTLStrategy(TextChoices):
-    """What becomes of a thread that has been quiet for its time to live."""
+    """What happens to a thread that was inactive for its time to live."""
 
     DELETE = "delete"
     KEEP_LATEST = "keep_latest"
 
 
 class DeliveryStatus(TextChoices):
-    """Of a webhook."""
+    """The state of a webhook delivery."""
 
     DUE = "due"
     SENDING = "sending"

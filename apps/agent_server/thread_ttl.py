@@ -1,7 +1,7 @@
-"""Times to live: threads that go when they were quiet for long, and histories that are cut short.
+"""Times to live: deletes inactive threads and old checkpoints.
 
-Settings are the thread's own; when and how much is swept at once is its deployment's, by
-`checkpointer.ttl` of its `langgraph.json`.
+The time to live is the thread's own; interval and size of a sweep come from `checkpointer.ttl` in
+the deployment's `langgraph.json`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apps.agent_server.statuses import TTLStrategy
 from apps.core.json import loads
 
 MAX_THREADS_PER_SWEEP = 1_000
-"""Threads of one deployment in one sweep, unless its configuration says otherwise."""
+"""Threads of one deployment in one sweep, unless its configuration sets a lower limit."""
 INTERVAL_MINUTES = 5.0
 MAX_DEPLOYMENTS = 1_000
 
@@ -47,15 +47,15 @@ ORDER BY t.ttl_until LIMIT %s
 
 
 class SweepPolicy(NamedTuple):
-    """When and how much a deployment is swept."""
+    """Interval and size of a deployment's sweeps."""
 
     interval_minutes: float
     limit: int
 
     @classmethod
-    def of(cls, configured: dict[str, Any]) -> SweepPolicy:
-        interval = configured.get("sweep_interval_minutes") or INTERVAL_MINUTES
-        limit = configured.get("sweep_limit") or MAX_THREADS_PER_SWEEP
+    def of(cls, config: dict[str, Any]) -> SweepPolicy:
+        interval = config.get("sweep_interval_minutes") or INTERVAL_MINUTES
+        limit = config.get("sweep_limit") or MAX_THREADS_PER_SWEEP
         return cls(float(interval), max(1, min(int(limit), MAX_THREADS_PER_SWEEP)))
 
     def is_due(self, minute: int) -> bool:
@@ -65,31 +65,31 @@ class SweepPolicy(NamedTuple):
 
 
 def sweep(*, always: bool = False) -> int:
-    """Do what is due about times to live; return for how many threads. Safe to repeat.
+    """Apply expired times to live; return the number of threads. Safe to repeat.
 
-    Called every minute; `always` passes over the deployments' own intervals.
+    Called every minute; `always` ignores the deployments' own intervals.
     """
-    minute, done = int(time.time() // 60), 0
-    for deployment, configured in _rows(_DUE, [MAX_DEPLOYMENTS]):
-        pace = SweepPolicy.of(loads(configured))
-        if always or pace.is_due(minute):
-            done += _sweep_deployment(deployment, pace)
-    return done
+    minute, swept = int(time.time() // 60), 0
+    for deployment, config in _rows(_DUE, [MAX_DEPLOYMENTS]):
+        policy = SweepPolicy.of(loads(config))
+        if always or policy.is_due(minute):
+            swept += _sweep_deployment(deployment, policy)
+    return swept
 
 
-def _sweep_deployment(deployment: UUID, pace: SweepPolicy) -> int:
+def _sweep_deployment(deployment: UUID, policy: SweepPolicy) -> int:
     by_strategy: dict[str, list[tuple[UUID, float]]] = defaultdict(list)
-    for pk, strategy, minutes in _rows(_EXPIRED, [deployment, pace.limit]):
+    for pk, strategy, minutes in _rows(_EXPIRED, [deployment, policy.limit]):
         by_strategy[strategy].append((pk, minutes))
-    gone = delete_threads.delete_rows([pk for pk, _ in by_strategy[TTLStrategy.DELETE]])
-    now, cut = timezone.now(), 0
+    deleted = delete_threads.delete_rows([pk for pk, _ in by_strategy[TTLStrategy.DELETE]])
+    now, pruned = timezone.now(), 0
     for pk, minutes in by_strategy[TTLStrategy.KEEP_LATEST]:
-        cut += checkpoints.keep_latest(pk, before=now - timedelta(minutes=minutes))
-    return gone + cut
+        pruned += checkpoints.keep_latest(pk, before=now - timedelta(minutes=minutes))
+    return deleted + pruned
 
 
 def _rows(statement: str, parameters: list[Any]) -> list[tuple[Any, ...]]:
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-    return found
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows

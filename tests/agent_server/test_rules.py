@@ -116,7 +116,7 @@ def route(**cache) -> Route:
 
 def test_users_are_remembered_by_the_headers_that_are_named():
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
-    users.keep(cached, {"authorization": "a", "x": "1"}, {"identity": "ann"})
+    users.put(cached, {"authorization": "a", "x": "1"}, {"identity": "ann"})
 
     assert users.get(cached, {"authorization": "a", "x": "2"}) == {"identity": "ann"}
     assert users.get(cached, {"authorization": "b"}) is None
@@ -125,14 +125,14 @@ def test_users_are_remembered_by_the_headers_that_are_named():
 
 def test_who_sends_none_of_the_headers_is_not_remembered():
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"])
-    users.keep(cached, {}, {"identity": "ann"})
+    users.put(cached, {}, {"identity": "ann"})
 
     assert users.get(cached, {}) is None
 
 
 def test_nobody_is_remembered_without_a_cache():
     users, plain = custom_auth.UserCache(), route()
-    users.keep(plain, {"authorization": "a"}, {"identity": "ann"})
+    users.put(plain, {"authorization": "a"}, {"identity": "ann"})
 
     assert users.get(plain, {"authorization": "a"}) is None
 
@@ -140,7 +140,7 @@ def test_nobody_is_remembered_without_a_cache():
 def test_the_oldest_are_forgotten_first():
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], max_size=2)
     for name in "abc":
-        users.keep(cached, {"authorization": name}, {"identity": name})
+        users.put(cached, {"authorization": name}, {"identity": name})
 
     known = [users.get(cached, {"authorization": name}) for name in "abc"]
 
@@ -149,7 +149,7 @@ def test_the_oldest_are_forgotten_first():
 
 def test_users_are_forgotten_in_time(monkeypatch):
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
-    users.keep(cached, {"authorization": "a"}, {"identity": "ann"})
+    users.put(cached, {"authorization": "a"}, {"identity": "ann"})
     later = custom_auth.time.monotonic() + 6
 
     monkeypatch.setattr(custom_auth.time, "monotonic", lambda: later)

@@ -32,33 +32,33 @@ from apps.rate_limits.checks import check_anonymous, check_deployment
 
 B = TypeVar("B")
 
-# What configures nothing, however a deployment lists its headers: credentials.
+# Credentials are never passed to graphs, whatever headers a deployment lists.
 _CREDENTIAL_HEADERS = frozenset({"authorization", "cookie", "x-api-key", "x-tenant-id"})
 
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A caller at the agent of an address, whom the platform or the agent's own code knows."""
+    """An authenticated caller of the agent with this slug."""
 
     _route: Route
     headers: Mapping[str, str]
     caller: Caller | None
-    """None where the agent's own code decides."""
+    """None if the agent's own code authenticates the caller."""
     auth_exchange: AuthExchange | None = None
-    """Set where the agent's own code has to be asked."""
+    """Set if the agent has custom authentication."""
     studio: bool = False
-    """Somebody of the platform, at an agent with rules of its own."""
+    """Whether a platform member calls an agent that has custom authentication."""
 
     @property
     def route(self) -> Route:
-        """The agent's route. Who has not been asked for a right is at least known by name."""
+        """The agent's route. Authenticates the caller, also where no action is authorized."""
         self.user()
         return self._route
 
     def count(self, auth_exchange: Callable[[], AuthExchange]) -> None:
         """Count the request on the deployment's own limit, if it has one.
 
-        The agent's own graphs are not counted, and a request that is begun again is the same.
+        Requests of the agent's own graphs are not counted. A restarted request counts once.
         """
         limit, is_graph = self._route.limit, self.caller is None and self.auth_exchange is None
         if limit is None or is_graph or auth_exchange().is_counted:
@@ -67,7 +67,7 @@ class Admission:
         auth_exchange().is_counted = True
 
     def user(self) -> dict[str, Any] | None:
-        """Who the agent's own authentication says it is; None for agents without one."""
+        """The user that custom authentication returned; None for agents without it."""
         if self.studio:
             return STUDIO_USER
         if self.auth_exchange is None:
@@ -77,9 +77,9 @@ class Admission:
         return self._known()
 
     def resolve_scope(self, resource: Resource, action: Action, **value: Any) -> Scope:
-        """What the caller may see of the agent when doing this; for a thread, it may ask the agent.
+        """Authorize the action and return the scope of its rows. May call the agent's code.
 
-        `value` is what is asked for, as the agent's own rules are told: ids, as text.
+        `value` holds the requested ids as text, as the agent's handlers receive them.
         """
         scope, _ = self.authorize(resource, action, None, **value)
         return scope
@@ -87,7 +87,7 @@ class Admission:
     def authorize(
         self, resource: Resource, action: Action, body: B, **value: Any
     ) -> tuple[Scope, B]:
-        """The same for a body, which comes back as the agent's own rules left it."""
+        """`resolve_scope` for a request body, which is returned with the handler's changes."""
         if self.auth_exchange is None:
             return Scope(self._route, value=value, graph_context=self._graph_context(None)), body
         before = rules.describe_value(resource, action, body, value)
@@ -105,10 +105,10 @@ class Admission:
         )
         return scope, rules.apply_changes(resource, action, body, before, after)
 
-    # Asking
+    # Calls of the agent's code
 
     def _known(self) -> dict[str, Any] | None:
-        """Who it is, as far as that was asked or is remembered."""
+        """The user, if this request or the cache already has it."""
         if self.studio:
             return STUDIO_USER
         if self.auth_exchange is None:
@@ -118,36 +118,36 @@ class Admission:
         return self.auth_exchange.user
 
     def _ask(self, question: dict[str, Any]) -> dict[str, Any]:
-        """Put a question to the agent's code; who it is comes with the first answer."""
+        """Call the agent's code. The first response also contains the user."""
         assert self.auth_exchange is not None  # noqa: S101
         user = self._known()
-        who = {"request": self.auth_exchange.facts} if user is None else {"user": user}
-        answer = self.auth_exchange.answer(self._route, who, question)
+        identity = {"request": self.auth_exchange.facts} if user is None else {"user": user}
+        answer = self.auth_exchange.answer(self._route, identity, question)
         if "refused" in answer:
             raise rules.refusal_error(answer["refused"])
         if user is None:
             self.auth_exchange.user = answer["user"]
-            user_cache.keep(self._route, self.headers, answer["user"])
+            user_cache.put(self._route, self.headers, answer["user"])
         return answer
 
     def _graph_context(self, user: dict[str, Any] | None) -> dict[str, Any]:
-        """What graphs are told of the caller, beside what the caller configures."""
-        told: dict[str, Any] = {}
+        """The configurable fields that describe the caller to graphs."""
+        fields: dict[str, Any] = {}
         listed = self._route.serving.http.configurable_headers
         if listed is not None:
-            told |= {
+            fields |= {
                 name.lower(): value
                 for name, value in self.headers.items()
                 if matches_header_rules(name.lower(), listed)
                 and name.lower() not in _CREDENTIAL_HEADERS
             }
         if user is not None:
-            told |= graph_context_for(user)
-        return told
+            fields |= graph_context_for(user)
+        return fields
 
 
 def matches_header_rules(name: str, listed: HeaderRules) -> bool:
-    """Whether the rules include a header, by its name in lower case."""
+    """Whether the rules include a header; `name` is in lower case."""
     if any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in listed.excludes):
         return False
     return any(fnmatch.fnmatchcase(name, pattern.lower()) for pattern in listed.includes)
@@ -186,30 +186,30 @@ def _admit(
 ) -> Admission:
     if headers.get(loopback.HEADER):
         return Admission(loopback.route_for_token(headers[loopback.HEADER], slug), headers, None)
-    has_own = (known := routes.find(slug)) is not None and known.serving.auth is not None
-    if known is not None and has_own:
-        return _admit_with_custom_auth(known, permission, headers, member, auth_exchange)
+    route = routes.find(slug)
+    if route is not None and route.serving.auth is not None:
+        return _admit_with_custom_auth(route, permission, headers, member, auth_exchange)
     secret = api_key_from_headers(headers)
-    person = None if secret else member()
-    if not secret and person is None:
+    user = None if secret else member()
+    if not secret and user is None:
         raise errors.Unauthenticated
-    caller, route = _resolve_platform_caller(known, secret, person)
+    caller, route = _resolve_platform_caller(route, secret, user)
     caller.require(permission)
     return Admission(route, headers, caller)
 
 
 def _resolve_platform_caller(
-    route: Route | None, secret: str | None, person: User | None
+    route: Route | None, secret: str | None, user: User | None
 ) -> tuple[Caller, Route]:
-    """Somebody who may see where the agent is deployed."""
-    holder = get_key_info(secret=secret) if secret else None
+    """The key or member as a caller of the agent's workspace. Raises 404 for outsiders."""
+    key_info = get_key_info(secret=secret) if secret else None
     if route is None:
         raise NoSuchAgent
-    if secret and holder is not None:
-        if holder.organization_id != route.organization_id:
+    if secret and key_info is not None:
+        if key_info.organization_id != route.organization_id:
             raise NoSuchAgent
         return caller_for_key(secret=secret, workspace_id=route.workspace_id), route
-    caller = caller_for(user=person, workspace_id=route.workspace_id) if person else None
+    caller = caller_for(user=user, workspace_id=route.workspace_id) if user else None
     if caller is None:
         raise NoSuchAgent
     return caller, route
@@ -222,7 +222,7 @@ def _admit_with_custom_auth(
     member: Callable[[], User | None],
     auth_exchange: Callable[[], AuthExchange],
 ) -> Admission:
-    """Who enters an agent with authentication of its own: visitors, or the platform's people."""
+    """Admit to an agent with custom authentication: its own users, or platform members."""
     caller = _find_studio_caller(route, permission, headers, member)
     return Admission(route, headers, caller, auth_exchange(), studio=caller is not None)
 
@@ -233,22 +233,22 @@ def _find_studio_caller(
     headers: Mapping[str, str],
     member: Callable[[], User | None],
 ) -> Caller | None:
-    """Somebody of the platform who says so and can prove it; None for everybody else."""
+    """The platform member or key that calls as such; None for users of the agent."""
     auth = route.serving.auth
     if auth is None or auth.disable_studio_auth:
         return None
     secret = headers.get("X-Api-Key")
-    says_so = (headers.get("X-Auth-Scheme") or "").lower() == "langsmith"
+    has_platform_scheme = (headers.get("X-Auth-Scheme") or "").lower() == "langsmith"
     try:
         if secret or headers.get("Authorization"):
-            if not (says_so and secret):
+            if not (has_platform_scheme and secret):
                 return None
             caller, _ = _resolve_platform_caller(route, secret, None)
         else:
-            person = member()
-            if person is None:
+            user = member()
+            if user is None:
                 return None
-            caller, _ = _resolve_platform_caller(route, None, person)
+            caller, _ = _resolve_platform_caller(route, None, user)
     except (errors.Unauthenticated, errors.Forbidden, errors.NotFound):
         return None
     return caller if caller.may(permission) else None

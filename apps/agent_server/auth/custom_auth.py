@@ -1,9 +1,9 @@
-"""Asking an agent's own code who a caller is and what they may do, before a request is answered.
+"""Calls of an agent's own authentication code, which returns the user and authorizes actions.
 
-The code runs in a graph host, so asking takes as long as the author's code likes; no thread waits
-for it. A view or a service that needs an answer raises `AskFirst`. Whoever called it on an event
-loop awaits `Visit.resolve` and begins again, and then the answer is there. So what happens before
-the last question must be safe to repeat: reading the request and checking it is.
+The code runs in a graph host for an unknown time, so no thread waits for it. A view or service that
+needs a result raises `AuthPending`. Its caller on the event loop awaits `AuthExchange.resolve` and
+restarts it with the result. Everything before the last call must therefore be repeatable, as
+reading and validating the request is.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 
 AUTH_EXCHANGE_KEY = "slipway.auth_exchange"
-"""Where a WSGI environment keeps it."""
+"""Key of the exchange in a WSGI environment."""
 AUTH_TIMEOUT_SECONDS = 30
 MAX_CALLS_PER_REQUEST = 50
 MAX_CONCURRENT_CALLS = 64
-"""Questions to one deployment's code that a web process has under way."""
+"""Calls to one deployment's code that a web process has open at the same time."""
 
 
 class AuthPending(errors.Unavailable):
-    """The agent's code must be asked; nobody outside sees this."""
+    """The agent's code must be called first. Internal: clients never receive this error."""
 
 
 class AuthBusy(errors.Unavailable):
@@ -41,28 +41,28 @@ class AuthBusy(errors.Unavailable):
 
 
 class AuthExchange:
-    """One request, over all the times that it is begun."""
+    """The authentication calls of one request, across its restarts."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         self.facts = facts
         """The request in JSON: `method`, `path`, `path_params`, `query`, `headers`."""
         self.user: dict[str, Any] | None = None
         self.is_counted = False
-        """On the deployment's own limit."""
+        """Whether the request was counted on the deployment's rate limit."""
         self._answers: dict[bytes, dict[str, Any] | errors.AppError] = {}
         self._open: tuple[Route, bytes, dict[str, Any]] | None = None
 
     def answer(
-        self, route: Route, who: Mapping[str, Any], question: Mapping[str, Any]
+        self, route: Route, identity: Mapping[str, Any], question: Mapping[str, Any]
     ) -> dict[str, Any]:
-        """What the agent's code says. `AskFirst` when it has not been asked yet.
+        """The response of the agent's code. Raises `AuthPending` if it was not called yet.
 
-        Raises what the request is to be answered with when nothing could be found out.
+        Raises the error of a failed call, with which the request is answered.
         """
         key = dumps(question)
         answer = self._answers.get(key)
         if answer is None and len(self._answers) < MAX_CALLS_PER_REQUEST:
-            self._open = route, key, {**who, **question}
+            self._open = route, key, {**identity, **question}
             raise AuthPending
         if answer is None:
             raise AuthBusy
@@ -71,12 +71,12 @@ class AuthExchange:
         return answer
 
     async def resolve(self) -> None:
-        """Get the answer that is missing."""
+        """Make the pending call and store its response."""
         if self._open is None:
             return
-        (route, key, asked), self._open = self._open, None
+        (route, key, params), self._open = self._open, None
         try:
-            self._answers[key] = await _ask(route, asked)
+            self._answers[key] = await _ask(route, params)
         except errors.AppError as error:
             self._answers[key] = error
 
@@ -107,13 +107,13 @@ async def _ask(route: Route, question: dict[str, Any]) -> dict[str, Any]:
 
 
 class UserCache:
-    """Who was told apart by the values of some headers, for as long as `auth.cache` says."""
+    """Users by the values of the headers in `auth.cache`, with its time to live."""
 
     def __init__(self) -> None:
         self._users: dict[UUID, OrderedDict[tuple[str, ...], tuple[float, dict[str, Any]]]] = {}
 
     def get(self, route: Route, headers: Mapping[str, str]) -> dict[str, Any] | None:
-        """The user of these headers."""
+        """The cached user of these headers."""
         key = _cache_key(route, headers)
         users = self._users.get(_revision(route))
         if key is None or users is None:
@@ -121,7 +121,7 @@ class UserCache:
         expires, user = users.get(key, (0.0, None))
         return user if expires > time.monotonic() else None
 
-    def keep(self, route: Route, headers: Mapping[str, str], user: dict[str, Any]) -> None:
+    def put(self, route: Route, headers: Mapping[str, str], user: dict[str, Any]) -> None:
         key = _cache_key(route, headers)
         if key is None:
             return
@@ -147,7 +147,7 @@ def _cache(route: Route) -> Any:
 
 
 def _cache_key(route: Route, headers: Mapping[str, str]) -> tuple[str, ...] | None:
-    """None where nothing is cached, and for callers who send none of the headers."""
+    """None if the deployment has no cache or the request has none of the headers."""
     cache = _cache(route)
     if cache is None:
         return None
@@ -167,14 +167,14 @@ def describe_request(
     headers: Iterable[tuple[str, str]],
     path_params: Mapping[str, str],
 ) -> dict[str, Any]:
-    """A request as the agent's code is told of it; its path is below the agent's address."""
+    """A request as the agent's code receives it, with a path relative to the agent's."""
     params = {name: value for name, value in path_params.items() if name != "slug"}
-    below = path
+    relative_path = path
     if (slug := path_params.get("slug")) is not None:
-        below = path.partition(f"/agents/{slug}")[2] or "/"
+        relative_path = path.partition(f"/agents/{slug}")[2] or "/"
     return {
         "method": method,
-        "path": below,
+        "path": relative_path,
         "query": query,
         "headers": [*strip_platform_credentials(headers)],
         "path_params": params,
@@ -182,19 +182,19 @@ def describe_request(
 
 
 def strip_platform_credentials(headers: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
-    """A request's headers without what is between its sender and the platform.
+    """A request's headers without the platform's keys and session cookies.
 
-    Agent code is somebody else's: it must not learn a key or a session of this platform.
+    Agent code is untrusted and must not receive credentials of the platform.
     """
-    ours = {settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME}
+    platform_cookies = {settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME}
     for name, value in headers:
         lower = name.lower()
         if lower == loopback.HEADER.lower() or value.rpartition(" ")[2].startswith(KEY_PREFIX):
             continue
         if lower == "cookie":
             parts = (part.strip() for part in value.split(";"))
-            kept = "; ".join(part for part in parts if part.partition("=")[0] not in ours)
-            if kept:
-                yield name, kept
+            cookies = [part for part in parts if part.partition("=")[0] not in platform_cookies]
+            if cookies:
+                yield name, "; ".join(cookies)
             continue
         yield name, value

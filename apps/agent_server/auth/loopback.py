@@ -1,7 +1,7 @@
-"""What an agent's own graphs bring to be let in at their own deployment: a short-lived signature.
+"""Short-lived signed tokens with which an agent's graphs call their own deployment.
 
-Only the platform makes one, for a request that came over the socket of a graph host, and it counts
-for that host's deployment alone. Agent code never sees it.
+The platform signs one for each request from the socket of a graph host. It is valid for that
+host's deployment only, and agent code never sees it.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MAX_AGE_SECONDS = 600
 
 
 def make_token(deployment_id: UUID) -> str:
-    """The header's value for requests of the deployment's own graphs."""
+    """Sign a token for requests of the deployment's own graphs."""
     return signing.dumps(str(deployment_id), salt=_SALT)
 
 
 def route_for_token(value: str, slug: str) -> Route:
-    """The deployment that is let in; raises when it is not the one of the address."""
+    """The route of the token's deployment. Raises if `slug` belongs to another one."""
     try:
         deployment_id = signing.loads(value, salt=_SALT, max_age=_MAX_AGE_SECONDS)
     except signing.BadSignature:

@@ -1,4 +1,4 @@
-"""What an agent's own rules (`@auth.on`) mean for rows: filters, and rewritten requests."""
+"""Results of an agent's `@auth.on` handlers: metadata filters and rewritten requests."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from apps.core import errors
 from apps.core.json import dumps, dumps_text
 
 B = TypeVar("B")
-# What the SDK calls `namespace` in every request to the store, and the bodies do not.
+# Body fields that the SDK calls `namespace` in store requests.
 _STORE_NAMES = {"search": "namespace_prefix", "list_namespaces": "prefix"}
 
 
 class UnsupportedFilter(errors.Forbidden):
-    """A handler's filter cannot be applied exactly, so nothing is shown at all."""
+    """A handler's filter cannot be applied exactly, so the request is rejected."""
 
     code = "auth_filter_refused"
 
@@ -25,25 +25,27 @@ class UnsupportedFilter(errors.Forbidden):
 
 
 class DeniedByAgent(errors.AppError):
-    """The agent's own code said no, in its own words."""
+    """The agent's handler rejected the request; the text is the handler's."""
 
     code = "refused_by_agent"
 
 
-def refusal_error(told: Mapping[str, Any]) -> errors.AppError:
-    """What the agent's code wants the caller to be answered."""
-    status = told.get("status")
-    known = isinstance(status, int) and 400 <= status <= 599
-    return _of_status(status if known else 403)(str(told.get("detail") or "Forbidden"))
+def refusal_error(refusal: Mapping[str, Any]) -> errors.AppError:
+    """The error for a handler's rejection, which may set status and text."""
+    status = refusal.get("status")
+    is_error_status = isinstance(status, int) and 400 <= status <= 599
+    return _error_class(status if is_error_status else 403)(
+        str(refusal.get("detail") or "Forbidden")
+    )
 
 
 @cache
-def _of_status(status: Any) -> type[DeniedByAgent]:
+def _error_class(status: Any) -> type[DeniedByAgent]:
     return type("DeniedByAgent", (DeniedByAgent,), {"status": status})
 
 
 def metadata_filter(resource: str, filters: Any) -> str:
-    """The JSON that a row's metadata must contain; `FilterRefused` where that is not exact."""
+    """The JSON that a row's metadata must contain. Raises `UnsupportedFilter`."""
     if not filters:
         return "{}"
     if not isinstance(filters, dict):
@@ -54,20 +56,18 @@ def metadata_filter(resource: str, filters: Any) -> str:
 
 
 def _contained(key: str, rule: Any) -> Any:
-    """What a value contains, by PostgreSQL's `@>`, exactly when the rule holds for it."""
+    """The operand of PostgreSQL's `@>` that is equivalent to the rule."""
     if not isinstance(rule, dict):
         return _scalar(key, rule)
     if len(rule) != 1:
         raise UnsupportedFilter(f"`{key}` must have one operator")
-    [(operator, wanted)] = rule.items()
+    [(operator, operand)] = rule.items()
     if operator == "$eq":
-        return _scalar(key, wanted)
+        return _scalar(key, operand)
     if operator == "$contains":
-        values = wanted if isinstance(wanted, list) else [wanted]
+        values = operand if isinstance(operand, list) else [operand]
         return [_scalar(key, value) for value in values]
-    raise UnsupportedFilter(
-        f"`{key}` has the operator `{operator}`; `$eq` and `$contains` are known"
-    )
+    raise UnsupportedFilter(f"`{key}` has the operator `{operator}`; use `$eq` or `$contains`")
 
 
 def _scalar(key: str, value: Any) -> Any:
@@ -79,9 +79,9 @@ def _scalar(key: str, value: Any) -> Any:
 
 
 def describe_value(
-    resource: str, action: str, body: Any, asked: Mapping[str, Any]
+    resource: str, action: str, body: Any, requested: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What is asked for, as handlers are told of it."""
+    """The `value` that handlers receive: the body's fields and the requested ids."""
     value: dict[str, Any] = {}
     if isinstance(body, Body):
         value = body.model_dump(mode="json", exclude_unset=True)
@@ -89,31 +89,31 @@ def describe_value(
             value.setdefault("metadata", {})
     if resource == "store" and action in _STORE_NAMES:
         value["namespace"] = value.pop(_STORE_NAMES[action], None)
-    value |= {name: given for name, given in asked.items() if name != "slug"}
+    value |= {name: id_ for name, id_ in requested.items() if name != "slug"}
     if action == "create_run":
         value = _run_value(value)
     return value
 
 
-_OF_RUN = ("assistant_id", "thread_id", "metadata", "multitask_strategy", "if_not_exists")
+_RUN_FIELDS = ("assistant_id", "thread_id", "metadata", "multitask_strategy", "if_not_exists")
 
 
 def _run_value(value: dict[str, Any]) -> dict[str, Any]:
-    """A run as the SDK's `RunsCreate` has it: what it is told is in `kwargs`."""
-    outside = {name: value.get(name) for name in _OF_RUN}
-    outside["metadata"] = outside["metadata"] or {}
+    """A run in the form of the SDK's `RunsCreate`, with its arguments in `kwargs`."""
+    fields = {name: value.get(name) for name in _RUN_FIELDS}
+    fields["metadata"] = fields["metadata"] or {}
     return {
-        **outside,
+        **fields,
         "run_id": None,
         "status": "pending",
         "prevent_insert_if_inflight": value.get("multitask_strategy") == "reject",
         "after_seconds": value.get("after_seconds") or 0,
-        "kwargs": {name: given for name, given in value.items() if name not in outside},
+        "kwargs": {name: argument for name, argument in value.items() if name not in fields},
     }
 
 
 def apply_changes(resource: str, action: str, body: B, before: Any, after: dict[str, Any]) -> B:
-    """The body with what a handler changed in it, checked like any."""
+    """Apply a handler's changes to the body and validate it again."""
     if not isinstance(body, Body):
         return body
     if action == "create_run":
@@ -129,5 +129,5 @@ def apply_changes(resource: str, action: str, body: B, before: Any, after: dict[
     }
     if not changed:
         return body
-    mended: B = type(body).check({**body.model_dump(mode="json", exclude_unset=True), **changed})
-    return mended
+    result: B = type(body).check({**body.model_dump(mode="json", exclude_unset=True), **changed})
+    return result
