@@ -48,7 +48,7 @@ async def relay(
     """
     async with reader:
         try:
-            await reader.begun()
+            await reader.wait_started()
         except ThreadClosed:
             raise ThreadNotFound(context.path_uuid("thread_id")) from None
         await context.start(*sse.HEADERS)

@@ -107,7 +107,7 @@ def _end_lifecycle(event: Event) -> dict[str, str] | None:
     status = loads(event.data).get("status")
     if status in _FAILED_STATUSES:
         return None
-    if status == "success" and event.left == b"interrupted":
+    if status == "success" and event.thread_status == b"interrupted":
         return {"event": "interrupted"}
     # A run that was stopped is over as well: nobody waits for more of it.
     return {"event": "completed"}

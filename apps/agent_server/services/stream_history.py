@@ -19,14 +19,14 @@ from apps.agent_server.streaming.streams import Batch, EventId, unpack_batch
 
 
 class FollowedRun(NamedTuple):
-    """A run whose events are to be had."""
+    """A run of a followed thread."""
 
     run_id: UUID
     graph_id: str
     is_open: bool
     is_resumable: bool
-    reaches: bool
-    """Whether it may have said something after the event that was asked about."""
+    has_newer_events: bool
+    """Whether it may have events after the client's last one."""
 
 
 _THREAD = """
@@ -46,13 +46,13 @@ WHERE r.workspace_id = %s AND r.thread_id = %s AND (r.status = 'running' OR (
     AND r.ended_at > clock_timestamp() - make_interval(secs => %s)))
 ORDER BY r.sequence
 """
-_IS_THERE = """
+_EXISTS = """
 SELECT 1 FROM agent_server_thread WHERE workspace_id = %s AND id = %s AND NOT temporary
 """
 
 
 def thread_pk(scope: Scope, thread_id: UUID) -> UUID:
-    """The key of the thread's row, for who may see it."""
+    """The primary key of a visible thread. Raises `ThreadNotFound`."""
     row = prepared_sql.fetch_row(_THREAD, [*scope.key, thread_id, scope.visible])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
@@ -61,9 +61,9 @@ def thread_pk(scope: Scope, thread_id: UUID) -> UUID:
 
 
 def list_followed(scope: Scope, pk: UUID, after: EventId) -> list[FollowedRun] | None:
-    """The runs that say something, or said it not long ago, in order; None: the thread is gone."""
+    """Running and recent resumable runs, in order; None if the thread was deleted."""
     workspace = scope.route.workspace_id
-    if prepared_sql.fetch_row(_IS_THERE, [workspace, pk]) is None:
+    if prepared_sql.fetch_row(_EXISTS, [workspace, pk]) is None:
         return None
     lifetime = float(settings.RESUMABLE_STREAM_TTL_SECONDS)
     rows = prepared_sql.fetch_rows(_FOLLOWED, [after.position, workspace, pk, lifetime])
@@ -71,14 +71,14 @@ def list_followed(scope: Scope, pk: UUID, after: EventId) -> list[FollowedRun] |
 
 
 ROWS_PER_READ = 20
-"""Stretches read at a time; each holds about a tenth of a second, at most 256 KiB."""
+"""Rows per read; a row holds about a tenth of a second, at most 256 KiB."""
 DELETE_BATCH_SIZE = 2_000
 
-_AFTER = """
+_READ_AFTER = """
 SELECT batches FROM agent_server_streamedevents
 WHERE run_id = %s AND position > %s ORDER BY position LIMIT %s
 """
-_SWEEP = """
+_DELETE_EXPIRED = """
 DELETE FROM agent_server_streamedevents WHERE (run_id, position) IN (
     SELECT s.run_id, s.position
     FROM agent_server_streamedevents s LEFT JOIN agent_server_agentrun r ON r.id = s.run_id
@@ -90,25 +90,27 @@ DELETE FROM agent_server_streamedevents WHERE (run_id, position) IN (
 """
 
 
-def read_after(run_id: UUID, seen: EventId) -> list[Batch]:
-    """The next batches after that event; none when nothing more is kept.
+def read_after(run_id: UUID, event_id: EventId) -> list[Batch]:
+    """The next stored batches after the event; an empty list if there are none.
 
-    For a run that the caller was let in to: rows carry no workspace of their own.
+    The caller must have checked access to the run: the rows have no workspace.
     """
-    rows = prepared_sql.fetch_rows(_AFTER, [run_id, seen.position, ROWS_PER_READ])
+    rows = prepared_sql.fetch_rows(_READ_AFTER, [run_id, event_id.position, ROWS_PER_READ])
     batches = [
-        unpack_batch(packed) for (stretch,) in rows for packed in msgpack.unpackb(bytes(stretch))
+        unpack_batch(packed) for (chunk,) in rows for packed in msgpack.unpackb(bytes(chunk))
     ]
-    return [batch for batch in batches if batch.last > seen]
+    return [batch for batch in batches if batch.last > event_id]
 
 
 def delete_expired() -> int:
-    """Forget what is no longer promised, a part at a time; return how many stretches went."""
-    swept = 0
+    """Delete expired events in batches; return the number of rows."""
+    total = 0
     while True:
         with connection.cursor() as cursor:
-            cursor.execute(_SWEEP, [settings.RESUMABLE_STREAM_TTL_SECONDS, DELETE_BATCH_SIZE])
-            now: int = cursor.rowcount
-        swept += now
-        if now < DELETE_BATCH_SIZE:
-            return swept
+            cursor.execute(
+                _DELETE_EXPIRED, [settings.RESUMABLE_STREAM_TTL_SECONDS, DELETE_BATCH_SIZE]
+            )
+            deleted: int = cursor.rowcount
+        total += deleted
+        if deleted < DELETE_BATCH_SIZE:
+            return total

@@ -1,9 +1,9 @@
 """All open streams of a web process on one Redis connection.
 
-Readers of runs subscribe to the run's channel and read the run's stream from where they stand;
-readers of threads are told which runs begin. After a loss of the connection everybody reads back,
-so memory is bounded and nothing is skipped that is still to be had. A run whose end Redis lost is
-seen in PostgreSQL by a slow look at all open runs at once.
+A reader of a run subscribes to the run's channel and reads the run's stream from its cursor. A
+reader of a thread receives notices of new runs. After a lost connection every reader reads the
+events since its cursor again, so memory is bounded and no available event is skipped. A periodic
+query of all open runs finds those whose `end` event Redis lost.
 """
 
 from __future__ import annotations
@@ -27,24 +27,24 @@ from apps.core.sync_bridge import in_thread
 log = logging.getLogger(__name__)
 
 POLL_SECONDS = 2.0
-"""How often the connection is tried, and PostgreSQL asked while Redis is away."""
+"""Interval of connection checks, and of PostgreSQL queries while Redis is unavailable."""
 POLLS_BETWEEN_HEALTHY_LOOKUPS = 5
-"""Every so many looks PostgreSQL is asked although Redis answers."""
+"""Number of polls between two PostgreSQL queries while Redis is available."""
 
 
 class Listener(Protocol):
-    """Somebody who hears a channel that is not a run's."""
+    """A subscriber of a channel that is not a run's."""
 
     channel: bytes
 
     def on_message(self, payload: bytes) -> None: ...
 
     def mark_stale(self) -> None:
-        """The connection was lost, or has only now been made."""
+        """The connection was made or lost, so messages may be missing."""
 
 
 class StreamHub:
-    """The readers of one event loop."""
+    """The readers and listeners of one event loop."""
 
     def __init__(self, url: str | None = None) -> None:
         self._link = RedisConnection(
@@ -53,7 +53,7 @@ class StreamHub:
         self._readers: dict[bytes, list[Subscription]] = {}
         self._listeners: dict[bytes, list[Listener]] = {}
         self._reconnecting: asyncio.Task[None] | None = None
-        self._looking: asyncio.Task[None] | None = None
+        self._polling: asyncio.Task[None] | None = None
         self._ping: asyncio.Future[Any] | None = None
         self._seen_ended: set[UUID] = set()
 
@@ -74,10 +74,11 @@ class StreamHub:
         is_new: bool = False,
         woken: asyncio.Event | None = None,
     ) -> Subscription:
-        """Read the run's stream after that event; None means from now on.
+        """Read the run's stream after the event `after`; None starts at the current end.
 
-        `is_resumable`: events that Redis lost are in PostgreSQL. `is_new`: the stream is empty yet.
-        `woken` is set when the reader should call `step`. Use it as an async context manager.
+        `is_resumable`: PostgreSQL has the events that Redis lost. `is_new`: the stream is empty.
+        `woken` is set when the reader should call `step`. Use the result as an async context
+        manager.
         """
         reader = Subscription(
             self, run_id, after, is_resumable=is_resumable, is_new=is_new, woken=woken
@@ -85,13 +86,13 @@ class StreamHub:
         readers = self._readers.setdefault(reader.channel, [])
         readers.append(reader)
         if self._link.is_up:
-            commands: list[Command] = [reader.opening()]
+            commands: list[Command] = [reader.read_command()]
             if len(readers) == 1:
                 commands.insert(0, ("SUBSCRIBE", reader.channel))
-            reader.asked(self._link.send(commands)[0])
+            reader.set_pending_read(self._link.send(commands)[0])
         else:
             self._reconnect_soon()
-        self._look_now_and_then()
+        self._start_polling()
         return reader
 
     def leave(self, reader: Subscription) -> None:
@@ -104,9 +105,9 @@ class StreamHub:
                 self._link.send([("UNSUBSCRIBE", reader.channel)])
 
     def listen(self, listener: Listener) -> None:
-        """Hear a channel; the listener `falls behind` whenever it may have missed something.
+        """Subscribe a listener, which is marked stale whenever it may have missed messages.
 
-        That happens once at the beginning: what it then looks up is not older than what it hears.
+        It is marked stale once after subscribing, so its first read is newer than the subscription.
         """
         listeners = self._listeners.setdefault(listener.channel, [])
         listeners.append(listener)
@@ -114,12 +115,12 @@ class StreamHub:
             commands: list[Command] = [("PING",)]
             if len(listeners) == 1:
                 commands.insert(0, ("SUBSCRIBE", listener.channel))
-            [heard] = self._link.send(commands)
-            heard.add_done_callback(_consume_reply)
-            heard.add_done_callback(lambda _: listener.mark_stale())
+            [subscribed] = self._link.send(commands)
+            subscribed.add_done_callback(_consume_reply)
+            subscribed.add_done_callback(lambda _: listener.mark_stale())
         else:
             self._reconnect_soon()
-        self._look_now_and_then()
+        self._start_polling()
 
     def remove_listener(self, listener: Listener) -> None:
         listeners = self._listeners.get(listener.channel, [])
@@ -137,14 +138,14 @@ class StreamHub:
         return [await self.request(command)]
 
     async def aclose(self) -> None:
-        for task in (self._reconnecting, self._looking):
+        for task in (self._reconnecting, self._polling):
             if task is not None:
                 task.cancel()
         self._readers.clear()
         self._listeners.clear()
         self._link.close()
 
-    # Inside
+    # Internal
 
     def _deliver(self, channel: bytes, payload: bytes) -> None:
         if readers := self._readers.get(channel):
@@ -166,10 +167,10 @@ class StreamHub:
             try:
                 await self._link.connect()
                 if channels := [*self._readers, *self._listeners]:
-                    [heard] = self._link.send([("SUBSCRIBE", *channels), ("PING",)])
-                    await heard
+                    [subscribed] = self._link.send([("SUBSCRIBE", *channels), ("PING",)])
+                    await subscribed
                 break
-            except (RedisLost, hiredis.ReplyError):  # a refusal: it is still loading its data
+            except (RedisLost, hiredis.ReplyError):  # Redis is still loading its data
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
         for reader in self._all():
@@ -178,26 +179,26 @@ class StreamHub:
             for listener in listeners:
                 listener.mark_stale()
 
-    def _look_now_and_then(self) -> None:
-        if self._looking is None:
-            self._looking = asyncio.create_task(self._look_at_postgres(), name="stream-look")
+    def _start_polling(self) -> None:
+        if self._polling is None:
+            self._polling = asyncio.create_task(self._poll(), name="stream-poll")
 
-    async def _look_at_postgres(self) -> None:
-        turn = 0
+    async def _poll(self) -> None:
+        polls = 0
         while True:
             await asyncio.sleep(POLL_SECONDS)
-            turn += 1
-            self._try_link()
-            well = self._link.is_up and not self._seen_ended
-            if not self._readers or (well and turn % POLLS_BETWEEN_HEALTHY_LOOKUPS):
+            polls += 1
+            self._check_connection()
+            is_healthy = self._link.is_up and not self._seen_ended
+            if not self._readers or (is_healthy and polls % POLLS_BETWEEN_HEALTHY_LOOKUPS):
                 continue
             try:
-                await self._look()
+                await self._finish_ended()
             except DatabaseError as error:
-                log.warning("open runs could not be looked at: %s", error)
+                log.warning("Querying open runs failed: %s", error)
 
-    def _try_link(self) -> None:
-        """Cut a connection on which nothing is answered: nobody else would notice."""
+    def _check_connection(self) -> None:
+        """Close a connection whose last ping has no reply; nothing else detects it."""
         if self._ping is not None and not self._ping.done():
             self._link.close()
         is_needed = bool(self._readers or self._listeners)
@@ -205,10 +206,10 @@ class StreamHub:
         if self._ping is not None:
             self._ping.add_done_callback(_consume_reply)
 
-    async def _look(self) -> None:
-        """Finish the readers of runs that were seen to have ended twice in a row.
+    async def _finish_ended(self) -> None:
+        """Finish the readers of runs that had ended in two successive polls.
 
-        Between a run's end in PostgreSQL and its `end` in Redis lies a moment, never a whole turn.
+        The `end` event follows the commit in PostgreSQL within less than one interval.
         """
         ended = await in_thread(runs.find_ended, list({reader.run_id for reader in self._all()}))
         for reader in self._all():
@@ -220,10 +221,10 @@ class StreamHub:
         return [reader for readers in self._readers.values() for reader in readers]
 
 
-def _consume_reply(answer: asyncio.Future[Any]) -> None:
-    """Nobody waits for it, and what went wrong shows elsewhere."""
-    if not answer.cancelled():
-        answer.exception()
+def _consume_reply(reply: asyncio.Future[Any]) -> None:
+    """Read the reply's exception, so that asyncio does not log it."""
+    if not reply.cancelled():
+        reply.exception()
 
 
 _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, StreamHub] = WeakKeyDictionary()
@@ -232,7 +233,7 @@ _hubs: WeakKeyDictionary[asyncio.AbstractEventLoop, StreamHub] = WeakKeyDictiona
 def hub() -> StreamHub:
     """The hub of the running loop."""
     loop = asyncio.get_running_loop()
-    found = _hubs.get(loop)
-    if found is None:
-        found = _hubs[loop] = StreamHub()
-    return found
+    loop_hub = _hubs.get(loop)
+    if loop_hub is None:
+        loop_hub = _hubs[loop] = StreamHub()
+    return loop_hub

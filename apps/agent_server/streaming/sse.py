@@ -1,4 +1,4 @@
-"""Server-sent events, byte for byte as the clients of an Agent Server read them."""
+"""Server-sent events in the exact bytes that Agent Server clients expect."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _UNFILTERED = frozenset({ERROR, END})
 
 
 def frame(name: bytes, data: bytes, event_id: EventId | None = None) -> bytes:
-    """One event; the id, if any, comes after the data."""
+    """Encode one event; the id, if any, follows the data."""
     if event_id is None:
         return b"event: %b\r\ndata: %b\r\n\r\n" % (name, data)
     return b"event: %b\r\ndata: %b\r\nid: %d-%d\r\n\r\n" % (name, data, *event_id)
@@ -32,12 +32,12 @@ def error_frame(name: str, message: str) -> bytes:
 
 
 def refusal_frame(error: AppError) -> bytes:
-    """The end of a stream whose reader may stay no longer."""
+    """The last frame for a reader whose access has ended."""
     return error_frame("HTTPException", f"{error.status}: {error.detail}")
 
 
 class StreamModeFilter:
-    """Which events a reader asked for, by stream mode; no modes means all."""
+    """The stream modes that a reader requested; no modes means all events."""
 
     def __init__(self, modes: Sequence[str] = ()) -> None:
         self._modes = {mode.encode() for mode in modes}
@@ -50,14 +50,14 @@ class StreamModeFilter:
         if not self._modes or name in _UNFILTERED:
             return True
         base, _, _ = name.partition(b"|")
-        if base == b"messages":  # the tuple form is named so
+        if base == b"messages":  # the event name of the mode `messages-tuple`
             return b"messages-tuple" in self._modes
         family, _, _ = base.partition(b"/")
         return family in self._modes
 
 
 class ResumePosition:
-    """Where `Last-Event-ID` asks to go on."""
+    """The position of a `Last-Event-ID` header."""
 
     def __init__(self, header: str | None) -> None:
         self.is_given = header is not None
@@ -72,7 +72,7 @@ class ResumePosition:
 
 
 class FrameRenderer:
-    """Turns events into the bytes of one stream, and knows when it is over.
+    """Renders events as the frames of one stream and detects its end.
 
     An error is a stream's last event, so no `end` follows it.
     """

@@ -1,11 +1,14 @@
-"""A run's live stream: how it is written down, in Redis and beside it.
+"""The format of a run's live stream in Redis, and of the notices on a thread's channel.
 
 Each run has a Redis stream and a channel, both named `slipway:run:<run id>`. An entry is a batch of
-events; the same bytes go out on the channel. Every event has an id `<ms>-<n>`, unique and growing;
-the entry carries the id of its last event, so a reader who has seen some id asks for the entries
-after it. A batch also names the event before it, so that a reader sees when some are missing. The
-last event is named `end`. Redis may lose all of this at any time: the run's row in PostgreSQL is
-the record, and a resumable run's events are kept there as well.
+events; the same bytes are published on the channel. Every event has a unique, increasing id
+`<ms>-<n>`. An entry has the id of its last event, so a reader continues with the entries after its
+last id. A batch also names the event before it, so that a reader detects missing ones. The last
+event is named `end`. Redis may lose all of this at any time: the run's row in PostgreSQL is the
+record, and PostgreSQL also stores the events of resumable runs.
+
+A thread has a channel `slipway:thread:<key of its row>` for started runs and edited states. Its
+notices are not stored: after a lost connection, readers query the runs in PostgreSQL.
 """
 
 from __future__ import annotations
@@ -22,31 +25,31 @@ from apps.agent_server.messaging.redis_connection import Command
 END = b"end"
 BATCH_FIELD = b"b"
 STREAM_TTL_SECONDS = 24 * 3600
-"""How long the stream of a run that writes nothing more is kept, should its end never come."""
+"""Lifetime of the stream of a run that writes no further event, not even its end."""
 ENDED_STREAM_TTL_SECONDS = 15
-"""How long a stream that nobody may resume outlives its run: for readers who were cut off."""
+"""Lifetime of a non-resumable stream after its run, for readers that reconnect."""
 MAX_STREAM_BATCHES = 1_000
-"""In Redis; what a resumable run wrote before is read from PostgreSQL."""
+"""Limit in Redis; older events of a resumable run are read from PostgreSQL."""
 IDS_PER_MILLISECOND = 1 << 14
-"""Ids that one millisecond has."""
+"""Number of ids per millisecond."""
 _FIRST_MS = 1_735_689_600_000  # 2025
 _ID = re.compile(r"([0-9]{1,15})(?:-([0-9]{1,15}))?")
 
 
 def stream_key(run_id: UUID | str) -> str:
-    """The name of the run's stream and of its channel."""
+    """The key of the run's stream, which is also the name of its channel."""
     return f"slipway:run:{run_id}"
 
 
 class EventId(NamedTuple):
-    """Where an event stands in its stream."""
+    """The position of an event in its stream."""
 
     ms: int
     n: int
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """`ValueError` for anything but `<ms>-<n>` or `<ms>`."""
+        """Parse `<ms>-<n>` or `<ms>`. Raises `ValueError`."""
         match = _ID.fullmatch(text)
         if match is None:
             raise ValueError("not an event's id")
@@ -54,7 +57,7 @@ class EventId(NamedTuple):
 
     @classmethod
     def at(cls, position: int) -> Self:
-        """The id with that position; the beginning for positions before all ids."""
+        """The id with that position; `BEGINNING` for positions before all ids."""
         ms, n = divmod(position, IDS_PER_MILLISECOND)
         return cls(ms + _FIRST_MS, n) if position > 0 else cls(0, 0)
 
@@ -71,25 +74,25 @@ BEGINNING = EventId(0, 0)
 
 
 class Event(NamedTuple):
-    """One event as it is read back.
+    """One event of a stream.
 
-    With the end come, for who waits for it, the run's result when it is small, and the status that
-    the run left its thread in.
+    The `end` event also has the run's result, unless that is large, and the thread's status after
+    the run.
     """
 
     id: EventId
     name: bytes
     data: bytes
     result: bytes | None = None
-    left: bytes | None = None
+    thread_status: bytes | None = None
 
 
 class Batch(NamedTuple):
-    """Events that were written together."""
+    """Events that were written in one entry."""
 
     events: list[Event]
     before: EventId | None
-    """The event that came before them: `BEGINNING` for the first; None when nobody knows."""
+    """The previous event: `BEGINNING` for the first batch; None if it is unknown."""
     size: int
 
     @property
@@ -102,7 +105,7 @@ def pack_batch(
     events: Sequence[Sequence[bytes | str | None]],
     before: EventId | None = None,
 ) -> bytes:
-    """A batch whose last event has that id: `[ms, n, [[name, data], ...], before]`."""
+    """Pack a batch whose last event has the id `last`: `[ms, n, [[name, data], ...], before]`."""
     packed: bytes = msgpack.packb([last.ms, last.n, events, before])
     return packed
 
@@ -113,8 +116,8 @@ def unpack_batch(packed: bytes) -> Batch:
     if len(events) == 1:
         return Batch([Event(EventId(ms, last), *events[0])], before, len(packed))
     first = last - len(events) + 1
-    made = [Event(EventId(ms, first + i), *event) for i, event in enumerate(events)]
-    return Batch(made, before, len(packed))
+    batch = [Event(EventId(ms, first + i), *event) for i, event in enumerate(events)]
+    return Batch(batch, before, len(packed))
 
 
 def unpack_events(packed: bytes) -> list[Event]:
@@ -127,11 +130,11 @@ class RunStarted(NamedTuple):
     run_id: UUID
     graph_id: str
     is_resumable: bool
-    """Whether what it says is kept in PostgreSQL."""
+    """Whether PostgreSQL stores its events."""
 
 
 class StateUpdated(NamedTuple):
-    """Somebody changed the thread's state, not a run; `state` is the snapshot's JSON."""
+    """A client edited the thread's state; `state` is the snapshot as JSON."""
 
     state: bytes
 
@@ -148,11 +151,11 @@ def thread_channel(thread_pk: UUID) -> str:
 
 
 def run_started(thread_pk: UUID, run: RunStarted) -> Command:
-    kept = b"\1" if run.is_resumable else b"\0"
+    resumable = b"\1" if run.is_resumable else b"\0"
     return (
         "PUBLISH",
         thread_channel(thread_pk),
-        b"r" + run.run_id.bytes + kept + run.graph_id.encode(),
+        b"r" + run.run_id.bytes + resumable + run.graph_id.encode(),
     )
 
 
@@ -165,9 +168,9 @@ def thread_deleted(thread_pk: UUID) -> Command:
 
 
 def unpack_notice(payload: bytes) -> Notice:
-    kind, said = payload[:1], payload[1:]
+    kind, body = payload[:1], payload[1:]
     if kind == b"s":
-        return StateUpdated(said)
+        return StateUpdated(body)
     if kind == b"g":
         return ThreadDeleted()
-    return RunStarted(UUID(bytes=said[:16]), said[17:].decode(), said[16:17] == b"\1")
+    return RunStarted(UUID(bytes=body[:16]), body[17:].decode(), body[16:17] == b"\1")

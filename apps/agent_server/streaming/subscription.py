@@ -1,8 +1,8 @@
-"""One reader of one run's stream: what came, in order, without a gap and without repeating.
+"""A reader of one run's stream, which yields each event once, in order and without gaps.
 
-Batches name the event before them, so a reader sees at once when some are missing: because the
-connection was lost, because it was too slow for its mailbox, or because Redis forgot them. It then
-reads back from where it stands, first from Redis, and what a resumable run said from PostgreSQL.
+A batch names the event before it, so the reader detects missing batches: the connection was lost,
+the reader was too slow for its mailbox, or Redis lost them. It then reads the events after its
+cursor again, from Redis and, for a resumable run, from PostgreSQL.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from typing import TYPE_CHECKING, Any, Self
+from types import TracebackType
+from typing import Any, Protocol, Self
 from uuid import UUID
 
 import hiredis
@@ -30,28 +31,34 @@ from apps.agent_server.streaming.streams import (
 from apps.core.json import dumps
 from apps.core.sync_bridge import in_thread
 
-if TYPE_CHECKING:
-    from types import TracebackType
-
-    from apps.agent_server.streaming.hub import StreamHub
-
 log = logging.getLogger(__name__)
 
 BATCHES_PER_READ = 200
-"""Batches read back at a time."""
+"""Number of batches that one read from Redis returns at most."""
 MAILBOX_BYTES = 1024 * 1024
-"""What may wait for a slow client; beyond it, the client is served from the stream in Redis."""
+"""Buffer for a slow client; on overflow, the events are read from the stream in Redis again."""
 HISTORY_RETRY_SECONDS = (0.0, 0.1, 0.2, 0.4, 0.8, 1.6)
-"""How PostgreSQL is asked again for what is missing: it is a tenth of a second behind Redis."""
+"""Delays of reads from PostgreSQL, which is a tenth of a second behind Redis."""
 RETRY_SECONDS = 0.2
 
 
+class RedisHub(Protocol):
+    """The hub, as far as its subscriptions use it."""
+
+    @property
+    def is_up(self) -> bool: ...
+
+    def request(self, command: Command) -> asyncio.Future[Any]: ...
+
+    def leave(self, reader: Subscription) -> None: ...
+
+
 class Subscription:
-    """`next` gives what has come. To be used as an async context manager."""
+    """A reader of a run's stream. Use it as an async context manager and await `next`."""
 
     def __init__(
         self,
-        hub: StreamHub,
+        hub: RedisHub,
         run_id: UUID,
         after: EventId | None,
         *,
@@ -63,13 +70,13 @@ class Subscription:
         self.channel = stream_key(run_id).encode()
         self._hub = hub
         self._cursor = after
-        self._is_kept = is_resumable
-        self._has_asked_kept = is_new or not is_resumable or after is None
-        self._behind = True
-        self._answer: asyncio.Future[Any] | None = None
-        self._from_kept = False
+        self._is_resumable = is_resumable
+        self._has_read_history = is_new or not is_resumable or after is None
+        self._is_stale = True
+        self._pending_read: asyncio.Future[Any] | None = None
+        self._reads_history = False
         self._tries = 0
-        self._rest: asyncio.TimerHandle | None = None
+        self._pause_timer: asyncio.TimerHandle | None = None
         self._mailbox: deque[Batch] = deque()
         self._size = 0
         self._ended: str | None = None
@@ -77,9 +84,9 @@ class Subscription:
         self._woken = woken or asyncio.Event()
 
     async def next(self) -> list[Event]:
-        """The events that have come since the last call; an empty list after a `wake`.
+        """Wait for events and return them; an empty list after a `wake`.
 
-        The event named `end` is the last. It is made up here when everybody else lost it.
+        The event named `end` is the last. If it was lost, it is created from the run's status.
         """
         while True:
             self._woken.clear()
@@ -92,144 +99,146 @@ class Subscription:
                 await self._woken.wait()
 
     def wake(self) -> None:
-        """Have `next` return, also when nothing has come."""
+        """Make `next` return, even without events."""
         self._wake_requested = True
         self._woken.set()
 
     @property
     def is_waiting(self) -> bool:
-        """Whether there is nothing to do before something happens."""
-        if self._answer is not None:
-            return not self._answer.done()
-        if self._rest is not None:
+        """Whether `step` has nothing to do until `woken` is set."""
+        if self._pending_read is not None:
+            return not self._pending_read.done()
+        if self._pause_timer is not None:
             return True
-        if self._behind and (self._from_kept or self._hub.is_up):
+        if self._is_stale and (self._reads_history or self._hub.is_up):
             return False
-        return self._ended is None and (self._behind or not self._mailbox)
+        return self._ended is None and (self._is_stale or not self._mailbox)
 
     @property
     def is_idle(self) -> bool:
-        """Whether everything that is there was given."""
-        under_way = self._answer is not None or self._rest is not None or self._behind
-        return not under_way and not self._mailbox and self._ended is None
+        """Whether all available events were returned."""
+        is_reading = (
+            self._pending_read is not None or self._pause_timer is not None or self._is_stale
+        )
+        return not is_reading and not self._mailbox and self._ended is None
 
     def step(self) -> list[Event]:
-        """What can be given at once, for who waits for several things with one event."""
-        if self._answer is not None:
-            if not self._answer.done():
+        """Return the available events without waiting, for a caller that shares `woken`."""
+        if self._pending_read is not None:
+            if not self._pending_read.done():
                 return []
-            answer, self._answer = self._answer, None
-            self._store(answer)
+            reply, self._pending_read = self._pending_read, None
+            self._store(reply)
             if events := self._take():
                 return events
-        if self._rest is not None:
+        if self._pause_timer is not None:
             return []
-        if self._behind and (self._from_kept or self._hub.is_up):
+        if self._is_stale and (self._reads_history or self._hub.is_up):
             self._read_back()
             return []
-        if not self._behind and (events := self._take()):
+        if not self._is_stale and (events := self._take()):
             return events
-        if self._ended is None or self._answer is not None or self._rest is not None:
+        if self._ended is None or self._pending_read is not None or self._pause_timer is not None:
             return []
-        if self._mailbox and not self._behind:
+        if self._mailbox and not self._is_stale:
             return []
-        if not self._has_asked_kept:
-            self._ask_kept()
+        if not self._has_read_history:
+            self._schedule_history_read()
             return []
         return [Event(BEGINNING, END, dumps({"status": self._ended}))]
 
     def close(self) -> None:
-        """Read no more."""
-        if self._rest is not None:
-            self._rest.cancel()
+        """Stop reading."""
+        if self._pause_timer is not None:
+            self._pause_timer.cancel()
         self._hub.leave(self)
 
-    # The hub's side
+    # Called by the hub
 
-    def opening(self) -> Command:
-        """What to ask the stream in Redis for what this reader has not seen."""
+    def read_command(self) -> Command:
+        """The Redis command that reads the events after the cursor."""
         if self._cursor is None:
             return ("XREVRANGE", self.channel, "+", "-", "COUNT", 1)
         return ("XRANGE", self.channel, f"({self._cursor}", "+", "COUNT", BATCHES_PER_READ)
 
-    def asked(self, answer: asyncio.Future[Any]) -> None:
-        """`opening` is under way."""
-        self._from_kept = False
-        self._behind = False
-        self._answer = answer
-        answer.add_done_callback(self._wake)
+    def set_pending_read(self, reply: asyncio.Future[Any]) -> None:
+        """Wait for the reply to `read_command`."""
+        self._reads_history = False
+        self._is_stale = False
+        self._pending_read = reply
+        reply.add_done_callback(self._wake)
 
     def deliver(self, batch: Batch) -> None:
         if self._size > MAILBOX_BYTES:
             self._mailbox.clear()
             self._size = 0
-            self._behind = True
+            self._is_stale = True
         else:
             self._mailbox.append(batch)
             self._size += batch.size
         self._woken.set()
 
     def mark_stale(self) -> None:
-        """The connection was lost: what is in between must be read back."""
-        self._behind = True
+        """The connection was lost: read the missed events from Redis."""
+        self._is_stale = True
         self._woken.set()
 
     def finish(self, status: str) -> None:
-        """The run ended that way, whatever Redis says."""
+        """The run ended with this status, even if Redis has no `end` event."""
         self._ended = status
-        self._has_asked_kept = not self._is_kept
+        self._has_read_history = not self._is_resumable
         self._woken.set()
 
-    # Inside
+    # Internal
 
     def _wake(self, _: object = None) -> None:
         self._woken.set()
 
     def _read_back(self) -> None:
-        if self._from_kept:
-            self._behind = False
+        if self._reads_history:
+            self._is_stale = False
             reading = in_thread(stream_history.read_after, self.run_id, self._cursor or BEGINNING)
-            self._answer = asyncio.ensure_future(reading)
-            self._answer.add_done_callback(self._wake)
+            self._pending_read = asyncio.ensure_future(reading)
+            self._pending_read.add_done_callback(self._wake)
         else:
-            self.asked(self._hub.request(self.opening()))
+            self.set_pending_read(self._hub.request(self.read_command()))
 
-    def _store(self, answer: asyncio.Future[Any]) -> None:
-        """Put what was read back before what came meanwhile."""
+    def _store(self, reply: asyncio.Future[Any]) -> None:
+        """Put the batches of a read before those that arrived since."""
         try:
-            found = answer.result()
+            result = reply.result()
         except RedisLost:
-            self._behind = True
+            self._is_stale = True
             return
-        except (hiredis.ReplyError, DatabaseError) as error:  # it loads its data, or starts again
-            log.warning("a stream cannot be read back yet: %s", error)
-            self._behind = True
-            self._rest_for(RETRY_SECONDS)
+        except (hiredis.ReplyError, DatabaseError) as error:  # the server is starting
+            log.warning("Reading a stream failed, it will be retried: %s", error)
+            self._is_stale = True
+            self._pause(RETRY_SECONDS)
             return
-        if self._from_kept:
-            batches: list[Batch] = found
-            self._from_kept = False
-            if batches:  # a page of them: perhaps there are more
+        if self._reads_history:
+            batches: list[Batch] = result
+            self._reads_history = False
+            if batches:  # one page; there may be more
                 self._mailbox.extendleft(reversed(batches))
                 self._size += sum(batch.size for batch in batches)
-                self._ask_kept()
+                self._schedule_history_read()
                 return
         else:
-            batches = [unpack_batch(fields[1]) for _, fields in found]
+            batches = [unpack_batch(fields[1]) for _, fields in result]
             if self._cursor is None:
-                self._begin_now(batches)
+                self._start_at_end(batches)
                 return
-            self._behind = self._behind or len(batches) == BATCHES_PER_READ
-            if not batches and not self._mailbox and not self._has_asked_kept:
-                self._ask_kept()
-        if self._behind:  # there is more between these and what waits here
+            self._is_stale = self._is_stale or len(batches) == BATCHES_PER_READ
+            if not batches and not self._mailbox and not self._has_read_history:
+                self._schedule_history_read()
+        if self._is_stale:  # more batches lie between these and the mailbox
             self._mailbox.clear()
             self._size = 0
         self._mailbox.extendleft(reversed(batches))
         self._size += sum(batch.size for batch in batches)
 
-    def _begin_now(self, newest: list[Batch]) -> None:
-        """From now on, which may be after the end."""
+    def _start_at_end(self, newest: list[Batch]) -> None:
+        """Set the cursor to the newest event; return only `end` if the run has ended."""
         if not newest:
             return
         last = newest[0].events[-1]
@@ -241,59 +250,59 @@ class Subscription:
     def _take(self) -> list[Event]:
         mailbox = self._mailbox
         if len(mailbox) == 1 and mailbox[0].before == self._cursor is not None:
-            batch = mailbox.popleft()  # as it nearly always is
+            batch = mailbox.popleft()  # the usual case
             self._size, self._tries = 0, 0
             self._cursor = batch.last
             return batch.events
-        given: list[Event] = []
+        events: list[Event] = []
         while self._mailbox:
             batch, cursor = self._mailbox[0], self._cursor
             is_ahead = cursor is not None and batch.last > cursor
-            if is_ahead and not self._follows(batch) and (given or not self._is_lost(batch)):
+            if is_ahead and not self._follows(batch) and (events or not self._is_lost(batch)):
                 break
             self._mailbox.popleft()
             self._size -= batch.size
             if cursor is None or batch.events[0].id > cursor:
-                given += batch.events
+                events += batch.events
             elif batch.last > cursor:
-                given += [event for event in batch.events if event.id > cursor]
+                events += [event for event in batch.events if event.id > cursor]
             else:
                 continue
             self._cursor = batch.last
             self._tries = 0
-        return given
+        return events
 
     def _follows(self, batch: Batch) -> bool:
-        """Whether nothing is missing between the reader and the batch, as far as is known."""
+        """Whether no event is known to be missing between the cursor and the batch."""
         cursor = self._cursor or BEGINNING
         if batch.before is None:
-            return not self._is_kept or batch.events[0].id <= cursor
+            return not self._is_resumable or batch.events[0].id <= cursor
         return batch.before <= cursor or batch.events[0].id <= cursor
 
     def _is_lost(self, batch: Batch) -> bool:
-        """Whether what is missing before the batch is gone; else it is being looked for."""
+        """Whether the events before the batch are lost; otherwise starts to read them."""
         tries, self._tries = self._tries, self._tries + 1
         if tries == 0:
-            self._behind, self._from_kept = True, False
+            self._is_stale, self._reads_history = True, False
             return False
-        # What came before an unknown event is there at once or never: its attempt is over.
+        # Without a known previous event the attempt is over, so its events are stored or lost.
         pauses = HISTORY_RETRY_SECONDS if batch.before is not None else HISTORY_RETRY_SECONDS[:1]
-        if not self._is_kept or tries > len(pauses):
+        if not self._is_resumable or tries > len(pauses):
             return True
-        self._ask_kept(pauses[tries - 1])
+        self._schedule_history_read(pauses[tries - 1])
         return False
 
-    def _ask_kept(self, pause: float = 0.0) -> None:
-        self._has_asked_kept = True
-        self._behind = self._from_kept = True
+    def _schedule_history_read(self, pause: float = 0.0) -> None:
+        self._has_read_history = True
+        self._is_stale = self._reads_history = True
         if pause:
-            self._rest_for(pause)
+            self._pause(pause)
 
-    def _rest_for(self, seconds: float) -> None:
-        self._rest = asyncio.get_running_loop().call_later(seconds, self._go_on)
+    def _pause(self, seconds: float) -> None:
+        self._pause_timer = asyncio.get_running_loop().call_later(seconds, self._end_pause)
 
-    def _go_on(self) -> None:
-        self._rest = None
+    def _end_pause(self) -> None:
+        self._pause_timer = None
         self._woken.set()
 
     async def __aenter__(self) -> Self:

@@ -1,4 +1,4 @@
-"""A reader of a whole thread: run after run, each from its first event to its last."""
+"""A reader of all runs of a thread, one after the other."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ START_TIMEOUT_SECONDS = 2.0
 
 
 class RunEvents(NamedTuple):
-    """What one run said."""
+    """Events of one run."""
 
     run: FollowedRun
     events: list[Event]
 
 
 class CaughtUp:
-    """All that was kept has been given."""
+    """All stored events were returned."""
 
 
 class ThreadClosed(Exception):
@@ -52,9 +52,9 @@ class ThreadClosed(Exception):
 
 
 class ThreadReader:
-    """`next` gives what has come. To be used as an async context manager.
+    """Reads a thread's events with `next`. Use it as an async context manager.
 
-    `after` is where to begin: after that event of the runs that are kept; None: from now on.
+    `after` is the last event that the client has seen; None starts with new events.
     """
 
     def __init__(self, hub: StreamHub, scope: Scope, pk: UUID, after: EventId | None) -> None:
@@ -63,13 +63,13 @@ class ThreadReader:
         self._scope = scope
         self._pk = pk
         self._after = after
-        self._is_first_look = True
+        self._is_first_lookup = True
         self._has_caught_up = False
-        self._looks = False
-        self._looking: asyncio.Task[list[FollowedRun] | None] | None = None
-        self._waiting: deque[tuple[FollowedRun, EventId | None]] = deque()
+        self._needs_lookup = False
+        self._lookup: asyncio.Task[list[FollowedRun] | None] | None = None
+        self._queue: deque[tuple[FollowedRun, EventId | None]] = deque()
         self._known: OrderedDict[UUID, None] = OrderedDict()
-        self._begun: list[FollowedRun] = []
+        self._started_runs: list[FollowedRun] = []
         self._states: deque[StateUpdated] = deque()
         self._run: FollowedRun | None = None
         self._stream: Subscription | None = None
@@ -78,7 +78,7 @@ class ThreadReader:
         self._woken = asyncio.Event()
 
     async def next(self) -> RunEvents | StateUpdated | CaughtUp | None:
-        """What came next; None after a `wake`. `ThreadGone` when there is nothing to follow."""
+        """Wait for the next result; None after a `wake`. Raises `ThreadClosed`."""
         while True:
             self._woken.clear()
             if self._wake_requested:
@@ -86,10 +86,10 @@ class ThreadReader:
                 return None
             if self._states:
                 return self._states.popleft()
-            if self._look():
+            if self._poll_lookup():
                 continue
             if self._stream is None:
-                self._go_on()
+                self._open_next()
             if self._stream is not None and self._run is not None:
                 run = self._run
                 if events := self._stream.step():
@@ -99,60 +99,60 @@ class ThreadReader:
                 if not self._stream.is_waiting:
                     continue
             is_idle = self._stream is None or self._stream.is_idle
-            if is_idle and not (self._is_first_look or self._has_caught_up):
+            if is_idle and not (self._is_first_lookup or self._has_caught_up):
                 self._has_caught_up = True
                 return CaughtUp()
             await self._woken.wait()
 
-    async def begun(self) -> None:
-        """Wait until it is known where "now" is: whatever begins afterwards is heard whole.
+    async def wait_started(self) -> None:
+        """Wait until the start position is known: later runs are read from their first event.
 
-        While the messages or the database are away that is not known; then nobody waits for long.
+        Returns after `START_TIMEOUT_SECONDS` if Redis or PostgreSQL is unavailable.
         """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_TIMEOUT_SECONDS):
-                while self._is_first_look:
+                while self._is_first_lookup:
                     self._woken.clear()
-                    if not self._look():
+                    if not self._poll_lookup():
                         await self._woken.wait()
                 if self._stream is None:
-                    self._go_on()
+                    self._open_next()
 
     def wake(self) -> None:
-        """Have `next` return, also when nothing has come."""
+        """Make `next` return, even without events."""
         self._wake_requested = True
         self._wakes += 1
         if self._wakes % WAKES_PER_LOOKUP == 0:
-            self._looks = True
+            self._needs_lookup = True
         self._woken.set()
 
-    # The hub's side
+    # Called by the hub
 
     def on_message(self, payload: bytes) -> None:
         notice = unpack_notice(payload)
         if isinstance(notice, StateUpdated):
             self._states.append(notice)
         elif isinstance(notice, ThreadDeleted):
-            self._looks = True
+            self._needs_lookup = True
         else:
-            self._begun.append(
+            self._started_runs.append(
                 FollowedRun(notice.run_id, notice.graph_id, True, notice.is_resumable, True)
             )
-            self._take_begun()
+            self._follow_started()
         self._woken.set()
 
     def mark_stale(self) -> None:
-        self._looks = True
+        self._needs_lookup = True
         self._woken.set()
 
-    # Inside
+    # Internal
 
-    def _look(self) -> bool:
-        """Ask which runs there are, where that is due. True when something came of it."""
-        if self._looking is None:
-            if self._looks:
-                self._looks = False
-                self._looking = asyncio.ensure_future(
+    def _poll_lookup(self) -> bool:
+        """Query the thread's runs if required; True when a result was handled."""
+        if self._lookup is None:
+            if self._needs_lookup:
+                self._needs_lookup = False
+                self._lookup = asyncio.ensure_future(
                     in_thread(
                         stream_history.list_followed,
                         self._scope,
@@ -160,65 +160,65 @@ class ThreadReader:
                         self._after or BEGINNING,
                     )
                 )
-                self._looking.add_done_callback(lambda _: self._woken.set())
+                self._lookup.add_done_callback(lambda _: self._woken.set())
             return False
-        if not self._looking.done():
+        if not self._lookup.done():
             return False
-        looking, self._looking = self._looking, None
+        lookup, self._lookup = self._lookup, None
         try:
-            found = looking.result()
+            runs = lookup.result()
         except DatabaseError as error:
-            log.warning("the runs of a thread could not be looked up: %s", error)
+            log.warning("Querying the runs of a thread failed: %s", error)
             asyncio.get_running_loop().call_later(1, self.mark_stale)
             return False
-        if found is None:
+        if runs is None:
             raise ThreadClosed
-        self._take(found)
+        self._add_runs(runs)
         return True
 
-    def _take(self, found: list[FollowedRun]) -> None:
-        is_first, self._is_first_look = self._is_first_look, False
+    def _add_runs(self, runs: list[FollowedRun]) -> None:
+        is_first, self._is_first_lookup = self._is_first_lookup, False
         if not is_first:
-            for run in found:
+            for run in runs:
                 self._follow(run, BEGINNING)
         elif self._after is None:
-            for run in found:
+            for run in runs:
                 if run.is_open:
                     self._follow(run, None)
-                self._knows(run)
+                self._remember(run)
         else:
             start: EventId = self._after
-            for run in found:
-                if start == BEGINNING or run.reaches:
+            for run in runs:
+                if start == BEGINNING or run.has_newer_events:
                     self._follow(run, start)
                     start = BEGINNING
                 else:
-                    self._knows(run)
+                    self._remember(run)
 
-        self._take_begun()
+        self._follow_started()
 
-    def _take_begun(self) -> None:
-        """Follow runs that began, behind those that the first look found."""
-        if not self._is_first_look:
-            for run in self._begun:
+    def _follow_started(self) -> None:
+        """Follow started runs, after those that the first lookup returned."""
+        if not self._is_first_lookup:
+            for run in self._started_runs:
                 self._follow(run, BEGINNING)
-            self._begun.clear()
+            self._started_runs.clear()
 
     def _follow(self, run: FollowedRun, after: EventId | None) -> None:
         if run.run_id not in self._known:
-            self._knows(run)
-            self._waiting.append((run, after))
+            self._remember(run)
+            self._queue.append((run, after))
 
-    def _knows(self, run: FollowedRun) -> None:
+    def _remember(self, run: FollowedRun) -> None:
         self._known[run.run_id] = None
         if len(self._known) > MAX_KNOWN_RUNS:
             self._known.popitem(last=False)
 
-    def _go_on(self) -> None:
-        """Begin with the next run, if there is one."""
-        if not self._waiting:
+    def _open_next(self) -> None:
+        """Open the stream of the next run, if there is one."""
+        if not self._queue:
             return
-        run, after = self._waiting.popleft()
+        run, after = self._queue.popleft()
         self._run = run
         self._stream = self._hub.open(
             run.run_id, after, is_resumable=run.is_resumable, woken=self._woken
@@ -243,7 +243,7 @@ class ThreadReader:
     ) -> None:
         self._hub.remove_listener(self)
         self._leave()
-        if self._looking is not None:
-            self._looking.cancel()
+        if self._lookup is not None:
+            self._lookup.cancel()
             with contextlib.suppress(asyncio.CancelledError, Exception):
-                await self._looking
+                await self._lookup

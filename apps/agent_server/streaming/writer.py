@@ -1,4 +1,4 @@
-"""The writing end of streams, one for all runs of a worker."""
+"""The stream writer of a worker, which writes the streams of all its runs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ MAX_RESULT_BYTES = 256 * 1024
 REPLY_TIMEOUT_SECONDS = 5.0
 MAX_BATCH_EVENTS = IDS_PER_MILLISECOND // 2
 _TRANSIENT_ERRORS = ("LOADING", "BUSY", "TRYAGAIN", "MASTERDOWN")
-"""How Redis begins a refusal that will pass."""
+"""Prefixes of Redis errors that are worth a retry."""
 
 StreamEvent = tuple[str, bytes] | tuple[str, bytes, bytes | None, str | None]
 PersistBatch = Callable[[UUID, EventId, bytes], None]
@@ -45,7 +45,7 @@ PersistBatch = Callable[[UUID, EventId, bytes], None]
 
 @dataclass(slots=True)
 class _OpenBatch:
-    """What a run has batch since its last batch."""
+    """Events of a run since its last batch."""
 
     events: list[StreamEvent] = field(default_factory=list)
     resumable: bool = False
@@ -55,7 +55,7 @@ class _OpenBatch:
 
 @dataclass(slots=True)
 class PendingBatch:
-    """A batch on its way: its ids are given and stay, however often it has to be sent."""
+    """A batch to be sent; its ids do not change when it is sent again."""
 
     run_id: UUID
     last: EventId
@@ -96,11 +96,11 @@ class PendingBatch:
 class StreamWriter:
     """Writes the streams of many runs from one event loop.
 
-    Events are sent at the loop's next turn, all that a run produced by then as one batch. While
-    Redis is away they wait, within a limit, and go out in order when it is back. Nothing here
-    raises for Redis' sake: a stream is a convenience, never the record.
+    Events are sent in the loop's next iteration, as one batch per run. While Redis is unavailable
+    they are queued up to a limit and sent in order later. No method raises because of Redis: a
+    stream is not the system of record.
 
-    `persist` is given every batch of a resumable run when its ids are made.
+    `persist` is called with every batch of a resumable run once its ids are assigned.
     """
 
     HIGH_WATER_BYTES = 8 * 1024 * 1024
@@ -115,10 +115,10 @@ class StreamWriter:
         self._last: dict[UUID, EventId] = {}
         self._clock = BEGINNING
         self._sender: asyncio.Task[None] | None = None
-        self._has_room = asyncio.Event()
-        self._has_room.set()
+        self._is_writable = asyncio.Event()
+        self._is_writable.set()
 
-    # What a run says
+    # Events of a run
 
     def start_stream(
         self,
@@ -130,10 +130,9 @@ class StreamWriter:
         is_first: bool,
         resumable: bool,
     ) -> None:
-        """Say the first events of an attempt; the readers of its thread are told.
+        """Write the first events of an attempt and notify the readers of its thread.
 
-        Before those of the first attempt there is nothing; what an earlier one batch last, perhaps
-        elsewhere, is not known here.
+        For a later attempt the previous event is unknown: another worker may have written it.
         """
         if is_first:
             self._last[run_id] = BEGINNING
@@ -144,9 +143,9 @@ class StreamWriter:
     async def append(
         self, run_id: UUID, events: Iterable[tuple[str, bytes]], *, resumable: bool = False
     ) -> None:
-        """Put `(name, JSON on one line)` events at the end of the run's stream.
+        """Append `(name, JSON on one line)` events to the run's stream.
 
-        Returns once they are queued; waits only while too much is under way.
+        Returns once they are queued; waits while the queue is above its high-water mark.
         """
         self.write(run_id, events, resumable=resumable)
         await self.below_high_water()
@@ -165,13 +164,13 @@ class StreamWriter:
             size += len(name) + len(data)
         self._size += size
         if self._size > self.HIGH_WATER_BYTES and self._link.is_up:
-            self._has_room.clear()
+            self._is_writable.clear()
         self._wake()
-        return self._has_room.is_set()
+        return self._is_writable.is_set()
 
     async def below_high_water(self) -> None:
-        """Return when less is under way than this writer likes to hold."""
-        await self._has_room.wait()
+        """Wait until the queue is below its high-water mark."""
+        await self._is_writable.wait()
 
     def close_stream(
         self,
@@ -183,11 +182,10 @@ class StreamWriter:
         thread_status: str | None = None,
         resumable: bool = False,
     ) -> PendingBatch:
-        """Make the run's last batch, `events` and the end, to be sent with `send` after the commit.
+        """Create the run's last batch, which `send` sends after the commit.
 
-        `result` is the JSON body that a caller of `wait` gets. A large one is
-        omitted; callers read it from PostgreSQL. `thread_status` is the thread's status after the
-        run.
+        `result` is the JSON response of `wait`. A large one is omitted; callers read it from
+        PostgreSQL. `thread_status` is the thread's status after the run.
         """
         if result is not None and len(result) > MAX_RESULT_BYTES:
             result = None
@@ -198,7 +196,7 @@ class StreamWriter:
         return pending
 
     def send(self, pending: PendingBatch) -> None:
-        """Send a batch that was held back."""
+        """Send a batch of `close_stream`."""
         self._pending.append(pending)
         self._size += len(pending.packed)
         self._wake()
@@ -206,16 +204,16 @@ class StreamWriter:
     async def end(
         self, run_id: UUID, status: str, *, result: bytes | None = None, resumable: bool = False
     ) -> None:
-        """Append the last event. To be called after the run's final state is committed."""
+        """Append the last event. Call it after the run's end is committed."""
         self.send(self.close_stream(run_id, status, result=result, resumable=resumable))
 
     def discard(self, run_id: UUID) -> None:
-        """The run is somebody else's now."""
+        """Forget a run that this worker no longer executes."""
         self._close_batch(run_id)
         self._last.pop(run_id, None)
 
     async def flush(self) -> None:
-        """Return when nothing is queued any more, or Redis does not take it."""
+        """Wait until all batches are sent or Redis is unavailable."""
         while self._sender is not None and not self._sender.done():
             await asyncio.wait([self._sender], timeout=1)
             if not self._link.is_up:
@@ -227,7 +225,7 @@ class StreamWriter:
             self._sender.cancel()
         self._link.close()
 
-    # Making batches
+    # Batches
 
     def _close_batch(self, run_id: UUID) -> None:
         batch = self._open.pop(run_id, None)
@@ -257,7 +255,7 @@ class StreamWriter:
         )
 
     def _next_id(self, count: int) -> EventId:
-        """The id of the last of `count` events, above every id given before."""
+        """The id of the last of `count` events, above every earlier id."""
         now = time.time_ns() // 1_000_000
         ms, n = self._clock
         if now > ms:
@@ -267,7 +265,7 @@ class StreamWriter:
         self._clock = EventId(ms, n + count)
         return self._clock
 
-    # Sending them
+    # Sending
 
     def _wake(self) -> None:
         if self._sender is None or self._sender.done():
@@ -279,57 +277,57 @@ class StreamWriter:
             for run_id in list(self._open):
                 self._close_batch(run_id)
             batches, self._pending, self._size = list(self._pending), deque(), 0
-            self._has_room.set()
-            left = await self._send(batches)
-            if not left:
+            self._is_writable.set()
+            unsent = await self._send(batches)
+            if not unsent:
                 pause = 0.05
                 continue
-            self._pending.extendleft(reversed(left))
-            self._size += sum(len(batch.packed) for batch in left)
+            self._pending.extendleft(reversed(unsent))
+            self._size += sum(len(batch.packed) for batch in unsent)
             self._drop_oldest()
             await asyncio.sleep(pause)
             pause = min(pause * 2, 1.0)
 
     async def _send(self, batches: list[PendingBatch]) -> list[PendingBatch]:
-        """Send the batches and return those that Redis did not take, in their order."""
+        """Send the batches and return those that Redis did not accept, in order."""
         commands: list[Command] = []
-        places: list[int] = []
+        offsets: list[int] = []
         for batch in batches:
-            places.append(len(commands))
+            offsets.append(len(commands))
             commands += batch.commands()
         try:
             if not self._link.is_up:
                 await self._link.connect()
             replies = self._link.send(commands)
             await self._link.drained()
-            _, silent = await asyncio.wait(replies, timeout=REPLY_TIMEOUT_SECONDS)
-            if silent:
+            _, unanswered = await asyncio.wait(replies, timeout=REPLY_TIMEOUT_SECONDS)
+            if unanswered:
                 self._link.close()
         except RedisLost:
             return batches
-        left: list[PendingBatch] = []
-        for batch, place in zip(batches, places, strict=True):
-            error = replies[place].exception()
+        unsent: list[PendingBatch] = []
+        for batch, offset in zip(batches, offsets, strict=True):
+            error = replies[offset].exception()
             if isinstance(error, hiredis.ReplyError) and "equal or smaller" in str(error):
-                left += await self._renumber(batch)
+                unsent += await self._renumber(batch)
             elif isinstance(error, hiredis.ReplyError) and not str(error).startswith(
                 _TRANSIENT_ERRORS
             ):
-                log.error("Redis refused events: %s", error)  # e.g. its memory is full
+                log.error("Redis rejected events: %s", error)  # e.g. its memory is full
             elif error is not None:
-                left.append(batch)
-        return left
+                unsent.append(batch)
+        return unsent
 
     async def _renumber(self, batch: PendingBatch) -> list[PendingBatch]:
-        """A batch that Redis has already, or that comes after what a faster clock wrote."""
+        """Handle a batch that Redis already has, or whose id is below that of a faster clock."""
         name, last = stream_key(batch.run_id), str(batch.last)
         try:
-            [found, newest] = await self._link.run(
+            [existing, newest] = await self._link.run(
                 ("XRANGE", name, last, last), ("XREVRANGE", name, "+", "-", "COUNT", 1)
             )
         except (RedisLost, hiredis.ReplyError):
             return [batch]
-        if found:  # it got there before its answer was lost; readers drop what comes twice
+        if existing:  # only its reply was lost; readers drop duplicates
             return []
         if newest:
             self._clock = max(self._clock, EventId.parse(newest[0][0].decode()))
@@ -340,17 +338,17 @@ class StreamWriter:
         return [batch]
 
     def _drop_oldest(self) -> None:
-        """Keep within the limit; readers learn of a run's end from PostgreSQL."""
+        """Apply the size limit. Readers find the end of a run in PostgreSQL."""
         while self._size > self.MAX_OFFLINE_BYTES and self._pending:
             batch = self._pending.popleft()
             self._size -= len(batch.packed)
-            log.warning("events of run %s were dropped while Redis was away", batch.run_id)
+            log.warning("Dropped events of run %s while Redis was unavailable.", batch.run_id)
 
 
 def _strip_result(
     last: EventId, events: list[StreamEvent], previous: EventId | None
 ) -> bytes | None:
-    """The last batch without the result, which PostgreSQL has; None for any other batch."""
+    """The last batch without the result, which the run's row has; None for other batches."""
     *others, end = events
     if end[0] != END.decode():
         return None
