@@ -100,20 +100,21 @@ def test_nobody_answers(settings, revision):
 
 def test_a_large_answer_does_not_go_over_the_channel(settings, mail, revision):
     async def ask() -> tuple[CallResponse, list[bytes]]:
-        courier = RedisDispatcher()
-        asked = calls._build_request(revision, "collect", "graph", None, None, 10, courier.channel)
-        asking = asyncio.create_task(courier.ask(asked, 10))
+        dispatcher = RedisDispatcher()
+        channel = dispatcher.channel
+        request = calls._build_request(revision, "collect", "graph", None, None, 10, channel)
+        call = asyncio.create_task(dispatcher.call(request, 10))
         await asyncio.to_thread(mail.blpop, [messages.CALLS], 10)
-        large = CallResponse(asked.id, True, b"x" * (messages.MAX_CHANNEL_BYTES + 1))
-        commands = large.commands(asked)
+        large = CallResponse(request.id, True, b"x" * (messages.MAX_CHANNEL_BYTES + 1))
+        commands = large.commands(request)
         await asyncio.to_thread(messages.send_commands, mail, *commands)
-        answered = await asking
-        await courier.aclose()
-        return answered, [command[-1] for command in commands]
+        response = await call
+        await dispatcher.aclose()
+        return response, [command[-1] for command in commands]
 
-    answered, sent = asyncio.run(ask())
+    response, sent = asyncio.run(ask())
 
-    assert len(answered.body or b"") == messages.MAX_CHANNEL_BYTES + 1
+    assert len(response.body or b"") == messages.MAX_CHANNEL_BYTES + 1
     assert [len(sent[0]) > messages.MAX_CHANNEL_BYTES, len(sent[2]) < 100] == [True, True]
     assert mail.keys("slipway:answer:*") == []
 

@@ -57,7 +57,7 @@ class Command(Consumer):
 
 def bad_command_envelope(error: BadCommand) -> dict[str, object]:
     """The envelope for what was no command."""
-    given = error.given_id
+    given = error.command_id
     return {
         "type": "error",
         "id": given if isinstance(given, int | str | float) else None,

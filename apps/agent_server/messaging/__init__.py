@@ -1,1 +1,1 @@
-"""What web processes and engines tell each other through Redis."""
+"""Messages between web processes and engines, through Redis."""

@@ -1,6 +1,7 @@
-"""Questions about a graph that only its code can answer: states of busy threads, history, drawings.
+"""Graph calls: requests that only a graph's code can answer, such as history and drawings.
 
-A web process puts them into Redis; an engine has the graph host answer. See `messages`.
+A web process sends them through Redis to an engine, whose graph host executes them. See
+`messages`.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import time
 from functools import cache
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import uuid4
 
 import redis
 from django.conf import settings
@@ -26,7 +27,7 @@ MAX_CALL_SECONDS = 120
 
 
 class CallFailed(errors.Unavailable):
-    """The graph, or what runs it, could not answer. `name` is the class of the error there."""
+    """The graph or its host failed. `name` is the class of the original error."""
 
     code = "graph_did_not_answer"
 
@@ -44,7 +45,7 @@ def call(
     thread: Thread | None = None,
     seconds: float = 60,
 ) -> bytes:
-    """The JSON of the answer. Waits, so it is for threads, not for an event loop.
+    """Call a graph and return the JSON of its response. Blocks a thread while it waits.
 
     Methods: `state` (`checkpoint`, `subgraphs`) and `history` (`limit`, `before`, `metadata`,
     `checkpoint`) of a thread; `graph` (`xray`), `schemas`, `subgraphs` (`namespace`, `recurse`),
@@ -53,15 +54,15 @@ def call(
     if sync_bridge.is_on_loop():
         work = acall(revision, graph_id, method, params, thread=thread, seconds=seconds)
         return sync_bridge.await_result(work)
-    asked = _build_request(revision, graph_id, method, params, thread, seconds)
+    request = _build_request(revision, graph_id, method, params, thread, seconds)
     try:
-        messages.send_commands(_client(), *asked.commands())
-        found: Any = _client().blpop([asked.place], timeout=asked.seconds + 1)
+        messages.send_commands(_client(), *request.commands())
+        entry: Any = _client().blpop([request.response_key], timeout=request.seconds + 1)
     except redis.RedisError as error:
         raise _unreachable_error() from error
-    if found is None:
+    if entry is None:
         raise _timeout_error()
-    return _response_body(CallResponse.unpack(found[1]))
+    return _response_body(CallResponse.unpack(entry[1]))
 
 
 async def acall(
@@ -73,11 +74,13 @@ async def acall(
     thread: Thread | None = None,
     seconds: float = 60,
 ) -> bytes:
-    """`call` for an event loop."""
-    mail = loop_dispatcher()
-    asked = _build_request(revision, graph_id, method, params, thread, seconds, mail.channel)
+    """`call` for use on an event loop."""
+    dispatcher = loop_dispatcher()
+    request = _build_request(
+        revision, graph_id, method, params, thread, seconds, dispatcher.channel
+    )
     try:
-        return _response_body(await mail.ask(asked, asked.seconds + 1))
+        return _response_body(await dispatcher.call(request, request.seconds + 1))
     except RedisLost as error:
         raise _unreachable_error() from error
     except TimeoutError as error:
@@ -93,32 +96,28 @@ def _build_request(  # noqa: PLR0917
     seconds: float,
     answer_to: str = "",
 ) -> CallRequest:
-    given = dict(params or {})
+    arguments = dict(params or {})
     if thread is not None:
-        given["thread_id"] = str(thread.thread_id)
+        arguments["thread_id"] = str(thread.thread_id)
     return CallRequest(
         id=uuid4().bytes,
         answer_to=answer_to,
         asked_at=time.time(),
         seconds=min(seconds, MAX_CALL_SECONDS),
         revision_id=revision.pk.bytes,
-        deployment_id=_bytes(revision.deployment_id),
-        workspace_id=_bytes(revision.workspace_id),
+        deployment_id=revision.deployment_id.bytes,
+        workspace_id=revision.workspace_id.bytes,
         graph_id=graph_id,
         method=method,
-        thread=_bytes(thread.pk) if thread is not None else b"",
-        thread_id=given.get("thread_id") or "",
-        params=dumps(given),
+        thread=thread.pk.bytes if thread is not None else b"",
+        thread_id=arguments.get("thread_id") or "",
+        params=dumps(arguments),
     )
 
 
-def _bytes(key: UUID) -> bytes:
-    return key.bytes
-
-
-def _response_body(answered: CallResponse) -> bytes:
-    body = answered.body or b""
-    if not answered.done:
+def _response_body(response: CallResponse) -> bytes:
+    body = response.body or b""
+    if not response.succeeded:
         reason = loads(body)
         raise CallFailed(reason["error"], reason["message"])
     return body

@@ -1,14 +1,13 @@
-"""What web processes and engines tell each other through Redis, and under which names.
+"""Messages between web processes and engines, and their Redis keys.
 
-- Threads that have a run to execute wait in a sorted set, by the time at which they came. A thread
-  is in it once, however many runs it has and however often it is named again, so repeating a
-  message costs nothing. Engines take as many as they have room for.
-- Questions to graph hosts wait in a list. An answer goes to the channel of the process that asked,
-  or, where nobody listens on one, into a list of its own.
-- Runs that shall stop are named on a channel that every engine hears.
-- When a run is planned for later, all engines hear on another in how many seconds that is.
+- Threads with a pending run are in a sorted set, ordered by arrival. A thread is in it once, so
+  repeating a message has no effect. Engines take as many threads as they have capacity for.
+- Graph calls are in a list. A response goes to the channel of the requesting process or, for a
+  blocking caller without a channel, into a list of its own.
+- Ids of runs to cancel are published to all engines.
+- Delays of scheduled runs are published to all engines.
 
-Nothing depends on any of it: what must happen is a row, and the sweeper finds it.
+Messages may be lost: required work is a row, which the sweeper finds.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ CALLS = "slipway:calls"
 CANCELS = "slipway:cancels"
 SCHEDULES = "slipway:alarms"
 CALL_QUEUE_TTL_SECONDS = 180
-"""How long questions wait when no engine takes any."""
+"""Lifetime of the queue of graph calls when no engine reads it."""
 RESPONSE_TTL_SECONDS = 60
 MAX_CHANNEL_BYTES = 1024 * 1024
-"""Bytes of an answer; Redis cuts off a listener for whom too much is waiting."""
+"""Maximum size of a published response; Redis disconnects subscribers with a full buffer."""
 MAX_CLOCK_SKEW_SECONDS = 10
-"""By how much the clocks of two machines may differ."""
+"""Maximum difference between the clocks of two machines."""
 
 # Error names in the response of an edit call.
 THREAD_BUSY = "ThreadBusy"
@@ -42,23 +41,23 @@ EDIT_REFUSED = "EditRefused"
 
 
 def enqueue_thread(*threads: UUID) -> Command:
-    """The threads, by their rows' keys, have something to run. One that waits keeps its place."""
+    """Queue threads with a pending run, by primary key. A queued thread keeps its place."""
     now = time.time_ns() // 1_000
     return ("ZADD", RUNS, "NX", *[part for thread in threads for part in (now, thread.bytes)])
 
 
 def cancel_run(run_id: UUID) -> Command:
-    """The run has got a `cancel_action`."""
+    """The run has a `cancel_action`."""
     return ("PUBLISH", CANCELS, run_id.bytes)
 
 
 def schedule_run(seconds: float) -> Command:
-    """A run is due in so many seconds."""
+    """A run is due after this time."""
     return ("PUBLISH", SCHEDULES, str(seconds))
 
 
 def send_commands(client: redis.Redis, *commands: Command) -> None:
-    """Send from a thread, and wait until Redis has them; raises `redis.RedisError`."""
+    """Send the commands and wait for the replies. Raises `redis.RedisError`."""
     with client.pipeline(transaction=False) as pipeline:
         for command in commands:
             pipeline.execute_command(*command)  # type: ignore[no-untyped-call]
@@ -66,33 +65,33 @@ def send_commands(client: redis.Redis, *commands: Command) -> None:
 
 
 class CallRequest(NamedTuple):
-    """A question to the graph of a revision."""
+    """A graph call to a revision."""
 
     id: bytes
     answer_to: str
-    """The channel of who asked; empty for a list of the question's own."""
+    """The channel of the requesting process; empty if the response goes to `response_key`."""
     asked_at: float
     seconds: float
-    """How long whoever asked will wait."""
+    """How long the caller waits."""
     revision_id: bytes
     deployment_id: bytes
     workspace_id: bytes
     graph_id: str
     method: str
     thread: bytes
-    """The key of the thread's row; empty for a question about no thread."""
+    """The primary key of the thread; empty for a call without a thread."""
     thread_id: str
     params: bytes
     """JSON."""
 
     @property
     def is_late(self) -> bool:
-        """Whether nobody waits for the answer any more."""
+        """Whether the caller has stopped waiting."""
         return time.time() > self.asked_at + self.seconds + MAX_CLOCK_SKEW_SECONDS
 
     @property
-    def place(self) -> str:
-        """The list for the answer, where it does not go out on a channel."""
+    def response_key(self) -> str:
+        """The list for a response that is not published on a channel."""
         return f"slipway:answer:{self.id.hex()}"
 
     def commands(self) -> list[Command]:
@@ -107,25 +106,25 @@ class CallRequest(NamedTuple):
 
 
 class CallResponse(NamedTuple):
-    """What became of a question."""
+    """The response to a graph call."""
 
     id: bytes
-    done: bool
+    succeeded: bool
     body: bytes | None
-    """JSON; None when it is in the list, because it is too large for a channel."""
+    """JSON; None if it is in the list, because it is too large for a channel."""
 
-    def commands(self, asked: CallRequest) -> list[Command]:
-        """What leaves the answer where it is waited for."""
+    def commands(self, request: CallRequest) -> list[Command]:
+        """The commands that deliver the response to the caller of the request."""
         packed = msgpack.packb(tuple(self))
-        if asked.answer_to and len(packed) <= MAX_CHANNEL_BYTES:
-            return [("PUBLISH", asked.answer_to, packed)]
+        if request.answer_to and len(packed) <= MAX_CHANNEL_BYTES:
+            return [("PUBLISH", request.answer_to, packed)]
         commands: list[Command] = [
-            ("RPUSH", asked.place, packed),
-            ("EXPIRE", asked.place, RESPONSE_TTL_SECONDS),
+            ("RPUSH", request.response_key, packed),
+            ("EXPIRE", request.response_key, RESPONSE_TTL_SECONDS),
         ]
-        if asked.answer_to:
-            where = msgpack.packb(tuple(self._replace(body=None)))
-            commands.append(("PUBLISH", asked.answer_to, where))
+        if request.answer_to:
+            notice = msgpack.packb(tuple(self._replace(body=None)))
+            commands.append(("PUBLISH", request.answer_to, notice))
         return commands
 
     @classmethod

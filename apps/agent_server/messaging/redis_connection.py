@@ -20,18 +20,18 @@ Command = tuple[str | bytes | int, ...]
 CONNECT_TIMEOUT_SECONDS = 5.0
 # Answered by a push, not by a reply.
 _PUSHED = frozenset({"SUBSCRIBE", "UNSUBSCRIBE"})
-# The stub wants one-tuples; hiredis takes any.
+# The stub requires one-tuples; hiredis accepts any tuple.
 _pack: Callable[[Any], bytes] = hiredis.pack_command
 
 
 class RedisLost(ConnectionError):
-    """The connection is gone; what was under way may or may not have been done."""
+    """The connection was lost; unanswered commands may or may not have been executed."""
 
 
 class RedisConnection:
-    """A connection that is made at first use and again after a loss, whenever it is asked.
+    """A connection that is opened on first use, and again after a loss on the next use.
 
-    `on_push(channel, payload)` gets each pub/sub message; `on_lost()` is told of each loss.
+    `on_push(channel, payload)` is called for each pub/sub message, `on_lost()` after each loss.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class RedisConnection:
             except BaseException:
                 wire.cut()
                 raise
-            if wire.is_lost:  # since the greeting was answered; nobody would tell us again
+            if wire.is_lost:  # after the greeting; there is no further notification
                 raise RedisLost("Redis hung up")
             self._wire = wire
 
@@ -82,18 +82,18 @@ class RedisConnection:
         return self._wire.send(commands)
 
     async def run(self, *commands: Command) -> list[Any]:
-        """Connect if need be, send, and return the replies; a refusal raises."""
+        """Connect if necessary, send, and return the replies. Raises `hiredis.ReplyError`."""
         if self._wire is None:
             await self.connect()
         return list(await asyncio.gather(*self.send(commands)))
 
     async def drained(self) -> None:
-        """Wait until the socket takes more."""
+        """Wait until the socket's write buffer has space."""
         if self._wire is not None:
             await self._wire.writable.wait()
 
     def close(self) -> None:
-        """Cut the connection; a later use makes another."""
+        """Close the connection; the next use opens another one."""
         if self._wire is not None:
             self._wire.cut()
 
@@ -105,7 +105,7 @@ class RedisConnection:
 
 
 class _Wire(asyncio.Protocol):
-    """One connection's life, from the socket to its loss."""
+    """The protocol of one connection."""
 
     transport: asyncio.Transport
 
@@ -144,18 +144,18 @@ class _Wire(asyncio.Protocol):
         try:
             while (reply := self._reader.gets()) is not False:
                 if not isinstance(reply, hiredis.PushNotification):
-                    self._settle(reply)
+                    self._resolve_next(reply)
                 elif reply[0] == b"message" and self._on_push is not None:
                     self._on_push(reply[1], reply[2])
         except hiredis.ProtocolError:
             self.cut()
 
-    def _settle(self, reply: Any) -> None:
-        if not self._waiting:  # a refused SUBSCRIBE: from here on answers and questions differ
+    def _resolve_next(self, reply: Any) -> None:
+        if not self._waiting:  # a rejected SUBSCRIBE: replies no longer match commands
             self.cut()
             return
         future = self._waiting.popleft()
-        if future.done():  # its caller has gone
+        if future.done():  # its caller was cancelled
             return
         if isinstance(reply, hiredis.ReplyError):
             future.set_exception(reply)
@@ -166,7 +166,7 @@ class _Wire(asyncio.Protocol):
         if self.is_lost:
             return
         self.is_lost = True
-        self.writable.set()  # nobody must wait on a socket that will never drain
+        self.writable.set()  # a closed socket never drains
         for future in self._waiting:
             if not future.done():
                 future.set_exception(RedisLost(str(exc) if exc else "Redis hung up"))

@@ -1,7 +1,7 @@
-"""Carries the messages of a web process, on one connection of its event loop.
+"""Sends the messages of a web process, on one connection of its event loop.
 
-Threads hand theirs over without waiting for Redis, and all that is handed over in one turn of the
-loop leaves in one write. Answers to questions come back on a channel of the process' own.
+Threads queue messages without waiting for Redis, and all messages of one loop iteration are sent in
+one write. Responses to graph calls arrive on a channel of this process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from apps.agent_server.messaging.redis_connection import Command, RedisConnectio
 log = logging.getLogger(__name__)
 
 MAX_UNSENT_COMMANDS = 10_000
-"""Messages that wait for Redis to come back; for the others there is the sweeper."""
+"""Messages that are queued while Redis is unavailable; the sweeper replaces older ones."""
 
 
 class RedisDispatcher:
@@ -32,52 +32,52 @@ class RedisDispatcher:
             url or settings.REDIS_URL, on_push=self._pushed, on_lost=self._lost_link
         )
         self.channel = f"slipway:answers:{uuid4().hex}"
-        self._asked: dict[bytes, asyncio.Future[CallResponse]] = {}
-        self._handing_over = threading.Lock()
+        self._pending: dict[bytes, asyncio.Future[CallResponse]] = {}
+        self._queue_lock = threading.Lock()
         self._unsent: list[Command] = []
-        self._is_called = False
+        self._is_send_scheduled = False
         self._is_listening = False
         self._connecting: asyncio.Task[None] | None = None
 
     def send(self, *commands: Command) -> None:
-        """Have the commands reach Redis soon; from any thread. Nobody is told whether they do."""
-        with self._handing_over:
+        """Queue commands from any thread. There is no notification whether Redis received them."""
+        with self._queue_lock:
             self._unsent += commands
-            if self._is_called:
+            if self._is_send_scheduled:
                 return
-            self._is_called = True
+            self._is_send_scheduled = True
         self._loop.call_soon_threadsafe(self._send)
 
-    async def ask(self, asked: CallRequest, seconds: float) -> CallResponse:
-        """The answer to a question. `RedisLost`, or `TimeoutError` when none comes in time."""
+    async def call(self, request: CallRequest, seconds: float) -> CallResponse:
+        """Send a graph call and wait for its response. Raises `RedisLost` or `TimeoutError`."""
         await self._connect()
         answer = self._loop.create_future()
-        self._asked[asked.id] = answer
+        self._pending[request.id] = answer
         try:
             async with asyncio.timeout(seconds):
-                for reply in self._link.send(asked.commands()):
+                for reply in self._link.send(request.commands()):
                     reply.add_done_callback(_log_failed_reply)
-                answered: CallResponse = await answer
-                if answered.body is None:
-                    [packed] = await self._link.run(("LPOP", asked.place))
-                    answered = CallResponse.unpack(packed)
-                return answered
+                response: CallResponse = await answer
+                if response.body is None:
+                    [packed] = await self._link.run(("LPOP", request.response_key))
+                    response = CallResponse.unpack(packed)
+                return response
         finally:
-            self._asked.pop(asked.id, None)
+            self._pending.pop(request.id, None)
 
     async def aclose(self) -> None:
         if self._connecting is not None:
             self._connecting.cancel()
         self._link.close()
 
-    # Inside
+    # Internal
 
     def _send(self) -> None:
         if not self._link.is_up:
             self._connect_soon()
             return
-        with self._handing_over:
-            commands, self._unsent, self._is_called = self._unsent, [], False
+        with self._queue_lock:
+            commands, self._unsent, self._is_send_scheduled = self._unsent, [], False
         for reply in self._link.send(commands):
             reply.add_done_callback(_log_failed_reply)
 
@@ -93,20 +93,20 @@ class RedisDispatcher:
             try:
                 await self._connect()
             except RedisLost as error:
-                self._forget_some(error)
+                self._drop_oldest(error)
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)
             else:
                 self._send()
                 return
 
-    def _forget_some(self, error: RedisLost) -> None:
-        with self._handing_over:
+    def _drop_oldest(self, error: RedisLost) -> None:
+        with self._queue_lock:
             excess = len(self._unsent) - MAX_UNSENT_COMMANDS
             if excess > 0:
                 del self._unsent[:excess]
         if excess > 0:
-            log.warning("%d messages wait for the sweeper: %s", excess, error)
+            log.warning("Dropped %d messages, which the sweeper will replace: %s", excess, error)
 
     async def _connect(self) -> None:
         if not self._link.is_up:
@@ -116,21 +116,21 @@ class RedisDispatcher:
             self._is_listening = True
 
     def _pushed(self, _: bytes, payload: bytes) -> None:
-        answered = CallResponse.unpack(payload)
-        waiting = self._asked.get(answered.id)
+        response = CallResponse.unpack(payload)
+        waiting = self._pending.get(response.id)
         if waiting is not None and not waiting.done():
-            waiting.set_result(answered)
+            waiting.set_result(response)
 
     def _lost_link(self) -> None:
         self._is_listening = False
-        for waiting in self._asked.values():
+        for waiting in self._pending.values():
             if not waiting.done():
                 waiting.set_exception(RedisLost("Redis hung up"))
 
 
 def _log_failed_reply(reply: asyncio.Future[object]) -> None:
     if not reply.cancelled() and (error := reply.exception()) is not None:
-        log.warning("a message waits for the sweeper: %s", error)
+        log.warning("Redis rejected a message, which the sweeper will replace: %s", error)
 
 
 _dispatchers: WeakKeyDictionary[asyncio.AbstractEventLoop, RedisDispatcher] = WeakKeyDictionary()
@@ -140,10 +140,10 @@ _process_dispatcher: RedisDispatcher | None = None
 def loop_dispatcher() -> RedisDispatcher:
     """Return the dispatcher of the running loop."""
     loop = asyncio.get_running_loop()
-    found = _dispatchers.get(loop)
-    if found is None:
-        found = _dispatchers[loop] = RedisDispatcher()
-    return found
+    dispatcher = _dispatchers.get(loop)
+    if dispatcher is None:
+        dispatcher = _dispatchers[loop] = RedisDispatcher()
+    return dispatcher
 
 
 def set_process_dispatcher() -> None:

@@ -1,4 +1,4 @@
-"""Carries out the commands of one caller on one thread."""
+"""Executes the thread protocol's commands of one caller on one thread."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Handler = Callable[[JSONObject], Awaitable[JSONObject]]
 
 
 class CommandFailed(Exception):
-    """The command cannot be carried out; `code` is one of the protocol's."""
+    """The command failed; `code` is an error code of the protocol."""
 
     def __init__(self, code: str, message: str) -> None:
         super().__init__(message)
@@ -48,15 +48,15 @@ class CommandFailed(Exception):
 
 
 class BadCommand(Exception):
-    """What came is no command at all; `given_id` is its id, if that much could be read."""
+    """The message is not a command; `command_id` is its id, if it has one."""
 
-    def __init__(self, message: str, given_id: Any = None) -> None:
+    def __init__(self, message: str, command_id: Any = None) -> None:
         super().__init__(message)
-        self.given_id = given_id
+        self.command_id = command_id
 
 
 class CommandHandler:
-    """For as long as the caller stays."""
+    """The commands of one connection."""
 
     def __init__(self, context: HttpRequestContext, thread_id: UUID) -> None:
         self._context = context
@@ -64,7 +64,7 @@ class CommandHandler:
         self.tree = AgentTree()
         self.applied_through = 0
         self.extra: dict[str, Handler] = {}
-        """Commands that only this caller's way here has."""
+        """Further commands of this transport."""
         self._handlers: dict[str, Handler] = {
             "run.start": self._start,
             "input.respond": self._respond,
@@ -75,36 +75,36 @@ class CommandHandler:
         }
 
     async def answer(self, command: Any) -> JSONObject:
-        """The envelope that answers a command; `BadCommand` when it is none."""
+        """Execute a command and return the response envelope. Raises `BadCommand`."""
         if not isinstance(command, dict):
             raise BadCommand("A command is a JSON object.")
-        given = command.get("id")
-        if not isinstance(given, int) or isinstance(given, bool) or given < 0:
-            raise BadCommand("`id` must be an integer, zero or greater.", given)
+        command_id = command.get("id")
+        if not isinstance(command_id, int) or isinstance(command_id, bool) or command_id < 0:
+            raise BadCommand("`id` must be an integer, zero or greater.", command_id)
         method, params = command.get("method"), command.get("params")
         if not isinstance(method, str):
-            raise BadCommand("`method` must be a string.", given)
+            raise BadCommand("`method` must be a string.", command_id)
         try:
             if not isinstance(params, dict | None):
                 raise CommandFailed("invalid_argument", "`params` must be an object.")
-            result = await self._do(method, params or {})
+            result = await self._execute(method, params or {})
         except CommandFailed as failure:
-            return self._enveloped(given, error=failure.code, message=str(failure))
+            return self._envelope(command_id, error=failure.code, message=str(failure))
         except MalformedParameters as error:
-            return self._enveloped(given, error="invalid_argument", message=error.detail)
+            return self._envelope(command_id, error="invalid_argument", message=error.detail)
         except Forbidden as error:
-            return self._enveloped(given, error="permission_denied", message=error.detail)
+            return self._envelope(command_id, error="permission_denied", message=error.detail)
         except AppError as error:
             message = f"{error.status}: {error.detail}"
-            return self._enveloped(given, error="unknown_error", message=message)
-        return self._enveloped(given, result=result)
+            return self._envelope(command_id, error="unknown_error", message=message)
+        return self._envelope(command_id, result=result)
 
-    def _enveloped(self, given: int, **said: Any) -> JSONObject:
-        kind = "success" if "result" in said else "error"
+    def _envelope(self, command_id: int, **fields: Any) -> JSONObject:
+        kind = "success" if "result" in fields else "error"
         meta = {"applied_through_seq": self.applied_through}
-        return {"type": kind, "id": given, **said, "meta": meta}
+        return {"type": kind, "id": command_id, **fields, "meta": meta}
 
-    async def _do(self, method: str, params: JSONObject) -> JSONObject:
+    async def _execute(self, method: str, params: JSONObject) -> JSONObject:
         handler = self.extra.get(method) or self._handlers.get(method)
         if handler is None and method in WEBSOCKET_ONLY:
             raise CommandFailed("not_supported", f"{method} needs a WebSocket.")
@@ -121,63 +121,60 @@ class CommandHandler:
     # Runs
 
     async def _start(self, params: JSONObject) -> JSONObject:
-        asked = RunStart.check(params)
-        run_id = await in_thread(self._start_now, asked)
+        run_id = await in_thread(self._start_now, RunStart.check(params))
         return {"run_id": str(run_id)}
 
-    def _start_now(self, asked: RunStart) -> UUID:
+    def _start_now(self, params: RunStart) -> UUID:
         run = build_run(
-            asked.assistant_id,
-            input=asked.input,
-            config=asked.config,
-            metadata=asked.metadata,
-            strategy=asked.multitask_strategy,
+            params.assistant_id,
+            input=params.input,
+            config=params.config,
+            metadata=params.metadata,
+            strategy=params.multitask_strategy,
         )
-        scope, run = self._grant(run)
-        # A thread that has asked takes what comes for the answer, unless a fork is wanted.
-        if asked.input is not None and run.checkpoint_id is None and self._asks(scope):
-            changed = {"command": {"resume": asked.input}, "input": None}
+        scope, run = self._authorize_run(run)
+        # On an interrupted thread the input resumes the interrupt, unless the run forks the state.
+        if params.input is not None and run.checkpoint_id is None and self._has_interrupts(scope):
+            changed = {"command": {"resume": params.input}, "input": None}
             run = ChannelRun.check({**run.model_dump(exclude_none=True), **changed})
         return runs.create_on_thread(scope, self._thread_id, run).run_id
 
     async def _respond(self, params: JSONObject) -> JSONObject:
-        asked = InputRespond.check(params)
-        await in_thread(self._respond_now, asked)
+        await in_thread(self._respond_now, InputRespond.check(params))
         return {}
 
-    def _respond_now(self, asked: InputRespond) -> None:
+    def _respond_now(self, params: InputRespond) -> None:
         thread = self._thread(Permission.AGENTS_RUN)
-        pending = {question["id"] for question in _pending_interrupts(thread)}
-        for response in asked.responses:
+        pending = {interrupt["id"] for interrupt in _pending_interrupts(thread)}
+        for response in params.responses:
             if response.interrupt_id not in pending:
-                said = f"The thread has no question {response.interrupt_id!r}."
-                raise CommandFailed("no_such_interrupt", said)
-        answers = {one.interrupt_id: one.response for one in asked.responses}
-        command = {"resume": answers, "update": asked.update, "goto": asked.goto}
+                message = f"The thread has no question {response.interrupt_id!r}."
+                raise CommandFailed("no_such_interrupt", message)
+        answers = {each.interrupt_id: each.response for each in params.responses}
+        command = {"resume": answers, "update": params.update, "goto": params.goto}
         run = build_run(
             _last_assistant_id(thread),
             command={name: value for name, value in command.items() if value is not None},
-            config=asked.config,
-            metadata=asked.metadata,
+            config=params.config,
+            metadata=params.metadata,
         )
-        scope, run = self._grant(run)
+        scope, run = self._authorize_run(run)
         runs.create_on_thread(scope, self._thread_id, run)
 
     async def _fork(self, params: JSONObject) -> JSONObject:
-        asked = StateFork.check(params)
-        run_id = await in_thread(self._fork_now, asked)
+        run_id = await in_thread(self._fork_now, StateFork.check(params))
         return {"run_id": str(run_id), "thread_id": str(self._thread_id)}
 
-    def _fork_now(self, asked: StateFork) -> UUID:
+    def _fork_now(self, params: StateFork) -> UUID:
         thread = self._thread(Permission.AGENTS_RUN)
         run = build_run(
             _last_assistant_id(thread),
-            input=asked.input,
-            config=asked.config,
+            input=params.input,
+            config=params.config,
             metadata={},
-            checkpoint_id=str(asked.checkpoint_id),
+            checkpoint_id=str(params.checkpoint_id),
         )
-        scope, run = self._grant(run)
+        scope, run = self._authorize_run(run)
         return runs.create_on_thread(scope, self._thread_id, run).run_id
 
     async def _tree(self, _: JSONObject) -> JSONObject:
@@ -189,30 +186,30 @@ class CommandHandler:
     # States
 
     async def _get_state(self, params: JSONObject) -> JSONObject:
-        asked = StateGet.check(params)
-        state = await self._ask("state", {"checkpoint": _reference(asked.namespace)})
+        query = StateGet.check(params)
+        state = await self._call_graph("state", {"checkpoint": _reference(query.namespace)})
         checkpoint = state.get("checkpoint") if state else None
         if checkpoint is None:
-            code = "no_such_namespace" if asked.namespace else "no_such_checkpoint"
+            code = "no_such_namespace" if query.namespace else "no_such_checkpoint"
             raise CommandFailed(code, "There is no state yet.")
         values = state["values"]
-        if asked.keys is not None and isinstance(values, dict):
-            values = {name: values[name] for name in asked.keys if name in values}
-        found = {"id": checkpoint["checkpoint_id"], "ns": checkpoint.get("checkpoint_ns") or ""}
-        return {"values": values, "checkpoint": found}
+        if query.keys is not None and isinstance(values, dict):
+            values = {name: values[name] for name in query.keys if name in values}
+        reference = {"id": checkpoint["checkpoint_id"], "ns": checkpoint.get("checkpoint_ns") or ""}
+        return {"values": values, "checkpoint": reference}
 
     async def _list_checkpoints(self, params: JSONObject) -> JSONObject:
-        asked = ListCheckpoints.check(params)
-        wanted = {
-            "limit": asked.limit,
-            "before": str(asked.before) if asked.before else None,
+        query = ListCheckpoints.check(params)
+        history_params = {
+            "limit": query.limit,
+            "before": str(query.before) if query.before else None,
             "metadata": None,
-            "checkpoint": _reference(asked.namespace) if asked.namespace else None,
+            "checkpoint": _reference(query.namespace) if query.namespace else None,
         }
-        states = await self._ask("history", wanted)
+        states = await self._call_graph("history", history_params)
         return {"checkpoints": [_summary(state) for state in states or []]}
 
-    async def _ask(self, method: str, params: JSONObject) -> Any:
+    async def _call_graph(self, method: str, params: JSONObject) -> Any:
         scope, source = await in_thread(self._state_source)
         if source.is_blank or source.graph_id is None:
             return None
@@ -228,20 +225,20 @@ class CommandHandler:
         )
         return loads(answer)
 
-    # For a thread of the pool
+    # Synchronous: called on the thread pool
 
     def _scope(self, permission: Permission) -> Scope:
         admission = self._context.admit(permission)
         return admission.resolve_scope("threads", "read", thread_id=str(self._thread_id))
 
-    def _grant(self, run: ChannelRun) -> tuple[Scope, ChannelRun]:
+    def _authorize_run(self, run: ChannelRun) -> tuple[Scope, ChannelRun]:
         admission = self._context.admit(Permission.AGENTS_RUN)
         return admission.authorize("threads", "create_run", run, thread_id=str(self._thread_id))
 
     def _thread(self, permission: Permission) -> ThreadRow:
         return threads.get(self._scope(permission), self._thread_id)
 
-    def _asks(self, scope: Scope) -> bool:
+    def _has_interrupts(self, scope: Scope) -> bool:
         try:
             thread = threads.get(scope, self._thread_id)
         except errors.ThreadNotFound:
@@ -254,12 +251,12 @@ class CommandHandler:
 
 
 def _pending_interrupts(thread: ThreadRow) -> list[JSONObject]:
-    asked = loads(thread.interrupts or "{}")
-    return [question for of_task in asked.values() for question in of_task]
+    by_task = loads(thread.interrupts or "{}")
+    return [interrupt for of_task in by_task.values() for interrupt in of_task]
 
 
 def _last_assistant_id(thread: ThreadRow) -> str:
-    """That of the thread's latest run."""
+    """The assistant of the thread's latest run."""
     assistant_id = loads(thread.metadata).get("assistant_id")
     if not isinstance(assistant_id, str):
         raise CommandFailed("no_such_run", "The thread has had no run.")

@@ -1,8 +1,8 @@
-"""Events of a thread's runs, as the protocol's channels show them.
+"""Channel events of the thread protocol, filters on them, and the agent tree of a run.
 
-A run that was started by the protocol speaks by channels itself (apps.graph_host.channels); of any
-other, what has a counterpart is shown. Each event of a stream makes one event here or none, without
-memory: so its id and its number are the same for every reader and at any time.
+A run that the protocol started already publishes channel events (apps.graph_host.channels). Events
+of other runs are converted if they have a counterpart. The conversion is stateless and yields at
+most one event per stream event, so ids and sequence numbers are the same for every reader.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class ProtocolEvent(NamedTuple):
 
 
 def to_protocol_event(run: FollowedRun, event: Event) -> ProtocolEvent | None:
-    """What the event is to readers by channel; None when it is nothing to them."""
+    """Convert a stream event to a channel event; None if it has no counterpart."""
     if event.name.startswith(CHANNEL_PREFIX):
         method, qualifier, namespace = parse_name(event.name)
         return ProtocolEvent(event.id, run, method, qualifier, namespace, event.data)
@@ -70,8 +70,8 @@ def to_protocol_event(run: FollowedRun, event: Event) -> ProtocolEvent | None:
         return _lifecycle(run, event, {"event": "running"})
     if event.name == b"error":
         error = loads(event.data)
-        said = f"{error.get('error')}: {error.get('message')}"
-        return _lifecycle(run, event, {"event": "failed", "error": said})
+        message = f"{error.get('error')}: {error.get('message')}"
+        return _lifecycle(run, event, {"event": "failed", "error": message})
     method, _, rest = event.name.decode().partition("|")
     if method not in _STREAM_MODES:
         return None
@@ -86,7 +86,7 @@ def parse_name(name: bytes) -> tuple[str, str, list[str]]:
 
 
 def to_stream_mode(event: Event) -> Event | None:
-    """An event by channel as readers by stream mode know it; None when they know none like it."""
+    """Convert a channel event to a stream-mode event; None if it has no counterpart."""
     if not event.name.startswith(CHANNEL_PREFIX):
         return event
     method, _, namespace = parse_name(event.name)
@@ -98,18 +98,18 @@ def to_stream_mode(event: Event) -> Event | None:
 def _lifecycle(run: FollowedRun, event: Event, data: dict[str, str] | None) -> ProtocolEvent | None:
     if data is None:
         return None
-    told = dumps({**data, "graph_name": run.graph_id})
-    return ProtocolEvent(event.id, run, "lifecycle", "", [], told)
+    payload = dumps({**data, "graph_name": run.graph_id})
+    return ProtocolEvent(event.id, run, "lifecycle", "", [], payload)
 
 
 def _end_lifecycle(event: Event) -> dict[str, str] | None:
-    """None for a failed run: its error said so already."""
+    """None for a failed run, whose `error` event precedes the end."""
     status = loads(event.data).get("status")
     if status in _FAILED_STATUSES:
         return None
     if status == "success" and event.thread_status == b"interrupted":
         return {"event": "interrupted"}
-    # A run that was stopped is over as well: nobody waits for more of it.
+    # A cancelled run has completed as well.
     return {"event": "completed"}
 
 
@@ -120,7 +120,7 @@ Channel = Annotated[str, StringConstraints(pattern=rf"^(?:{'|'.join(CHANNELS)}|c
 
 
 class EventFilter(CommandParameters):
-    """Channels, and how deep below which namespaces."""
+    """The channels and namespaces that a reader subscribed to."""
 
     channels: list[Channel] = Field(min_length=1)
     namespaces: list[list[str]] | None = None
@@ -146,13 +146,13 @@ class EventFilter(CommandParameters):
         return all(map(_matches_segment, prefix, namespace))
 
 
-def _matches_segment(wanted: str, segment: str) -> bool:
-    """A segment is `node:task`; who does not know the task may name the node."""
-    return wanted == segment or (":" not in wanted and segment.partition(":")[0] == wanted)
+def _matches_segment(pattern: str, segment: str) -> bool:
+    """Compare segments `node:task`; a filter may omit the task."""
+    return pattern == segment or (":" not in pattern and segment.partition(":")[0] == pattern)
 
 
 class AgentTree:
-    """Of the run that spoke last."""
+    """The agents of the latest run and their status, from its lifecycle events."""
 
     def __init__(self) -> None:
         self._root: dict[str, Any] | None = None
@@ -172,7 +172,7 @@ class AgentTree:
             node["graph_name"] = data.get("graph_name") or node["graph_name"]
 
     def as_json(self) -> dict[str, Any] | None:
-        """None when no run was heard of."""
+        """The root agent; None before the first event."""
         return self._root
 
 

@@ -1,8 +1,8 @@
-"""Messages to the engines: a thread has something to run, a run should stop.
+"""Messages to engines and stream readers: threads to run, runs to cancel, ended runs.
 
-What must happen is a row; a message that Redis loses, or never gets, is made good by the sweeper.
-So sending never fails the request, nor makes it wait: in a web process the loop's dispatcher takes
-the message along, elsewhere it is sent here and now.
+Required work is a row, so the sweeper replaces a lost message. Sending therefore neither fails nor
+delays a request: a web process passes the message to its loop's dispatcher; another process sends
+it directly.
 """
 
 from __future__ import annotations
@@ -27,55 +27,53 @@ MAX_CLOCK_SKEW_MS = 1_000
 
 
 def enqueue_thread(thread_pk: UUID) -> None:
-    """Have an engine look at the thread's queue; the row's own key, not the client's id."""
+    """Queue the thread for the engines, by primary key."""
     _send(messages.enqueue_thread(thread_pk))
 
 
 def enqueue_threads(thread_pks: Iterable[UUID]) -> None:
-    """The same for many; those that are named already keep their place."""
+    """Queue several threads; a queued thread keeps its place."""
     if thread_pks := list(thread_pks):
         _send(messages.enqueue_thread(*thread_pks))
 
 
 def schedule_run(seconds: float) -> None:
-    """Have the engines look for a run that is due in so many seconds."""
+    """Tell the engines that a run is due after this time."""
     _send(messages.schedule_run(seconds))
 
 
 def cancel_run(run_id: UUID) -> None:
-    """Have the engine that executes the run read its `cancel_action` now."""
+    """Make the engine that executes the run read its `cancel_action`."""
     _send(messages.cancel_run(run_id))
 
 
 def announce_run_end(run_id: UUID, status: str) -> None:
-    """Tell the readers of a run that ended without an engine."""
-    # Ahead of what a worker with a faster clock may have said.
-    name, now = (
-        streams.stream_key(run_id),
-        streams.EventId(time.time_ns() // 1_000_000 + MAX_CLOCK_SKEW_MS, 0),
-    )
-    batch = streams.pack_batch(now, [[streams.END.decode(), dumps({"status": status})]])
+    """Publish the end of a run that no engine executed."""
+    # The id exceeds those of a worker with a faster clock.
+    name = streams.stream_key(run_id)
+    event_id = streams.EventId(time.time_ns() // 1_000_000 + MAX_CLOCK_SKEW_MS, 0)
+    batch = streams.pack_batch(event_id, [[streams.END.decode(), dumps({"status": status})]])
     _send(
-        ("XADD", name, str(now), streams.BATCH_FIELD, batch),
+        ("XADD", name, str(event_id), streams.BATCH_FIELD, batch),
         ("PUBLISH", name, batch),
         ("EXPIRE", name, streams.ENDED_STREAM_TTL_SECONDS),
     )
 
 
 def announce_thread_deleted(thread_pk: UUID) -> None:
-    """Tell the readers of a thread that it was deleted."""
+    """Publish that a thread was deleted."""
     _send(streams.thread_deleted(thread_pk))
 
 
 def _send(*commands: Command) -> None:
-    mail = redis_dispatcher.process_dispatcher()
-    if mail is not None:
-        mail.send(*commands)
+    dispatcher = redis_dispatcher.process_dispatcher()
+    if dispatcher is not None:
+        dispatcher.send(*commands)
         return
     try:
         messages.send_commands(_client(), *commands)
     except redis.RedisError as error:
-        log.warning("a message waits for the sweeper: %s", error)
+        log.warning("Redis rejected a message, which the sweeper will replace: %s", error)
 
 
 @cache
