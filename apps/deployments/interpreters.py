@@ -38,17 +38,17 @@ def find_interpreter(version: str | None) -> Path:
     if version in (None, own):
         return Path(getattr(sys, "_base_executable", None) or sys.executable).resolve()
     command = [str(uv_path()), "python", "find", "--system", "--no-project"]
-    found = _run_and_read([*command, "--no-python-downloads", "--no-config", str(version)])
-    if found is None and (managed := _managed_interpreters(str(version))):
-        found = str(managed[0])
-    if found is None:
+    result = _run_and_read([*command, "--no-python-downloads", "--no-config", str(version)])
+    if result is None and (managed := _managed_interpreters(str(version))):
+        result = str(managed[0])
+    if result is None:
         raise InterpreterNotFound(
             f"This machine has no Python {version}; the platform itself runs {own}. Set"
             f" `python_version` to {own}, or have the operator install Python {version}."
         )
     # uv may return a shim; the interpreter reports its real path.
-    real = _run_and_read([found, "-I", "-S", "-c", "import sys; print(sys.executable)"])
-    return Path(real or found).resolve()
+    real = _run_and_read([result, "-I", "-S", "-c", "import sys; print(sys.executable)"])
+    return Path(real or result).resolve()
 
 
 def select_interpreter(environment: Path, version: str | None) -> Path:

@@ -249,7 +249,9 @@ class _MultipartDecoder:
         request = self.request
         rejected_ids = {error.item.partition(".")[2] for error in request.rejected}
         for run_id, files in self.files.items():
-            owner = next((one for one in request.operations if one.run.id == run_id), None)
+            owner = next(
+                (operation for operation in request.operations if operation.run.id == run_id), None
+            )
             if owner is not None:
                 owner.files += files
             elif str(run_id) in rejected_ids:

@@ -148,7 +148,9 @@ def _sum_messages(generations: list[Any]) -> dict[str, Any] | None:
 def _flatten(generations: Any) -> list[Any]:
     if not isinstance(generations, list):
         return []
-    return [one for group in generations for one in (group if isinstance(group, list) else [group])]
+    return [
+        item for group in generations for item in (group if isinstance(group, list) else [group])
+    ]
 
 
 def _normalize_counts(usage: dict[str, Any]) -> dict[str, Any] | None:

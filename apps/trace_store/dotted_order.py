@@ -73,8 +73,8 @@ def parse_position(
     return TreePosition(dotted_order, trace_id, parent_run_id, partition_time)
 
 
-def _same_id(text: str, found: UUID) -> bool:
-    return text.replace("-", "") == f"{found.int:032x}"
+def _same_id(text: str, d: UUID) -> bool:
+    return text.replace("-", "") == f"{d.int:032x}"
 
 
 def _parse_strictly(
@@ -83,14 +83,14 @@ def _parse_strictly(
     segments = dotted_order.split(".")
     last = segments[-1]
     try:
-        partition_time = [_parse_time(one) for one in segments][-1]
+        partition_time = [_parse_time(segment) for segment in segments][-1]
         own_id, first_id = UUID(last[_TIME_LENGTH:]), UUID(segments[0][_TIME_LENGTH:])
         above_id = UUID(segments[-2][_TIME_LENGTH:]) if len(segments) > 1 else None
     except ValueError:
         raise InvalidDottedOrder(
             _describe("dotted_order is malformed", dotted_order, run_id)
         ) from None
-    if any(len(one) != _SEGMENT_LENGTH for one in segments):
+    if any(len(segment) != _SEGMENT_LENGTH for segment in segments):
         raise InvalidDottedOrder(_describe("dotted_order is malformed", dotted_order, run_id))
     known = (dotted_order, run_id, trace_id, parent_run_id)
     if own_id != run_id:

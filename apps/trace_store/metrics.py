@@ -205,6 +205,6 @@ def add_details(into: Details, more: Mapping[str, Mapping[str, Decimal]]) -> Non
 
 def merge_metrics(many: Iterable[RunMetrics]) -> RunMetrics:
     total = RunMetrics()
-    for one in many:
-        total.add(one)
+    for item in many:
+        total.add(item)
     return total

@@ -90,20 +90,20 @@ def _fetch(repository: Repo, client: GitClient, path: str, ref: bytes) -> Commit
         raise
     if not wanted:  # an empty repository has no refs to choose from
         raise FetchFailed("no_ref" if ref else "empty")
-    found = repository[wanted[0]] if wanted[0] in repository.object_store else None
-    while isinstance(found, Tag):
-        found = repository[found.object[1]]
-    if not isinstance(found, Commit):
+    result = repository[wanted[0]] if wanted[0] in repository.object_store else None
+    while isinstance(result, Tag):
+        result = repository[result.object[1]]
+    if not isinstance(result, Commit):
         raise FetchFailed("no_ref")
-    return found
+    return result
 
 
 def _choose_ref(refs: Mapping[Ref, ObjectID], ref: bytes) -> ObjectID:
     if _SHA.fullmatch(ref):
         return ObjectID(ref)
     for prefix in _REF_PREFIXES:
-        if found := refs.get(Ref(prefix + (ref or HEADREF))):
-            return found
+        if result := refs.get(Ref(prefix + (ref or HEADREF))):
+            return result
     raise FetchFailed("no_ref" if ref else "empty")
 
 

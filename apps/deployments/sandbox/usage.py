@@ -28,10 +28,10 @@ class Usage(NamedTuple):
 
 def process_tree(root: int) -> list[int]:
     """Return the process and its descendants, from the kernel's lists of children."""
-    found, waiting = [], [root]
+    result, waiting = [], [root]
     while waiting:
         pid = waiting.pop()
-        found.append(pid)
+        result.append(pid)
         try:
             for thread in os.listdir(f"/proc/{pid}/task"):
                 with open(f"/proc/{pid}/task/{thread}/children", "rb") as listing:
@@ -41,7 +41,7 @@ def process_tree(root: int) -> list[int]:
                 return _tree_by_search(root)  # a kernel built without these lists
         except ProcessLookupError:
             continue
-    return found
+    return result
 
 
 def _tree_by_search(root: int) -> list[int]:
@@ -69,7 +69,7 @@ def measure_usage(pids: Iterable[int]) -> Usage:
 
 def running_threads(pids: Iterable[int]) -> list[int]:
     """Return the threads that are runnable now."""
-    found = []
+    results = []
     for pid in pids:
         for thread in threads(pid):
             try:
@@ -78,8 +78,8 @@ def running_threads(pids: Iterable[int]) -> list[int]:
             except (FileNotFoundError, ProcessLookupError):
                 continue
             if state == b"R":
-                found.append(thread)
-    return found
+                results.append(thread)
+    return results
 
 
 def threads(pid: int) -> list[int]:

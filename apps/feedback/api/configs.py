@@ -60,7 +60,7 @@ class ConfigsView(WorkspaceAPIView):
             rows = rows.filter(key__icontains=params["name_contains"])
         if params["is_enforced"] is not None:
             rows = rows.filter(is_enforced=params["is_enforced"])
-        return Response([config_json(one) for one in rows.order_by("key")[query.page]])
+        return Response([config_json(item) for item in rows.order_by("key")[query.page]])
 
     @extend_schema(request=CreateConfigSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:

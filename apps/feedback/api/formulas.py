@@ -87,7 +87,7 @@ class FormulasView(WorkspaceAPIView):
         if "session_id" in params:
             rows = rows.filter(project_id=params["session_id"])
         return Response(
-            [formula_json(one) for one in rows.order_by("created_at", "pk")[query.page]]
+            [formula_json(item) for item in rows.order_by("created_at", "pk")[query.page]]
         )
 
     @extend_schema(request=CreateFormulaSerializer, responses=dict)

@@ -78,7 +78,7 @@ class TokensView(WorkspaceAPIView):
         query.is_valid(raise_exception=True)
         rows = FeedbackToken.objects.for_workspace(self.workspace_id)
         rows = rows.filter(run_id=query.validated_data["run_id"]).order_by("created_at", "pk")
-        return Response([_token_json(one) for one in rows[query.page]])
+        return Response([_token_json(item) for item in rows[query.page]])
 
     @extend_schema(request=TokenSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:

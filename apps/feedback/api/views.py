@@ -35,7 +35,7 @@ class FeedbackListView(WorkspaceAPIView):
         rows = Feedback.objects.for_workspace(self.workspace_id)
         page, with_names = page_of_feedback(request, rows)
         names = user_names(page) if with_names else {}
-        return Response([feedback_json(one, names) for one in page])
+        return Response([feedback_json(item, names) for item in page])
 
     @extend_schema(request=request_schema(WireFeedback), responses=dict)
     def post(self, request: ApiRequest) -> Response:
@@ -55,15 +55,15 @@ class FeedbackView(WorkspaceAPIView):
 
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, feedback_id: UUID) -> Response:
-        one = self._feedback(feedback_id)
-        return Response(feedback_json(one, user_names([one])))
+        result = self._feedback(feedback_id)
+        return Response(feedback_json(result, user_names([result])))
 
     @extend_schema(request=request_schema(FeedbackChanges), responses=dict)
     def patch(self, request: ApiRequest, feedback_id: UUID) -> Response:
         """Change the given fields; null is a value."""
-        one = self._feedback(feedback_id)
+        result = self._feedback(feedback_id)
         changes = decode_changes(request.body or b"{}")
-        return Response(feedback_json(services.change_feedback(one, changes)))
+        return Response(feedback_json(services.change_feedback(result, changes)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, feedback_id: UUID) -> Response:

@@ -66,7 +66,7 @@ def attach(workspace_id: UUID, run_ids: Collection[UUID]) -> None:
     if days is not None:
         bounds = " AND r.partition_time BETWEEN %s AND %s"
         attached = _update(_ATTACH + bounds, [workspace_id, list(run_ids), *days])
-    missing = list(set(run_ids) - {one.run_id for one in attached})
+    missing = list(set(run_ids) - {item.run_id for item in attached})
     if missing:
         attached += _update(_ATTACH, [workspace_id, missing])
     _apply_effects(workspace_id, attached)
@@ -107,11 +107,11 @@ def _update(statement: str, values: list[Any]) -> list[_Attached]:
 def _apply_effects(workspace_id: UUID, attached: Sequence[_Attached]) -> None:
     if not attached:
         return
-    hooks.retention_extended(workspace_id, {one.trace_id for one in attached if one.keeps_trace})
+    hooks.retention_extended(workspace_id, {item.trace_id for item in attached if item.keeps_trace})
     formulas.recompute(
         workspace_id,
-        {(one.project_id, one.run_id) for one in attached},
-        {one.key for one in attached},
+        {(item.project_id, item.run_id) for item in attached},
+        {item.key for item in attached},
     )
 
 

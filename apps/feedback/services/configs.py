@@ -50,14 +50,14 @@ def _parse_categories(values: Any) -> list[dict[str, Any]]:
     if not isinstance(values, list) or not 0 < len(values) <= MAX_CATEGORIES:
         raise errors.BadFeedbackConfig(f"`categories` must be 1 to {MAX_CATEGORIES} objects.")
     categories = []
-    for one in values:
-        label = one.get("label") if isinstance(one, dict) else one
-        value = _parse_number(one.get("value"), "value") if isinstance(one, dict) else None
+    for item in values:
+        label = item.get("label") if isinstance(item, dict) else item
+        value = _parse_number(item.get("value"), "value") if isinstance(item, dict) else None
         if value is None or not isinstance(label, str | None):
             raise errors.BadFeedbackConfig("A category needs a numeric `value` and a `label`.")
         categories.append({"value": value, "label": label and label.replace("\x00", "\ufffd")})
-    labels = [one["label"] for one in categories if one["label"] is not None]
-    if len({one["value"] for one in categories}) < len(categories) or len(set(labels)) < len(
+    labels = [item["label"] for item in categories if item["label"] is not None]
+    if len({item["value"] for item in categories}) < len(categories) or len(set(labels)) < len(
         labels
     ):
         raise errors.BadFeedbackConfig("Two categories have the same value or label.")
@@ -82,11 +82,11 @@ def known_configs(workspace_id: UUID, keys: Collection[str]) -> dict[str, Feedba
 def save_from_feedback(workspace_id: UUID, new_configs: Sequence[FeedbackConfig]) -> None:
     """Save configs that feedback states or implies; of two concurrent ones the first is kept."""
     configs = FeedbackConfig.objects.for_workspace(workspace_id)
-    configs.bulk_create(sorted(new_configs, key=lambda one: one.key), ignore_conflicts=True)
-    for one in new_configs:
-        if not one.is_inferred:
-            configs.filter(key=one.key, is_inferred=True).update(
-                config=one.config, is_inferred=False
+    configs.bulk_create(sorted(new_configs, key=lambda config: config.key), ignore_conflicts=True)
+    for config in new_configs:
+        if not config.is_inferred:
+            configs.filter(key=config.key, is_inferred=True).update(
+                config=config.config, is_inferred=False
             )
 
 
@@ -101,8 +101,8 @@ def allows(config: FeedbackConfig, score: float | None, value: Any) -> bool:
             (minimum is None or score >= minimum) and (maximum is None or score <= maximum)
         )
     if rules["type"] == FeedbackType.CATEGORICAL and rules["categories"] is not None:
-        labels = {one["label"] for one in rules["categories"]}
-        values = {one["value"] for one in rules["categories"]}
+        labels = {item["label"] for item in rules["categories"]}
+        values = {item["value"] for item in rules["categories"]}
         chosen = value if isinstance(value, list) else [] if value is None else [value]
         return (score is None or score in values) and all(label in labels for label in chosen)
     return True
@@ -112,11 +112,11 @@ def complete_category(
     config: dict[str, Any], score: float | None, value: Any
 ) -> tuple[float | None, Any]:
     """Score and value of a category, if the feedback states only one of them."""
-    for one in config.get("categories") or ():
-        if score is None and value is not None and value == one["label"]:
-            return one["value"], value
-        if value is None and score is not None and score == one["value"]:
-            return score, one["label"]
+    for item in config.get("categories") or ():
+        if score is None and value is not None and value == item["label"]:
+            return item["value"], value
+        if value is None and score is not None and score == item["value"]:
+            return score, item["label"]
     return score, value
 
 
@@ -184,7 +184,7 @@ def _change_categories(config: dict[str, Any], changes: dict[str, Any]) -> dict[
     if config["type"] != FeedbackType.CATEGORICAL:
         raise errors.BadFeedbackConfig("Only a categorical key has categories.")
     removed = set(changes.get("remove_categories") or ())
-    kept = [one for one in config["categories"] or () if one["value"] not in removed]
+    kept = [item for item in config["categories"] or () if item["value"] not in removed]
     if len(kept) + len(removed) > len(config["categories"] or ()):
         raise errors.BadFeedbackConfig("A removed category does not exist.")
     if removed and len(kept) < 2:

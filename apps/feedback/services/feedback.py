@@ -54,32 +54,32 @@ def store_feedback(
     rejected: list[RejectedFeedback] = []
     rows: list[Feedback] = []
     projects = existing_projects(
-        workspace_id, {one.session_id for one in items if one.session_id is not None}
+        workspace_id, {item.session_id for item in items if item.session_id is not None}
     )
     by_address = {
         address: project_at_address(workspace_id, address)
-        for address in {one.address for one in items if one.address is not None}
+        for address in {item.address for item in items if item.address is not None}
     }
     rules = _ConfigRules(workspace_id, items)
     now = datetime.now(UTC)
-    for one in items:
-        one.id = one.id or uuid7()
+    for item in items:
+        item.id = item.id or uuid7()
         try:
-            if one.address is not None:
-                one.session_id = by_address[one.address]
-                if one.session_id is None:
+            if item.address is not None:
+                item.session_id = by_address[item.address]
+                if item.session_id is None:
                     raise errors.ProjectNotFound("No project has this address.")
-            elif one.session_id is not None and one.session_id not in projects:
+            elif item.session_id is not None and item.session_id not in projects:
                 raise errors.ProjectNotFound
-            rules.apply(one)
-            rows.append(_row(workspace_id, one, user_id, now))
+            rules.apply(item)
+            rows.append(_row(workspace_id, item, user_id, now))
         except AppError as error:
-            rejected.append(RejectedFeedback(one.id, error))
+            rejected.append(RejectedFeedback(item.id, error))
     rules.save()
     written = upsert_feedback(workspace_id, rows)
     taken = {row.pk for row in rows} - written
     rejected += [
-        RejectedFeedback(one.id, errors.FeedbackIdTaken()) for one in items if one.id in taken
+        RejectedFeedback(item.id, errors.FeedbackIdTaken()) for item in items if item.id in taken
     ]
     on_projects: set[formulas.Target] = {
         (row.project_id, None) for row in rows if row.run_id is None and row.project_id is not None
@@ -90,14 +90,16 @@ def store_feedback(
 
 
 @transaction.atomic
-def create_feedback(workspace_id: UUID, one: WireFeedback, *, user_id: UUID | None) -> Feedback:
+def create_feedback(
+    workspace_id: UUID, feedback: WireFeedback, *, user_id: UUID | None
+) -> Feedback:
     """Store one feedback and return it, attached to its run if that exists."""
-    rejected = store_feedback(workspace_id, [one], user_id=user_id)
+    rejected = store_feedback(workspace_id, [feedback], user_id=user_id)
     if rejected:
         raise rejected[0].error
-    if one.run_id is not None:
-        attach_to_runs.attach(workspace_id, [one.run_id])
-    return get_or_404(Feedback.objects.for_workspace(workspace_id), pk=one.id)
+    if feedback.run_id is not None:
+        attach_to_runs.attach(workspace_id, [feedback.run_id])
+    return get_or_404(Feedback.objects.for_workspace(workspace_id), pk=feedback.id)
 
 
 @transaction.atomic
@@ -119,19 +121,19 @@ def change_feedback(feedback: Feedback, changes: Mapping[str, Any]) -> Feedback:
 
 def _rescore(feedback: Feedback, changes: Mapping[str, Any]) -> None:
     """Set score and value; for a category, one of them implies the other."""
-    one = WireFeedback(
+    result = WireFeedback(
         key=feedback.key,
         score=changes.get("score"),
         value=changes.get("value"),
         feedback_config=changes.get("feedback_config"),
     )
-    rules = _ConfigRules(feedback.workspace_id, [one])
-    rules.apply(one)
+    rules = _ConfigRules(feedback.workspace_id, [result])
+    rules.apply(result)
     rules.save()
-    if "score" in changes or one.score is not None:
-        feedback.score = _score(one.score)
-    if "value" in changes or one.value is not None:
-        feedback.value, feedback.label = one.value, _label(one.value)
+    if "score" in changes or result.score is not None:
+        feedback.score = _score(result.score)
+    if "value" in changes or result.value is not None:
+        feedback.value, feedback.label = result.value, _label(result.value)
 
 
 @transaction.atomic
@@ -154,72 +156,78 @@ class _ConfigRules:
 
     def __init__(self, workspace_id: UUID, items: Sequence[WireFeedback]) -> None:
         self.workspace_id = workspace_id
-        keys = {one.key for one in items}
+        keys = {item.key for item in items}
         self.known = configs.known_configs(workspace_id, keys)
         self.added: dict[str, FeedbackConfig] = {}
 
-    def apply(self, one: WireFeedback) -> None:
+    def apply(self, feedback: WireFeedback) -> None:
         """Check the feedback against the config of its key, and complete score and value."""
         stated = None
-        if one.feedback_config is not None:
-            stated = configs.parse_config(one.feedback_config)
-        score = _score(one.score)
-        known = self.known.get(one.key)
+        if feedback.feedback_config is not None:
+            stated = configs.parse_config(feedback.feedback_config)
+        score = _score(feedback.score)
+        known = self.known.get(feedback.key)
         if known is None:
             known = FeedbackConfig(
                 workspace_id=self.workspace_id,
-                key=one.key,
-                config=stated or configs.infer_config(score, one.value),
+                key=feedback.key,
+                config=stated or configs.infer_config(score, feedback.value),
                 is_inferred=stated is None,
             )
-            self.known[one.key] = self.added[one.key] = known
+            self.known[feedback.key] = self.added[feedback.key] = known
         elif stated is not None and known.is_inferred:
             known.config, known.is_inferred = stated, False
-            self.added[one.key] = known
+            self.added[feedback.key] = known
         elif stated is not None and stated != known.config:
             raise errors.FeedbackConfigContradicted(
-                f"The stated config contradicts the config of {one.key!r:.100}."
+                f"The stated config contradicts the config of {feedback.key!r:.100}."
             )
-        if not configs.allows(known, score, one.value):
+        if not configs.allows(known, score, feedback.value):
             raise errors.FeedbackOutOfBounds(
-                f"The config of {one.key!r:.100} does not allow this score or value."
+                f"The config of {feedback.key!r:.100} does not allow this score or value."
             )
-        one.score, one.value = configs.complete_category(known.config, score, one.value)
+        feedback.score, feedback.value = configs.complete_category(
+            known.config, score, feedback.value
+        )
 
     def save(self) -> None:
         if self.added:
             configs.save_from_feedback(self.workspace_id, list(self.added.values()))
 
 
-def _row(workspace_id: UUID, one: WireFeedback, user_id: UUID | None, now: datetime) -> Feedback:
-    source = one.feedback_source or {"type": "api"}
-    created_at = _parse_timestamp(one.created_at, "created_at")
+def _row(
+    workspace_id: UUID, feedback: WireFeedback, user_id: UUID | None, now: datetime
+) -> Feedback:
+    source = feedback.feedback_source or {"type": "api"}
+    created_at = _parse_timestamp(feedback.created_at, "created_at")
     return Feedback(
-        id=one.id,
+        id=feedback.id,
         workspace_id=workspace_id,
         created_at=min(created_at or now, now),
-        project_id=one.session_id,
-        run_id=one.run_id,
-        trace_id=one.trace_id,
-        is_root=None if one.trace_id is None or one.run_id is None else one.run_id == one.trace_id,
-        start_time=_parse_timestamp(one.start_time, "start_time") if one.run_id else None,
-        thread_key=one.feedback_thread_id,
-        is_on_thread=one.feedback_thread_id is not None,
-        is_pending=one.run_id is not None,
-        keeps_trace=one.extend_trace_retention is not False,
-        key=one.key,
-        score=_score(one.score),
-        value=one.value,
-        label=_label(one.value),
-        comment=one.comment,
-        correction=one.correction,
+        project_id=feedback.session_id,
+        run_id=feedback.run_id,
+        trace_id=feedback.trace_id,
+        is_root=None
+        if feedback.trace_id is None or feedback.run_id is None
+        else feedback.run_id == feedback.trace_id,
+        start_time=_parse_timestamp(feedback.start_time, "start_time") if feedback.run_id else None,
+        thread_key=feedback.feedback_thread_id,
+        is_on_thread=feedback.feedback_thread_id is not None,
+        is_pending=feedback.run_id is not None,
+        keeps_trace=feedback.extend_trace_retention is not False,
+        key=feedback.key,
+        score=_score(feedback.score),
+        value=feedback.value,
+        label=_label(feedback.value),
+        comment=feedback.comment,
+        correction=feedback.correction,
         source=source,
         source_type=str(source.get("type") or "api")[:MAX_SOURCE_LENGTH],
         user_id=user_id,
-        extra=one.extra,
-        feedback_group_id=one.feedback_group_id,
-        comparative_experiment_id=one.comparative_experiment_id,
-        is_error=bool(one.error),
+        extra=feedback.extra,
+        feedback_group_id=feedback.feedback_group_id,
+        comparative_experiment_id=feedback.comparative_experiment_id,
+        is_error=bool(feedback.error),
     )
 
 

@@ -35,7 +35,9 @@ def recompute(workspace_id: UUID, targets: Collection[Target], keys: Collection[
     candidates = FeedbackFormula.objects.for_workspace(workspace_id).filter(
         Q(project_id__in=projects) | Q(dataset_id__in=datasets)
     )
-    formula_ids = sorted(one.pk for one in candidates if set(one.part_keys) & set(keys))
+    formula_ids = sorted(
+        candidate.pk for candidate in candidates if set(candidate.part_keys) & set(keys)
+    )
     for formula in _lock(workspace_id, formula_ids):
         _compute(formula, list(targets))
 

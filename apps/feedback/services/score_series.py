@@ -35,7 +35,7 @@ def by_bucket(
     if key is not None:
         where.append("f.key = %s")
         values.append(key)
-    if any(one is not None for one in (query.where, query.where_root, query.where_any)):
+    if any(item is not None for item in (query.where, query.where_root, query.where_any)):
         bounds = replace(query, started_from=edges[0], started_until=edges[-1])
         chosen = resolve_query(run_store, workspace_id, bounds)
         conditions = " AND ".join(text for text, _ in chosen.conditions)

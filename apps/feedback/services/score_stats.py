@@ -237,31 +237,31 @@ def merge_stats(parts: Iterable[FeedbackStats]) -> FeedbackStats:
     """Combine statistics key by key."""
     by_key: dict[str, list[dict[str, Any]]] = {}
     for by_name in parts:
-        for key, one in by_name.items():
-            by_key.setdefault(key, []).append(one)
+        for key, result in by_name.items():
+            by_key.setdefault(key, []).append(result)
     return {key: ones[0] if len(ones) == 1 else _combine(ones) for key, ones in by_key.items()}
 
 
 def _combine(ones: list[dict[str, Any]]) -> dict[str, Any]:
-    scored = [one for one in ones if one["avg"] is not None]
-    count = sum(one["n"] for one in scored)
-    mean = sum(one["avg"] * one["n"] for one in scored) / count if count else None
+    scored = [item for item in ones if item["avg"] is not None]
+    count = sum(item["n"] for item in scored)
+    mean = sum(item["avg"] * item["n"] for item in scored) / count if count else None
     values: Counter[str] = Counter()
-    for one in ones:
-        values.update(one["values"])
-    comments = [text for one in ones for text in one["comments"] or ()]
+    for item in ones:
+        values.update(item["values"])
+    comments = [text for item in ones for text in item["comments"] or ()]
     return {
-        "n": count or sum(one["n"] for one in ones),
+        "n": count or sum(item["n"] for item in ones),
         "avg": mean,
         "stdev": _stdev(scored, count, mean),
-        "min": min((one["min"] for one in scored), default=None),
-        "max": max((one["max"] for one in scored), default=None),
-        "errors": sum(one["errors"] for one in ones),
+        "min": min((item["min"] for item in scored), default=None),
+        "max": max((item["max"] for item in scored), default=None),
+        "errors": sum(item["errors"] for item in ones),
         "values": dict(values),
         "comments": comments[:MAX_COMMENTS],
-        "sources": sorted({source for one in ones for source in one["sources"] or ()}),
-        "contains_thread_feedback": any(one["contains_thread_feedback"] for one in ones),
-        "show_feedback_arrow": any(one["show_feedback_arrow"] for one in ones),
+        "sources": sorted({source for item in ones for source in item["sources"] or ()}),
+        "contains_thread_feedback": any(item["contains_thread_feedback"] for item in ones),
+        "show_feedback_arrow": any(item["show_feedback_arrow"] for item in ones),
     }
 
 
@@ -270,7 +270,7 @@ def _stdev(scored: list[dict[str, Any]], count: int, mean: float | None) -> floa
     if count < 2 or mean is None:
         return None
     squares = sum(
-        (one["stdev"] or 0) ** 2 * (one["n"] - 1) + one["n"] * (one["avg"] - mean) ** 2
-        for one in scored
+        (item["stdev"] or 0) ** 2 * (item["n"] - 1) + item["n"] * (item["avg"] - mean) ** 2
+        for item in scored
     )
     return math.sqrt(squares / (count - 1))

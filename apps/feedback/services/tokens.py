@@ -43,22 +43,22 @@ def issue_tokens(workspace_id: UUID, requests: Sequence[TokenRequest]) -> list[F
     The run may not exist yet. A stated config is saved if the key has none.
     """
     issued = []
-    for one in requests:
+    for request in requests:
         token = uuid4()
         row = FeedbackToken(
-            id=one.id or uuid7(),
+            id=request.id or uuid7(),
             workspace_id=workspace_id,
             token_hash=_hash(token),
             token=secrets.encrypt(str(token)),
-            run_id=one.run_id,
-            key=one.key,
-            expires_at=one.expires_at,
+            run_id=request.run_id,
+            key=request.key,
+            expires_at=request.expires_at,
         )
         issued.append(_insert_or_get(row))
     configs = [
-        FeedbackConfig(workspace_id=workspace_id, key=one.key, config=one.config)
-        for one in requests
-        if one.config is not None
+        FeedbackConfig(workspace_id=workspace_id, key=request.key, config=request.config)
+        for request in requests
+        if request.config is not None
     ]
     FeedbackConfig.objects.for_workspace(workspace_id).bulk_create(configs, ignore_conflicts=True)
     return issued

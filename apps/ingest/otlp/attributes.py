@@ -45,7 +45,10 @@ def unflatten(flat: Mapping[str, Any]) -> Any:
 
 
 def _to_lists(tree: dict[str, Any]) -> Any:
-    node = {key: _to_lists(one) if isinstance(one, dict) else one for key, one in tree.items()}
+    node = {
+        key: _to_lists(result) if isinstance(result, dict) else result
+        for key, result in tree.items()
+    }
     if node and all(key.isascii() and key.isdecimal() for key in node):
         return [node[key] for key in sorted(node, key=int)]
     return node
@@ -65,7 +68,7 @@ class AttributeReader:
             if key in rules.RULES_OF:
                 self.rules |= rules.RULES_OF[key]
             elif key.startswith(rules.FLATTENED):
-                prefix = next(one for one in rules.FLATTENED if key.startswith(one))
+                prefix = next(item for item in rules.FLATTENED if key.startswith(item))
                 self.flat.setdefault(prefix, {})[key[len(prefix) :]] = value
 
     def first(self, names: Sequence[str]) -> Any:

@@ -116,7 +116,9 @@ class BatchAssembler:
         self, workspace_id: UUID, operations: Sequence[RunOperation], project_of: ProjectOf
     ) -> None:
         """Place those of the operations that are spans of this batch; others were rejected."""
-        nodes = [node for one in operations if (node := self.nodes.get(id(one))) is not None]
+        nodes = [
+            node for operation in operations if (node := self.nodes.get(id(operation))) is not None
+        ]
         if nodes:
             place_spans(workspace_id, nodes, project_of)
 

@@ -143,11 +143,11 @@ def _decode_protobuf(body: bytes) -> list[LogRecord]:
             records += [
                 _record(
                     source,
-                    one.event_name or one.body.string_value,
-                    one.time_unix_nano or one.observed_time_unix_nano,
-                    protobuf_decoder.convert_attributes(one.attributes),
+                    record.event_name or record.body.string_value,
+                    record.time_unix_nano or record.observed_time_unix_nano,
+                    protobuf_decoder.convert_attributes(record.attributes),
                 )
-                for one in scope_logs.log_records
+                for record in scope_logs.log_records
             ]
     return records
 
@@ -184,7 +184,7 @@ def _decode_json(body: bytes) -> list[LogRecord]:
             _record(
                 SpanSource(
                     json_decoder.convert_attributes(
-                        one.resource.attributes if one.resource else None
+                        item.resource.attributes if item.resource else None
                     ),
                     logs.scope.name or "" if logs.scope else "",
                     logs.scope.version or "" if logs.scope else "",
@@ -193,8 +193,8 @@ def _decode_json(body: bytes) -> list[LogRecord]:
                 json_decoder.parse_int(log.time_unix_nano or log.observed_time_unix_nano),
                 json_decoder.convert_attributes(log.attributes),
             )
-            for one in request.resource_logs or ()
-            for logs in one.scope_logs or ()
+            for item in request.resource_logs or ()
+            for logs in item.scope_logs or ()
             for log in logs.log_records or ()
         ]
     except (ValueError, RecursionError) as error:

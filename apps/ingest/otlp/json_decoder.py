@@ -180,17 +180,17 @@ def _convert_span(span: _Span, source: SpanSource) -> Span:
         parse_int(span.end_time_unix_nano),
         convert_attributes(span.attributes),
         [
-            Event(one.name, parse_int(one.time_unix_nano), convert_attributes(one.attributes))
-            for one in span.events or ()
+            Event(item.name, parse_int(item.time_unix_nano), convert_attributes(item.attributes))
+            for item in span.events or ()
         ],
         [
             Link(
-                _parse_id(one.trace_id, TRACE_ID_BYTES),
-                _parse_id(one.span_id, SPAN_ID_BYTES),
-                convert_attributes(one.attributes),
-                one.trace_state or "",
+                _parse_id(item.trace_id, TRACE_ID_BYTES),
+                _parse_id(item.span_id, SPAN_ID_BYTES),
+                convert_attributes(item.attributes),
+                item.trace_state or "",
             )
-            for one in span.links or ()
+            for item in span.links or ()
         ],
         _parse_enum(span.kind, _KINDS),
         _parse_enum(status.code, _CODES),
@@ -220,7 +220,7 @@ def _convert_value(value: AnyValue | None) -> Any:
     if value.double_value is not None:
         return float(value.double_value)
     if value.array_value is not None:
-        return [_convert_value(one) for one in value.array_value.values or ()]
+        return [_convert_value(item) for item in value.array_value.values or ()]
     if value.kvlist_value is not None:
         return convert_attributes(value.kvlist_value.values)
     return value.bytes_value

@@ -26,11 +26,11 @@ def normalize(message: Any) -> Any:
         message = {**{k: v for k, v in message.items() if k != "message"}, **inner}
     normalized = dict(message)
     if isinstance(contents := normalized.pop("contents", None), list):
-        normalized["content"] = [_content_block(one) for one in contents]
+        normalized["content"] = [_content_block(item) for item in contents]
     elif isinstance(content := normalized.get("content"), str) and content[:2] in {"[{", '{"'}:
         normalized["content"] = parse_json(content)
     if isinstance(calls := normalized.get("tool_calls"), list):
-        normalized["tool_calls"] = [_normalize_call(one) for one in calls]
+        normalized["tool_calls"] = [_normalize_call(item) for item in calls]
     return normalized
 
 
@@ -52,7 +52,7 @@ def _normalize_call(call: Any) -> Any:
     inner = call.get("tool_call", call)
     if not isinstance(inner, dict) or isinstance(inner.get("function"), dict):
         return {"type": "function", **inner} if isinstance(inner, dict) else inner
-    rest = {key: one for key, one in inner.items() if key not in {"name", "arguments"}}
+    rest = {key: result for key, result in inner.items() if key not in {"name", "arguments"}}
     function = {key: inner[key] for key in ("name", "arguments") if key in inner}
     return {"type": "function", **rest, "function": function}
 
@@ -79,7 +79,7 @@ def from_parts(message: Any) -> list[Any]:
             blocks.append({"type": "reasoning", "reasoning": part.get("content")})
         else:
             blocks.append(part)
-    normalized = {key: one for key, one in message.items() if key != "parts"}
+    normalized = {key: result for key, result in message.items() if key != "parts"}
     normalized["content"] = _join_blocks(blocks)
     if calls:
         normalized["tool_calls"] = calls
@@ -131,7 +131,7 @@ def from_event(name: str, attributes: Any) -> dict[str, Any] | None:
     elif body is not None:
         message["content"] = body
     skipped = {"gen_ai.event.content", "gen_ai.system", "event.name", "gen_ai.provider.name"}
-    fields = unflatten({key: one for key, one in attributes.items() if key not in skipped})
+    fields = unflatten({key: call for key, call in attributes.items() if key not in skipped})
     if isinstance(fields, dict):
         inner = fields.pop("message", None)
         inner = parse_json(inner)
@@ -145,7 +145,7 @@ def from_event(name: str, attributes: Any) -> dict[str, Any] | None:
     message["content"] = parse_json(message.get("content"))
     calls = parse_json(message.get("tool_calls"))
     if isinstance(calls, list):
-        message["tool_calls"] = [_normalize_call(one) for one in calls]
+        message["tool_calls"] = [_normalize_call(call) for call in calls]
     return message
 
 
@@ -167,7 +167,7 @@ def is_output_event(name: str) -> bool:
 
 def normalize_documents(documents: list[Any]) -> list[Any]:
     """Documents in the form of LangChain retrievers."""
-    return [_normalize_document(one) for one in documents]
+    return [_normalize_document(document) for document in documents]
 
 
 def _normalize_document(document: Any) -> Any:

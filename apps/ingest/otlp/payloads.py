@@ -48,7 +48,7 @@ def _raw(text: str) -> msgspec.Raw | None:
 def _message_list(value: Any) -> Value:
     parsed = parse_json(value)
     return {
-        "messages": [messages.normalize(one) for one in parsed]
+        "messages": [messages.normalize(item) for item in parsed]
         if isinstance(parsed, list)
         else parsed
     }
@@ -67,7 +67,7 @@ def _output_events(value: Any) -> Value:
 def _parts(value: Any) -> Value:
     parsed = parse_json(value)
     if isinstance(parsed, list):
-        return {"messages": [each for one in parsed for each in messages.from_parts(one)]}
+        return {"messages": [each for item in parsed for each in messages.from_parts(item)]}
     return (
         {"messages": messages.from_parts(parsed)} if isinstance(parsed, dict) else {"input": parsed}
     )
@@ -78,7 +78,7 @@ def _messages_before_answer(value: Any) -> Value:
     parsed = parse_json(value)
     if not isinstance(parsed, list):
         return None
-    roles = [one.get("role") if isinstance(one, dict) else None for one in parsed]
+    roles = [item.get("role") if isinstance(item, dict) else None for item in parsed]
     before = parsed[: roles.index("assistant")] if "assistant" in roles else parsed
     return _parts(before) if before else None
 
@@ -94,8 +94,8 @@ def _documents(value: Any) -> Value:
 
 def _embeddings(value: Any) -> Value:
     """The texts without the vectors."""
-    parsed = [one.get("embedding", one) if isinstance(one, dict) else one for one in value]
-    return {"input": [one.get("text") if isinstance(one, dict) else one for one in parsed]}
+    parsed = [item.get("embedding", item) if isinstance(item, dict) else item for item in value]
+    return {"input": [item.get("text") if isinstance(item, dict) else item for item in parsed]}
 
 
 CONVERTERS: Mapping[str, Callable[[Any], Value]] = {

@@ -78,7 +78,7 @@ def _convert_value(value: AnyValue) -> Any:
         case None:
             return None
         case "array_value":
-            return [_convert_value(one) for one in value.array_value.values]
+            return [_convert_value(item) for item in value.array_value.values]
         case "kvlist_value":
             return convert_attributes(value.kvlist_value.values)
         case "bytes_value":

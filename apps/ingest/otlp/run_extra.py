@@ -93,7 +93,7 @@ def _parameters(reader: AttributeReader) -> dict[str, Any]:
             value = unflatten(reader.flat[prefix])
             if isinstance(value, list):
                 reader.mark_used(prefix)
-                parameters["tools"] = [_unwrap_tool(one) for one in value]
+                parameters["tools"] = [_unwrap_tool(item) for item in value]
     return parameters
 
 

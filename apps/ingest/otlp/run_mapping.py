@@ -184,7 +184,7 @@ def _convert(form: str, value: Any) -> Any:
 
 
 def _error(span: Span, events: list[Event]) -> str | None:
-    exception = next((one for one in events if one.name == "exception"), None)
+    exception = next((event for event in events if event.name == "exception"), None)
     if span.status_code == OK or (span.status_code != ERROR and exception is None):
         return None
     if exception is None:

@@ -80,14 +80,14 @@ def place_spans(workspace_id: UUID, nodes: Sequence[SpanNode], project_of: Proje
     assemblers = [
         _TraceAssembler(workspace_id, known[trace], group) for trace, group in grouped.items()
     ]
-    sdk_traces = [one for one in assemblers if any(node.is_sdk for node in one.nodes)]
+    sdk_traces = [item for item in assemblers if any(node.is_sdk for node in item.nodes)]
     if sdk_traces:
         _match_sdk_runs(workspace_id, sdk_traces, project_of)
-    _load_relatives(workspace_id, [one for one in assemblers if not one.tree.is_fresh])
+    _load_relatives(workspace_id, [item for item in assemblers if not item.tree.is_fresh])
     waiting: list[WaitingSpan] = []
     for assembler in assemblers:
         waiting += assembler.assemble(project_of)
-    span_trees.save_trees(workspace_id, [one.tree for one in assemblers if one.is_changed])
+    span_trees.save_trees(workspace_id, [item.tree for item in assemblers if item.is_changed])
     span_trees.add_waiting(workspace_id, waiting)
 
 
@@ -142,7 +142,7 @@ class _TraceAssembler:
     def missing_parents(self) -> set[UUID]:
         """Keys of parents that are not in the request."""
         parents = {node.parent_key for node in self.nodes if not node.is_root}
-        return {one for one in parents if one is not None and one not in self.by_key}
+        return {parent for parent in parents if parent is not None and parent not in self.by_key}
 
     def match_run(
         self, node: SpanNode, run_id: UUID, dotted_order: str, partition_time: datetime
@@ -162,7 +162,7 @@ class _TraceAssembler:
         if self.tree.root_span is not None:
             key = span_run_id(self.tree.trace_id.bytes, self.tree.root_span)
             self._dotted_orders[key] = self._root_segment
-        waiting = [one for node in self.nodes if (one := self._place(node)) is not None]
+        waiting = [result for node in self.nodes if (result := self._place(node)) is not None]
         self._move()
         return waiting
 
@@ -195,7 +195,7 @@ class _TraceAssembler:
     def _project(self, project_of: ProjectOf) -> UUID | None:
         ordered = sorted(self.nodes, key=lambda node: (node.start, node.span_id))
         project_ids = (project_of(node.operation) for node in ordered)
-        return next((one for one in project_ids if one is not None), None)
+        return next((item for item in project_ids if item is not None), None)
 
     def _delete_placeholder(self, partition_time: datetime, project_id: UUID | None) -> None:
         span_trees.delete_placeholder(
@@ -295,8 +295,8 @@ def _load_relatives(workspace_id: UUID, assemblers: Sequence[_TraceAssembler]) -
         return
     awaited = [key for assembler in assemblers for key in assembler.by_key]
     by_trace = {assembler.tree.trace_id: assembler for assembler in assemblers}
-    for one in span_trees.take_waiting(workspace_id, by_trace.keys(), awaited):
-        by_trace[one.trace_id].released[one.run_id] = one
+    for item in span_trees.take_waiting(workspace_id, by_trace.keys(), awaited):
+        by_trace[item.trace_id].released[item.run_id] = item
     parents = {key for assembler in assemblers for key in assembler.missing_parents()}
     if not parents:
         return

@@ -74,9 +74,9 @@ class Loader:
 
     def load(self, runs: Sequence[PlacedRun]) -> None:
         """Append the runs in the caller's transaction."""
-        self._copy("trace_store_run", _RUN_COLUMNS, (self._run(*one) for one in runs))
+        self._copy("trace_store_run", _RUN_COLUMNS, (self._run(*item) for item in runs))
         self._copy(
-            "trace_store_run_payload", _PAYLOAD_COLUMNS, (self._payload(*one) for one in runs)
+            "trace_store_run_payload", _PAYLOAD_COLUMNS, (self._payload(*item) for item in runs)
         )
         copy_terms(
             (self.workspace_id, project_id, run.start_time, run.id, self._terms(run))

@@ -142,7 +142,7 @@ class PopulationGenerator:
 
     def _add_feedback(self, batch: Sequence[PlacedRun]) -> None:
         roots = [
-            one for one in batch if one[1].parent is None and self.rng.random() < _FEEDBACK_SHARE
+            item for item in batch if item[1].parent is None and self.rng.random() < _FEEDBACK_SHARE
         ]
         Feedback.objects.for_workspace(self.workspace_id).bulk_create(
             Feedback(

@@ -51,7 +51,7 @@ class TextGenerator:
 
     def __init__(self, rng: Random) -> None:
         self._rng = rng
-        syllables = [one + other for one in _CONSONANTS for other in _VOWELS]
+        syllables = [consonant + other for consonant in _CONSONANTS for other in _VOWELS]
         words = sorted(
             {"".join(rng.choices(syllables, k=rng.randint(1, 4))) for _ in range(_VOCABULARY)}
         )
@@ -167,7 +167,7 @@ class StepLibrary:
             {"role": "user", "content": self.texts.excerpt(self._length())},
         ]
         answer = self.texts.excerpt(self._length() // 2 + 20)
-        prompt = sum(len(one["content"]) for one in messages) // 4
+        prompt = sum(len(message["content"]) for message in messages) // 4
         completion = len(answer) // 4 + 1
         outputs = {
             "messages": [{"role": "assistant", "content": answer}],
@@ -214,7 +214,7 @@ class StepLibrary:
             outputs_preview=preview(outputs),
             error_preview=None if error is None else one_line(error),
             model=model,
-            provider=next((one[1] for one in MODELS if one[0] == model), None),
+            provider=next((item[1] for item in MODELS if item[0] == model), None),
             usage=_usage(model, outputs),
         )
 
@@ -223,7 +223,7 @@ def _usage(model: str | None, outputs: Any) -> dict[str, Any]:
     tokens = (outputs or {}).get("usage_metadata")
     if model is None or tokens is None:
         return {}
-    _, _, _, price_in, price_out = next(one for one in MODELS if one[0] == model)
+    _, _, _, price_in, price_out = next(item for item in MODELS if item[0] == model)
     prompt_cost = tokens["input_tokens"] * Decimal(price_in) / _MILLION
     completion_cost = tokens["output_tokens"] * Decimal(price_out) / _MILLION
     return {

@@ -246,8 +246,8 @@ class _Batch:
         self, unplaced: list[RunOperation], placed: dict[UUID, RunLocation]
     ) -> None:
         """Place the operations relative to runs of the store and of this request."""
-        run_ids = {one.run_id for one in unplaced} | {
-            one.run.parent_run_id for one in unplaced if one.run.parent_run_id is not None
+        run_ids = {item.run_id for item in unplaced} | {
+            item.run.parent_run_id for item in unplaced if item.run.parent_run_id is not None
         }
         known = locate_runs(self.workspace_id, run_ids - placed.keys()) | placed
         while unplaced:

@@ -22,10 +22,18 @@ class ProjectResolver:
 
     def load(self, operations: Sequence[RunOperation]) -> None:
         """Look up the projects of the operations; create missing names and addresses."""
-        ids = {one.run.session_id for one in operations if one.run.session_id is not None}
-        names = {_project_name(one) for one in operations if one.run.session_id is None}
+        ids = {
+            operation.run.session_id
+            for operation in operations
+            if operation.run.session_id is not None
+        }
+        names = {
+            _project_name(operation) for operation in operations if operation.run.session_id is None
+        }
         names -= {None}
-        for address in {one.run.address for one in operations if _uses_address(one)}:
+        for address in {
+            operation.run.address for operation in operations if _uses_address(operation)
+        }:
             if address is not None and (agent := parse_agent_address(address)):
                 self._by_address[address] = ensure_addressed_project(self.workspace_id, *agent)
         if ids:

@@ -19,7 +19,7 @@ def metadata_filter(metadata: Mapping[str, Any]) -> Expression:
     pairs = []
     for key, value in metadata.items():
         values = value if isinstance(value, list) else [value]
-        listed = ", ".join(quote(_as_text(one)) for one in values)
+        listed = ", ".join(quote(_as_text(item)) for item in values)
         pairs.append(f"and(eq(metadata_key, {quote(key)}), in(metadata_value, [{listed}]))")
     return parse(f"and({', '.join(pairs)})")
 
@@ -39,7 +39,7 @@ def all_of(expressions: Sequence[Expression | None]) -> Expression | None:
 
     Each filter keeps its scope: item conditions of two filters may match two items.
     """
-    given = tuple(one for one in expressions if one is not None)
+    given = tuple(expression for expression in expressions if expression is not None)
     if len(given) < 2:
         return given[0] if given else None
     return And(given)

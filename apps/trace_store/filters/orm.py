@@ -82,5 +82,5 @@ class _IsTrue(Expression):
 
     def as_sql(self, compiler: Any, connection: Any) -> tuple[str, tuple[Any, ...]]:
         sql, values = compiler.compile(self.source)
-        found = self.make(f"({sql})", tuple(values))
-        return f"(({found.text}) IS TRUE)", found.values
+        result = self.make(f"({sql})", tuple(values))
+        return f"(({result.text}) IS TRUE)", result.values

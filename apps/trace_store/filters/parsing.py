@@ -94,9 +94,9 @@ class _Parser:
         if call.name in {"and", "or"} and not call.arguments:
             raise call.place.error(f"`{call.name}` takes one condition or more")
         if call.name == "and":
-            return _combine([self._part(one) for one in call.arguments])
+            return _combine([self._part(argument) for argument in call.arguments])
         if call.name == "or":
-            parts = tuple(self._whole(one) for one in call.arguments)
+            parts = tuple(self._whole(argument) for argument in call.arguments)
             return parts[0] if len(parts) == 1 else Or(parts)
         if call.name == "not":
             if len(call.arguments) != 1:
@@ -125,18 +125,18 @@ class _Parser:
             return _Leaf(Condition(fields.ALL_CONTENT, comparison, text), is_negative=False)
         if not call.arguments:
             raise call.place.error(f"`{call.name}` says no field")
-        found = self._field(call.arguments[0])
-        _check_operator(call, found)
-        return _condition(call, found, comparison, call.arguments[1:])
+        result = self._field(call.arguments[0])
+        _check_operator(call, result)
+        return _condition(call, result, comparison, call.arguments[1:])
 
     def _field(self, argument: Argument) -> Field:
         if not isinstance(argument, Name | String):
             raise argument.place.error("the name of a field is due here")
-        found = self.known.get(argument.text)
-        if found is None:
+        result = self.known.get(argument.text)
+        if result is None:
             meant = _suggestion(argument.text, list(self.known))
             raise argument.place.error(f"there is no field `{argument.text:.60}`{meant}")
-        return found
+        return result
 
 
 def _combine(parts: Sequence[Expression | _Leaf]) -> Expression:
@@ -151,13 +151,13 @@ def _combine(parts: Sequence[Expression | _Leaf]) -> Expression:
         else:
             grouped.setdefault(part.condition.field.items, []).append(part)
     for items, leaves in grouped.items():
-        met = tuple(one.condition for one in leaves if not one.is_negative)
-        not_met = tuple(one.condition for one in leaves if one.is_negative)
+        met = tuple(leave.condition for leave in leaves if not leave.is_negative)
+        not_met = tuple(leave.condition for leave in leaves if leave.is_negative)
         if met:
             together.append(AnyItem(items, met, not_met))
         else:
             # Only negative conditions: no item may match any of them.
-            together += [Not(AnyItem(items, (one,))) for one in not_met]
+            together += [Not(AnyItem(items, (leave,))) for leave in not_met]
     return together[0] if len(together) == 1 else And(tuple(together))
 
 
@@ -167,38 +167,38 @@ def _suggestion(written: str, known: Sequence[str]) -> str:
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
-def _check_operator(call: Call, found: Field) -> None:
-    taken = fields.OPERATORS[found.kind]
-    if call.name in taken or (call.name == "search" and found.is_searched):
+def _check_operator(call: Call, result: Field) -> None:
+    taken = fields.OPERATORS[result.kind]
+    if call.name in taken or (call.name == "search" and result.is_searched):
         return
-    taken += ("search",) if found.is_searched else ()
+    taken += ("search",) if result.is_searched else ()
     raise call.place.error(
-        f"`{found.name}` is {found.kind} and does not take `{call.name}`, but {', '.join(taken)}"
+        f"`{result.name}` is {result.kind} and does not take `{call.name}`, but {', '.join(taken)}"
     )
 
 
 def _condition(
-    call: Call, found: Field, comparison: Comparison, arguments: Sequence[Argument]
+    call: Call, result: Field, comparison: Comparison, arguments: Sequence[Argument]
 ) -> _Leaf:
     is_negative = call.name in _NEGATIVE
     if comparison is Comparison.PRESENT:
         if arguments:
             raise arguments[0].place.error(f"`{call.name}` takes nothing but the field")
-        return _Leaf(Condition(found, comparison), is_negative)
+        return _Leaf(Condition(result, comparison), is_negative)
     if len(arguments) != 1:
         what = "a list" if comparison is Comparison.AMONG else "one value"
         raise call.place.error(f"`{call.name}` takes a field and {what}")
     argument = arguments[0]
     if comparison is Comparison.AMONG:
         written = argument.values if isinstance(argument, ListLiteral) else (argument,)
-        values = tuple(_value(found, comparison, one) for one in written)
-        return _Leaf(Condition(found, comparison, values), is_negative)
+        values = tuple(_value(result, comparison, item) for item in written)
+        return _Leaf(Condition(result, comparison, values), is_negative)
     if comparison is Comparison.EQUAL and literals.is_null(argument):
         # `eq(x, null)` is the negation of presence, and `neq(x, null)` is presence.
-        return _Leaf(Condition(found, Comparison.PRESENT), not is_negative)
-    if found.kind is FieldType.TEXTS and comparison is Comparison.CONTAINS:
+        return _Leaf(Condition(result, Comparison.PRESENT), not is_negative)
+    if result.kind is FieldType.TEXTS and comparison is Comparison.CONTAINS:
         comparison = Comparison.EQUAL
-    return _Leaf(Condition(found, comparison, _value(found, comparison, argument)), is_negative)
+    return _Leaf(Condition(result, comparison, _value(result, comparison, argument)), is_negative)
 
 
 def _literal(argument: Argument) -> Name | Number | String:
@@ -208,7 +208,7 @@ def _literal(argument: Argument) -> Name | Number | String:
     return argument
 
 
-def _value(found: Field, comparison: Comparison, argument: Argument) -> Value:
+def _value(result: Field, comparison: Comparison, argument: Argument) -> Value:
     literal = _literal(argument)
     if literals.is_null(literal):
         raise literal.place.error("null is only equal or not equal: use `is_null` or `eq`")
@@ -226,11 +226,11 @@ def _value(found: Field, comparison: Comparison, argument: Argument) -> Value:
         case Comparison.LIKE | Comparison.ILIKE:
             return literals.parse_pattern(literal)
     is_ordered = comparison not in {Comparison.EQUAL, Comparison.AMONG}
-    if found.is_json and is_ordered and isinstance(literal, Number):
+    if result.is_json and is_ordered and isinstance(literal, Number):
         return literals.parse_number(literal)
-    if found.is_word:
+    if result.is_word:
         return literals.parse_text(literal).lower()
-    return _READERS[found.kind](literal)
+    return _READERS[result.kind](literal)
 
 
 _READERS: dict[FieldType, Callable[[literals.Literal], Value]] = {

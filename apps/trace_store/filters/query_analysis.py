@@ -46,7 +46,7 @@ def extract_root_condition(query: RunQuery) -> RunQuery:
 def split_conjunction(where: Expression) -> list[Expression]:
     """The operands of nested `and`s."""
     if isinstance(where, And):
-        return [part for one in where.parts for part in split_conjunction(one)]
+        return [part for item in where.parts for part in split_conjunction(item)]
     return [where]
 
 

@@ -38,8 +38,8 @@ def matches(expression: Expression, subject: FilterSubject) -> bool:
             return not matches(part, subject)
         case AnyItem(items, conditions, but_not):
             return any(
-                all(_item_matches(item, one) for one in conditions)
-                and not any(_item_matches(item, one) for one in but_not)
+                all(_item_matches(item, condition) for condition in conditions)
+                and not any(_item_matches(item, condition) for condition in but_not)
                 for item in _ITEMS[items](subject)
             )
         case Condition():
@@ -54,7 +54,7 @@ def _run_matches(subject: FilterSubject, condition: Condition) -> bool:
     if isinstance(value, dict):
         return _object_matches(value, condition)
     if isinstance(value, list):
-        return any(compare_values(one, condition.comparison, condition.value) for one in value)
+        return any(compare_values(item, condition.comparison, condition.value) for item in value)
     return compare_values(value, condition.comparison, condition.value)
 
 
@@ -113,15 +113,15 @@ def _contains(whole: Any, part: Any) -> bool:
     if isinstance(whole, dict) and isinstance(part, dict):
         return all(key in whole and _contains(whole[key], part[key]) for key in part)
     if isinstance(whole, list) and isinstance(part, list):
-        return all(any(_contains(one, wanted) for one in whole) for wanted in part)
+        return all(any(_contains(item, wanted) for item in whole) for wanted in part)
     # JSON true is not 1.
     return bool(whole == part) and isinstance(whole, bool) == isinstance(part, bool)
 
 
 def _has_words(content: Sequence[str] | Any, text: str) -> bool:
     missing = set(split_words(text))
-    for one in content:
-        missing.difference_update(split_words(one))
+    for item in content:
+        missing.difference_update(split_words(item))
         if not missing:
             return True
     return False

@@ -48,8 +48,8 @@ class SqlBounds:
 
 
 def exact_bounds(text: str, *values: Any) -> SqlBounds:
-    found = SqlCondition(text, values)
-    return SqlBounds(found, found)
+    result = SqlCondition(text, values)
+    return SqlBounds(result, result)
 
 
 def upper_bound(text: str, *values: Any) -> SqlBounds:
@@ -138,7 +138,7 @@ def any_pair_sql(some: AnyItem, members: str, *values: object) -> SqlCondition:
 
 
 def item_conditions(some: AnyItem, met: Callable[[Condition], SqlCondition]) -> SqlCondition:
-    parts = [*map(met, some.conditions), *(negate(met(one)) for one in some.but_not)]
+    parts = [*map(met, some.conditions), *(negate(met(item)) for item in some.but_not)]
     return all_of_sql(parts)
 
 

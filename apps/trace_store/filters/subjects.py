@@ -90,7 +90,7 @@ def extract_pairs(payload: bytes | None) -> Iterator[Pair]:
         elif isinstance(value, list):
             if is_member:
                 yield Pair(path, None)
-            waiting += [(path, False, one) for one in reversed(value)]
+            waiting += [(path, False, item) for item in reversed(value)]
         else:
             yield Pair(path, *_scalar_text(value))
 

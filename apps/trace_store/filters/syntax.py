@@ -142,7 +142,7 @@ class _CallBuilder(lark.Transformer[lark.Token, Call]):
 
     def call(self, children: list[Argument]) -> Call:
         name, arguments = cast("Name", children[0]), children[1:]
-        inner = [one.depth for one in arguments if isinstance(one, Call)]
+        inner = [argument.depth for argument in arguments if isinstance(argument, Call)]
         depth = 1 + max(inner, default=0)
         if depth > MAX_DEPTH:
             raise name.place.error(f"calls may stand {MAX_DEPTH} deep in each other")

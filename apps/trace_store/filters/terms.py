@@ -48,14 +48,14 @@ ANYTHING = hash_term(TermKind.ANYTHING)
 
 def extract_terms(subject: FilterSubject) -> list[int]:
     """The sorted distinct terms of the run, without feedback and totals."""
-    found: set[int] = set()
-    for one in _terms(subject):
-        found.add(one)
-        if len(found) > MAX_TERMS:
+    results: set[int] = set()
+    for item in _terms(subject):
+        results.add(item)
+        if len(results) > MAX_TERMS:
             return [ANYTHING]
     # Hash each distinct word once: texts repeat most of their words.
-    found |= {hash_term(TermKind.WORD, word) for word in _words(subject)}
-    return sorted(found) if len(found) <= MAX_TERMS else [ANYTHING]
+    results |= {hash_term(TermKind.WORD, word) for word in _words(subject)}
+    return sorted(results) if len(results) <= MAX_TERMS else [ANYTHING]
 
 
 def searched_content(subject: FilterSubject) -> Iterator[str]:
@@ -70,10 +70,10 @@ def searched_content(subject: FilterSubject) -> Iterator[str]:
 
 
 def _words(subject: FilterSubject) -> set[str]:
-    found: set[str] = set()
+    results: set[str] = set()
     for text in searched_content(subject):
-        found.update(split_words(text))
-    return found
+        results.update(split_words(text))
+    return results
 
 
 def _terms(subject: FilterSubject) -> Iterator[int]:

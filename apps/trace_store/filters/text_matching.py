@@ -21,10 +21,10 @@ def matches_like(text: str, pattern: str) -> bool:
         return False
     # Greedy from the left without backtracking, so the time is linear for every pattern.
     for fragment in others:
-        found = fragment.expression.search(text, at, end)
-        if found is None:
+        match = fragment.expression.search(text, at, end)
+        if match is None:
             return False
-        at = found.end()
+        at = match.end()
     return True
 
 
@@ -33,14 +33,16 @@ def fold_case(text: str) -> str:
 
     Python's `lower` may expand a character and depends on the context of a sigma.
     """
-    return text.lower() if text.isascii() else "".join(one.lower()[0] for one in text)
+    return text.lower() if text.isascii() else "".join(item.lower()[0] for item in text)
 
 
 def required_words(pattern: str) -> set[str]:
     """Words that every text matching the pattern contains, in any case."""
-    between = ["".join("\x00" if one is None else one for one in part) for part in _parts(pattern)]
+    between = [
+        "".join("\x00" if item is None else item for item in part) for part in _parts(pattern)
+    ]
     texts = "\x00".join(between).split("\x00")
-    found: set[str] = set()
+    results: set[str] = set()
     for at, text in enumerate(texts):
         inside = list(split_words(text))
         # A word next to a wildcard may be part of a longer word.
@@ -48,8 +50,8 @@ def required_words(pattern: str) -> set[str]:
             del inside[0]
         if inside and at < len(texts) - 1 and list(split_words(f"{text}x"))[-1] != "x":
             del inside[-1]
-        found.update(inside)
-    return found
+        results.update(inside)
+    return results
 
 
 class _Fragment(NamedTuple):
@@ -63,8 +65,10 @@ class _Fragment(NamedTuple):
 def _fragments(pattern: str) -> tuple[_Fragment, ...]:
     return tuple(
         _Fragment(
-            re.compile("".join("." if one is None else re.escape(one) for one in part), re.DOTALL),
-            sum(1 if one is None else len(one) for one in part),
+            re.compile(
+                "".join("." if item is None else re.escape(item) for item in part), re.DOTALL
+            ),
+            sum(1 if item is None else len(item) for item in part),
         )
         for part in _parts(pattern)
     )

@@ -75,8 +75,8 @@ def _first_uncovered_day(cursor: Any) -> date | None:
         WHERE i.inhparent = 'trace_store_run'::regclass
         """
     )
-    found: date | None = cursor.fetchone()[0]
-    return found
+    result: date | None = cursor.fetchone()[0]
+    return result
 
 
 def _create_partitions(cursor: Any, suffix: str, begin: date | None, end: date) -> None:
@@ -157,8 +157,8 @@ def list_partitions() -> list[Partition]:
 def is_empty(day: Partition) -> bool:
     with connection.cursor() as cursor:
         cursor.execute(f'SELECT NOT EXISTS (SELECT FROM "{day.table}")')  # noqa: S608  (its own)
-        found: bool = cursor.fetchone()[0]
-        return found
+        result: bool = cursor.fetchone()[0]
+        return result
 
 
 def lock_partition(day: Partition) -> None:

@@ -143,12 +143,12 @@ def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[Run
     ]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
-        found = {tuple(row[:3]): row[3:] for row in cursor}
+        result = {tuple(row[:3]): row[3:] for row in cursor}
     return [
         RunDetail(
             row=row,
             payloads=_decompress_row(
-                row, wanted, found.get((row.id, row.project_id, row.partition_time), ())
+                row, wanted, result.get((row.id, row.project_id, row.partition_time), ())
             ),
         )
         for row in rows
@@ -158,14 +158,14 @@ def with_payloads(rows: list[RunRow], payloads: Collection[Payload]) -> list[Run
 def _decompress_row(
     row: RunRow, wanted: Sequence[Payload], stored: Sequence[bytes | None]
 ) -> dict[Payload, Fragment]:
-    found = {
+    result = {
         payload: decompress_payload(load_payload(value))
         for payload, value in zip(wanted, stored, strict=False)
         if value is not None
     }
     if Payload.EXTRA in wanted:
-        found |= _extra(row, found.get(Payload.EXTRA))
-    return found
+        result |= _extra(row, result.get(Payload.EXTRA))
+    return result
 
 
 def _extra(row: RunRow, rest: Fragment | None) -> dict[Payload, Fragment]:

@@ -72,7 +72,7 @@ class PostgresRunStore:
     def project_stats(
         self, workspace_id: UUID, project_ids: Collection[UUID], *, since: datetime | None = None
     ) -> Mapping[UUID, ProjectStats]:
-        found = dict.fromkeys(project_ids, ProjectStats())
+        result = dict.fromkeys(project_ids, ProjectStats())
         values: list[Any] = [workspace_id, list(project_ids)]
         limited = ""
         if since is not None:
@@ -86,5 +86,5 @@ class PostgresRunStore:
         )
         with raw_cursor() as cursor:
             cursor.execute(sql(statement), values)
-            found |= {row[0]: ProjectStats(*row[1:]) for row in cursor}
-        return found
+            result |= {row[0]: ProjectStats(*row[1:]) for row in cursor}
+        return result

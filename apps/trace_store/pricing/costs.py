@@ -63,7 +63,7 @@ def compute_costs(
 ) -> dict[str, Any]:
     """Return the cost columns; the costs by token kind are added to `details`."""
     with localcontext(prec=_DIGITS):
-        found: dict[str, Any] = {"price_model_id": entry.id}
+        result: dict[str, Any] = {"price_model_id": entry.id}
         total = Decimal(0)
         sides = (
             ("prompt", entry.prompt_cost, entry.prompt_cost_details),
@@ -75,13 +75,13 @@ def compute_costs(
                 continue
             kinds = details.get(f"{side}_token_details") or {}
             cost, by_kind = _side_cost(tokens, kinds, price, prices)
-            found[f"{side}_cost"] = cost
+            result[f"{side}_cost"] = cost
             total += cost
             if by_kind:
-                said = {kind: format(one, "f") for kind, one in by_kind.items()}
+                said = {kind: format(match, "f") for kind, match in by_kind.items()}
                 details[f"{side}_cost_details"] = said
-        found["total_cost"] = total
-        return found
+        result["total_cost"] = total
+        return result
 
 
 def _side_cost(

@@ -108,7 +108,7 @@ def built_in_entries() -> tuple[PriceEntry, ...]:
     """The built-in entries, the most specific first."""
     text = resources.files(__package__).joinpath("defaults.json").read_bytes()
     document = msgspec.json.decode(text, type=_PriceDocument)
-    return tuple(_entry(one) for one in document.entries)
+    return tuple(_entry(entry) for entry in document.entries)
 
 
 def _entry(written: _EntryDocument) -> PriceEntry:

@@ -54,7 +54,9 @@ def find_entry(
             known.found.clear()
         candidates = known.found[key] = _candidates(known.own, names, key[0])
     at = start or datetime.now(UTC)
-    return next((one for one in candidates if (one.start_time or _ALWAYS) <= at), None)
+    return next(
+        (candidate for candidate in candidates if (candidate.start_time or _ALWAYS) <= at), None
+    )
 
 
 def invalidate(workspace_id: UUID) -> None:
@@ -71,15 +73,15 @@ def _candidates(
     wide = names
     if (told := names.get("ls_model_name")) is not None:
         wide = {**dict.fromkeys(entries.MATCH_PATHS, told), **names}
-    found: list[PriceEntry] = []
+    results: list[PriceEntry] = []
     for group in (own, entries.built_in_entries()):
         fitting = [
-            (_provider_rank(one, provider), -_seconds(one), place, one)
-            for place, one in enumerate(group)
-            if _provider_rank(one, provider) is not None and one.fits(wide)
+            (_provider_rank(result, provider), -_seconds(result), place, result)
+            for place, result in enumerate(group)
+            if _provider_rank(result, provider) is not None and result.fits(wide)
         ]
-        found += [one for *_, one in sorted(fitting, key=lambda each: each[:3])]
-    return found
+        results += [result for *_, result in sorted(fitting, key=lambda each: each[:3])]
+    return results
 
 
 def _provider_rank(entry: PriceEntry, provider: str | None) -> int | None:
@@ -101,7 +103,11 @@ def _load(workspace_id: UUID) -> _CachedPrices:
     if known is not None and known.version == version:
         known.seen_at = now
         return known
-    own = [one for row in rows.newest_first() if (one := entries.entry_from_model(row)) is not None]
+    own = [
+        result
+        for row in rows.newest_first()
+        if (result := entries.entry_from_model(row)) is not None
+    ]
     known = _CachedPrices(own, version, now)
     with _lock:
         if len(_workspaces) >= _MAX_WORKSPACES:

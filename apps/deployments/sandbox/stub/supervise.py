@@ -94,14 +94,14 @@ def _kill(pid: int) -> None:
 
 
 def _children(pid: int) -> list[int]:
-    found = []
+    results = []
     try:
         for thread in os.listdir(f"/proc/{pid}/task"):
             with open(f"/proc/{pid}/task/{thread}/children") as listing:
-                found += [int(child) for child in listing.read().split()]
+                results += [int(child) for child in listing.read().split()]
     except OSError:
         pass
-    return found
+    return results
 
 
 def _remove(folder: str) -> None:

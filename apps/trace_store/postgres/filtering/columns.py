@@ -79,23 +79,23 @@ def compile_column(over: CompileTarget, condition: Condition) -> SqlBounds:
     special = _COMPILERS.get(name)
     if special is not None:
         return special(over, condition)
-    found = compare_sql(condition, _COLUMNS[name].format(t=over.table))
+    result = compare_sql(condition, _COLUMNS[name].format(t=over.table))
     if name == "start_time":
-        found = all_of_sql(
-            [found, *_partition_bounds(condition.comparison, condition.value, over.table)]
+        result = all_of_sql(
+            [result, *_partition_bounds(condition.comparison, condition.value, over.table)]
         )
-    return SqlBounds(found, found)
+    return SqlBounds(result, result)
 
 
 def _compile_cases(over: CompileTarget, condition: Condition) -> SqlBounds:
-    found = any_of_sql(
+    result = any_of_sql(
         [
             SqlCondition(text.format(t=over.table))
             for value, text in _CASES[condition.field.name].items()
             if compare_values(value, condition.comparison, condition.value)
         ]
     )
-    return SqlBounds(found, found)
+    return SqlBounds(result, result)
 
 
 def _compile_usage(over: CompileTarget, condition: Condition) -> SqlBounds:
@@ -114,20 +114,20 @@ def _compile_usage(over: CompileTarget, condition: Condition) -> SqlBounds:
 
 def _partition_bounds(comparison: Comparison, value: Values, table: str) -> list[SqlCondition]:
     """Implied bounds of the partition time, by which partitions are pruned."""
-    times = [one for one in (value if isinstance(value, tuple) else [value]) if one is not None]
-    known = [one for one in times if isinstance(one, datetime)]
+    times = [item for item in (value if isinstance(value, tuple) else [value]) if item is not None]
+    known = [item for item in times if isinstance(item, datetime)]
     if not known:
         return []
-    found = []
+    results = []
     if comparison not in {Comparison.LESS, Comparison.AT_MOST}:
-        found.append(
+        results.append(
             SqlCondition(f"{table}.partition_time >= %s", (_shift(min(known), -MAX_CLOCK_SKEW),))
         )
     if comparison not in {Comparison.GREATER, Comparison.AT_LEAST}:
-        found.append(
+        results.append(
             SqlCondition(f"{table}.partition_time <= %s", (_shift(max(known), MAX_CLOCK_SKEW),))
         )
-    return found
+    return results
 
 
 def _shift(time: datetime, by: timedelta) -> datetime:
@@ -138,12 +138,12 @@ def _shift(time: datetime, by: timedelta) -> datetime:
 
 
 def _compile_dataset(over: CompileTarget, condition: Condition) -> SqlBounds:
-    found = compare_sql(condition, "p.reference_dataset_id")
+    result = compare_sql(condition, "p.reference_dataset_id")
     return exact_bounds(
         f"{over.table}.project_id IN (SELECT p.id FROM tracing_project p"
-        f" WHERE p.workspace_id = %s AND {found.text})",
+        f" WHERE p.workspace_id = %s AND {result.text})",
         over.workspace_id,
-        *found.values,
+        *result.values,
     )
 
 
@@ -163,8 +163,8 @@ def _compile_thread(over: CompileTarget, condition: Condition) -> SqlBounds:
         return exact_bounds(
             f"md5({key}) = md5(%s) AND {key} = %s", condition.value, condition.value
         )
-    found = compare_sql(condition, key)
-    return SqlBounds(found, found)
+    result = compare_sql(condition, key)
+    return SqlBounds(result, result)
 
 
 def _compile_tags(over: CompileTarget, condition: Condition) -> SqlBounds:
@@ -175,9 +175,9 @@ def _compile_tags(over: CompileTarget, condition: Condition) -> SqlBounds:
             return exact_bounds(f"%s = ANY({over.table}.tags)", condition.value)
         case Comparison.AMONG if isinstance(condition.value, tuple):
             return exact_bounds(f"{over.table}.tags && %s::text[]", list(condition.value))
-    found = compare_sql(condition, "tag")
+    result = compare_sql(condition, "tag")
     return exact_bounds(
-        f"EXISTS (SELECT FROM unnest({over.table}.tags) tag WHERE {found.text})", *found.values
+        f"EXISTS (SELECT FROM unnest({over.table}.tags) tag WHERE {result.text})", *result.values
     )
 
 

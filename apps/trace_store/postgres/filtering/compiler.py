@@ -49,25 +49,25 @@ def compile_where(
     With `as_processed`, tokens and costs are the stored totals, as in statistics; without, a run
     whose trace has pending runs stays undecided.
     """
-    found = compile_bounds(CompileTarget(workspace_id, table, as_processed), expression)
+    result = compile_bounds(CompileTarget(workspace_id, table, as_processed), expression)
     return CompiledFilter(
-        found.perhaps.text, found.perhaps.values, found.is_exact, required_terms(expression)
+        result.perhaps.text, result.perhaps.values, result.is_exact, required_terms(expression)
     )
 
 
 def compile_bounds(over: CompileTarget, expression: Expression) -> SqlBounds:
     match expression:
         case And(parts):
-            found = [compile_bounds(over, part) for part in parts]
+            results = [compile_bounds(over, part) for part in parts]
             return SqlBounds(
-                all_of_sql([one.perhaps for one in found]),
-                all_of_sql([one.surely for one in found]),
+                all_of_sql([item.perhaps for item in results]),
+                all_of_sql([item.surely for item in results]),
             )
         case Or(parts):
-            found = [compile_bounds(over, part) for part in parts]
+            results = [compile_bounds(over, part) for part in parts]
             return SqlBounds(
-                any_of_sql([one.perhaps for one in found]),
-                any_of_sql([one.surely for one in found]),
+                any_of_sql([item.perhaps for item in results]),
+                any_of_sql([item.surely for item in results]),
             )
         case Not(part):
             inner = compile_bounds(over, part)

@@ -38,10 +38,10 @@ def compile_items(over: CompileTarget, some: AnyItem) -> SqlBounds:
             # SQL cannot read compressed payloads.
             return upper_bound(f"{over.table}.{some.items}_preview IS NOT NULL")
         case ItemKind.FEEDBACK:
-            found = _any_feedback_sql(over, some)
+            result = _any_feedback_sql(over, some)
         case ItemKind.METADATA:
-            found = _single_key_sql(some, over.table) or _any_key_sql(some, over.table)
-    return SqlBounds(found, found)
+            result = _single_key_sql(some, over.table) or _any_key_sql(some, over.table)
+    return SqlBounds(result, result)
 
 
 def _any_feedback_sql(over: CompileTarget, some: AnyItem) -> SqlCondition:
@@ -72,10 +72,10 @@ def _any_key_sql(some: AnyItem, table: str) -> SqlCondition:
 
 def _single_key_sql(some: AnyItem, table: str) -> SqlCondition | None:
     """The condition on the pair of one given key; None if the filter names no single key."""
-    first, *others = sorted(some.conditions, key=lambda one: one.field.name != "metadata_key")
+    first, *others = sorted(some.conditions, key=lambda item: item.field.name != "metadata_key")
     if first.field.name != "metadata_key" or first.comparison is not Comparison.EQUAL:
         return None
-    if any(one.field.name == "metadata_key" for one in (*others, *some.but_not)):
+    if any(item.field.name == "metadata_key" for item in (*others, *some.but_not)):
         return None
     key = first.value
 
@@ -86,10 +86,10 @@ def _single_key_sql(some: AnyItem, table: str) -> SqlCondition | None:
 
     # A positive value condition implies the key; a negative one does not.
     known = [] if others else [SqlCondition(f"{table}.metadata ? %s", (key,))]
-    return all_of_sql([*known, *map(met, others), *(negate(met(one)) for one in some.but_not)])
+    return all_of_sql([*known, *map(met, others), *(negate(met(item)) for item in some.but_not)])
 
 
 def _as_floats(value: Values) -> Any:
     if isinstance(value, tuple):
-        return tuple(float(str(one)) for one in value)
+        return tuple(float(str(item)) for item in value)
     return None if value is None else float(str(value))

@@ -71,14 +71,14 @@ def load_subjects(
     datasets = _datasets(workspace_id, {row.project_id for row in rows}) if needs.dataset else {}
     return [
         FilterSubject(
-            run=one.row,
-            inputs=one.json(Payload.INPUTS),
-            outputs=one.json(Payload.OUTPUTS),
-            error=one.json(Payload.ERROR),
-            feedback=feedback.get(one.row.id, ()),
-            reference_dataset_id=datasets.get(one.row.project_id),
+            run=item.row,
+            inputs=item.json(Payload.INPUTS),
+            outputs=item.json(Payload.OUTPUTS),
+            error=item.json(Payload.ERROR),
+            feedback=feedback.get(item.row.id, ()),
+            reference_dataset_id=datasets.get(item.row.project_id),
         )
-        for one in with_payloads(list(rows), needs.payloads)
+        for item in with_payloads(list(rows), needs.payloads)
     ]
 
 
@@ -88,7 +88,7 @@ def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[
         " source ->> 'type', is_error, modified_at FROM feedback_feedback"
         " WHERE workspace_id = %s AND run_id = ANY(%s)"
     )
-    found: dict[UUID, list[FeedbackItem]] = {}
+    result: dict[UUID, list[FeedbackItem]] = {}
     with raw_cursor() as cursor:
         cursor.execute(statement, [workspace_id, list(run_ids)])
         for run_id, key, score, value, is_number, comment, source, is_error, modified in cursor:
@@ -102,8 +102,8 @@ def _feedback(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, list[
                 is_error=is_error,
                 modified_at=modified,
             )
-            found.setdefault(run_id, []).append(row)
-    return found
+            result.setdefault(run_id, []).append(row)
+    return result
 
 
 def _datasets(workspace_id: UUID, project_ids: Collection[UUID]) -> dict[UUID, UUID]:

@@ -75,7 +75,7 @@ def _condition_clauses(condition: Condition) -> Sequence[Clause]:
         case Comparison.EXISTS:
             return [frozenset({hash_term(TermKind.METADATA_KEY, str(value))})]
         case Comparison.CONTAINS if isinstance(value, JsonObject):
-            return [frozenset({one}) for one in _object_terms(value)]
+            return [frozenset({item}) for item in _object_terms(value)]
     texts = _possible_texts(condition)
     if texts is not None and name in _FIELD_TERMS:
         return [frozenset(hash_term(_FIELD_TERMS[name], text) for text in texts)]
@@ -98,7 +98,7 @@ def _item_clauses(some: AnyItem) -> Sequence[Clause]:
     if some.items not in _ITEM_TERMS:
         return []
     prefix, of_key, of_pair = _ITEM_TERMS[some.items]
-    found: list[Clause] = []
+    results: list[Clause] = []
     keys: list[Sequence[str]] = []
     values: list[Sequence[str]] = []
     for condition in some.conditions:
@@ -106,17 +106,17 @@ def _item_clauses(some: AnyItem) -> Sequence[Clause]:
         if condition.field.name == f"{prefix}_key":
             if texts is not None:
                 keys.append(texts)
-                found.append(frozenset(hash_term(of_key, text) for text in texts))
+                results.append(frozenset(hash_term(of_key, text) for text in texts))
             continue
         if texts is not None:
             values.append(texts)
         if some.items is not ItemKind.METADATA:
-            found += _word_clauses(condition)
+            results += _word_clauses(condition)
     for names, contents in product(keys, values):
         if len(names) * len(contents) <= _MAX_ALTERNATIVES:
             pairs = product(names, contents)
-            found.append(frozenset(hash_term(of_pair, name, content) for name, content in pairs))
-    return found
+            results.append(frozenset(hash_term(of_pair, name, content) for name, content in pairs))
+    return results
 
 
 def _possible_texts(condition: Condition) -> Sequence[str] | None:
@@ -124,7 +124,7 @@ def _possible_texts(condition: Condition) -> Sequence[str] | None:
     if condition.comparison is Comparison.EQUAL and isinstance(condition.value, str):
         return [condition.value]
     if condition.comparison is Comparison.AMONG and isinstance(condition.value, tuple):
-        return [str(one) for one in condition.value]
+        return [str(item) for item in condition.value]
     return None
 
 
@@ -141,12 +141,12 @@ def _word_clauses(condition: Condition) -> Sequence[Clause]:
     return [frozenset(hash_term(TermKind.WORD, word) for word in longest)] if all(longest) else []
 
 
-def _clauses_of_words(found: Iterable[str]) -> Sequence[Clause]:
+def _clauses_of_words(values: Iterable[str]) -> Sequence[Clause]:
     # Long words are rare.
-    longest = sorted(_indexed_words(found), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
+    longest = sorted(_indexed_words(values), key=lambda word: (-len(word), word))[:_MAX_CLAUSES]
     return [frozenset({hash_term(TermKind.WORD, word)}) for word in longest]
 
 
-def _indexed_words(found: Iterable[str]) -> set[str]:
+def _indexed_words(values: Iterable[str]) -> set[str]:
     """The words that are always indexed; the words of booleans are not."""
-    return set(found) - {"true", "false"}
+    return set(values) - {"true", "false"}

@@ -69,11 +69,11 @@ def write_costs(
     """Store the costs of runs that have none, in key order."""
     if not priced:
         return
-    ordered = sorted(priced, key=lambda one: one[0])
+    ordered = sorted(priced, key=lambda result: result[0])
     names = ("price_model_id", "prompt_cost", "completion_cost", "total_cost")
     values = [[columns.get(name) for _, columns, _ in ordered] for name in names]
     ids, projects, times = (list(column) for column in zip(*(k for k, *_ in ordered), strict=True))
-    details = [one for *_, one in ordered]
+    details = [result for *_, result in ordered]
     with raw_cursor() as cursor:
         cursor.execute(
             _PUT,
@@ -82,7 +82,7 @@ def write_costs(
 
 
 def add_missing_costs(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
-    keys = [(one.run_id, one.project_id, one.partition_time) for one in changed_runs]
+    keys = [(item.run_id, item.project_id, item.partition_time) for item in changed_runs]
     priced = []
     for run in find_unpriced_runs(workspace_id, keys):
         details: dict[str, Any] = dict(run.details or {})

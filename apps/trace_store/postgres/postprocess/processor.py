@@ -41,11 +41,11 @@ def process_for(seconds: float) -> int:
     try:
         deadline, processed = time.monotonic() + seconds, 0
         while (begin := time.monotonic()) < deadline:
-            found = process_batch(_throttle.runs)
-            if found is None:
+            result = process_batch(_throttle.runs)
+            if result is None:
                 break
-            processed += found
-            time.sleep(_throttle.rest(found, time.monotonic() - begin))
+            processed += result
+            time.sleep(_throttle.rest(result, time.monotonic() - begin))
         return processed
     finally:
         _process_lock.release()
@@ -54,8 +54,8 @@ def process_for(seconds: float) -> int:
 def process_all() -> int:
     """Process all pending runs without pauses; return how many."""
     processed = 0
-    while (found := process_batch()) is not None:
-        processed += found
+    while (result := process_batch()) is not None:
+        processed += result
     return processed
 
 
@@ -121,7 +121,7 @@ def _split_batch(workspace_id: UUID, rows: Collection[int], error: Exception) ->
 
 
 def _park_run(claimed: queue.Claim, error: Exception) -> int:
-    names = ", ".join(str(one.run_id) for one in claimed.changed_runs)
+    names = ", ".join(str(run.run_id) for run in claimed.changed_runs)
     logger.error("run %s cannot be processed and is parked", names, exc_info=error)
     queue.park_claim(claimed, f"{type(error).__name__}: {error}")
     return 0

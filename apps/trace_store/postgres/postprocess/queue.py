@@ -41,10 +41,10 @@ def enqueue(workspace_id: UUID, changed_runs: Iterable[ChangedRun]) -> None:
             ),
             [
                 workspace_id,
-                [one.run_id for one in runs],
-                [one.project_id for one in runs],
-                [one.partition_time for one in runs],
-                [one.trace_id for one in runs],
+                [run.run_id for run in runs],
+                [run.project_id for run in runs],
+                [run.partition_time for run in runs],
+                [run.trace_id for run in runs],
             ],
         )
 
@@ -63,9 +63,9 @@ def claim_oldest(runs: int) -> Claim | None:
         if not _lock_workspace(workspace_id, wait=False):
             continue
         ending = f"AND {_DUE_SQL} ORDER BY id LIMIT {_MAX_ENTRIES} FOR UPDATE SKIP LOCKED"
-        found = _select_entries(workspace_id, ending, [])
-        if found:
-            return _make_claim(workspace_id, _take_entries(runs, found))
+        result = _select_entries(workspace_id, ending, [])
+        if result:
+            return _make_claim(workspace_id, _take_entries(runs, result))
     return None
 
 
@@ -106,8 +106,8 @@ def _append_returning(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) ->
     enqueue(workspace_id, changed_runs)
     with raw_cursor() as cursor:
         cursor.execute("SELECT currval(pg_get_serial_sequence('trace_store_pending_run', 'id'))")
-        found: int = cursor.fetchone()[0]  # type: ignore[index]
-        return found
+        result: int = cursor.fetchone()[0]  # type: ignore[index]
+        return result
 
 
 def park_claim(claimed: Claim, reason: str) -> None:
@@ -155,5 +155,7 @@ def _take_entries(runs: int, rows: Sequence[_Row]) -> list[_Row]:
 
 
 def _make_claim(workspace_id: UUID, rows: Sequence[_Row]) -> Claim:
-    changed_runs = {ChangedRun(*one) for _, *columns in rows for one in zip(*columns, strict=True)}
+    changed_runs = {
+        ChangedRun(*item) for _, *columns in rows for item in zip(*columns, strict=True)
+    }
     return Claim(workspace_id, [row[0] for row in rows], sorted(changed_runs))

@@ -57,9 +57,9 @@ def write_terms(workspace_id: UUID, terms: Sequence[tuple[RunKey, Sequence[int]]
             project_id,
             partition_time,
             run_id,
-            encode_terms(salt_terms(workspace_id, found)),
+            encode_terms(salt_terms(workspace_id, result)),
         )
-        for (run_id, project_id, partition_time), found in terms
+        for (run_id, project_id, partition_time), result in terms
     )
 
 
@@ -80,7 +80,7 @@ def encode_terms(terms: Sequence[int]) -> bytes:
     size = len(terms)
     if not size:
         return _EMPTY
-    members = struct.pack(f">{2 * size}i", *chain.from_iterable((4, one) for one in terms))
+    members = struct.pack(f">{2 * size}i", *chain.from_iterable((4, term) for term in terms))
     return _HEADER.pack(1, 0, _INTEGER_OID, size, 1) + members
 
 
@@ -94,7 +94,7 @@ _BATCH = 200
 
 def index_runs(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
     for some in _batches(changed_runs):
-        keys = [(one.run_id, one.project_id, one.partition_time) for one in some]
+        keys = [(item.run_id, item.project_id, item.partition_time) for item in some]
         runs = lookup.fetch_by_keys(workspace_id, keys, payloads=CONTENT)
         write_terms(workspace_id, [(_key(run), extract_terms(_subject(run))) for run in runs])
 

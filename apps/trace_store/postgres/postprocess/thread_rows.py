@@ -37,14 +37,14 @@ _THREAD_SUMMARY = (
 
 def update_thread_rows(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
     """Update the rows of threads that the runs belong to or belonged to."""
-    found = threads_of(
-        workspace_id, [(one.run_id, one.project_id, one.partition_time) for one in changed_runs]
+    result = threads_of(
+        workspace_id, [(run.run_id, run.project_id, run.partition_time) for run in changed_runs]
     )
-    found |= _threads_of_traces(
-        workspace_id, {(one.project_id, one.trace_id) for one in changed_runs}
+    result |= _threads_of_traces(
+        workspace_id, {(run.project_id, run.trace_id) for run in changed_runs}
     )
-    if found:
-        _write_rows(workspace_id, sorted(found))
+    if result:
+        _write_rows(workspace_id, sorted(result))
 
 
 def threads_of(workspace_id: UUID, keys: Sequence[tuple[UUID, UUID, datetime]]) -> set[Thread]:
@@ -78,14 +78,14 @@ def _threads_of_traces(workspace_id: UUID, traces: Iterable[tuple[UUID, UUID]]) 
     both = " UNION ".join(
         statement.format(column=column) for column in ("first_trace_id", "last_trace_id")
     )
-    values = [[one[0] for one in wanted], [one[1] for one in wanted], workspace_id]
+    values = [[item[0] for item in wanted], [item[1] for item in wanted], workspace_id]
     with raw_cursor() as cursor:
         cursor.execute(sql(both), [*values, *values])
         return {(row[0], row[1]) for row in cursor}
 
 
 def _write_rows(workspace_id: UUID, threads: Sequence[Thread]) -> None:
-    keys = [[one[0] for one in threads], [one[1] for one in threads]]
+    keys = [[thread[0] for thread in threads], [thread[1] for thread in threads]]
     summed = _THREAD_SUMMARY.replace("SELECT k.", "SELECT %s::uuid, k.", 1)
     with raw_cursor() as cursor:
         cursor.execute(
@@ -100,7 +100,7 @@ def _write_rows(workspace_id: UUID, threads: Sequence[Thread]) -> None:
             [workspace_id, *keys, workspace_id],
         )
         kept = {(row[0], row[1]) for row in cursor}
-        gone = [one for one in threads if one not in kept]
+        gone = [thread for thread in threads if thread not in kept]
         if gone:
             cursor.execute(
                 sql(
@@ -108,7 +108,7 @@ def _write_rows(workspace_id: UUID, threads: Sequence[Thread]) -> None:
                     " AND t.project_id = k.project_id AND t.thread_key = k.thread_key"
                     " AND md5(t.thread_key) = md5(k.thread_key)"
                 ),
-                [[one[0] for one in gone], [one[1] for one in gone], workspace_id],
+                [[thread[0] for thread in gone], [thread[1] for thread in gone], workspace_id],
             )
 
 
@@ -122,11 +122,11 @@ def pending_threads(workspace_id: UUID, project_ids: Sequence[UUID]) -> list[tup
             " WHERE u.workspace_id = %s AND k.project_id = ANY(%s)",
             [workspace_id, list(project_ids)],
         )
-        found = sorted(threads_of(workspace_id, cursor.fetchall()))
-        if not found:
+        results = sorted(threads_of(workspace_id, cursor.fetchall()))
+        if not results:
             return []
         cursor.execute(
             sql(_THREAD_SUMMARY),
-            [[one[0] for one in found], [one[1] for one in found], workspace_id],
+            [[item[0] for item in results], [item[1] for item in results], workspace_id],
         )
         return cursor.fetchall()

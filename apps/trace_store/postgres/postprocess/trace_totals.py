@@ -50,7 +50,7 @@ def update_totals(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> Non
     stale: dict[Key, tuple[Any, ...]] = {}
     until = since
     for row in _usage_rows(
-        workspace_id, {(one.project_id, one.trace_id) for one in changed_runs}, since
+        workspace_id, {(run.project_id, run.trace_id) for run in changed_runs}, since
     ):
         run_id, project_id, partition_time, trace_id, dotted_order, run_type, is_summed = row[:7]
         usage = Usage(**dict(zip(TOTAL_TYPES, row[7:13], strict=True)))
@@ -78,7 +78,7 @@ def _earliest_start(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> d
 
     Ids do not tell it, because old work may be sent under new ids.
     """
-    times = [one.partition_time for one in changed_runs]
+    times = [run.partition_time for run in changed_runs]
     with raw_cursor() as cursor:
         cursor.execute(
             # The digits of the time sort chronologically.
@@ -89,8 +89,8 @@ def _earliest_start(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> d
             " AND r.project_id = k.project_id AND r.partition_time = k.partition_time"
             " WHERE r.partition_time BETWEEN %s AND %s",
             [
-                [one.run_id for one in changed_runs],
-                [one.project_id for one in changed_runs],
+                [run.run_id for run in changed_runs],
+                [run.project_id for run in changed_runs],
                 times,
                 workspace_id,
                 min(times),

@@ -21,7 +21,7 @@ def estimate_start_range(run_ids: Collection[UUID]) -> tuple[datetime, datetime]
     if not run_ids or any(run_id.version != _TIME_ORDERED for run_id in run_ids):
         return None
     try:
-        times = [datetime.fromtimestamp((one.int >> 80) / 1000, UTC) for one in run_ids]
+        times = [datetime.fromtimestamp((item.int >> 80) / 1000, UTC) for item in run_ids]
         return min(times) - _START_MARGIN, max(times) + _START_MARGIN
     except (ValueError, OverflowError):
         return None
@@ -31,14 +31,14 @@ def locate_runs(workspace_id: UUID, run_ids: Collection[UUID]) -> dict[UUID, Run
     """Locate the stored runs; of one id in several projects the one received last."""
     if not run_ids:
         return {}
-    found: dict[UUID, RunLocation] = {}
+    result: dict[UUID, RunLocation] = {}
     near = estimate_start_range(run_ids)
     if near is not None:
-        found = _select_locations(workspace_id, run_ids, *near)
-    missing = set(run_ids) - found.keys()
+        result = _select_locations(workspace_id, run_ids, *near)
+    missing = set(run_ids) - result.keys()
     if missing:
-        found |= _select_locations(workspace_id, missing, None, None)
-    return found
+        result |= _select_locations(workspace_id, missing, None, None)
+    return result
 
 
 def _select_locations(

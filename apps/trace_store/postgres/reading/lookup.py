@@ -93,5 +93,5 @@ def fetch_trace(workspace_id: UUID, trace_id: UUID, *, project_id: UUID | None) 
     if not any(row.is_root for row, _ in rows):
         rows = select_runs(f"SELECT {COLUMNS} FROM trace_store_run r WHERE {where}", values)
     # Sort in Python: the server would sort whole rows, possibly on disk.
-    rows.sort(key=lambda one: one[0].dotted_order)
+    rows.sort(key=lambda result: result[0].dotted_order)
     return with_totals_of_trace(rows)

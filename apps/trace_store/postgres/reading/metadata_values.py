@@ -53,10 +53,10 @@ def frequent_values(
                 "k": values_per_key,
             },
         )
-        found: dict[str, list[str]] = {}
+        result: dict[str, list[str]] = {}
         for key, value in cursor:
-            found.setdefault(key, []).append(value)
-    return found
+            result.setdefault(key, []).append(value)
+    return result
 
 
 def values_with_first_start(

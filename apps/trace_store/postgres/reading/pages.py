@@ -45,10 +45,10 @@ def query_page(
     if query.project_ids is not None and not query.project_ids:
         return RunPage([], None)
     asked = prepare_query(workspace_id, query)
-    found, last = _collect(asked, RunScan(asked, place), limit + 1)
-    rows = with_trace_totals(workspace_id, found[:limit])
-    if len(found) > limit:
-        last = found[limit - 1]
+    result, last = _collect(asked, RunScan(asked, place), limit + 1)
+    rows = with_trace_totals(workspace_id, result[:limit])
+    if len(result) > limit:
+        last = result[limit - 1]
     next_cursor = (
         None if last is None else cursors.encode_cursor(last[0].partition_time, last[0].id)
     )
@@ -61,23 +61,23 @@ def _collect(
     """Collect up to `wanted` runs, and the last scanned run if the time limit was reached."""
     decider = PostFilter(asked.workspace_id, asked.query, asked.where)
     deadline = time.monotonic() + TIMEOUT_SECONDS
-    found: list[StoredRun] = []
+    results: list[StoredRun] = []
     last: StoredRun | None = None
     try:
         with statement_timeout(TIMEOUT_SECONDS):
             for rows in _scan_batches(asked, walk, decider, wanted):
-                found += decider.meant(rows)
-                if len(found) >= wanted:
-                    return found[:wanted], None
+                results += decider.meant(rows)
+                if len(results) >= wanted:
+                    return results[:wanted], None
                 last = rows[-1] if rows else last
                 if time.monotonic() > deadline:
                     raise QueryTooSlow
     except QueryTooSlow:
         # A short page is valid and has a cursor; an empty one would look like the end.
-        if found and last is not None:
-            return found, last
+        if results and last is not None:
+            return results, last
         raise
-    return found, None
+    return results, None
 
 
 def _scan_batches(

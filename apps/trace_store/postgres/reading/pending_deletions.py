@@ -33,9 +33,9 @@ def exclude_deleted(workspace_id: UUID) -> tuple[str, list[Any]]:
     """
     with raw_cursor() as cursor:
         cursor.execute(_PENDING_DELETIONS, [workspace_id, workspace_id], binary=True)
-        found = cursor.fetchall()
-    projects = [project_id for project_id, trace_ids, *_ in found if trace_ids is None]
-    traces = [(one[0], trace_id) for one in found for trace_id in one[1] or ()]
+        rows = cursor.fetchall()
+    projects = [project_id for project_id, trace_ids, *_ in rows if trace_ids is None]
+    traces = [(item[0], trace_id) for item in rows for trace_id in item[1] or ()]
     conditions: list[str] = ["true"]
     values: list[Any] = []
     if projects:
@@ -48,7 +48,7 @@ def exclude_deleted(workspace_id: UUID) -> tuple[str, list[Any]]:
         )
         projects_of, trace_ids = map(list, zip(*traces, strict=True))
         values += [trace_ids, projects_of, trace_ids]
-    for project_id, _, metadata, asked_at in found:
+    for project_id, _, metadata, asked_at in rows:
         if metadata:
             text, given = _exclude_metadata(workspace_id, project_id, loads(metadata), asked_at)
             conditions.append(text)

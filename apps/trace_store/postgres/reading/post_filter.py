@@ -34,7 +34,7 @@ class PostFilter:
         self._open_root = self._undecided(query.where_root)
         self._open_any = query.where_any
         self.is_needed = any(
-            one is not None for one in (self._open, self._open_root, self._open_any)
+            item is not None for item in (self._open, self._open_root, self._open_any)
         )
 
     def _undecided(self, where: Expression | None) -> Expression | None:
@@ -47,12 +47,12 @@ class PostFilter:
         kept = list(rows)
         if kept and self._open_root is not None:
             roots = self._with_such_root(kept, self._open_root)
-            kept = [one for one in kept if _trace_key(one[0]) in roots]
+            kept = [item for item in kept if _trace_key(item[0]) in roots]
         if kept and self._open is not None:
-            kept = [one for some in _batches(kept) for one in self._true(self._open, some)]
+            kept = [item for some in _batches(kept) for item in self._true(self._open, some)]
         if kept and self._open_any is not None:
             traces = self._with_such_run(kept, self._open_any)
-            kept = [one for one in kept if _trace_key(one[0]) in traces]
+            kept = [item for item in kept if _trace_key(item[0]) in traces]
         return kept
 
     def _true(self, expression: Expression, rows: Sequence[StoredRun]) -> list[StoredRun]:
@@ -98,15 +98,15 @@ class PostFilter:
                 )
                 return {(row[0], row[1]) for row in cursor}
         statement = f"SELECT {COLUMNS} {where}"
-        found: set[Trace] = set()
+        results: set[Trace] = set()
         for begin in range(0, len(traces), _BATCH // 4):
             some = traces[begin : begin + _BATCH // 4]
             values = [self.workspace_id, some, since, *compiled.values]
             perhaps = select_runs(statement, values)
             for part in _batches(perhaps):
-                undecided = [one for one in part if _trace_key(one[0]) not in found]
-                found |= {_trace_key(row) for row, _ in self._true(expression, undecided)}
-        return found
+                undecided = [item for item in part if _trace_key(item[0]) not in results]
+                results |= {_trace_key(row) for row, _ in self._true(expression, undecided)}
+        return results
 
 
 def _trace_key(row: RunRow) -> Trace:

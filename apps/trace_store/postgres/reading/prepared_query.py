@@ -80,7 +80,7 @@ def prepare_query(workspace_id: UUID, query: RunQuery) -> PreparedQuery:
         conditions.append((where.sql, where.values))
     pointers = (query.run_ids, query.trace_id, query.parent_run_id, query.reference_example_ids)
     is_few = _is_of_one_thread(query) or any(text == TRACES_SQL for text, _ in conditions)
-    is_pointed = is_few or any(one is not None for one in pointers)
+    is_pointed = is_few or any(pointer is not None for pointer in pointers)
     return PreparedQuery(workspace_id, query, conditions, where, since, until, is_pointed, is_few)
 
 
@@ -178,13 +178,13 @@ def _range_of_runs(
     return near if is_right else (None, None)
 
 
-def latest(one: datetime | None, other: datetime | None) -> datetime | None:
+def latest(value: datetime | None, other: datetime | None) -> datetime | None:
     """The later of two lower bounds, either of which may be open."""
-    return max((time for time in (one, other) if time is not None), default=None)
+    return max((time for time in (value, other) if time is not None), default=None)
 
 
-def _earliest(one: datetime | None, other: datetime | None) -> datetime | None:
-    return min((time for time in (one, other) if time is not None), default=None)
+def _earliest(value: datetime | None, other: datetime | None) -> datetime | None:
+    return min((time for time in (value, other) if time is not None), default=None)
 
 
 MAX_INDEXED_TRACES = 1_000

@@ -100,15 +100,15 @@ def pruning_hint(query: RunQuery) -> PruningHint | None:
     rollup = dimensions.rollup_filter(known)
     if rollup is None:
         return None
-    bounds = [found for part in parts if (found := _measure_bound(part, is_root=query.is_root))]
+    bounds = [result for part in parts if (result := _measure_bound(part, is_root=query.is_root))]
     # Errors have an index of their own.
     tells_kind = query.run_type is not None or any(map(_selects_type, told))
     return PruningHint(rollup, bounds) if bounds or tells_kind else None
 
 
 def _selects_type(part: Expression) -> bool:
-    found = required_value(part, "run_type", "status", "model")
-    return found is not None and found != "error"
+    result = required_value(part, "run_type", "status", "model")
+    return result is not None and result != "error"
 
 
 def _measure_bound(part: Expression, *, is_root: bool | None) -> MeasureBound | None:
@@ -173,7 +173,7 @@ def _ordered_quarters(
     waiting = set(unknown)
     for some, reach in _time_batches(cells, oldest_first=oldest_first):
         waiting.update(_refine(workspace_id, some, hint))
-        ready = {one for one in waiting if (one[0] < reach) == oldest_first}
+        ready = {item for item in waiting if (item[0] < reach) == oldest_first}
         waiting -= ready
         yield from sorted(ready, reverse=not oldest_first)
     yield from sorted(waiting, reverse=not oldest_first)
@@ -232,8 +232,8 @@ def _split_cell(cell: RollupCell, resolution: Resolution) -> Iterator[RollupCell
 def _matching_cells(
     workspace_id: UUID, cells: Sequence[RollupCell], hint: PruningHint
 ) -> list[RollupCell]:
-    found: dict[RollupCell, None] = {}
+    result: dict[RollupCell, None] = {}
     for cell, ends in query_plan.value_ranges(workspace_id, cells, hint.rollup, hint.measures):
         if all(bound.may_be_met(ends.get(bound.measure)) for bound in hint.bounds):
-            found[cell] = None
-    return list(found)
+            result[cell] = None
+    return list(result)

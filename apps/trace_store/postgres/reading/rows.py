@@ -78,11 +78,11 @@ def run_from_row(row: Sequence[Any]) -> StoredRun:
         usage=usage_from_row(row[_USAGE_AT:_SUMS_AT]),
     )
     sums = row[_SUMS_AT:]
-    return run, usage_from_row([*sums, None]) if any(one is not None for one in sums) else None
+    return run, usage_from_row([*sums, None]) if any(item is not None for item in sums) else None
 
 
 def _attachments(text: str) -> list[Attachment]:
-    return [Attachment(name=name, **one) for name, one in loads(text).items()]
+    return [Attachment(name=name, **result) for name, result in loads(text).items()]
 
 
 def usage_from_row(row: Sequence[Any]) -> Usage:

@@ -168,10 +168,10 @@ class RunScan(OrderedQuery):
         )
 
     def by_quarters(
-        self, found: Iterable[ProjectQuarter], wanted: int
+        self, quarters: Iterable[ProjectQuarter], wanted: int
     ) -> Iterator[Sequence[StoredRun]]:
         """Scan only these quarter hours, which are in order."""
-        for some in _growing_batches(found):
+        for some in _growing_batches(quarters):
             place = self.place
             while rows := self._in_quarters(some, place, wanted):
                 yield rows
@@ -234,14 +234,14 @@ class RunScan(OrderedQuery):
         return [*conditions, *self.bounds(window, place)]
 
 
-def _growing_batches(found: Iterable[ProjectQuarter]) -> Iterator[Sequence[ProjectQuarter]]:
+def _growing_batches(quarters: Iterable[ProjectQuarter]) -> Iterator[Sequence[ProjectQuarter]]:
     """Yield growing batches; quarter hours of the same time in several projects stay together."""
     some: list[ProjectQuarter] = []
     size = 1
-    for one in found:
-        if len(some) >= size and one[0] != some[-1][0]:
+    for item in quarters:
+        if len(some) >= size and item[0] != some[-1][0]:
             yield some
             some, size = [], min(2 * size, _MAX_QUARTERS_PER_BATCH)
-        some.append(one)
+        some.append(item)
     if some:
         yield some

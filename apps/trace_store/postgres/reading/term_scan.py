@@ -153,14 +153,14 @@ class TermScan(OrderedQuery):
                 [asked.workspace_id, *[None if projects is None else list(projects)] * 2],
                 binary=True,
             )
-            found = [
+            results = [
                 (run_id, project_id, partition_time)
                 for run_id, project_id, partition_time in cursor
                 if (begin is None or partition_time >= begin)
                 and (end is None or partition_time < end)
                 and self.is_after((partition_time, run_id))
             ]
-        return sorted(found, key=lambda key: (key[2], key[0]), reverse=not self.oldest_first)
+        return sorted(results, key=lambda key: (key[2], key[0]), reverse=not self.oldest_first)
 
     def _of_keys(self, keys: Sequence[RunKey]) -> Iterator[Sequence[StoredRun]]:
         for begin in range(0, len(keys), MAX_BATCH):

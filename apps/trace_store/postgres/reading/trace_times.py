@@ -38,14 +38,14 @@ def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, 
         )
         told = sorted((f"{project}:{order}.", moment) for project, order, moment in cursor)
     orders = [order for order, _ in told]
-    found: dict[UUID, datetime] = {}
+    result: dict[UUID, datetime] = {}
     for row in rows:
         # "/" follows "." in ASCII, so the range contains the run and all its descendants.
         place = f"{row.project_id}:{row.dotted_order}"
         within = told[bisect_left(orders, f"{place}.") : bisect_left(orders, f"{place}/")]
         if within:
-            found[row.id] = min(moment for _, moment in within)
-    return found
+            result[row.id] = min(moment for _, moment in within)
+    return result
 
 
 def turn_numbers(workspace_id: UUID, project_id: UUID, thread_key: str) -> dict[UUID, int]:

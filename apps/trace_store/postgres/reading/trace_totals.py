@@ -64,11 +64,11 @@ def _current_totals(
             binary=True,
         )
         pending, sums = set(), {}
-        for project_id, run_id, trace_id, is_pending, *found in cursor:
+        for project_id, run_id, trace_id, is_pending, *result in cursor:
             if is_pending:
                 pending.add(trace_id)
-            is_summed = any(one is not None for one in found)
-            sums[project_id, run_id] = usage_from_row([*found, None]) if is_summed else None
+            is_summed = any(item is not None for item in result)
+            sums[project_id, run_id] = usage_from_row([*result, None]) if is_summed else None
     return pending, sums
 
 

@@ -88,14 +88,14 @@ def _rebuild_until(deadline: float, quiet: timedelta) -> int:
     for resolution in Resolution:
         after: RollupInterval | None = None
         while time.monotonic() < deadline:
-            found = _dirty_intervals(resolution, quiet, after)
-            for interval in found:
+            result = _dirty_intervals(resolution, quiet, after)
+            for interval in result:
                 built += rebuild_interval(interval)
                 if time.monotonic() > deadline:
                     return built
-            if len(found) < _BATCH:
+            if len(result) < _BATCH:
                 break
-            after = found[-1]
+            after = result[-1]
     return built
 
 
@@ -145,8 +145,8 @@ def rebuild_interval(interval: RollupInterval) -> bool:
             " AND resolution = %s AND begins_at = %s",
             list(interval),
         )
-        found = cursor.fetchone()
-    if found is None:
+        result = cursor.fetchone()
+    if result is None:
         return False
     if interval.resolution is Resolution.QUARTER:
         rows, has_names = _from_runs(interval), True
@@ -173,7 +173,7 @@ def rebuild_interval(interval: RollupInterval) -> bool:
             "UPDATE trace_store_rollup_interval SET built_count = %s, built_at = clock_timestamp(),"
             " has_names = %s"
             " WHERE workspace_id = %s AND project_id = %s AND resolution = %s AND begins_at = %s",
-            [found[0], has_names, *interval],
+            [result[0], has_names, *interval],
         )
     return True
 

@@ -123,7 +123,7 @@ def can_evaluate(part: Expression) -> bool:
     """Whether rollup rows can decide the condition."""
     match part:
         case And() | Or():
-            return all(can_evaluate(one) for one in part.parts)
+            return all(can_evaluate(item) for item in part.parts)
         case Not():
             return can_evaluate(part.part)
         case Condition():
@@ -139,7 +139,7 @@ def required_granularity(part: Expression) -> int:
     """The coarsest granularity that can decide the condition."""
     match part:
         case And() | Or():
-            return max(required_granularity(one) for one in part.parts)
+            return max(required_granularity(item) for item in part.parts)
         case Not():
             return required_granularity(part.part)
         case Condition():
@@ -150,9 +150,9 @@ def required_granularity(part: Expression) -> int:
 def _evaluate(part: Expression, dimensions: RollupDimensions) -> bool:
     match part:
         case And():
-            return all(_evaluate(one, dimensions) for one in part.parts)
+            return all(_evaluate(item, dimensions) for item in part.parts)
         case Or():
-            return any(_evaluate(one, dimensions) for one in part.parts)
+            return any(_evaluate(item, dimensions) for item in part.parts)
         case Not():
             return not _evaluate(part.part, dimensions)
         case Condition():

@@ -38,7 +38,7 @@ ON CONFLICT (workspace_id, project_id, resolution, begins_at) DO UPDATE SET
 
 def mark_changed_intervals(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> None:
     """Mark the intervals of the changed runs and of their ancestors."""
-    keys = [(one.run_id, one.project_id, one.partition_time) for one in changed_runs]
+    keys = [(run.run_id, run.project_id, run.partition_time) for run in changed_runs]
     mark_dirty(workspace_id, affected_quarters(workspace_id, keys))
 
 
@@ -58,9 +58,9 @@ def mark_dirty(workspace_id: UUID, quarters: Iterable[ProjectQuarter]) -> None:
             _MARK,
             [
                 workspace_id,
-                [one[0] for one in spans],
-                [one[1] for one in spans],
-                [one[2] for one in spans],
+                [span[0] for span in spans],
+                [span[1] for span in spans],
+                [span[2] for span in spans],
             ],
         )
 
@@ -75,7 +75,7 @@ def affected_quarters(
     """
     if not keys:
         return set()
-    found = {(project_id, _quarter(partition_time)) for _, project_id, partition_time in keys}
+    results = {(project_id, _quarter(partition_time)) for _, project_id, partition_time in keys}
     times = [key[2] for key in keys]
     statement = (
         "SELECT r.project_id, r.dotted_order,"
@@ -91,15 +91,15 @@ def affected_quarters(
         cursor.execute(sql(statement), [*columns, workspace_id, min(times), max(times)])
         for project_id, dotted_order, ended_at, partition_time in cursor:
             for moment in segment_times(dotted_order):
-                found.add((project_id, _quarter(moment)))
+                results.add((project_id, _quarter(moment)))
             if ended_at is not None:
                 last = min(ended_at, partition_time + _MAX_CALL_DURATION)
                 moment = partition_time
                 while (
                     moment := moment + Resolution.QUARTER.width
                 ) < last + Resolution.QUARTER.width:
-                    found.add((project_id, _quarter(moment)))
-    return found
+                    results.add((project_id, _quarter(moment)))
+    return results
 
 
 def pending_quarters(workspace_id: UUID) -> set[ProjectQuarter]:

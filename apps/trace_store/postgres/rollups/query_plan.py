@@ -124,14 +124,14 @@ def _misplaced_parts(
     ]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), values, binary=True)
-        found = cursor.fetchall()
-    if not found:
+        rows = cursor.fetchall()
+    if not rows:
         return []
-    times = [partition_time for _, partition_time in found]
+    times = [partition_time for _, partition_time in rows]
     return [
         [
             ("r.project_id = ANY(%s)", [list(project_ids)]),
-            ("r.id = ANY(%s)", [[run_id for run_id, _ in found]]),
+            ("r.id = ANY(%s)", [[run_id for run_id, _ in rows]]),
             ("r.partition_time BETWEEN %s AND %s", [min(times), max(times)]),
             (f"CASE WHEN {IS_MISPLACED_SQL} THEN true ELSE false END", []),
             ("r.start_time >= %s AND r.start_time < %s", [first, last]),
@@ -149,7 +149,9 @@ def plan_rollups(
     """
     built = RollupPlan(edges)
     projects = set(project_ids)
-    pending = {one for one in dirty_intervals.pending_quarters(workspace_id) if one[0] in projects}
+    pending = {
+        item for item in dirty_intervals.pending_quarters(workspace_id) if item[0] in projects
+    }
     open_spans: Collection[tuple[UUID, datetime]] | None = None
     seen: set[tuple[UUID, datetime]] = set()
     for resolution in reversed(Resolution):
@@ -172,7 +174,7 @@ def plan_rollups(
         open_spans = unusable
     built.quarters.update(open_spans or ())
     first = Resolution.QUARTER.floor(edges[0])
-    built.quarters.update(one for one in pending - seen if first <= one[1] < edges[-1])
+    built.quarters.update(item for item in pending - seen if first <= item[1] < edges[-1])
     return built
 
 
@@ -195,7 +197,7 @@ def _interval_states(
             " JOIN trace_store_rollup_interval s ON s.project_id = w.project_id"
             " AND s.begins_at >= w.begins_at AND s.begins_at < w.begins_at + %s WHERE true"
         )
-        values = [[one[0] for one in inside], [one[1] for one in inside], wider.width]
+        values = [[item[0] for item in inside], [item[1] for item in inside], wider.width]
     else:
         return []
     statement = (

@@ -254,22 +254,22 @@ def metrics_from_row(row: Sequence[Any], measures: Sequence[Measure]) -> RunMetr
 
 
 def _distribution(
-    counting: Aggregation, found: Distribution, spread: Sequence[Any]
+    counting: Aggregation, distribution: Distribution, spread: Sequence[Any]
 ) -> Distribution:
     if counting.quantiles is None:
-        found.histogram = Histogram.of_bins(spread)
+        distribution.histogram = Histogram.of_bins(spread)
     else:
-        found.exact = dict(zip(counting.quantiles, spread, strict=True))
-    return found
+        distribution.exact = dict(zip(counting.quantiles, spread, strict=True))
+    return distribution
 
 
 def _sum_details(texts: Sequence[str]) -> Details:
     total: Details = {}
     for text in texts:
         told = json.loads(text, parse_int=Decimal, parse_float=Decimal)
-        for one in told if isinstance(told, list) else [told]:
+        for item in told if isinstance(told, list) else [told]:
             for kind in DETAILS:
-                amounts = one.get(kind)
+                amounts = item.get(kind)
                 if not isinstance(amounts, dict):
                     continue
                 kept = total.setdefault(kind, {})

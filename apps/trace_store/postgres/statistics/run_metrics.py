@@ -42,22 +42,22 @@ def query_metrics(store: RunStore, workspace_id: UUID, question: MetricsQuery) -
     rollup = dimensions.rollup_filter(question.query, depth=question.depth)
     group = question.group_by
     if rollup is not None and (group is None or group.attribute in _ROLLUP_GROUPS):
-        found = _from_rollups(workspace_id, question, rollup)
+        result = _from_rollups(workspace_id, question, rollup)
     else:
-        found = _from_runs(store, workspace_id, question)
-    if group is not None and len(found.by_group) > group.max_groups:
-        return _largest_groups(found, group.max_groups)
-    return found
+        result = _from_runs(store, workspace_id, question)
+    if group is not None and len(result.by_group) > group.max_groups:
+        return _largest_groups(result, group.max_groups)
+    return result
 
 
-def _largest_groups(found: MetricsResult, how_many: int) -> MetricsResult:
+def _largest_groups(result: MetricsResult, how_many: int) -> MetricsResult:
     def order(group: str | None) -> tuple[int, str]:
-        return -found.by_group[group].runs, group or ""
+        return -result.by_group[group].runs, group or ""
 
-    kept = set(sorted(found.by_group, key=order)[:how_many])
+    kept = set(sorted(result.by_group, key=order)[:how_many])
     return MetricsResult(
-        {key: figures for key, figures in found.by_bucket.items() if key[1] in kept},
-        found.counted_since,
+        {key: figures for key, figures in result.by_bucket.items() if key[1] in kept},
+        result.counted_since,
     )
 
 
@@ -80,7 +80,7 @@ def _from_rollups(
     if not project_ids or edges[0] >= edges[-1]:
         return MetricsResult({})
     plan = query_plan.plan_rollups(workspace_id, project_ids, edges, rollup)
-    found: dict[tuple[int, str | None], RunMetrics] = defaultdict(RunMetrics)
+    result: dict[tuple[int, str | None], RunMetrics] = defaultdict(RunMetrics)
     for cell, kind, figures in query_plan.read_rows(
         workspace_id, plan.cells, rollup, question.measures, details=question.details
     ):
@@ -88,14 +88,14 @@ def _from_rollups(
         if group is not None:
             of_project = group.attribute is GroupAttribute.PROJECT
             name = str(cell.project_id) if of_project else _ROLLUP_GROUPS[group.attribute](kind)
-        found[cell.bucket, name].add(figures)
+        result[cell.bucket, name].add(figures)
     # Quantiles are exact if only runs are counted; merged with rollups they need histograms.
     exact = question.quantiles if not plan.cells else None
     others = replace(query, project_ids=None, started_from=None, started_until=None)
     conditions = [*exact_conditions(workspace_id, others), *_depth_condition(question.depth)]
     parts = [[*part, *conditions] for part in plan.parts(workspace_id, project_ids)]
-    _add_counts(found, workspace_id, question, parts, exact, plan.since)
-    return _to_result(found, group)
+    _add_counts(result, workspace_id, question, parts, exact, plan.since)
+    return _to_result(result, group)
 
 
 def _from_runs(store: RunStore, workspace_id: UUID, question: MetricsQuery) -> MetricsResult:
@@ -107,16 +107,16 @@ def _from_runs(store: RunStore, workspace_id: UUID, question: MetricsQuery) -> M
         end = last if query.started_until is None else min(last, query.started_until)
         query = replace(query, started_from=begin, started_until=end)
     chosen = resolve_query(store, workspace_id, query)
-    found: dict[tuple[int, str | None], RunMetrics] = defaultdict(RunMetrics)
+    result: dict[tuple[int, str | None], RunMetrics] = defaultdict(RunMetrics)
     first = chosen.counted_since or query.started_from
     since = None if first is None else max(first, EARLIEST_TIME) - aggregate_runs.ANCESTOR_WINDOW
     parts = [[*chosen.conditions, *_depth_condition(question.depth)]]
-    _add_counts(found, workspace_id, question, parts, question.quantiles, since)
-    return _to_result(found, question.group_by, chosen.counted_since)
+    _add_counts(result, workspace_id, question, parts, question.quantiles, since)
+    return _to_result(result, question.group_by, chosen.counted_since)
 
 
 def _add_counts(  # noqa: PLR0917  (private, called twice)
-    found: dict[tuple[int, str | None], RunMetrics],
+    metricss: dict[tuple[int, str | None], RunMetrics],
     workspace_id: UUID,
     question: MetricsQuery,
     parts: Sequence[Sequence[Condition]],
@@ -142,17 +142,19 @@ def _add_counts(  # noqa: PLR0917  (private, called twice)
     for values, figures in aggregate_runs.aggregate_runs(asked):
         at = values[0] if question.edges is not None else 0
         name = values[-1] if question.group_by is not None else None
-        found[at, name].add(figures)
+        metricss[at, name].add(figures)
 
 
 def _to_result(
-    found: Mapping[tuple[int, str | None], RunMetrics],
+    metricss: Mapping[tuple[int, str | None], RunMetrics],
     group: GroupBy | None,
     cutoff: datetime | None = None,
 ) -> MetricsResult:
     if group is not None and group.attribute in {GroupAttribute.MODEL, GroupAttribute.NAME}:
-        found = {key: figures for key, figures in found.items() if key[1]}
-    return MetricsResult({key: figures for key, figures in found.items() if figures.runs}, cutoff)
+        metricss = {key: figures for key, figures in metricss.items() if key[1]}
+    return MetricsResult(
+        {key: figures for key, figures in metricss.items() if figures.runs}, cutoff
+    )
 
 
 def _group_expression(group: GroupBy) -> GroupExpression:

@@ -55,20 +55,20 @@ def resolve_query(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSe
 
 def _post_filtered(store: RunStore, workspace_id: UUID, query: RunQuery) -> RunSelection:
     """Select runs by id after filtering them one by one, because payloads must be read."""
-    found: list[RunRow] = []
+    results: list[RunRow] = []
     cursor: str | None = None
-    while len(found) < MAX_POST_FILTERED_RUNS:
+    while len(results) < MAX_POST_FILTERED_RUNS:
         page = store.query(workspace_id, query, limit=_PAGE, cursor=cursor)
-        found += [run.row for run in page.runs]
+        results += [run.row for run in page.runs]
         cursor = page.next_cursor
         if cursor is None:
             break
-    times = [row.partition_time for row in found]
+    times = [row.partition_time for row in results]
     between = [min(times), max(times)] if times else [None, None]
     return RunSelection(
         [
-            ("r.id = ANY(%s)", [[row.id for row in found]]),
-            ("r.project_id = ANY(%s)", [list({row.project_id for row in found})]),
+            ("r.id = ANY(%s)", [[row.id for row in results]]),
+            ("r.project_id = ANY(%s)", [list({row.project_id for row in results})]),
             ("r.partition_time BETWEEN %s AND %s", between),
         ],
         min(times) if cursor is not None else None,
@@ -133,7 +133,7 @@ def _count_cutoff(workspace_id: UUID, query: RunQuery) -> datetime | None:
     if query.project_ids is None or query.trace_id is not None or query.run_ids is not None:
         return None
     share = max(MAX_COUNTED_RUNS // max(len(query.project_ids), 1), 1)
-    found: list[datetime] = []
+    results: list[datetime] = []
     for project_id in query.project_ids:
         conditions: list[Condition] = [
             ("r.workspace_id = %s", [workspace_id]),
@@ -159,5 +159,5 @@ def _count_cutoff(workspace_id: UUID, query: RunQuery) -> datetime | None:
             )
             row = cursor.fetchone()
         if row is not None:
-            found.append(row[0])
-    return max(found, default=None)
+            results.append(row[0])
+    return max(results, default=None)

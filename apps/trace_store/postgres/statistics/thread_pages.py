@@ -86,7 +86,7 @@ def _can_use_thread_rows(query: RunQuery) -> bool:
         query.where_thread,
     )
     ends = query.started_until is not None and query.started_until < datetime.now(UTC)
-    return query.project_ids is not None and not ends and all(one is None for one in others)
+    return query.project_ids is not None and not ends and all(other is None for other in others)
 
 
 def _from_thread_rows(
@@ -107,7 +107,7 @@ def _from_thread_rows(
         where += " AND t.last_start >= %s"
         values.append(since)
     known = "(t.project_id, t.thread_key) IN (SELECT * FROM unnest(%s::uuid[], %s::text[]))"
-    keys = [[one[0] for one in fresh], [one[1] for one in fresh]]
+    keys = [[item[0] for item in fresh], [item[1] for item in fresh]]
     with raw_cursor() as cursor:
         cursor.execute(sql(f"SELECT count(*) FROM trace_store_thread t WHERE {where}"), values)
         total: int = (cursor.fetchone() or (0,))[0]
@@ -164,9 +164,10 @@ def _thread_rows(
         ("r.thread_key = ANY(%s)", [keys]),
     ]
     ends = {
-        (one.project_id, one.thread_key): one for one in _first_and_last_turns(workspace_id, here)
+        (item.project_id, item.thread_key): item
+        for item in _first_and_last_turns(workspace_id, here)
     }
-    first = min((one.first_start for one in ends.values()), default=None)
+    first = min((item.first_start for item in ends.values()), default=None)
     asked = Aggregation(
         workspace_id=workspace_id,
         parts=[here],
@@ -178,15 +179,15 @@ def _thread_rows(
         since=None if first is None else first - aggregate_runs.ANCESTOR_WINDOW,
     )
     figures = dict(aggregate_runs.aggregate_runs(asked))
-    found = [
+    results = [
         (ends.get(key), figures.get(key))
         for place in places
         if (key := (place.project_id, place.thread_key))
     ]
     return [
-        replace(one, figures=numbers)
-        for one, numbers in found
-        if one is not None and numbers is not None
+        replace(item, figures=numbers)
+        for item, numbers in results
+        if item is not None and numbers is not None
     ]
 
 

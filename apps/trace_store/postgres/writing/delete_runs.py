@@ -62,7 +62,7 @@ def _delete_batch(workspace_id: UUID, which: str, values: Sequence[Any]) -> list
                 partition_time=row[3],
                 trace_id=row[4],
                 is_root=row[5] is None,
-                files=[one["path"] for one in loads(row[6] or "{}").values()],
+                files=[item["path"] for item in loads(row[6] or "{}").values()],
             )
             for row in cursor
         ]
@@ -86,7 +86,7 @@ def _delete_rows(
     """Delete the rows; return the objects that their payloads were in, by run."""
     times = [run.partition_time for run in removed]
     keys = [[run.id for run in removed], [run.project_id for run in removed], times]
-    found: dict[tuple[UUID, UUID, datetime], list[str]] = {}
+    result: dict[tuple[UUID, UUID, datetime], list[str]] = {}
     with raw_cursor() as cursor:
         for table in partitions.TABLES:
             paths = (
@@ -106,5 +106,5 @@ def _delete_rows(
                 ),
                 [*keys, workspace_id, min(times), max(times)],
             )
-            found |= {(row[0], row[1], row[2]): row[3] for row in cursor if row[3]}
-    return found
+            result |= {(row[0], row[1], row[2]): row[3] for row in cursor if row[3]}
+    return result

@@ -70,14 +70,14 @@ def is_fully_expired(day: Partition, cutoffs: Sequence[RetentionCutoffs]) -> boo
     )
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), _columns(cutoffs))
-        (found,) = cursor.fetchone() or (False,)
-        return bool(found)
+        (result,) = cursor.fetchone() or (False,)
+        return bool(result)
 
 
 def _columns(cutoffs: Sequence[RetentionCutoffs]) -> list[list[object]]:
     return [
-        [one.project_id for one in cutoffs],
-        [one.long for one in cutoffs],
-        [one.short for one in cutoffs],
-        [one.short_since for one in cutoffs],
+        [cutoff.project_id for cutoff in cutoffs],
+        [cutoff.long for cutoff in cutoffs],
+        [cutoff.short for cutoff in cutoffs],
+        [cutoff.short_since for cutoff in cutoffs],
     ]

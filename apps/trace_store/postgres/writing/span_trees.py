@@ -82,10 +82,10 @@ def open_trees(workspace_id: UUID, seen: Sequence[SpanTree]) -> dict[UUID, SpanT
     A new trace is stored as given.
     """
     # Lock in one order, so that requests do not deadlock.
-    ordered = sorted(seen, key=lambda one: one.trace_id)
+    ordered = sorted(seen, key=lambda item: item.trace_id)
     extent = ("trace_id", "first_at", "last_at", "ended_at")
     columns = (*extent, "root_span", "root_run_id", "root_segment")
-    values = [[getattr(one, name) for one in ordered] for name in columns]
+    values = [[getattr(item, name) for item in ordered] for name in columns]
     with raw_cursor() as cursor:
         cursor.execute(_OPEN_TREES, [workspace_id, *values], binary=True)
         return {
@@ -117,7 +117,7 @@ def save_trees(workspace_id: UUID, trees: Collection[SpanTree]) -> None:
         " WHERE t.workspace_id = %b AND t.trace_id = s.trace"
     )
     names = ("trace_id", "root_span", "root_run_id", "root_segment", "stand_in_at")
-    values = [[getattr(one, name) for one in trees] for name in (*names, "stand_in_project_id")]
+    values = [[getattr(tree, name) for tree in trees] for name in (*names, "stand_in_project_id")]
     with raw_cursor() as cursor:
         cursor.execute(sql(statement), [*values, workspace_id])
 
@@ -176,7 +176,7 @@ def add_waiting(workspace_id: UUID, runs: Sequence[WaitingSpan]) -> None:
         " AS said ON CONFLICT DO NOTHING"
     )
     names = ("trace_id", "awaits", "run_id", "partition_time")
-    values = [[getattr(one, name) for one in runs] for name in names]
+    values = [[getattr(run, name) for run in runs] for name in names]
     with raw_cursor() as cursor:
         cursor.execute(statement, [workspace_id, *values])
 
@@ -211,7 +211,7 @@ def move_subtrees(
     with raw_cursor() as cursor:
         # Move the runs with a new parent first, then the rest of the old root.
         for length in (2 * SEGMENT_LENGTH + 1, SEGMENT_LENGTH):
-            some = [one for one in moves if len(one.old) == length]
+            some = [move for move in moves if len(move.old) == length]
             if not some:
                 continue
             cursor.execute(
@@ -220,10 +220,10 @@ def move_subtrees(
                     tree.root_run_id,
                     old_root_id,
                     tree.root_run_id,
-                    [one.old for one in some],
-                    [one.new for one in some],
-                    [one.run_id for one in some],
-                    [one.parent_run_id for one in some],
+                    [move.old for move in some],
+                    [move.new for move in some],
+                    [move.run_id for move in some],
+                    [move.parent_run_id for move in some],
                     workspace_id,
                     old_root_id,
                     tree.first_at,

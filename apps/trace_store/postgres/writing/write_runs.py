@@ -190,8 +190,8 @@ def _rows(runs: Sequence[RunWrite], contents: Sequence[RunContent]) -> tuple[lis
         if content.attachments:
             row["attachments"] = msgspec.json.encode(
                 {
-                    name: {"path": one.path, "mime_type": one.mime_type, "size": one.size}
-                    for name, one in content.attachments.items()
+                    name: {"path": result.path, "mime_type": result.mime_type, "size": result.size}
+                    for name, result in content.attachments.items()
                 }
             )
         rows.append(row)

@@ -110,8 +110,8 @@ def _wanted_call(said: str) -> tuple[str, dict[str, Any]] | None:
     if mail := _MAIL.search(said):
         about = subject[1] if subject else "your question"
         return "send_mail", {"to": mail[1], "text": f"Hello, this is about {about}."}
-    if found := _SUM.search(said):
-        return "calculate", {"expression": found[0].strip()}
+    if match := _SUM.search(said):
+        return "calculate", {"expression": match[0].strip()}
     if re.search(r"\b(?:know|notes?|look up|tell me|find)\b", said, re.I) and subject:
         return "look_up", {"question": subject[1]}
     return None

@@ -18,12 +18,12 @@ class Research(MessagesState, total=False):
 
 def search(state: Research) -> dict:
     """Topics that share a word with each question."""
-    found = {}
+    result = {}
     for call in state["messages"][-1].tool_calls:
         words = {_stem(word) for word in call["args"]["question"].split()}
-        found[call["id"]] = [t for t in NOTES if words & {_stem(word) for word in t.split()}]
-    get_stream_writer()({"searched": len(NOTES), "found": sum(found.values(), [])})
-    return {"topics": found}
+        result[call["id"]] = [t for t in NOTES if words & {_stem(word) for word in t.split()}]
+    get_stream_writer()({"searched": len(NOTES), "found": sum(result.values(), [])})
+    return {"topics": result}
 
 
 def summarize(state: Research) -> dict:
