@@ -73,8 +73,8 @@ def parse_position(
     return TreePosition(dotted_order, trace_id, parent_run_id, partition_time)
 
 
-def _same_id(text: str, d: UUID) -> bool:
-    return text.replace("-", "") == f"{d.int:032x}"
+def _same_id(text: str, run_id: UUID) -> bool:
+    return text.replace("-", "") == f"{run_id.int:032x}"
 
 
 def _parse_strictly(

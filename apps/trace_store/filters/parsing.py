@@ -167,38 +167,38 @@ def _suggestion(written: str, known: Sequence[str]) -> str:
     return f"; did you mean `{close[0]}`?" if close else ""
 
 
-def _check_operator(call: Call, result: Field) -> None:
-    taken = fields.OPERATORS[result.kind]
-    if call.name in taken or (call.name == "search" and result.is_searched):
+def _check_operator(call: Call, field: Field) -> None:
+    taken = fields.OPERATORS[field.kind]
+    if call.name in taken or (call.name == "search" and field.is_searched):
         return
-    taken += ("search",) if result.is_searched else ()
+    taken += ("search",) if field.is_searched else ()
     raise call.place.error(
-        f"`{result.name}` is {result.kind} and does not take `{call.name}`, but {', '.join(taken)}"
+        f"`{field.name}` is {field.kind} and does not take `{call.name}`, but {', '.join(taken)}"
     )
 
 
 def _condition(
-    call: Call, result: Field, comparison: Comparison, arguments: Sequence[Argument]
+    call: Call, field: Field, comparison: Comparison, arguments: Sequence[Argument]
 ) -> _Leaf:
     is_negative = call.name in _NEGATIVE
     if comparison is Comparison.PRESENT:
         if arguments:
             raise arguments[0].place.error(f"`{call.name}` takes nothing but the field")
-        return _Leaf(Condition(result, comparison), is_negative)
+        return _Leaf(Condition(field, comparison), is_negative)
     if len(arguments) != 1:
         what = "a list" if comparison is Comparison.AMONG else "one value"
         raise call.place.error(f"`{call.name}` takes a field and {what}")
     argument = arguments[0]
     if comparison is Comparison.AMONG:
         written = argument.values if isinstance(argument, ListLiteral) else (argument,)
-        values = tuple(_value(result, comparison, item) for item in written)
-        return _Leaf(Condition(result, comparison, values), is_negative)
+        values = tuple(_value(field, comparison, item) for item in written)
+        return _Leaf(Condition(field, comparison, values), is_negative)
     if comparison is Comparison.EQUAL and literals.is_null(argument):
         # `eq(x, null)` is the negation of presence, and `neq(x, null)` is presence.
-        return _Leaf(Condition(result, Comparison.PRESENT), not is_negative)
-    if result.kind is FieldType.TEXTS and comparison is Comparison.CONTAINS:
+        return _Leaf(Condition(field, Comparison.PRESENT), not is_negative)
+    if field.kind is FieldType.TEXTS and comparison is Comparison.CONTAINS:
         comparison = Comparison.EQUAL
-    return _Leaf(Condition(result, comparison, _value(result, comparison, argument)), is_negative)
+    return _Leaf(Condition(field, comparison, _value(field, comparison, argument)), is_negative)
 
 
 def _literal(argument: Argument) -> Name | Number | String:
@@ -208,7 +208,7 @@ def _literal(argument: Argument) -> Name | Number | String:
     return argument
 
 
-def _value(result: Field, comparison: Comparison, argument: Argument) -> Value:
+def _value(field: Field, comparison: Comparison, argument: Argument) -> Value:
     literal = _literal(argument)
     if literals.is_null(literal):
         raise literal.place.error("null is only equal or not equal: use `is_null` or `eq`")
@@ -226,11 +226,11 @@ def _value(result: Field, comparison: Comparison, argument: Argument) -> Value:
         case Comparison.LIKE | Comparison.ILIKE:
             return literals.parse_pattern(literal)
     is_ordered = comparison not in {Comparison.EQUAL, Comparison.AMONG}
-    if result.is_json and is_ordered and isinstance(literal, Number):
+    if field.is_json and is_ordered and isinstance(literal, Number):
         return literals.parse_number(literal)
-    if result.is_word:
+    if field.is_word:
         return literals.parse_text(literal).lower()
-    return _READERS[result.kind](literal)
+    return _READERS[field.kind](literal)
 
 
 _READERS: dict[FieldType, Callable[[literals.Literal], Value]] = {

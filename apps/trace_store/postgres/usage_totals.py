@@ -34,7 +34,7 @@ class UsageTotals:
     def __init__(self, sources: Sequence[UsageSource]) -> None:
         tellers: list[UsageSource] = []
         above = None
-        for source in sorted(sources, key=lambda result: result.dotted_order):
+        for source in sorted(sources, key=lambda source: source.dotted_order):
             if above is not None and source.dotted_order.startswith(above):
                 continue
             tellers.append(source)
@@ -42,9 +42,9 @@ class UsageTotals:
         # In this order a source has descendants only if the next source is one.
         followed = zip_longest(tellers, tellers[1:])
         self._sources = [
-            result
-            for result, following in followed
-            if following is None or not following.dotted_order.startswith(result.dotted_order + ".")
+            source
+            for source, following in followed
+            if following is None or not following.dotted_order.startswith(source.dotted_order + ".")
         ]
         self._orders = [source.dotted_order for source in self._sources]
 

@@ -69,11 +69,11 @@ def write_costs(
     """Store the costs of runs that have none, in key order."""
     if not priced:
         return
-    ordered = sorted(priced, key=lambda result: result[0])
+    ordered = sorted(priced, key=lambda entry: entry[0])
     names = ("price_model_id", "prompt_cost", "completion_cost", "total_cost")
     values = [[columns.get(name) for _, columns, _ in ordered] for name in names]
     ids, projects, times = (list(column) for column in zip(*(k for k, *_ in ordered), strict=True))
-    details = [result for *_, result in ordered]
+    details = [detail for *_, detail in ordered]
     with raw_cursor() as cursor:
         cursor.execute(
             _PUT,

@@ -116,7 +116,7 @@ def _from_runs(store: RunStore, workspace_id: UUID, question: MetricsQuery) -> M
 
 
 def _add_counts(  # noqa: PLR0917  (private, called twice)
-    metricss: dict[tuple[int, str | None], RunMetrics],
+    metrics_by_group: dict[tuple[int, str | None], RunMetrics],
     workspace_id: UUID,
     question: MetricsQuery,
     parts: Sequence[Sequence[Condition]],
@@ -142,18 +142,18 @@ def _add_counts(  # noqa: PLR0917  (private, called twice)
     for values, figures in aggregate_runs.aggregate_runs(asked):
         at = values[0] if question.edges is not None else 0
         name = values[-1] if question.group_by is not None else None
-        metricss[at, name].add(figures)
+        metrics_by_group[at, name].add(figures)
 
 
 def _to_result(
-    metricss: Mapping[tuple[int, str | None], RunMetrics],
+    metrics_by_group: Mapping[tuple[int, str | None], RunMetrics],
     group: GroupBy | None,
     cutoff: datetime | None = None,
 ) -> MetricsResult:
     if group is not None and group.attribute in {GroupAttribute.MODEL, GroupAttribute.NAME}:
-        metricss = {key: figures for key, figures in metricss.items() if key[1]}
+        metrics_by_group = {key: figures for key, figures in metrics_by_group.items() if key[1]}
     return MetricsResult(
-        {key: figures for key, figures in metricss.items() if figures.runs}, cutoff
+        {key: figures for key, figures in metrics_by_group.items() if figures.runs}, cutoff
     )
 
 
