@@ -38,25 +38,25 @@ def secret(client, ada):
 
 
 def test_sign_in_with_a_second_factor_requires_a_code(ada, secret):
-    fresh = Client()
+    new_client = Client()
 
-    response = sign_in(fresh, ada.email)
+    response = sign_in(new_client, ada.email)
 
     assert response["Location"].startswith("/account/second-factor/code")
-    assert not is_in(fresh)
-    wrong = fresh.post("/account/second-factor/code", {"code": "000000"})
+    assert not is_in(new_client)
+    wrong = new_client.post("/account/second-factor/code", {"code": "000000"})
     assert wrong.status_code == 422
-    assert not is_in(fresh)
+    assert not is_in(new_client)
 
 
 def test_authenticator_code_signs_in_and_redirects(ada, secret, mailoutbox):
-    fresh = Client()
-    sign_in(fresh, ada.email, next="/account/sessions")
+    new_client = Client()
+    sign_in(new_client, ada.email, next="/account/sessions")
     Authenticator.objects.get(user=ada, type="totp")
 
-    response = fresh.post("/account/second-factor/code", {"code": code_of(secret)})
+    response = new_client.post("/account/second-factor/code", {"code": code_of(secret)})
 
-    assert is_in(fresh)
+    assert is_in(new_client)
     assert response["Location"] == "/account/sessions"
 
 
@@ -79,8 +79,8 @@ def test_stored_second_factor_is_encrypted(ada, secret):
 
 def test_sign_in_after_removing_the_second_factor_requires_the_password_only(client, ada, secret):
     client.post("/account/second-factor/off")
-    fresh = Client()
+    new_client = Client()
 
-    sign_in(fresh, ada.email)
+    sign_in(new_client, ada.email)
 
-    assert is_in(fresh)
+    assert is_in(new_client)

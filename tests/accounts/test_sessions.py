@@ -45,12 +45,16 @@ def test_user_cannot_end_the_session_of_another_user(client, ada):
 
 def test_all_other_sessions_can_be_ended_together(client, ada):
     others = [Client(), Client()]
-    for one in (client, *others):
-        sign_in(one, ada.email)
+    for session_client in (client, *others):
+        sign_in(session_client, ada.email)
 
     client.post("/account/sessions")
 
-    assert [one.get("/account").status_code for one in (client, *others)] == [200, 302, 302]
+    assert [session_client.get("/account").status_code for session_client in (client, *others)] == [
+        200,
+        302,
+        302,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -34,44 +34,46 @@ def measure(url: str, admin: str, connections: int = CONNECTIONS) -> list[Watche
     """Make a key, use it on all connections, revoke it, and say when each noticed (in seconds)."""
     headers = {"X-Api-Key": admin}
     with httpx.Client(base_url=url, headers=headers, timeout=60) as client:
-        made = client.post("/api-key", json={"description": "revocation"}).raise_for_status().json()
+        created = (
+            client.post("/api-key", json={"description": "revocation"}).raise_for_status().json()
+        )
         paths = ["/sessions?limit=1", "/agents/no-such-agent/info", "/orgs/current"]
         watched = [Watched(paths[i % len(paths)], 401) for i in range(connections)]
         ready, stop = threading.Barrier(connections + 1), threading.Event()
         threads = [
-            threading.Thread(target=_ask, args=(url, made["key"], one, ready, stop))
-            for one in watched
+            threading.Thread(target=_ask, args=(url, created["key"], target, ready, stop))
+            for target in watched
         ]
         for thread in threads:
             thread.start()
         ready.wait(60)
         time.sleep(1.0)  # every process holds the key in its cache by now
-        client.delete(f"/api-key/{made['id']}").raise_for_status()
+        client.delete(f"/api-key/{created['id']}").raise_for_status()
         revoked = time.monotonic()
         for thread in threads:
             thread.join(PATIENCE + 60)
         stop.set()
-    for one in watched:
-        one.last_good = max(0.0, one.last_good - revoked)
+    for target in watched:
+        target.last_good = max(0.0, target.last_good - revoked)
     return watched
 
 
 def _ask(
-    url: str, secret: str, one: Watched, ready: threading.Barrier, stop: threading.Event
+    url: str, secret: str, target: Watched, ready: threading.Barrier, stop: threading.Event
 ) -> None:
     with httpx.Client(base_url=url, headers={"X-Api-Key": secret}, timeout=60) as client:
-        while client.get(one.path).status_code == one.refused:
+        while client.get(target.path).status_code == target.refused:
             time.sleep(0.05)
         ready.wait(60)
         end = time.monotonic() + PATIENCE + 10
         while not stop.is_set() and time.monotonic() < end:
             sent = time.monotonic()
-            status = client.get(one.path).status_code
-            one.request_count += 1
-            if status == one.refused:
-                one.is_refused = True
+            status = client.get(target.path).status_code
+            target.request_count += 1
+            if status == target.refused:
+                target.is_refused = True
                 return
-            one.last_good = sent
+            target.last_good = sent
             time.sleep(0.01)
 
 
@@ -79,10 +81,10 @@ def main(url: str, admin: str, rounds: int = 5) -> None:
     worst = 0.0
     for number in range(rounds):
         watched = measure(url, admin)
-        latest = max(one.last_good for one in watched)
+        latest = max(target.last_good for target in watched)
         worst = max(worst, latest)
-        missed = [one for one in watched if not one.is_refused]
-        request_count = sum(one.request_count for one in watched)
+        missed = [target for target in watched if not target.is_refused]
+        request_count = sum(target.request_count for target in watched)
         say(
             f"round {number + 1}: the last request that was let in was sent {latest * 1000:.0f} ms"
             f" after the revocation was answered; {request_count} requests,"

@@ -80,8 +80,8 @@ class TestReach:
             response = request_status(secret, path)
             assert response.status_code == 403
             assert response.json()["error"] == "org_scoped_key_requires_workspace"
-            named = request_status(secret, path, **{"X-Tenant-Id": str(workspace.pk)})
-            assert named.status_code == 200
+            response = request_status(secret, path, **{"X-Tenant-Id": str(workspace.pk)})
+            assert response.status_code == 200
         assert request_status(secret, "/auth").json() == {
             "org_config": {"org_id": str(workspace.organization_id)}
         }
@@ -217,22 +217,22 @@ class TestByApi:
         workspace = WorkspaceFactory()
         admin = key_for(workspace)
 
-        made = request_status(
+        created = request_status(
             admin, "/api-key", "post", {"description": "CI", "read_only": True}
         ).json()
 
-        assert made["short_key"] == f"{made['key'][:11]}…"
-        assert (made["read_only"], made["workspaces"]) == (True, [str(workspace.pk)])
-        assert request_status(made["key"]).status_code == 200
+        assert created["short_key"] == f"{created['key'][:11]}…"
+        assert (created["read_only"], created["workspaces"]) == (True, [str(workspace.pk)])
+        assert request_status(created["key"]).status_code == 200
         listed = request_status(admin, "/api-key").json()
-        assert [("key" in one, one["description"]) for one in listed] == [
+        assert [("key" in key, key["description"]) for key in listed] == [
             (False, "CI"),
             (False, "test"),
         ]
-        assert request_status(admin, f"/api-key/{made['id']}", "delete").status_code == 200
+        assert request_status(admin, f"/api-key/{created['id']}", "delete").status_code == 200
         services.clear_cache()
-        assert request_status(made["key"]).status_code == 401
-        assert request_status(admin, f"/api-key/{made['id']}", "delete").status_code == 404
+        assert request_status(created["key"]).status_code == 401
+        assert request_status(admin, f"/api-key/{created['id']}", "delete").status_code == 404
 
     def test_key_cannot_exceed_the_permissions_or_workspaces_of_its_creator(self, editor):
         own = personal(editor)
@@ -255,7 +255,7 @@ class TestByApi:
         )
         admin = key_for(workspace)
 
-        assert str(wide.pk) in [one["id"] for one in request_status(admin, "/api-key").json()]
+        assert str(wide.pk) in [key["id"] for key in request_status(admin, "/api-key").json()]
         for method in ("patch", "delete"):
             response = request_status(admin, f"/api-key/{wide.pk}", method, {"description": "x"})
             assert response.status_code == 403
@@ -269,19 +269,19 @@ class TestByApi:
         )
         path = "/orgs/current/service-keys"
 
-        made = request_status(admin, path, "post", {"description": "CI"}).json()
-        assert made["workspaces"] is None
+        created = request_status(admin, path, "post", {"description": "CI"}).json()
+        assert created["workspaces"] is None
         rotated = request_status(
-            admin, f"{path}/{made['id']}/rotate", "post", {"overlap_seconds": 60}
+            admin, f"{path}/{created['id']}/rotate", "post", {"overlap_seconds": 60}
         ).json()
-        assert rotated["key"] != made["key"]
-        assert rotated["previous_key"]["short_key"] == made["short_key"]
+        assert rotated["key"] != created["key"]
+        assert rotated["previous_key"]["short_key"] == created["short_key"]
         here = {"X-Tenant-Id": str(workspace.pk)}
-        assert [request_status(one["key"], **here).status_code for one in (made, rotated)] == [
+        assert [request_status(key["key"], **here).status_code for key in (created, rotated)] == [
             200,
             200,
         ]
-        assert request_status(admin, f"{path}/{made['id']}", "delete").status_code == 200
+        assert request_status(admin, f"{path}/{created['id']}", "delete").status_code == 200
 
     def test_user_manages_their_personal_keys_and_admins_see_all(self, editor):
         own = personal(editor)
@@ -293,15 +293,17 @@ class TestByApi:
             workspace_id=editor.workspace_id,
         )[1]
 
-        made = request_status(own, "/api-key/current", "post", {"description": "second"}).json()
-        assert made["user_id"] == str(editor.user_id)
-        assert made["default_workspace_id"] == str(editor.workspace_id)
+        created = request_status(own, "/api-key/current", "post", {"description": "second"}).json()
+        assert created["user_id"] == str(editor.user_id)
+        assert created["default_workspace_id"] == str(editor.workspace_id)
         assert len(request_status(own, "/api-key/current").json()) == 2
         assert request_status(own, "/orgs/current/personal-access-tokens").status_code == 403
         all_of_them = "/orgs/current/personal-access-tokens"
         assert len(request_status(of_owner, all_of_them).json()) == 3
-        assert request_status(of_owner, f"{all_of_them}/{made['id']}", "delete").status_code == 200
-        assert request_status(own, f"/api-key/current/{made['id']}", "delete").status_code == 404
+        assert (
+            request_status(of_owner, f"{all_of_them}/{created['id']}", "delete").status_code == 200
+        )
+        assert request_status(own, f"/api-key/current/{created['id']}", "delete").status_code == 404
 
     def test_key_lifetime_is_limited_by_the_organization(self, editor):
         organization = editor.workspace.organization
@@ -319,9 +321,9 @@ class TestByApi:
 
         assert request_status(admin, "/api-key", "post", past).status_code == 422
         soon = {"expires_at": (timezone.now() + timedelta(minutes=1)).isoformat()}
-        made = request_status(admin, "/api-key", "post", soon).json()
+        created = request_status(admin, "/api-key", "post", soon).json()
         with time_machine.travel(timezone.now() + timedelta(minutes=2)):
-            assert request_status(made["key"]).status_code == 401
+            assert request_status(created["key"]).status_code == 401
 
 
 def row_of_personal(secret):

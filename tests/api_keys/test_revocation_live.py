@@ -20,8 +20,8 @@ PATIENCE = 20
 def test_connections_are_rejected_a_second_after_the_revocation(live):
     watched = measure(live.url, live.api_key, connections=6)
 
-    assert [one.path for one in watched if not one.is_refused] == []
-    assert max(one.last_good for one in watched) < 1.0
+    assert [target.path for target in watched if not target.is_refused] == []
+    assert max(target.last_good for target in watched) < 1.0
 
 
 @pytest.fixture
@@ -31,9 +31,9 @@ def admin(live):
 
 
 def test_open_stream_and_socket_end_after_the_revocation(live, admin):
-    made = admin.post("/api-key", json={"description": "lines"}).raise_for_status().json()
+    created = admin.post("/api-key", json={"description": "lines"}).raise_for_status().json()
     place = admin.post("/agents/sample-agent/threads", json={}).raise_for_status().json()
-    path, key = f"/agents/sample-agent/threads/{place['thread_id']}/stream", made["key"]
+    path, key = f"/agents/sample-agent/threads/{place['thread_id']}/stream", created["key"]
     address = f"{live.url.replace('http', 'ws', 1)}{path}/events"
     with (
         ThreadPoolExecutor(2) as threads,
@@ -41,7 +41,7 @@ def test_open_stream_and_socket_end_after_the_revocation(live, admin):
         connect(address, additional_headers={"X-Api-Key": key}) as socket,
     ):
         lines = [threads.submit(_rest_of, stream), threads.submit(_end_of, socket)]
-        admin.delete(f"/api-key/{made['id']}").raise_for_status()
+        admin.delete(f"/api-key/{created['id']}").raise_for_status()
         revoked = time.monotonic()
 
         (text, streamed), (code, closed) = (line.result(PATIENCE) for line in lines)

@@ -41,8 +41,8 @@ def test_anonymous_users_and_outsiders_cannot_read_the_log(client, workspace, ow
     client.force_login(outsider)
     assert client.get(f"/o/{workspace.pk}/settings/audit").status_code == 404
     assert client.post(f"/o/{workspace.pk}/settings/audit/export").status_code == 404
-    named = {"X-Organization-Id": str(workspace.organization_id)}
-    assert client.get("/audit-logs", headers=named).status_code == 404
+    headers = {"X-Organization-Id": str(workspace.organization_id)}
+    assert client.get("/audit-logs", headers=headers).status_code == 404
 
 
 def test_member_without_the_permission_is_rejected(client, workspace):
@@ -51,20 +51,20 @@ def test_member_without_the_permission_is_rejected(client, workspace):
     client.force_login(member)
 
     assert client.get(f"/o/{workspace.pk}/settings/audit").status_code == 403
-    named = {"X-Organization-Id": str(workspace.organization_id)}
-    assert client.get("/audit-logs", headers=named).status_code == 403
+    headers = {"X-Organization-Id": str(workspace.organization_id)}
+    assert client.get("/audit-logs", headers=headers).status_code == 403
 
 
 def test_the_api_pages_through_everything_once(client, workspace, owner):
     tell(workspace, 7)
     tell(WorkspaceFactory(), 3, name="foreign")
     client.force_login(owner)
-    named = {"X-Organization-Id": str(workspace.organization_id)}
+    headers = {"X-Organization-Id": str(workspace.organization_id)}
 
     seen, cursor, pages = [], "", 0
     while cursor is not None:
         query = {"limit": 3, **({"cursor": cursor} if cursor else {})}
-        page = client.get("/audit-logs", query, headers=named).json()
+        page = client.get("/audit-logs", query, headers=headers).json()
         seen += names(page["items"])
         cursor, pages = page["cursor"], pages + 1
 
@@ -77,10 +77,10 @@ def test_the_api_filters_by_time_action_and_actor(client, workspace, owner):
     tell(workspace, 1, action=Action.RUN_SHARED, name="run")
     entry = Entry.objects.of_organization(workspace.organization_id).newest_first()[1]
     client.force_login(owner)
-    named = {"X-Organization-Id": str(workspace.organization_id)}
+    headers = {"X-Organization-Id": str(workspace.organization_id)}
 
     def ask(**query):
-        return names(client.get("/audit-logs", query, headers=named).json()["items"])
+        return names(client.get("/audit-logs", query, headers=headers).json()["items"])
 
     assert ask(action="run") == ["run 0"]
     assert ask(action="run.shared") == ["run 0"]
@@ -95,9 +95,9 @@ def test_the_api_filters_by_time_action_and_actor(client, workspace, owner):
 @pytest.mark.parametrize("cursor", ["x", "AAAA", "MjAyNg", "é", "%00"])
 def test_invalid_cursor_is_rejected(client, workspace, owner, cursor):
     client.force_login(owner)
-    named = {"X-Organization-Id": str(workspace.organization_id)}
+    headers = {"X-Organization-Id": str(workspace.organization_id)}
 
-    response = client.get("/audit-logs", {"cursor": cursor}, headers=named)
+    response = client.get("/audit-logs", {"cursor": cursor}, headers=headers)
 
     assert (response.status_code, response.json()["code"]) == (400, "invalid_cursor")
 

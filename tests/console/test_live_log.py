@@ -24,8 +24,8 @@ def revision(workspace):
 
 
 def reader(revision, user, query=""):
-    where = f"/o/{revision.workspace_id}/deployments/{revision.deployment_id}"
-    path = f"{where}/revisions/{revision.pk}/live?{query}"
+    url = f"/o/{revision.workspace_id}/deployments/{revision.deployment_id}"
+    path = f"{url}/revisions/{revision.pk}/live?{query}"
     headers = [(b"origin", b"http://testserver"), (b"host", b"testserver")]
     if user is not None:
         client = Client()

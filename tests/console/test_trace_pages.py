@@ -33,10 +33,10 @@ def address(base, workspace, run_id):
     return f"{base}/p/{project_of(workspace, run_id)}/r/{run_id}"
 
 
-def queries(page, where):
-    page.get(where)
+def queries(page, url):
+    page.get(url)
     with CaptureQueriesContext(connection) as captured:
-        assert page.get(where).status_code == 200
+        assert page.get(url).status_code == 200
     return len(captured)
 
 
@@ -102,12 +102,12 @@ def test_trace_list_shows_escaped_inputs_and_errors_and_filters(page, base, work
 
 
 def test_query_count_of_trace_list_does_not_grow_with_its_length(page, base, workspace):
-    where = f"{base}/p/{project_of(workspace, stored_run(workspace))}"
-    with_one = queries(page, where)
+    url = f"{base}/p/{project_of(workspace, stored_run(workspace))}"
+    with_one = queries(page, url)
     for _ in range(6):
         stored_run(workspace)
 
-    assert queries(page, where) == with_one == 8
+    assert queries(page, url) == with_one == 8
 
 
 def nested(workspace):
@@ -148,11 +148,11 @@ def test_htmx_request_for_a_run_returns_only_the_run(page, base, workspace):
 
 def test_query_count_of_a_trace_does_not_grow_with_its_runs(page, base, workspace):
     root, child, _ = nested(workspace)
-    where = address(base, workspace, root["id"])
-    with_three = queries(page, where)
+    url = address(base, workspace, root["id"])
+    with_three = queries(page, url)
     ingest(workspace, *(wire_run(child) for _ in range(20)))
 
-    assert queries(page, where) == with_three == 8
+    assert queries(page, url) == with_three == 8
 
 
 def test_payload_cannot_close_its_script_element(page, base, workspace):
@@ -166,16 +166,16 @@ def test_payload_cannot_close_its_script_element(page, base, workspace):
 
 def test_large_payload_is_loaded_separately(page, base, workspace):
     run_id = stored_run(workspace, outputs={"rows": ["x" * 1000] * 200})
-    where = address(base, workspace, run_id)
+    url = address(base, workspace, run_id)
 
-    response = page.get(where)
-    raw = page.get(f"{where}/outputs.json")
+    response = page.get(url)
+    raw = page.get(f"{url}/outputs.json")
 
     assert len(response.content) < 100_000
-    assert f'<json-view src="{where}/outputs.json">' in response.content.decode()
+    assert f'<json-view src="{url}/outputs.json">' in response.content.decode()
     assert raw["Content-Type"] == "application/json"
     assert json.loads(raw.content) == {"rows": ["x" * 1000] * 200}
-    assert page.get(f"{where}/extra2.json").status_code == 404
+    assert page.get(f"{url}/extra2.json").status_code == 404
 
 
 def test_messages_are_rendered_with_their_roles(page, base, workspace):
@@ -205,11 +205,11 @@ def with_files(workspace):
 
 
 def test_only_media_attachments_open_in_the_browser(page, base, workspace, with_files):
-    where = address(base, workspace, with_files)
+    url = address(base, workspace, with_files)
     files = {f.name: n for n, f in enumerate(read(workspace, with_files).row.attachments)}
 
-    html = page.get(f"{where}/attachments/{files['page']}")
-    image = page.get(f"{where}/attachments/{files['dot']}")
+    html = page.get(f"{url}/attachments/{files['page']}")
+    image = page.get(f"{url}/attachments/{files['dot']}")
 
     assert html["Content-Type"] == "application/octet-stream"
     assert html["Content-Disposition"].startswith("attachment")
@@ -217,7 +217,7 @@ def test_only_media_attachments_open_in_the_browser(page, base, workspace, with_
     assert image["Content-Type"] == "image/png"
     assert image.getvalue() == b"\x89PNG"
     assert html.getvalue() == b"<script>alert(1)</script>"
-    assert page.get(f"{where}/attachments/2").status_code == 404
+    assert page.get(f"{url}/attachments/2").status_code == 404
 
 
 def test_run_url_without_project_redirects_to_the_run(page, base, workspace):

@@ -49,7 +49,7 @@ def about(workspace, **fields: Any) -> dict[str, Any]:
 
 
 def counts(points: list[dict[str, Any]], series_id: str) -> int:
-    return sum(one["value"] for one in points if one["series_id"] == series_id)
+    return sum(row["value"] for row in points if row["series_id"] == series_id)
 
 
 @pytest.mark.parametrize("path", ["section", "section/clone", "preview", "create"])
@@ -105,7 +105,7 @@ def test_sections_and_charts_are_created_updated_cloned_and_deleted(wide, worksp
     copied = wide.post("/org-charts/section/clone", {"section_id": section["id"]}).json()
     whole = wide.post(f"/org-charts/section/{copied['id']}", frame()).json()
     assert whole["title"] == "Mine (copy)"
-    assert [one["title"] for one in whole["charts"]] == ["All"]
+    assert [row["title"] for row in whole["charts"]] == ["All"]
     assert whole["charts"][0]["series"][0]["id"] != chart["series"][0]["id"]
     assert wide.delete(f"/org-charts/section/{copied['id']}").status_code == 204
     assert wide.delete(f"/org-charts/{chart['id']}").status_code == 204
@@ -139,7 +139,7 @@ def test_series_of_an_inaccessible_workspace_has_no_points(wide, workspace, sibl
     data = narrow.post(f"/org-charts/{chart['id']}", frame()).json()["data"]
     body = {"bucket_info": frame(), "chart": {"series": [about(sibling)]}}
 
-    assert {one["series_id"] for one in data} == {"here"}
+    assert {row["series_id"] for row in data} == {"here"}
     assert narrow.post("/org-charts/preview", body).status_code == 404
 
 
@@ -167,7 +167,7 @@ def test_project_dashboard_is_cloned_as_a_section(wide, sibling, stranger):
     assert (copied["title"], refused.status_code) == ("shop", 404)
     charts = OrganizationChart.objects.filter(section_id=copied["id"])
     assert charts.count() > 5
-    named = {one["workspace_id"] for chart in charts for one in chart.series}
+    named = {row["workspace_id"] for chart in charts for row in chart.series}
     assert named == {str(sibling.pk)}
 
 
@@ -175,7 +175,7 @@ def test_query_count_does_not_grow_with_the_sections(wide, workspace):
     def queries() -> int:
         with CaptureQueriesContext(connection) as counted:
             assert wide.get("/org-charts/section").status_code == 200
-        return len([one for one in counted.captured_queries if "api_keys" not in one["sql"]])
+        return len([row for row in counted.captured_queries if "api_keys" not in row["sql"]])
 
     OrganizationSectionFactory(organization=workspace.organization)
     wide.get("/org-charts/section")

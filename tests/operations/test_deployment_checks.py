@@ -85,8 +85,12 @@ def test_no_page_has_inline_scripts_handlers_or_styles(client):
         page = response.content.decode()
 
         assert response.status_code == 200, path
-        scripts = [one.split(">")[0] for one in page.split("<script")[1:]]
-        inline = [one for one in scripts if "src=" not in one and "application/json" not in one]
+        scripts = [source.split(">")[0] for source in page.split("<script")[1:]]
+        inline = [
+            source
+            for source in scripts
+            if "src=" not in source and "application/json" not in source
+        ]
         assert inline == [], path
         assert " onclick=" not in page, path
         assert " style=" not in page, path

@@ -62,7 +62,7 @@ def outsider() -> User:
     ).user
 
 
-class Speaker:
+class JsonClient:
     """A signed-in JSON client."""
 
     def __init__(self, user: User, **headers: str) -> None:
@@ -76,6 +76,6 @@ class Speaker:
 
 
 @pytest.fixture
-def speak(workspace: Workspace) -> Callable[[User], Speaker]:
-    """As that person, in the workspace."""
-    return lambda user: Speaker(user, **{"X-Tenant-Id": str(workspace.pk)})
+def client_for(workspace: Workspace) -> Callable[[User], JsonClient]:
+    """Return a client of the user in the workspace."""
+    return lambda user: JsonClient(user, **{"X-Tenant-Id": str(workspace.pk)})

@@ -19,7 +19,7 @@ from apps.tracing.models import Project
 from apps.tracing.services import ensure_project
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import MembershipFactory, UserFactory, WorkspaceFactory
-from tests.organizations.conftest import Speaker
+from tests.organizations.conftest import JsonClient
 
 pytestmark = pytest.mark.django_db
 
@@ -40,45 +40,47 @@ class TestWorkspaces:
         other = WorkspaceFactory(organization=organization, name="Other")
 
         def names(user):
-            body = Speaker(user)("get", "/workspaces").json()
-            return [(one["display_name"], one["role_name"]) for one in body]
+            body = JsonClient(user)("get", "/workspaces").json()
+            return [(row["display_name"], row["role_name"]) for row in body]
 
         assert names(owner) == [("Home", "Admin"), ("Other", "Admin")]
         assert names(member) == [("Home", "Editor")]
         body = by_key(key_for(other), "get", "/tenants").json()
-        assert [one["id"] for one in body] == [str(other.pk)]
+        assert [row["id"] for row in body] == [str(other.pk)]
 
     def test_workspace_json_has_the_fields_of_the_api(self, workspace, member):
-        (one,) = Speaker(member)("get", "/api/v1/workspaces").json()
+        (row,) = JsonClient(member)("get", "/api/v1/workspaces").json()
 
-        assert set(one) == {
+        assert set(row) == {
             "id", "organization_id", "display_name", "tenant_handle", "is_personal", "is_deleted",
             "created_at", "role_id", "role_name", "permissions", "read_only", "data_plane_url",
         }  # fmt: skip
-        assert (one["id"], one["role_id"], one["read_only"]) == (str(workspace.pk), EDITOR, False)
+        assert (row["id"], row["role_id"], row["read_only"]) == (str(workspace.pk), EDITOR, False)
 
-    def test_new_workspace_has_a_project_and_tag_keys(self, organization, owner, speak):
-        made = speak(owner)("post", "/workspaces", {"display_name": "New", "tenant_handle": "new"})
+    def test_new_workspace_has_a_project_and_tag_keys(self, organization, owner, client_for):
+        created = client_for(owner)(
+            "post", "/workspaces", {"display_name": "New", "tenant_handle": "new"}
+        )
 
-        workspace = Workspace.objects.get(pk=made.json()["id"])
+        workspace = Workspace.objects.get(pk=created.json()["id"])
         assert (workspace.organization, workspace.handle) == (organization, "new")
         projects = Project.objects.for_workspace(workspace)
         assert list(projects.values_list("name", flat=True)) == ["default"]
-        there = Speaker(owner, **{"X-Tenant-Id": str(workspace.pk)})
+        there = JsonClient(owner, **{"X-Tenant-Id": str(workspace.pk)})
         keys = there("get", "/workspaces/current/tag-keys").json()
         assert [key["key"] for key in keys] == ["Application", "Environment"]
 
     def test_repeated_creation_with_the_same_id_returns_the_same_workspace(
-        self, organization, owner, speak
+        self, organization, owner, client_for
     ):
         body = {"id": "01930000-0000-7000-8000-000000000001", "display_name": "New"}
 
-        first, second = (speak(owner)("post", "/workspaces", body) for _ in range(2))
+        first, second = (client_for(owner)("post", "/workspaces", body) for _ in range(2))
 
         assert first.json()["id"] == second.json()["id"] == body["id"]
         assert organization.workspaces.count() == 2
 
-    def test_taken_name_handle_or_id_is_rejected(self, workspace, owner, outsider, speak):
+    def test_taken_name_handle_or_id_is_rejected(self, workspace, owner, outsider, client_for):
         foreign = outsider.memberships.get().organization.workspaces.get()
         Workspace.objects.filter(pk=foreign.pk).update(handle="taken")
 
@@ -87,109 +89,115 @@ class TestWorkspaces:
             ({"display_name": "A", "tenant_handle": "taken"}, "handle_taken"),
             ({"display_name": "A", "id": str(foreign.pk)}, "conflict"),
         ):
-            response = speak(owner)("post", "/workspaces", body)
+            response = client_for(owner)("post", "/workspaces", body)
             assert (response.status_code, response.json()["code"]) == (409, code)
         assert Workspace.objects.count() == 2
 
-    def test_members_cannot_create_or_change_workspaces(self, workspace, member, speak):
+    def test_members_cannot_create_or_change_workspaces(self, workspace, member, client_for):
         path = f"/workspaces/{workspace.pk}"
 
-        assert speak(member)("post", "/workspaces", {"display_name": "x"}).status_code == 403
-        assert speak(member)("patch", path, {"display_name": "x"}).status_code == 403
-        assert speak(member)("delete", path).status_code == 403
-        assert speak(member)("get", path).json()["display_name"] == "Home"
+        assert client_for(member)("post", "/workspaces", {"display_name": "x"}).status_code == 403
+        assert client_for(member)("patch", path, {"display_name": "x"}).status_code == 403
+        assert client_for(member)("delete", path).status_code == 403
+        assert client_for(member)("get", path).json()["display_name"] == "Home"
         assert list(Workspace.objects.values_list("name", flat=True)) == ["Home"]
 
-    def test_deleted_workspace_is_inaccessible_to_all(self, workspace, organization, owner, speak):
+    def test_deleted_workspace_is_inaccessible_to_all(
+        self, workspace, organization, owner, client_for
+    ):
         WorkspaceFactory(organization=organization, name="Other")
         project = ensure_project(workspace.pk, "mine")
         secret = key_for(workspace)
         _, wide = issue_key(organization=organization, name="wide", scopes=["admin"])
 
-        assert speak(owner)("delete", f"/workspaces/{workspace.pk}").status_code == 204
+        assert client_for(owner)("delete", f"/workspaces/{workspace.pk}").status_code == 204
 
         here = {"X-Tenant-Id": str(workspace.pk)}
         assert by_key(secret, "get", "/sessions").status_code == 401
         assert by_key(wide, "get", "/sessions", **here).status_code == 403
-        assert Speaker(owner, **here)("get", "/sessions").status_code == 404
-        assert speak(owner)("get", f"/workspaces/{workspace.pk}").status_code == 404
+        assert JsonClient(owner, **here)("get", "/sessions").status_code == 404
+        assert client_for(owner)("get", f"/workspaces/{workspace.pk}").status_code == 404
         assert Project.unscoped.get(pk=project.pk).deleted_at is not None
-        listed = Speaker(owner)("get", "/workspaces?include_deleted=true").json()
-        assert [(one["display_name"], one["is_deleted"]) for one in listed] == [
+        listed = JsonClient(owner)("get", "/workspaces?include_deleted=true").json()
+        assert [(row["display_name"], row["is_deleted"]) for row in listed] == [
             ("Home", True),
             ("Other", False),
         ]
 
-    def test_last_workspace_cannot_be_deleted(self, workspace, owner, speak):
-        response = speak(owner)("delete", f"/workspaces/{workspace.pk}")
+    def test_last_workspace_cannot_be_deleted(self, workspace, owner, client_for):
+        response = client_for(owner)("delete", f"/workspaces/{workspace.pk}")
 
         assert (response.status_code, response.json()["code"]) == (409, "last_workspace")
         assert not Workspace.objects.get().is_deleted
 
-    def test_settings_and_handle(self, workspace, owner, member, speak):
-        before = speak(member)("get", "/settings").json()
+    def test_settings_and_handle(self, workspace, owner, member, client_for):
+        before = client_for(member)("get", "/settings").json()
         assert (before["id"], before["tenant_handle"]) == (str(workspace.pk), None)
 
         path, body = "/settings/handle", {"tenant_handle": "acme"}
-        assert speak(member)("post", path, body).status_code == 403
-        assert speak(owner)("post", path, body).json()["tenant_handle"] == "acme"
-        assert speak(owner)("post", path, {"tenant_handle": "Not one"}).status_code == 422
+        assert client_for(member)("post", path, body).status_code == 403
+        assert client_for(owner)("post", path, body).json()["tenant_handle"] == "acme"
+        assert client_for(owner)("post", path, {"tenant_handle": "Not one"}).status_code == 422
 
 
 class TestMembers:
     PATH = "/workspaces/current/members"
 
-    def test_member_list_has_members_and_invitations(self, workspace, owner, member, speak):
-        speak(owner)("post", self.PATH, {"email": "new@example.com", "role_id": VIEWER})
+    def test_member_list_has_members_and_invitations(self, workspace, owner, member, client_for):
+        client_for(owner)("post", self.PATH, {"email": "new@example.com", "role_id": VIEWER})
 
-        body = speak(member)("get", self.PATH).json()
+        body = client_for(member)("get", self.PATH).json()
 
         assert body["tenant_id"] == str(workspace.pk)
-        (one,) = body["members"]
-        assert (one["email"], one["role_name"], one["org_role_name"]) == (
+        (row,) = body["members"]
+        assert (row["email"], row["role_name"], row["org_role_name"]) == (
             "member@example.com",
             "Editor",
             "Organization User",
         )
         (waiting,) = body["pending"]
         assert (waiting["email"], waiting["workspace_role_id"]) == ("new@example.com", VIEWER)
-        assert speak(member)("get", f"{self.PATH}/active").json() == body["members"]
-        assert speak(member)("get", f"{self.PATH}/pending").json() == body["pending"]
+        assert client_for(member)("get", f"{self.PATH}/active").json() == body["members"]
+        assert client_for(member)("get", f"{self.PATH}/pending").json() == body["pending"]
 
     def test_organization_member_is_added_changed_and_removed(
-        self, workspace, organization, owner, speak
+        self, workspace, organization, owner, client_for
     ):
         new = MembershipFactory(organization=organization).user
-        say = speak(owner)
+        call = client_for(owner)
 
-        made = say("post", self.PATH, {"user_id": str(new.pk), "workspace_role_id": VIEWER}).json()
-        assert made["role_name"] == "Viewer"
-        assert say("post", self.PATH, {"user_id": str(new.pk)}).status_code == 409
-        changed = say("patch", f"{self.PATH}/{made['id']}", {"role_id": EDITOR}).json()
+        created = call(
+            "post", self.PATH, {"user_id": str(new.pk), "workspace_role_id": VIEWER}
+        ).json()
+        assert created["role_name"] == "Viewer"
+        assert call("post", self.PATH, {"user_id": str(new.pk)}).status_code == 409
+        changed = call("patch", f"{self.PATH}/{created['id']}", {"role_id": EDITOR}).json()
         assert changed["role_name"] == "Editor"
-        assert say("delete", f"{self.PATH}/{made['id']}").status_code == 204
+        assert call("delete", f"{self.PATH}/{created['id']}").status_code == 204
 
         assert not WorkspaceMembership.objects.filter(user=new).exists()
 
-    def test_member_batch_is_atomic(self, organization, owner, speak):
+    def test_member_batch_is_atomic(self, organization, owner, client_for):
         new = [MembershipFactory(organization=organization).user for _ in range(2)]
-        bodies = [{"user_id": str(one.pk)} for one in new]
+        bodies = [{"user_id": str(row.pk)} for row in new]
         stranger = {"user_id": str(UserFactory().pk)}
 
-        refused = speak(owner)("post", f"{self.PATH}/batch", [*bodies, stranger])
+        refused = client_for(owner)("post", f"{self.PATH}/batch", [*bodies, stranger])
         assert refused.status_code == 404
         assert not WorkspaceMembership.objects.exists()
-        made = speak(owner)("post", f"{self.PATH}/batch", bodies)
-        assert [one["user_id"] for one in made.json()] == [str(one.pk) for one in new]
+        created = client_for(owner)("post", f"{self.PATH}/batch", bodies)
+        assert [row["user_id"] for row in created.json()] == [str(row.pk) for row in new]
 
-    def test_editors_and_outsiders_cannot_change_members(self, workspace, member, outsider, speak):
+    def test_editors_and_outsiders_cannot_change_members(
+        self, workspace, member, outsider, client_for
+    ):
         own = WorkspaceMembership.objects.get(user=member)
         path = f"{self.PATH}/{own.pk}"
 
-        assert speak(member)("patch", path, {"role_id": VIEWER}).status_code == 403
-        assert speak(member)("delete", path).status_code == 403
+        assert client_for(member)("patch", path, {"role_id": VIEWER}).status_code == 403
+        assert client_for(member)("delete", path).status_code == 403
         away = outsider.memberships.get().organization.workspaces.get()
-        stranger = Speaker(outsider, **{"X-Tenant-Id": str(away.pk)})
+        stranger = JsonClient(outsider, **{"X-Tenant-Id": str(away.pk)})
         assert stranger("delete", path).status_code == 404
         own.refresh_from_db()
         assert own.role == "editor"
@@ -197,119 +205,123 @@ class TestMembers:
 
 class TestOrganization:
     def test_user_lists_and_creates_organizations(self, organization, owner, outsider):
-        say = Speaker(owner)
+        call = JsonClient(owner)
 
-        assert [one["id"] for one in say("get", "/orgs").json()] == [str(organization.pk)]
-        made = say("post", "/orgs", {"display_name": "Second"})
-        assert made.status_code == 200
-        assert say("post", "/orgs", {"display_name": "Elsewhere"}).status_code == 409
+        assert [row["id"] for row in call("get", "/orgs").json()] == [str(organization.pk)]
+        created = call("post", "/orgs", {"display_name": "Second"})
+        assert created.status_code == 200
+        assert call("post", "/orgs", {"display_name": "Elsewhere"}).status_code == 409
         second = Organization.objects.get(name="Second")
         assert second.memberships.get().user == owner
         assert second.workspaces.get().name == "Default"
 
     def test_user_cannot_create_an_organization_while_sign_up_is_closed(self, member, settings):
         settings.SIGN_UP = False
-        assert Speaker(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 403
+        assert JsonClient(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 403
 
         settings.SIGN_UP = True
-        assert Speaker(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 200
+        assert JsonClient(member)("post", "/orgs", {"display_name": "Mine"}).status_code == 200
 
     def test_user_of_several_organizations_must_name_one(self, organization, owner):
         second = MembershipFactory(user=owner, role="viewer").organization
 
-        assert Speaker(owner)("get", "/orgs/current").status_code == 403
-        for one in (organization, second):
-            say = Speaker(owner, **{"X-Organization-Id": str(one.pk)})
-            assert say("get", "/orgs/current").json()["id"] == str(one.pk)
+        assert JsonClient(owner)("get", "/orgs/current").status_code == 403
+        for selected in (organization, second):
+            call = JsonClient(owner, **{"X-Organization-Id": str(selected.pk)})
+            assert call("get", "/orgs/current").json()["id"] == str(selected.pk)
         elsewhere = WorkspaceFactory().organization
-        say = Speaker(owner, **{"X-Organization-Id": str(elsewhere.pk)})
-        assert say("get", "/orgs/current").status_code == 404
+        call = JsonClient(owner, **{"X-Organization-Id": str(elsewhere.pk)})
+        assert call("get", "/orgs/current").status_code == 404
 
-    def test_admins_set_policies_which_are_enforced(self, organization, admin, member, speak):
+    def test_admins_set_policies_which_are_enforced(self, organization, admin, member, client_for):
         path, body = "/orgs/current/info", {"public_sharing_disabled": True, "display_name": "New"}
 
-        assert speak(member)("patch", path, body).status_code == 403
-        changed = speak(admin)("patch", path, body).json()
+        assert client_for(member)("patch", path, body).status_code == 403
+        changed = client_for(admin)("patch", path, body).json()
         assert (changed["display_name"], changed["public_sharing_disabled"]) == ("New", True)
-        assert speak(member)("get", path).json()["public_sharing_disabled"] is True
+        assert client_for(member)("get", path).json()["public_sharing_disabled"] is True
 
-    def test_personal_keys_can_be_disabled(self, organization, workspace, owner, member, speak):
+    def test_personal_keys_can_be_disabled(
+        self, organization, workspace, owner, member, client_for
+    ):
         _, secret = issue_personal_key(
             organization_id=organization.pk, person=member, name="x", workspace_id=workspace.pk
         )
 
-        speak(owner)("patch", "/orgs/current/info", {"pat_creation_disabled": True})
+        client_for(owner)("patch", "/orgs/current/info", {"pat_creation_disabled": True})
 
         assert by_key(secret, "get", "/sessions").status_code == 401
-        refused = speak(member)("post", "/api-key/current", {"description": "y"})
+        refused = client_for(member)("post", "/api-key/current", {"description": "y"})
         assert (refused.status_code, refused.json()["code"]) == (403, "personal_keys_disabled")
 
-    def test_roles_and_permissions(self, owner, member, speak):
-        body = speak(member)("get", "/orgs/current/roles").json()
+    def test_roles_and_permissions(self, owner, member, client_for):
+        body = client_for(member)("get", "/orgs/current/roles").json()
         assert [role["name"] for role in body] == [
             "ORGANIZATION_OWNER", "ORGANIZATION_ADMIN", "ORGANIZATION_USER",
             "ORGANIZATION_VIEWER", "WORKSPACE_ADMIN", "WORKSPACE_USER", "WORKSPACE_VIEWER",
             "WORKSPACE_ANNOTATOR",
         ]  # fmt: skip
-        words = {one["name"] for one in speak(member)("get", "/orgs/permissions").json()}
+        words = {row["name"] for row in client_for(member)("get", "/orgs/permissions").json()}
         assert {"runs:read", "owners:manage"} < words
         body = {"display_name": "Reader", "permissions": ["runs:read"]}
-        assert speak(member)("post", "/orgs/current/roles", body).status_code == 403
-        made = speak(owner)("post", "/orgs/current/roles", body).json()
-        assert (made["name"], made["access_scope"]) == ("CUSTOM", "workspace")
-        path = f"/orgs/current/roles/{made['id']}"
-        wrong = speak(owner)("patch", path, {"permissions": ["people:manage"]})
+        assert client_for(member)("post", "/orgs/current/roles", body).status_code == 403
+        created = client_for(owner)("post", "/orgs/current/roles", body).json()
+        assert (created["name"], created["access_scope"]) == ("CUSTOM", "workspace")
+        path = f"/orgs/current/roles/{created['id']}"
+        wrong = client_for(owner)("patch", path, {"permissions": ["people:manage"]})
         assert wrong.status_code == 422
-        assert speak(owner)("patch", path, {"description": "x"}).json()["description"] == "x"
-        assert speak(owner)("delete", f"/orgs/current/roles/{VIEWER}").status_code == 403
-        assert speak(owner)("delete", path).status_code == 204
+        assert client_for(owner)("patch", path, {"description": "x"}).json()["description"] == "x"
+        assert client_for(owner)("delete", f"/orgs/current/roles/{VIEWER}").status_code == 403
+        assert client_for(owner)("delete", path).status_code == 204
 
     def test_organization_members_are_invited_changed_and_removed(
-        self, workspace, owner, member, speak
+        self, workspace, owner, member, client_for
     ):
-        say, path = speak(owner), "/orgs/current/members"
+        call, path = client_for(owner), "/orgs/current/members"
         body = {"email": "new@example.com", "workspace_ids": [str(workspace.pk)]}
 
-        invited = say("post", path, body).json()
+        invited = call("post", path, body).json()
         assert "/invitations/" in invited["invite_url"]
-        assert "invite_url" not in speak(member)("get", f"{path}/pending").json()[0]
+        assert "invite_url" not in client_for(member)("get", f"{path}/pending").json()[0]
         batch = [{"email": "a@example.com"}, {"email": "b@example.com"}]
-        assert len(say("post", f"{path}/batch", batch).json()) == 2
-        assert say("delete", f"{path}/{invited['id']}/pending").status_code == 204
-        body = say("get", path).json()
-        assert [one["email"] for one in body["members"]] == [
+        assert len(call("post", f"{path}/batch", batch).json()) == 2
+        assert call("delete", f"{path}/{invited['id']}/pending").status_code == 204
+        body = call("get", path).json()
+        assert [row["email"] for row in body["members"]] == [
             "member@example.com",
             "owner@example.com",
         ]
         assert len(body["pending"]) == 2
         own = Membership.objects.get(user=member)
         admin = str(system_role(Level.ORGANIZATION, "admin").id)
-        assert speak(member)("patch", f"{path}/{own.pk}", {"role_id": admin}).status_code == 403
-        changed = say("patch", f"{path}/{own.pk}", {"role_id": admin}).json()
+        assert (
+            client_for(member)("patch", f"{path}/{own.pk}", {"role_id": admin}).status_code == 403
+        )
+        changed = call("patch", f"{path}/{own.pk}", {"role_id": admin}).json()
         assert changed["role_name"] == "Organization Admin"
-        assert say("delete", f"{path}/{own.pk}").status_code == 204
+        assert call("delete", f"{path}/{own.pk}").status_code == 204
         last = Membership.objects.get()
-        refused = say("delete", f"{path}/{last.pk}")
+        refused = call("delete", f"{path}/{last.pk}")
         assert (refused.status_code, refused.json()["code"]) == (409, "last_owner")
 
-    def test_user_accepts_and_declines_invitations(self, workspace, owner, speak):
+    def test_user_accepts_and_declines_invitations(self, workspace, owner, client_for):
         new = UserFactory(email="new@example.com", email_verified_at=timezone.now())
         for place in (workspace, WorkspaceFactory()):
             inviter = MembershipFactory(organization=place.organization, role="owner").user
-            by = Speaker(inviter, **{"X-Tenant-Id": str(place.pk)})
+            by = JsonClient(inviter, **{"X-Tenant-Id": str(place.pk)})
             body = {"email": new.email, "workspace_ids": [str(place.pk)]}
             assert by("post", "/orgs/current/members", body).status_code == 200
-        say = Speaker(new)
+        call = JsonClient(new)
 
         waiting = {
-            one["organization_name"]: one["id"] for one in say("get", "/orgs/pending").json()
+            row["organization_name"]: row["id"] for row in call("get", "/orgs/pending").json()
         }
-        assert say("post", f"/workspaces/pending/{waiting.pop('Acme')}/claim").status_code == 200
+        assert call("post", f"/workspaces/pending/{waiting.pop('Acme')}/claim").status_code == 200
         (other,) = waiting.values()
-        assert say("delete", f"/orgs/pending/{other}").status_code == 204
+        assert call("delete", f"/orgs/pending/{other}").status_code == 204
 
-        assert say("get", "/orgs/pending").json() == []
-        assert [one["display_name"] for one in say("get", "/orgs").json()] == ["Acme"]
+        assert call("get", "/orgs/pending").json() == []
+        assert [row["display_name"] for row in call("get", "/orgs").json()] == ["Acme"]
         assert Invitation.objects.get(pk=other).declined_at is not None
 
     def test_service_key_has_no_user(self, workspace):
@@ -318,56 +330,58 @@ class TestOrganization:
         for path in ("/orgs", "/orgs/pending", "/me/ls_user_id", "/api-key/current"):
             assert by_key(secret, "get", path).status_code == 404, path
 
-    def test_unsupported_routes_are_404(self, owner, speak):
+    def test_unsupported_routes_are_404(self, owner, client_for):
         for path in (
             "/orgs/current/sso-settings",
             "/orgs/current/login-methods",
             "/v1/platform/orgs/current/scim/tokens",
             "/v1/platform/orgs/current/access-policies",
         ):
-            response = speak(owner)("get", path)
+            response = client_for(owner)("get", path)
             assert (response.status_code, response.json()["code"]) == (404, "not_found"), path
 
-    def test_current_user_id_is_returned(self, owner, speak):
-        assert speak(owner)("get", "/me/ls_user_id").json() == {"ls_user_id": str(owner.pk)}
+    def test_current_user_id_is_returned(self, owner, client_for):
+        assert client_for(owner)("get", "/me/ls_user_id").json() == {"ls_user_id": str(owner.pk)}
 
 
 class TestTags:
     PATH = "/workspaces/current"
 
-    def test_a_project_is_tagged_counted_and_untagged(self, workspace, member, speak):
-        say, project = speak(member), ensure_project(workspace.pk, "mine")
+    def test_a_project_is_tagged_counted_and_untagged(self, workspace, member, client_for):
+        call, project = client_for(member), ensure_project(workspace.pk, "mine")
         ensure_project(workspace.pk, "other")
-        key = say("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
+        key = call("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
         values = f"{self.PATH}/tag-keys/{key['id']}/tag-values"
-        search, chat = (say("post", values, {"value": one}).json() for one in ("search", "chat"))
+        search, chat = (call("post", values, {"value": row}).json() for row in ("search", "chat"))
         thing = {"resource_type": "project", "resource_id": str(project.pk)}
 
-        say("post", f"{self.PATH}/taggings", {"tag_value_id": search["id"], **thing})
-        tagging = say("post", f"{self.PATH}/taggings", {"tag_value_id": chat["id"], **thing}).json()
+        call("post", f"{self.PATH}/taggings", {"tag_value_id": search["id"], **thing})
+        tagging = call(
+            "post", f"{self.PATH}/taggings", {"tag_value_id": chat["id"], **thing}
+        ).json()
 
         query = f"resource_type=project&resource_id={project.pk}"
-        (body,) = say("get", f"{self.PATH}/tags/resource?{query}").json()
+        (body,) = call("get", f"{self.PATH}/tags/resource?{query}").json()
         assert (body["key"], body["value"]["value"]) == ("Team", "chat")
         many = {"resource_type": "project", "resource_ids": [str(project.pk)]}
-        assert say("post", f"{self.PATH}/tags/resources", many).json() == {str(project.pk): [body]}
-        counts = say("get", f"{self.PATH}/stats?tag_value_id={chat['id']}").json()
+        assert call("post", f"{self.PATH}/tags/resources", many).json() == {str(project.pk): [body]}
+        counts = call("get", f"{self.PATH}/stats?tag_value_id={chat['id']}").json()
         assert counts["tracer_session_count"] == 1
-        assert say("get", f"{self.PATH}/stats").json()["tracer_session_count"] == 2
-        assert say("delete", f"{self.PATH}/taggings/{tagging['id']}").status_code == 204
+        assert call("get", f"{self.PATH}/stats").json()["tracer_session_count"] == 2
+        assert call("delete", f"{self.PATH}/taggings/{tagging['id']}").status_code == 204
         assert not Tagging.objects.for_workspace(workspace).exists()
 
-    def test_resource_of_another_workspace_cannot_be_tagged(self, workspace, member, speak):
-        say, foreign = speak(member), ensure_project(WorkspaceFactory().pk, "theirs")
-        key = say("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
+    def test_resource_of_another_workspace_cannot_be_tagged(self, workspace, member, client_for):
+        call, foreign = client_for(member), ensure_project(WorkspaceFactory().pk, "theirs")
+        key = call("post", f"{self.PATH}/tag-keys", {"key": "Team"}).json()
         values = f"{self.PATH}/tag-keys/{key['id']}/tag-values"
-        value = say("post", values, {"value": "x"}).json()
+        value = call("post", values, {"value": "x"}).json()
         body = {"tag_value_id": value["id"], "resource_type": "project"}
 
         for resource_id in (foreign.pk, value["id"]):
-            response = say(
+            response = call(
                 "post", f"{self.PATH}/taggings", body | {"resource_id": str(resource_id)}
             )
             assert response.status_code == 404
-        assert say("post", values, {"value": "x"}).json()["code"] == "tag_taken"
+        assert call("post", values, {"value": "x"}).json()["code"] == "tag_taken"
         assert not Tagging.unscoped.exists()

@@ -27,22 +27,22 @@ def own_data_folder(settings, tmp_path):
 
 
 def test_bootstrap_creates_organization_workspace_owner_and_key():
-    made = bootstrap("--password", "correct horse")
+    created = bootstrap("--password", "correct horse")
 
     organization = Organization.objects.get(name="Acme")
     workspace = organization.workspaces.get()
     owner = User.objects.get()
-    assert made == {
+    assert created == {
         "organization_id": str(organization.pk),
         "workspace_id": str(workspace.pk),
-        "api_key": made["api_key"],
+        "api_key": created["api_key"],
         "api_url": "https://slipway.example/api/v1",
         "ui_url": f"https://slipway.example/o/{workspace.pk}",
     }
     assert owner.email == "ann@example.com"
     assert owner.check_password("correct horse")
     assert organization.memberships.get().role == "owner"
-    assert caller_for_key(secret=made["api_key"]).workspace_id == workspace.pk
+    assert caller_for_key(secret=created["api_key"]).workspace_id == workspace.pk
 
 
 def test_repeated_bootstrap_returns_the_same_objects(tmp_path):

@@ -68,10 +68,10 @@ def test_member_can_open_the_permitted_pages(page, workspace, owner, member, at)
 
 
 def test_navigation_shows_the_permitted_pages(member, owner, at):
-    shown = signed_in(member).get(at("general")).content.decode()
+    content = signed_in(member).get(at("general")).content.decode()
 
-    assert "/settings/organization-members" in shown
-    assert "/settings/keys/organization" not in shown
+    assert "/settings/organization-members" in content
+    assert "/settings/keys/organization" not in content
     assert "/settings/keys/organization" in signed_in(owner).get(at("general")).content.decode()
 
 
@@ -118,17 +118,17 @@ def test_member_can_leave_a_workspace_but_not_remove_others(workspace, owner, me
 def test_a_key_is_shown_once_rotated_and_revoked(workspace, owner, at):
     client = signed_in(owner)
 
-    made = client.post(at("keys"), {"name": "CI", "scope": "read", "life": "30"})
-    secret = re.search(r"slip_[\w-]{43}", made.content.decode())[0]
+    response = client.post(at("keys"), {"name": "CI", "scope": "read", "life": "30"})
+    secret = re.search(r"slip_[\w-]{43}", response.content.decode())[0]
     assert caller_for_key(secret=secret).workspace_id == workspace.pk
     assert secret not in client.get(at("keys")).content.decode()
 
     key = ApiKey.objects.get(name="CI")
     form = {"kind": "workspace", "overlap": "3600"}
     rotated = client.post(at(f"keys/{key.pk}/rotate"), form)
-    fresh = re.search(r"slip_[\w-]{43}", rotated.content.decode())[0]
-    assert caller_for_key(secret=fresh).key_id == key.pk
-    assert fresh != secret
+    new_secret = re.search(r"slip_[\w-]{43}", rotated.content.decode())[0]
+    assert caller_for_key(secret=new_secret).key_id == key.pk
+    assert new_secret != secret
 
     client.post(at(f"keys/{key.pk}/revoke"), {"kind": "workspace"})
     key.refresh_from_db()
@@ -138,9 +138,9 @@ def test_a_key_is_shown_once_rotated_and_revoked(workspace, owner, at):
 def test_member_can_create_personal_keys_only(workspace, member, owner, at):
     client = signed_in(member)
 
-    made = client.post(at("keys/personal"), {"name": "Laptop", "scope": "admin", "life": ""})
+    response = client.post(at("keys/personal"), {"name": "Laptop", "scope": "admin", "life": ""})
 
-    secret = re.search(r"slip_pt_[\w-]{43}", made.content.decode())[0]
+    secret = re.search(r"slip_pt_[\w-]{43}", response.content.decode())[0]
     assert caller_for_key(secret=secret).user_id == member.pk
     assert client.post(at("keys"), {"name": "x", "scope": "read"}).status_code == 403
     assert client.post(at("keys/organization"), {"name": "x", "scope": "read"}).status_code == 403
@@ -152,11 +152,11 @@ def test_member_can_create_personal_keys_only(workspace, member, owner, at):
 
 
 def test_organization_key_is_created_on_the_page(workspace, owner, at):
-    made = signed_in(owner).post(
+    response = signed_in(owner).post(
         at("keys/organization"), {"name": "All", "scope": "admin", "life": ""}
     )
 
-    secret = re.search(r"slip_[\w-]{43}", made.content.decode())[0]
+    secret = re.search(r"slip_[\w-]{43}", response.content.decode())[0]
     assert ApiKey.objects.get().is_organization_wide
     with pytest.raises(errors.Forbidden):
         caller_for_key(secret=secret)
@@ -167,9 +167,9 @@ def test_secrets_are_set_and_never_shown(workspace, owner, at):
 
     client.post(at("secrets"), {"key": "OPENAI_API_KEY", "value": "sk-very-secret"})
 
-    shown = client.get(at("secrets")).content.decode()
-    assert "OPENAI_API_KEY" in shown
-    assert "sk-very-secret" not in shown
+    content = client.get(at("secrets")).content.decode()
+    assert "OPENAI_API_KEY" in content
+    assert "sk-very-secret" not in content
     assert secrets.secret_value(workspace.pk, "OPENAI_API_KEY") == "sk-very-secret"
     client.post(at("secrets/delete"), {"key": "OPENAI_API_KEY"})
     assert secrets.secret_value(workspace.pk, "OPENAI_API_KEY") is None
@@ -184,9 +184,9 @@ def test_members_are_invited_by_address_and_by_link(workspace, organization, own
     client.post(at("organization-members"), form | {"email": "new@example.com"})
     client.post(at("organization-members"), form | {"email": ""})
 
-    shown = client.get(at("organization-members")).content.decode()
+    content = client.get(at("organization-members")).content.decode()
     for one in Invitation.objects.all():
-        assert invitations.invitation_token(one) in shown
+        assert invitations.invitation_token(one) in content
     assert Invitation.objects.count() == 2
 
 
@@ -243,8 +243,8 @@ def test_tags_are_created_and_deleted(workspace, owner, at):
     client = signed_in(owner)
 
     client.post(at("tags"), {"key": "Team", "description": ""})
-    shown = client.get(at("tags"))
-    key = shown.context["keys"][0]
+    content = client.get(at("tags"))
+    key = content.context["keys"][0]
     client.post(at(f"tags/{key.pk}/values"), {"value": "search"})
     value = key.values.get()
     assert value.value == "search"
@@ -300,10 +300,10 @@ def test_new_user_accepts_an_invitation_on_the_first_page(organization, workspac
         workspaces={workspace.pk: system_role(Level.WORKSPACE, "viewer")},
     )
     client = signed_in(new)
-    shown = client.get("/", follow=True).content.decode()
+    content = client.get("/", follow=True).content.decode()
 
-    assert "Join Acme" in shown
-    assert "Create organization" not in shown
+    assert "Join Acme" in content
+    assert "Create organization" not in content
     client.post(f"/invitations/{invitations.invitation_token(invitation)}", {"answer": "accept"})
     assert client.get("/").headers["Location"] == f"/o/{workspace.pk}/projects"
 

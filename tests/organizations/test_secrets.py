@@ -50,16 +50,16 @@ def test_secret_belongs_to_one_workspace(workspace):
     assert secrets.secret_value(WorkspaceFactory().pk, "A") is None
 
 
-def test_api_lists_names_and_accepts_values(workspace, owner, member, speak):
+def test_api_lists_names_and_accepts_values(workspace, owner, member, client_for):
     path = "/workspaces/current/secrets"
     body = [{"key": "OPENAI_API_KEY", "value": "sk-clear"}, {"key": "OTHER", "value": "x"}]
 
-    assert speak(member)("post", path, body).status_code == 200
-    assert speak(owner)("get", path).json() == [{"key": "OPENAI_API_KEY"}, {"key": "OTHER"}]
-    assert speak(owner)("post", path, [{"key": "OTHER", "value": None}]).status_code == 200
-    assert speak(owner)("get", path).json() == [{"key": "OPENAI_API_KEY"}]
+    assert client_for(member)("post", path, body).status_code == 200
+    assert client_for(owner)("get", path).json() == [{"key": "OPENAI_API_KEY"}, {"key": "OTHER"}]
+    assert client_for(owner)("post", path, [{"key": "OTHER", "value": None}]).status_code == 200
+    assert client_for(owner)("get", path).json() == [{"key": "OPENAI_API_KEY"}]
     for bad in ({}, "x", [{"key": "no spaces", "value": "x"}], [{"key": "A"}], [{"key": "A\0"}]):
-        assert speak(owner)("post", path, bad).status_code == 422
+        assert client_for(owner)("post", path, bad).status_code == 422
 
 
 def test_reencrypt_moves_every_secret_to_the_new_key(workspace, settings):

@@ -126,12 +126,12 @@ def test_user_counts_with_their_address(client, clock):
     headers = {"X-Tenant-Id": str(membership.workspace.pk)}
 
     first = client.get("/sessions", headers=headers)
-    named = client.get("/sessions", headers=headers | {"X-User-Id": str(membership.user.pk)})
+    response = client.get("/sessions", headers=headers | {"X-User-Id": str(membership.user.pk)})
     elsewhere = client.get("/sessions", headers=headers, REMOTE_ADDR="203.0.113.9")
     pretending = client.get("/sessions", headers=headers | {"X-User-Id": str(UserFactory().pk)})
 
     assert limit_headers(first) == ("1000", "999", "Default (User)")
-    assert limit_headers(named) == ("1000", "998", "Default (User)")
+    assert limit_headers(response) == ("1000", "998", "Default (User)")
     assert limit_headers(elsewhere) == ("1000", "999", "Default (User)")
     assert limit_headers(pretending)[2] == "Public (catch-all)"
 

@@ -177,14 +177,14 @@ def test_limits_are_set_read_and_deleted_by_the_api(client, workspace):
         "/usage-limits", {**body, "limit_value": 7}, content_type="application/json",
         headers=headers,
     )  # fmt: skip
-    shown = client.get("/usage-limits", headers=headers).json()
+    limits = client.get("/usage-limits", headers=headers).json()
     current = client.get("/workspaces/current/usage_limits", headers=headers).json()
     gone = client.delete(f"/usage-limits/{put.json()['id']}", headers=headers)
 
     assert put.status_code == 200
     assert again.json()["id"] == put.json()["id"]
-    assert [(one["limit_type"], one["limit_value"]) for one in shown] == [("monthly_traces", 7)]
-    assert shown[0]["tenant_id"] == str(workspace.pk)
+    assert [(one["limit_type"], one["limit_value"]) for one in limits] == [("monthly_traces", 7)]
+    assert limits[0]["tenant_id"] == str(workspace.pk)
     assert current["in_reject_set"] is False
     assert [(one["used"], one["exceeded"]) for one in current["limits"]] == [(0, False)]
     assert gone.status_code == 204
