@@ -106,19 +106,19 @@ class CommandPalette extends HTMLElement {
   /** @param {KeyboardEvent} event */
   #handleKeydown(event) {
     const options = this.#options;
-    const at = options.findIndex((option) => option.ariaSelected === "true");
-    if (event.key === "ArrowDown") this.#select((at + 1) % options.length);
-    else if (event.key === "ArrowUp") this.#select((at - 1 + options.length) % options.length);
-    else if (event.key === "Enter" && options[at]) options[at].click();
+    const index = options.findIndex((option) => option.ariaSelected === "true");
+    if (event.key === "ArrowDown") this.#select((index + 1) % options.length);
+    else if (event.key === "ArrowUp") this.#select((index - 1 + options.length) % options.length);
+    else if (event.key === "Enter" && options[index]) options[index].click();
     else return;
     event.preventDefault();
   }
 
   /** @param {number} index */
   #select(index) {
-    this.#options.forEach((option, at) => {
-      option.ariaSelected = String(at === index);
-      if (at === index) option.scrollIntoView({ block: "nearest" });
+    this.#options.forEach((option, position) => {
+      option.ariaSelected = String(position === index);
+      if (position === index) option.scrollIntoView({ block: "nearest" });
     });
     const selected = this.#options[index];
     if (selected) this.#input.setAttribute("aria-activedescendant", selected.id);

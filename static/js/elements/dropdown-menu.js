@@ -29,9 +29,9 @@ class DropdownMenu extends HTMLElement {
       event.preventDefault();
       details.open = true;
       const items = /** @type {HTMLElement[]} */ ([...details.querySelectorAll(".menu-item")]);
-      const at = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+      const index = items.indexOf(/** @type {HTMLElement} */ (document.activeElement));
       const step = event.key === "ArrowDown" ? 1 : -1;
-      items[(at + step + items.length) % items.length]?.focus();
+      items[(index + step + items.length) % items.length]?.focus();
     }
   };
 }

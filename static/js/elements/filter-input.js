@@ -48,7 +48,7 @@ class FilterInput extends HTMLElement {
     this.#list.addEventListener("pointerdown", (event) => {
       event.preventDefault();
       const item = /** @type {Element} */ (event.target).closest("[role=option]");
-      if (item) this.#accept(Number(/** @type {HTMLElement} */ (item).dataset.at));
+      if (item) this.#accept(Number(/** @type {HTMLElement} */ (item).dataset.index));
     });
   }
 
@@ -76,7 +76,8 @@ class FilterInput extends HTMLElement {
       }));
     }
     const matching = candidates.filter(
-      (one) => one.text.toLowerCase().includes(typed) && one.insert !== context.typed,
+      (candidate) =>
+        candidate.text.toLowerCase().includes(typed) && candidate.insert !== context.typed,
     );
     matching.sort(
       (a, b) =>
@@ -128,16 +129,16 @@ class FilterInput extends HTMLElement {
     this.#suggestions = suggestions;
     this.#selectedIndex = -1;
     this.#list.replaceChildren(
-      ...suggestions.map((one, at) => {
+      ...suggestions.map((suggestion, index) => {
         const item = document.createElement("li");
-        item.id = `${this.#list.id}-${at}`;
-        item.dataset.at = String(at);
+        item.id = `${this.#list.id}-${index}`;
+        item.dataset.index = String(index);
         item.setAttribute("role", "option");
         item.setAttribute("aria-selected", "false");
         const name = document.createElement("code");
-        name.textContent = one.text;
+        name.textContent = suggestion.text;
         const note = document.createElement("span");
-        note.textContent = one.note;
+        note.textContent = suggestion.note;
         item.append(name, note);
         return item;
       }),
@@ -179,23 +180,23 @@ class FilterInput extends HTMLElement {
     }
   };
 
-  /** @param {number} at */
-  #select(at) {
-    this.#selectedIndex = at;
+  /** @param {number} selectedIndex */
+  #select(selectedIndex) {
+    this.#selectedIndex = selectedIndex;
     [...this.#list.children].forEach((item, index) =>
-      item.setAttribute("aria-selected", String(index === at)),
+      item.setAttribute("aria-selected", String(index === selectedIndex)),
     );
-    const item = this.#list.children[at];
+    const item = this.#list.children[selectedIndex];
     item?.scrollIntoView({ block: "nearest" });
     if (item) this.#input.setAttribute("aria-activedescendant", item.id);
   }
 
-  /** @param {number} at */
-  #accept(at) {
-    const one = this.#suggestions[at];
-    if (!one) return;
+  /** @param {number} index */
+  #accept(index) {
+    const suggestion = this.#suggestions[index];
+    if (!suggestion) return;
     const input = this.#input;
-    input.setRangeText(one.insert, this.#replaceRange.from, this.#replaceRange.to, "end");
+    input.setRangeText(suggestion.insert, this.#replaceRange.from, this.#replaceRange.to, "end");
     input.focus();
     this.#suggest();
   }

@@ -8,15 +8,15 @@ import { loadList } from "../lib/list-history.js";
 class ListNavigator extends HTMLElement {
   connectedCallback() {
     const rows = loadList();
-    const at = rows.indexOf(location.pathname);
-    if (at < 0) return;
+    const index = rows.indexOf(location.pathname);
+    if (index < 0) return;
     for (const link of this.#links) {
-      const href = rows[at + Number(link.dataset.step)];
+      const href = rows[index + Number(link.dataset.step)];
       if (href) link.href = href;
       else link.setAttribute("aria-disabled", "true");
     }
     const position = this.querySelector("[data-position]");
-    if (position) position.textContent = `${at + 1} of ${rows.length}`;
+    if (position) position.textContent = `${index + 1} of ${rows.length}`;
     this.hidden = false;
     document.addEventListener("keydown", this.#handleKeydown);
   }

@@ -21,9 +21,11 @@ class RowNavigation extends HTMLElement {
       return;
     }
     const links = /** @type {HTMLElement[]} */ ([...this.querySelectorAll(".row-link")]);
-    const at = links.indexOf(/** @type {HTMLElement} */ (document.activeElement));
-    const next = { j: at + 1, k: at < 0 ? 0 : at - 1, Home: 0, End: links.length - 1 }[event.key];
-    if (next === undefined || (event.key.length > 1 && at < 0)) return;
+    const index = links.indexOf(/** @type {HTMLElement} */ (document.activeElement));
+    const next = { j: index + 1, k: index < 0 ? 0 : index - 1, Home: 0, End: links.length - 1 }[
+      event.key
+    ];
+    if (next === undefined || (event.key.length > 1 && index < 0)) return;
     const link = links[Math.max(0, Math.min(next, links.length - 1))];
     if (!link) return;
     event.preventDefault();

@@ -210,15 +210,19 @@ class RunTable extends HTMLElement {
       row?.querySelector('input[name="run"]')
     );
     if (!box) return;
-    const at = boxes.indexOf(box);
+    const index = boxes.indexOf(box);
     box.checked = !box.checked;
     if (event.shiftKey && this.#lastSelected >= 0) {
-      for (let n = Math.min(at, this.#lastSelected); n <= Math.max(at, this.#lastSelected); n++) {
+      for (
+        let n = Math.min(index, this.#lastSelected);
+        n <= Math.max(index, this.#lastSelected);
+        n++
+      ) {
         const between = boxes[n];
         if (between) between.checked = box.checked;
       }
     }
-    this.#lastSelected = at;
+    this.#lastSelected = index;
     this.#updateSelection();
   };
 

@@ -31,11 +31,11 @@ class TabSet extends HTMLElement {
 
   #handleKeydown = (/** @type {KeyboardEvent} */ event) => {
     const tabs = this.#tabs;
-    const at = tabs.indexOf(/** @type {HTMLElement} */ (event.target));
+    const index = tabs.indexOf(/** @type {HTMLElement} */ (event.target));
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-    if (at < 0 || !step) return;
+    if (index < 0 || !step) return;
     event.preventDefault();
-    const tab = tabs[(at + step + tabs.length) % tabs.length];
+    const tab = tabs[(index + step + tabs.length) % tabs.length];
     tab?.focus();
     tab?.click();
   };

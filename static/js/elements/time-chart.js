@@ -74,7 +74,7 @@ class TimeChart extends HTMLElement {
   #summary() {
     const chart = /** @type {Chart} */ (this.#chart);
     const title = this.querySelector("h3")?.textContent?.trim() ?? "Chart";
-    return `${title}: ${chart.series.map((one) => one.name).join(", ")} over time`;
+    return `${title}: ${chart.series.map((series) => series.name).join(", ")} over time`;
   }
 
   #legend() {
@@ -83,18 +83,18 @@ class TimeChart extends HTMLElement {
     if (!head || chart.series.length < 2) return;
     const legend = document.createElement("div");
     legend.className = "chart-legend";
-    chart.series.forEach((one, at) => {
+    chart.series.forEach((series, index) => {
       const button = document.createElement("button");
       button.type = "button";
-      button.className = `hue-${one.hue}`;
-      button.title = one.name;
+      button.className = `hue-${series.hue}`;
+      button.title = series.name;
       button.setAttribute("aria-pressed", "true");
       const name = document.createElement("span");
-      name.textContent = one.name;
+      name.textContent = series.name;
       button.append(document.createElement("i"), name);
       button.addEventListener("click", () => {
-        if (!this.#hidden.delete(at)) this.#hidden.add(at);
-        button.setAttribute("aria-pressed", String(!this.#hidden.has(at)));
+        if (!this.#hidden.delete(index)) this.#hidden.add(index);
+        button.setAttribute("aria-pressed", String(!this.#hidden.has(index)));
         this.#redraw();
       });
       legend.append(button);
@@ -119,15 +119,15 @@ class TimeChart extends HTMLElement {
       ticks: { show: false },
     };
     const shown = chart.series
-      .map((one, at) => ({ ...one, at }))
-      .filter((one) => !this.#hidden.has(one.at));
+      .map((series, index) => ({ ...series, index }))
+      .filter((series) => !this.#hidden.has(series.index));
     const rows = this.#isStacked
-      ? stacked(shown.map((one) => one.values))
-      : shown.map((one) => one.values);
+      ? stacked(shown.map((series) => series.values))
+      : shown.map((series) => series.values);
     // Draw the largest sum of a stack first, so that the others cover it.
     const order = this.#isStacked
-      ? shown.map((_, at) => shown.length - 1 - at)
-      : shown.map((_, at) => at);
+      ? shown.map((_, index) => shown.length - 1 - index)
+      : shown.map((_, index) => index);
     const bars =
       chart.kind === "line" ? undefined : uPlot.paths.bars?.({ size: [0.8, 24], align: 1 });
     const compact = this.#container.clientHeight < 100;
@@ -159,33 +159,35 @@ class TimeChart extends HTMLElement {
             size: 22,
             space: 60,
             grid: { show: false },
-            values: (/** @type {any} */ _, /** @type {number[]} */ at) =>
-              at.map((one) => formatAxisTime(one, (this.#range[1] ?? 0) - (this.#range[0] ?? 0))),
+            values: (/** @type {any} */ _, /** @type {number[]} */ values) =>
+              values.map((value) =>
+                formatAxisTime(value, (this.#range[1] ?? 0) - (this.#range[0] ?? 0)),
+              ),
           },
           {
             ...axis,
             size: chart.unit === "s" ? 68 : 56,
             space: compact ? 24 : 32,
-            values: (/** @type {any} */ _, /** @type {number[]} */ at) =>
-              at.map((one) => formatAxisValue(chart.unit, one)),
+            values: (/** @type {any} */ _, /** @type {number[]} */ values) =>
+              values.map((value) => formatAxisValue(chart.unit, value)),
           },
         ],
         series: [
           {},
-          ...order.map((at) => {
-            const one = /** @type {Series} */ (shown[at]);
+          ...order.map((index) => {
+            const series = /** @type {Series} */ (shown[index]);
             const color = resolveColor(
-              one.hue === "error"
+              series.hue === "error"
                 ? "--status-error"
-                : one.hue === "before"
+                : series.hue === "before"
                   ? "--line-control"
-                  : `--chart-${one.hue}`,
+                  : `--chart-${series.hue}`,
             );
             return {
               stroke: color,
               width: bars ? 0 : 1.5,
               fill: bars ? color : undefined,
-              dash: one.hue === "before" ? [4, 3] : undefined,
+              dash: series.hue === "before" ? [4, 3] : undefined,
               paths: bars,
               spanGaps: false,
               points: bars
@@ -199,7 +201,7 @@ class TimeChart extends HTMLElement {
           setSelect: [(/** @type {any} */ plot) => this.#zoom(plot)],
         },
       },
-      [chart.times, ...order.map((at) => rows[at] ?? [])],
+      [chart.times, ...order.map((index) => rows[index] ?? [])],
       this.#container,
     );
     const over = this.#plot.over;
@@ -214,31 +216,31 @@ class TimeChart extends HTMLElement {
     return [first, (times.at(-1) ?? first) + step];
   }
 
-  /** @param {(Series & { at: number })[]} shown */
+  /** @param {(Series & { index: number })[]} shown */
   #updateTooltip(shown) {
     const chart = /** @type {Chart} */ (this.#chart);
-    const at = this.#plot?.cursor.idx;
+    const index = this.#plot?.cursor.idx;
     const left = this.#plot?.cursor.left;
     // The cursor is synchronised between charts; only the hovered chart shows a tooltip.
-    if (at === null || at === undefined || left < 0 || !this.#plot.over.matches(":hover")) {
+    if (index === null || index === undefined || left < 0 || !this.#plot.over.matches(":hover")) {
       this.#tooltip.hidden = true;
       return;
     }
     const format = VALUE_FORMATTERS[chart.unit] ?? String;
     const time = document.createElement("time");
-    time.textContent = new Date((chart.times[at] ?? 0) * 1000).toLocaleString(undefined, {
+    time.textContent = new Date((chart.times[index] ?? 0) * 1000).toLocaleString(undefined, {
       dateStyle: "medium",
       timeStyle: "short",
     });
     this.#tooltip.replaceChildren(
       time,
-      ...shown.slice(0, 12).map((one) => {
+      ...shown.slice(0, 12).map((series) => {
         const line = document.createElement("div");
-        line.className = `hue-${one.hue}`;
+        line.className = `hue-${series.hue}`;
         const name = document.createElement("span");
-        name.textContent = one.name;
+        name.textContent = series.name;
         const value = document.createElement("b");
-        const raw = one.values[at];
+        const raw = series.values[index];
         value.textContent = raw === null || raw === undefined ? "–" : format(raw);
         line.append(document.createElement("i"), name, value);
         return line;
@@ -268,36 +270,40 @@ class TimeChart extends HTMLElement {
   /**
    * Return the series nearest to the pointer, or the bar segment under it.
    *
-   * @param {number} at
+   * @param {number} index
    * @returns {Series | undefined}
    */
-  #nearestSeries(at) {
+  #nearestSeries(index) {
     const chart = /** @type {Chart} */ (this.#chart);
     const shown = chart.series.filter((_, number) => !this.#hidden.has(number));
     const heights = this.#isStacked
-      ? stacked(shown.map((one) => one.values))
-      : shown.map((one) => one.values);
+      ? stacked(shown.map((series) => series.values))
+      : shown.map((series) => series.values);
     const top = this.#plot.cursor.top;
-    let found;
+    let nearest;
     let minDistance = Infinity;
-    shown.forEach((one, number) => {
-      const value = heights[number]?.[at];
+    shown.forEach((series, number) => {
+      const value = heights[number]?.[index];
       if (value === null || value === undefined) return;
       const y = this.#plot.valToPos(value, "y");
       const distance = this.#isStacked ? (y <= top ? top - y : Infinity) : Math.abs(y - top);
-      if (distance < minDistance) [found, minDistance] = [one, distance];
+      if (distance < minDistance) [nearest, minDistance] = [series, distance];
     });
-    return found;
+    return nearest;
   }
 
   #openPoint() {
     const chart = /** @type {Chart} */ (this.#chart);
-    const at = this.#plot?.cursor.idx;
-    const from = chart.times[at];
+    const index = this.#plot?.cursor.idx;
+    const from = chart.times[index];
     if (!chart.open || from === undefined) return;
-    const near = this.#nearestSeries(at);
+    const nearest = this.#nearestSeries(index);
     location.assign(
-      withTimeRange(new URL(near?.href || chart.open, location.href).href, from, from + chart.step),
+      withTimeRange(
+        new URL(nearest?.href || chart.open, location.href).href,
+        from,
+        from + chart.step,
+      ),
     );
   }
 }
@@ -310,12 +316,12 @@ class TimeChart extends HTMLElement {
  */
 function isolatedPoints(plot, row) {
   const values = plot.data[row] ?? [];
-  const found = [];
-  for (let at = 0; at < values.length; at++) {
-    if (isDefined(values[at]) && !isDefined(values[at - 1]) && !isDefined(values[at + 1]))
-      found.push(at);
+  const indexes = [];
+  for (let index = 0; index < values.length; index++) {
+    if (isDefined(values[index]) && !isDefined(values[index - 1]) && !isDefined(values[index + 1]))
+      indexes.push(index);
   }
-  return found;
+  return indexes;
 }
 
 /** @param {number | null | undefined} value */
@@ -352,7 +358,7 @@ function stacked(rows) {
   /** @type {number[]} */
   let below = [];
   return rows.map((row) => {
-    below = row.map((value, at) => (below[at] ?? 0) + (value ?? 0));
+    below = row.map((value, index) => (below[index] ?? 0) + (value ?? 0));
     return below;
   });
 }

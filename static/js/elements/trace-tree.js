@@ -60,7 +60,7 @@ class TraceTree extends HTMLElement {
     this.#build();
     this.#readOptions();
     this.#layout();
-    this.#virtualizer?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
+    this.#virtualizer?.scrollToIndex(this.#rowIndexOf(this.#selected), { align: "auto" });
     this.addEventListener("click", this.#handleClick);
     document.addEventListener("keydown", this.#handleKeydown);
     addEventListener("popstate", this.#handlePopState);
@@ -120,7 +120,7 @@ class TraceTree extends HTMLElement {
       count: this.#rows.length,
       getScrollElement: () => this.#scroll,
       estimateSize: () => (this.#isWaterfall ? WATERFALL_ROW_PX : TREE_ROW_PX),
-      getItemKey: (/** @type {number} */ at) => this.#rows[at]?.id ?? at,
+      getItemKey: (/** @type {number} */ index) => this.#rows[index]?.id ?? index,
       overscan: 10,
       paddingStart: this.#isWaterfall ? 0 : 4,
       paddingEnd: 4,
@@ -335,20 +335,20 @@ class TraceTree extends HTMLElement {
    */
   #bindZoom(ruler) {
     if (!ruler) return;
-    const at = (/** @type {MouseEvent} */ event) => {
+    const shareOf = (/** @type {MouseEvent} */ event) => {
       const box = ruler.getBoundingClientRect();
       return Math.max(0, Math.min(1, (event.clientX - box.left) / Math.max(1, box.width)));
     };
     ruler.addEventListener("pointerdown", (event) => {
       if (event.button) return;
       ruler.setPointerCapture(event.pointerId);
-      const begin = at(event);
+      const begin = shareOf(event);
       const mark = document.createElement("span");
       mark.className = "tree-zoom";
       ruler.append(mark);
       const move = (/** @type {PointerEvent} */ moved) => {
-        mark.style.setProperty("--at", String(Math.min(begin, at(moved))));
-        mark.style.setProperty("--share", String(Math.abs(at(moved) - begin)));
+        mark.style.setProperty("--at", String(Math.min(begin, shareOf(moved))));
+        mark.style.setProperty("--share", String(Math.abs(shareOf(moved) - begin)));
       };
       ruler.addEventListener("pointermove", move);
       ruler.addEventListener(
@@ -356,8 +356,8 @@ class TraceTree extends HTMLElement {
         (ended) => {
           ruler.removeEventListener("pointermove", move);
           mark.remove();
-          if (Math.abs(at(ended) - begin) < 0.01) return;
-          this.#scale.zoom(this.#scale.timeAt(begin), this.#scale.timeAt(at(ended)));
+          if (Math.abs(shareOf(ended) - begin) < 0.01) return;
+          this.#scale.zoom(this.#scale.timeAt(begin), this.#scale.timeAt(shareOf(ended)));
           this.#rerender();
         },
         { once: true },
@@ -373,7 +373,7 @@ class TraceTree extends HTMLElement {
         if (!event.ctrlKey || !this.#isWaterfall) return;
         event.preventDefault();
         const { from, to } = this.#scale.window;
-        const middle = this.#scale.timeAt(at(event));
+        const middle = this.#scale.timeAt(shareOf(event));
         const by = event.deltaY > 0 ? 1.25 : 0.8;
         this.#scale.zoom(middle - (middle - from) * by, middle + (to - middle) * by);
         this.#rerender();
@@ -388,13 +388,14 @@ class TraceTree extends HTMLElement {
       runs.find((run) => run.index > this.#selected && run.status === "error") ??
       runs.find((run) => run.status === "error");
     if (!next) return;
-    for (let at = next.parent; at >= 0; at = runs[at]?.parent ?? -1) this.#collapsed.delete(at);
+    for (let index = next.parent; index >= 0; index = runs[index]?.parent ?? -1)
+      this.#collapsed.delete(index);
     this.#layout();
     this.#select(next.index);
   }
 
   /** @param {number} index */
-  #rowOf(index) {
+  #rowIndexOf(index) {
     return Math.max(
       0,
       this.#rows.findIndex((run) => run.index === index),
@@ -434,11 +435,11 @@ class TraceTree extends HTMLElement {
     }
     if (!isShortcut(event) || event.shiftKey) return;
     const inTree = this.contains(document.activeElement);
-    const at = this.#rowOf(this.#selected);
+    const index = this.#rowIndexOf(this.#selected);
     const run = this.#runs[this.#selected];
     if (!run) return;
-    if (event.key === "j" || (inTree && event.key === "ArrowDown")) this.#moveTo(at + 1);
-    else if (event.key === "k" || (inTree && event.key === "ArrowUp")) this.#moveTo(at - 1);
+    if (event.key === "j" || (inTree && event.key === "ArrowDown")) this.#moveTo(index + 1);
+    else if (event.key === "k" || (inTree && event.key === "ArrowUp")) this.#moveTo(index - 1);
     else if (inTree && event.key === "Home") this.#moveTo(0);
     else if (inTree && event.key === "End") this.#moveTo(this.#rows.length - 1);
     else if (inTree && event.key === "ArrowLeft") {
@@ -457,9 +458,9 @@ class TraceTree extends HTMLElement {
     event.preventDefault();
   };
 
-  /** @param {number} at */
-  #moveTo(at) {
-    const run = this.#rows[Math.max(0, Math.min(at, this.#rows.length - 1))];
+  /** @param {number} index */
+  #moveTo(index) {
+    const run = this.#rows[Math.max(0, Math.min(index, this.#rows.length - 1))];
     if (run && run.index !== this.#selected) this.#select(run.index);
   }
 
@@ -477,7 +478,7 @@ class TraceTree extends HTMLElement {
     const run = this.#runs[index];
     if (!run) return;
     this.#selected = index;
-    this.#virtualizer?.scrollToIndex(this.#rowOf(index), { align: "auto" });
+    this.#virtualizer?.scrollToIndex(this.#rowIndexOf(index), { align: "auto" });
     this.#renderRows();
     const address = `${this.dataset.base}${run.id}${location.search}`;
     if (!silent) history[push ? "pushState" : "replaceState"](null, "", address);
@@ -542,7 +543,7 @@ class TraceTree extends HTMLElement {
     for (const other of this.querySelectorAll("[data-mode-button]"))
       other.setAttribute("aria-pressed", String(other === tool));
     this.#layout();
-    this.#virtualizer?.scrollToIndex(this.#rowOf(this.#selected), { align: "auto" });
+    this.#virtualizer?.scrollToIndex(this.#rowIndexOf(this.#selected), { align: "auto" });
   }
 
   #filter = () => {

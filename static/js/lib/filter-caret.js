@@ -17,42 +17,42 @@ export function parseCaretContext(text, caret) {
   let from = 0;
   /** @type {string | null} */
   let quote = null;
-  for (let at = 0; at < caret; at++) {
-    const char = text[at] ?? "";
+  for (let index = 0; index < caret; index++) {
+    const char = text[index] ?? "";
     if (quote) {
-      if (char === "\\") at++;
+      if (char === "\\") index++;
       else if (char === quote) quote = null;
       continue;
     }
     const inner = calls.at(-1);
     if (char === '"' || char === "'") {
       quote = char;
-      from = at;
+      from = index;
     } else if (char === "(") {
       calls.push({
-        call: text.slice(from, at).trim().toLowerCase(),
+        call: text.slice(from, index).trim().toLowerCase(),
         argument: 0,
         field: "",
         inList: false,
       });
-      from = at + 1;
+      from = index + 1;
     } else if (char === ")") {
       calls.pop();
-      from = at + 1;
+      from = index + 1;
     } else if (char === "[" || char === "]") {
       if (inner) inner.inList = char === "[";
-      from = at + 1;
+      from = index + 1;
     } else if (char === ",") {
       if (inner && !inner.inList) {
         if (inner.argument === 0)
           inner.field = text
-            .slice(from, at)
+            .slice(from, index)
             .trim()
             .replace(/^["']|["']$/g, "");
         inner.argument += 1;
       }
-      from = at + 1;
-    } else if (/\s/.test(char) && text.slice(from, at).trim() === "") from = at + 1;
+      from = index + 1;
+    } else if (/\s/.test(char) && text.slice(from, index).trim() === "") from = index + 1;
   }
   const inner = calls.at(-1);
   const typed = text.slice(from, caret).replace(/^["']/, "");

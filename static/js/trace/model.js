@@ -59,8 +59,8 @@ export function readRuns(tuples, total) {
     },
   );
   // Children follow their parents, so one backward pass computes the end of each subtree.
-  for (let at = runs.length - 1; at > 0; at--) {
-    const run = /** @type {Run} */ (runs[at]);
+  for (let index = runs.length - 1; index > 0; index--) {
+    const run = /** @type {Run} */ (runs[index]);
     const parentRun = runs[run.parent];
     if (parentRun && run.subtreeEnd > parentRun.subtreeEnd) parentRun.subtreeEnd = run.subtreeEnd;
   }
@@ -81,7 +81,8 @@ export function findMatches(runs, matches) {
   for (const run of runs) {
     if (!matches(run)) continue;
     matched.add(run.index);
-    for (let at = run.index; at >= 0 && !shown.has(at); at = runs[at]?.parent ?? -1) shown.add(at);
+    for (let index = run.index; index >= 0 && !shown.has(index); index = runs[index]?.parent ?? -1)
+      shown.add(index);
   }
   return { matched, shown };
 }

@@ -14,7 +14,7 @@ export class Scale {
   window;
   /** @type {Interval[]} */
   gaps = [];
-  /** @type {{ at: number, position: number }[]} */
+  /** @type {{ time: number, position: number }[]} */
   #knots = [];
 
   /** @param {number} total milliseconds */
@@ -60,17 +60,17 @@ export class Scale {
       .filter((gap) => gap.to - gap.from > width * MIN_GAP_SHARE);
     const remaining = visibleGaps.reduce((sum, gap) => sum - (gap.to - gap.from), width);
     const share = 1 - visibleGaps.length * COLLAPSED_GAP_SHARE;
-    this.#knots = [{ at: from, position: 0 }];
-    let at = from;
+    this.#knots = [{ time: from, position: 0 }];
+    let time = from;
     let position = 0;
     for (const gap of visibleGaps) {
-      position += ((gap.from - at) / Math.max(remaining, 1e-9)) * share;
-      this.#knots.push({ at: gap.from, position });
+      position += ((gap.from - time) / Math.max(remaining, 1e-9)) * share;
+      this.#knots.push({ time: gap.from, position });
       position += COLLAPSED_GAP_SHARE;
-      this.#knots.push({ at: gap.to, position });
-      at = gap.to;
+      this.#knots.push({ time: gap.to, position });
+      time = gap.to;
     }
-    this.#knots.push({ at: to, position: 1 });
+    this.#knots.push({ time: to, position: 1 });
     this.collapsedGaps = visibleGaps.map((gap) => ({
       ...gap,
       position: this.position(gap.from),
@@ -87,15 +87,16 @@ export class Scale {
    */
   position(time) {
     const knots = this.#knots;
-    const first = /** @type {{ at: number, position: number }} */ (knots[0]);
-    if (time <= first.at) return 0;
+    const first = /** @type {{ time: number, position: number }} */ (knots[0]);
+    if (time <= first.time) return 0;
     for (let n = 1; n < knots.length; n++) {
-      const low = /** @type {{ at: number, position: number }} */ (knots[n - 1]);
-      const high = /** @type {{ at: number, position: number }} */ (knots[n]);
-      if (time <= high.at)
+      const low = /** @type {{ time: number, position: number }} */ (knots[n - 1]);
+      const high = /** @type {{ time: number, position: number }} */ (knots[n]);
+      if (time <= high.time)
         return (
           low.position +
-          ((time - low.at) / Math.max(high.at - low.at, 1e-9)) * (high.position - low.position)
+          ((time - low.time) / Math.max(high.time - low.time, 1e-9)) *
+            (high.position - low.position)
         );
     }
     return 1;
@@ -105,13 +106,13 @@ export class Scale {
   timeAt(position) {
     const knots = this.#knots;
     for (let n = 1; n < knots.length; n++) {
-      const low = /** @type {{ at: number, position: number }} */ (knots[n - 1]);
-      const high = /** @type {{ at: number, position: number }} */ (knots[n]);
+      const low = /** @type {{ time: number, position: number }} */ (knots[n - 1]);
+      const high = /** @type {{ time: number, position: number }} */ (knots[n]);
       if (position <= high.position)
         return (
-          low.at +
+          low.time +
           ((position - low.position) / Math.max(high.position - low.position, 1e-9)) *
-            (high.at - low.at)
+            (high.time - low.time)
         );
     }
     return this.window.to;
@@ -131,16 +132,16 @@ export class Scale {
     const step = [1, 2, 5, 10].map((n) => n * power).find((n) => n >= minStep) ?? minStep;
     const ticks = [];
     let last = -1;
-    for (let at = Math.ceil(from / step) * step; at < to && ticks.length < 400; at += step) {
-      const gap = this.collapsedGaps.find((interval) => at > interval.from && at < interval.to);
+    for (let time = Math.ceil(from / step) * step; time < to && ticks.length < 400; time += step) {
+      const gap = this.collapsedGaps.find((interval) => time > interval.from && time < interval.to);
       if (gap) {
-        at = Math.floor(gap.to / step) * step;
+        time = Math.floor(gap.to / step) * step;
         continue;
       }
-      const position = this.position(at);
+      const position = this.position(time);
       if (position > 1 - minDistance / 2 || position - last < minDistance) continue;
       last = position;
-      ticks.push({ position, text: at === 0 ? "0" : formatDuration(at) });
+      ticks.push({ position, text: time === 0 ? "0" : formatDuration(time) });
     }
     return ticks;
   }
