@@ -26,7 +26,7 @@ def page_context(request: HttpRequest) -> dict[str, Any]:
         "theme": _cookie_choice(request, "slipway_theme", THEMES),
         "density": _cookie_choice(request, "slipway_density", {"compact"}),
         "nav": _cookie_choice(request, "slipway_nav", {"rail"}),
-        "facet_fold": _cookie_choice(request, "slipway_facets", {"folded"}),
+        "facets_state": _cookie_choice(request, "slipway_facets", {"collapsed"}),
         "base_url": settings.BASE_URL,
         "layout": partial(_layout, request),
         "workspaces": SimpleLazyObject(lambda: _workspaces(request)),

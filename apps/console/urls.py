@@ -14,5 +14,9 @@ urlpatterns = [
         views.host_deployments,
         name="host-deployment",
     ),
-    path("host/deployments", views.host_deployments_anywhere, name="host-deployments-default"),
+    path(
+        "host/deployments",
+        views.host_deployments_of_last_workspace,
+        name="host-deployments-default",
+    ),
 ]

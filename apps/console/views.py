@@ -104,7 +104,7 @@ def host_deployments(request: PageRequest, deployment_id: UUID | None = None) ->
 
 
 @require_GET
-def host_deployments_anywhere(request: HttpRequest) -> HttpResponse:
+def host_deployments_of_last_workspace(request: HttpRequest) -> HttpResponse:
     """Redirect `/host/deployments` to the deployments of the workspace last used."""
     if not isinstance(request.user, User):
         return to_sign_in(request)

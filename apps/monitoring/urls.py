@@ -8,7 +8,7 @@ urlpatterns = [
     path(DASHBOARDS, views.dashboard_list, name="dashboard-list"),
     path(
         f"{DASHBOARDS}/for-project/<uuid:project_id>",
-        views.dashboard_of_project,
+        views.copy_project_dashboard,
         name="dashboard-for-project",
     ),
     path(DASHBOARD, views.dashboard_detail, name="dashboard-detail"),

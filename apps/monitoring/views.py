@@ -62,7 +62,7 @@ def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
     }
     if request.htmx or "whole" in request.GET:
         charts = list(section.charts.in_order())
-        context["shown"] = pages.build_chart_cards(section.workspace_id, charts, period)
+        context["chart_views"] = pages.build_chart_cards(section.workspace_id, charts, period)
     if request.htmx:
         return render(request, "monitoring/dashboard_detail.html#charts", context)
     context |= {
@@ -99,7 +99,7 @@ def dashboard_change(request: PageRequest, section_id: UUID) -> HttpResponse:
 
 @require_POST
 @workspace_page(Permission.CHARTS_WRITE)
-def dashboard_of_project(request: PageRequest, project_id: UUID) -> HttpResponse:
+def copy_project_dashboard(request: PageRequest, project_id: UUID) -> HttpResponse:
     """Copy the prebuilt dashboard of the project into an editable one."""
     project = projects.project(request.caller.workspace_id, project_id)
     section = dashboards.clone_project_dashboard(project=project)

@@ -38,7 +38,7 @@ def test_a_chart_is_previewed_saved_changed_and_deleted(page, workspace):
     assert not Chart.unscoped.exists()
     page.post(f"{address}/charts/new", SAID | {"action": "save"})
     chart = Chart.unscoped.get()
-    shown = page.get(f"{address}?whole=1").context["shown"]
+    shown = page.get(f"{address}?whole=1").context["chart_views"]
     page.post(f"{address}/charts/{chart.pk}", SAID | {"title": "All", "action": "save"})
     chart.refresh_from_db()
 
@@ -69,7 +69,7 @@ def test_a_projects_own_dashboard_is_copied_and_a_copy_again(page, workspace):
     copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
     again = page.post(f"{copied}/change", {"action": "clone"})["Location"]
 
-    counts = [len(page.get(f"{at}?whole=1").context["shown"]) for at in (copied, again)]
+    counts = [len(page.get(f"{at}?whole=1").context["chart_views"]) for at in (copied, again)]
     assert counts[0] == counts[1] > 5
     page.post(f"{again}/change", {"action": "delete"})
     assert [str(one.pk) for one in Section.unscoped.all()] == [copied.rpartition("/")[2]]
@@ -95,7 +95,7 @@ def test_charts_of_one_project_lead_to_its_runs(page, workspace):
     project_id = read(workspace, stored_run(workspace)).row.project_id
     copied = page.post(f"/o/{workspace.pk}/dashboards/for-project/{project_id}")["Location"]
 
-    shown = page.get(f"{copied}?whole=1").context["shown"]
+    shown = page.get(f"{copied}?whole=1").context["chart_views"]
 
     [count] = [one.drawing for one in shown if one.chart.title == "Trace count"]
     list_of = f"/o/{workspace.pk}/projects/p/{project_id}?show=all"

@@ -7,7 +7,7 @@ class FacetsToggle extends ToggleButton {
 
   toggle() {
     const isCollapsed = !getPreference("facets");
-    setPreference("facets", isCollapsed ? "folded" : "");
+    setPreference("facets", isCollapsed ? "collapsed" : "");
     return isCollapsed;
   }
 }
