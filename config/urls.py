@@ -9,7 +9,7 @@ from django.urls import include, path
 urlpatterns = [
     path("admin/", admin.site.urls),
     path("", include("apps.core.observability.urls")),
-    path("", include("apps.agent_server.api.urls")),
+    path("", include("apps.agent_server.urls")),
     path("", include("apps.operators.urls")),
     path("", include("apps.usage.urls")),
     path("", include("apps.rate_limits.urls")),

@@ -14,8 +14,8 @@ from django.db import connection
 from django.db.models.signals import post_migrate
 from pytest_django import DjangoDbBlocker
 
+from tests import agent_client, services
 from tests import live as live_platform
-from tests import services
 from tests.installation import Installation, wait_until
 from tests.live import Live
 
@@ -25,6 +25,7 @@ LINES_OF_LOG = 25
 def pytest_configure() -> None:
     # Each client of a test makes the middleware anew, which would read all static files first.
     settings.WHITENOISE_AUTOREFRESH = True
+    agent_client.install()
 
 
 @pytest.fixture(scope="session")

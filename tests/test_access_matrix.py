@@ -21,7 +21,7 @@ from django.test import Client
 from django.urls import get_resolver
 from django.utils import timezone
 
-from apps.agent_server import routing as agents
+from apps.agent_server.endpoints import routes as agents
 from apps.api_keys import services as api_keys
 from apps.api_keys.models import ApiKey
 from apps.core.json import dumps_text
@@ -38,7 +38,7 @@ from tests.factories.organizations import (
 )
 from tests.methods import methods_of, views
 from tests.other_tenant import PARAMETER, Foreign
-from tests.test_tenancy import ALL, INGEST, OPEN, stream_routes
+from tests.test_tenancy import ALL, INGEST, OPEN, agent_routes
 
 log = logging.getLogger(__name__)
 SENTINEL = b"sentinel"
@@ -96,7 +96,7 @@ def foreign() -> Foreign:
 
 def pairs(foreign: Foreign) -> list[tuple[str, str]]:
     """The routes with the methods that they take."""
-    taken = {(route, method) for method, route in stream_routes()}
+    taken = {(route, method) for method, route in agent_routes()}
     for route, view in views(get_resolver()):
         taken |= {(route, method) for method in ("get", *methods_of(route, view))}
     return sorted(
@@ -261,7 +261,9 @@ def committed(transactional_db: None) -> Any:
 def test_no_stream_and_no_socket_opens_to_who_has_no_right(committed):
     keys = Callers(committed).keys
     callers = {"anonymous": {}, **{name: {"x-api-key": key} for name, key in keys.items()}}
-    streams = [(method, committed.path(path)) for method, path in stream_routes()]
+    streams = [
+        (method, committed.path(path)) for method, path in agent_routes() if path not in OPEN
+    ]
     sockets = socket_paths(committed)
 
     async def walk() -> list[str]:

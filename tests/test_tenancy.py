@@ -14,9 +14,9 @@ import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
 
+from apps.agent_server.endpoints.routes import ENDPOINTS
 from apps.api_keys.services import issue_key
 from apps.organizations.models import Workspace
-from config.asgi import application
 from tests.factories.api_keys import key_for
 from tests.factories.organizations import (
     MembershipFactory,
@@ -86,16 +86,12 @@ def routes(resolver: URLResolver, prefix: str = "/") -> Iterator[str]:
             yield path.replace("^", "").replace("$", "")
 
 
-def stream_routes() -> list[tuple[str, str]]:
-    """Method and path of each route that a consumer answers."""
-    return [
-        (method.lower(), f"/{route.pattern}")
-        for route in application.http_routes
-        for method in sorted(route.default_args["methods"])
-    ]
+def agent_routes() -> list[tuple[str, str]]:
+    """Method and path of each endpoint of agents."""
+    return [(endpoint.method.lower(), f"/{endpoint.route}") for endpoint in ENDPOINTS]
 
 
-ALL = sorted({*routes(get_resolver()), *(path for _, path in stream_routes())} - set(OPEN))
+ALL = sorted({*routes(get_resolver()), *(path for _, path in agent_routes())} - set(OPEN))
 
 
 @pytest.fixture

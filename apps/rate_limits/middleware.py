@@ -12,8 +12,6 @@ from apps.rate_limits.checks import check
 from apps.rate_limits.counters import LimitReached
 
 Handler = Callable[[HttpRequest], HttpResponse]
-_LIMIT_HEADERS_KEY = "slipway.rate_limit"
-"""META key of the rate limit headers, if the request is dispatched a second time."""
 
 
 class RateLimitMiddleware:
@@ -27,14 +25,11 @@ class RateLimitMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        limit_headers: Mapping[str, str] | None = request.META.get(_LIMIT_HEADERS_KEY)
-        if limit_headers is None:
-            try:
-                limit_headers = _limit_headers(request)
-            except LimitReached as error:
-                return _add_headers(error.usage.headers(), error_response(request, error))
-            request.META[_LIMIT_HEADERS_KEY] = limit_headers
-        return _add_headers(limit_headers, self.get_response(request))
+        try:
+            headers = _limit_headers(request)
+        except LimitReached as error:
+            return _add_headers(error.usage.headers(), error_response(request, error))
+        return _add_headers(headers, self.get_response(request))
 
 
 def _add_headers(headers: Mapping[str, str], response: HttpResponse) -> HttpResponse:

@@ -210,9 +210,9 @@ def test_a_trailing_slash_is_sent_away(client, agent):
 
 
 def test_a_wrong_method_says_which_are_right(ask, agent):
-    stream = ask("get", "/threads/x/runs/stream", key=None)
+    commands = ask("get", "/threads/x/commands", key=None)
     threads = ask("delete", "/threads")
 
-    assert (stream.status_code, threads.status_code) == (405, 405)
-    assert stream.headers["Allow"] == "POST"
+    assert (commands.status_code, threads.status_code) == (405, 405)
+    assert commands.headers["Allow"] == "POST"
     assert "POST" in threads.headers["Allow"]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import json
 
 import pytest
 
-from apps.agent_server.openapi.document import document
+from apps.agent_server.endpoints.openapi import describe
+from apps.agent_server.endpoints.routes import ENDPOINTS
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.generating import Maker
 from tests.factories.agent_server import AgentRunFactory, CronFactory, ThreadFactory, route_of
 
-DOCUMENT = json.loads(document("x"))
+DOCUMENT = describe(ENDPOINTS)
 ROUNDS = 25
 # Graphs are asked, and no worker is there to answer.
 ASKS_GRAPHS = {

@@ -7,22 +7,22 @@ from uuid import uuid4
 import pytest
 from django.db import connection
 
-from apps.agent_server.consumers import graph_calls
-from apps.agent_server.consumers.state_cache import StateCache
+from apps.agent_server.endpoints import graph_calls
+from apps.agent_server.endpoints.graph_calls import StateCache
 from apps.agent_server.models import Thread
 from apps.core.sync_bridge import in_thread
 from tests.factories.agent_server import ThreadFactory
 
 
 async def test_what_was_used_longest_ago_is_forgotten_first():
-    kept, thread, asked = StateCache(most_bytes=25, largest=20), uuid4(), []
+    kept, thread, asked = StateCache(max_bytes=25, max_entry_bytes=20), uuid4(), []
 
     async def ask(name):
         async def answer():
             asked.append(name)
             return b"x" * 10
 
-        return await kept.answer(thread, "1", (name,), answer)
+        return await kept.get(thread, "1", (name,), answer)
 
     for name in ("a", "b", "a", "c", "a", "b"):
         await ask(name)
@@ -32,14 +32,14 @@ async def test_what_was_used_longest_ago_is_forgotten_first():
 
 
 async def test_a_large_answer_is_not_kept():
-    kept, asked = StateCache(most_bytes=25, largest=5), []
+    kept, asked = StateCache(max_bytes=25, max_entry_bytes=5), []
 
     async def answer():
         asked.append(1)
         return b"x" * 6
 
     for _ in range(2):
-        assert await kept.answer(uuid4(), "1", (), answer) == b"x" * 6
+        assert await kept.get(uuid4(), "1", (), answer) == b"x" * 6
 
     assert (len(asked), kept.size) == (2, 0)
 

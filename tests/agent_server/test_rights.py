@@ -9,14 +9,12 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-from django.urls import URLPattern, URLResolver, get_resolver
 
 from apps.agent_server.auth import custom_auth
+from apps.agent_server.endpoints.routes import ENDPOINTS
 from apps.deployments import routes
-from config.asgi import application
 from tests.agent_server.asgi import Caller
 
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 PREFIX = "agents/<slug:slug>"
 OPEN = {"/ok", "/docs", "/openapi.json", ""}
 PARAMETERS = {
@@ -66,8 +64,8 @@ EXPECTED = {
         *(f"GET {_THREAD}{end}" for end in ("", "/runs", "/storage", "/stream")),
         *(f"{method} {_THREAD}/history" for method in ("GET", "POST")),
         f"GET {_THREAD}/state",
-        *(f"{m} {_THREAD}/state/<str:checkpoint_id>" for m in ("GET", "POST")),
-        *(f"{m} {_THREAD}/state/checkpoint" for m in ("GET", "POST")),
+        f"GET {_THREAD}/state/<str:checkpoint_id>",
+        f"POST {_THREAD}/state/checkpoint",
         *(f"GET {_RUN}{end}" for end in ("", "/join", "/stream", "/webhooks")),
         *(f"GET /runs/<str:run_id>{end}" for end in ("/join", "/stream", "/webhooks")),
         # A command asks for what it does once it is known who speaks about which thread.
@@ -102,30 +100,8 @@ EXPECTED = {
 
 
 def own_routes() -> list[tuple[str, str]]:
-    """Method and path below the agent's address, of views and consumers."""
-    found = []
-    for route in application.http_routes:
-        path = str(route.pattern)
-        if path.startswith(PREFIX):
-            found += [(m, path.removeprefix(PREFIX)) for m in route.default_args["methods"]]
-    streamed = set(found)
-    for path, view in _views(get_resolver()):
-        kind = getattr(view, "cls", None)
-        if path.startswith(PREFIX) and kind is not None:
-            below = path.removeprefix(PREFIX)
-            taken = [m for m in METHODS if hasattr(kind, m.lower())]
-            found += [(m, below) for m in taken if (m, below) not in streamed]
-    return sorted(set(found))
-
-
-def _views(resolver: URLResolver) -> list[tuple[str, Any]]:
-    found = []
-    for entry in resolver.url_patterns:
-        if isinstance(entry, URLPattern):
-            found.append((str(entry.pattern), entry.callback))
-        else:
-            found += [(f"{entry.pattern}{path}", view) for path, view in _views(entry)]
-    return found
+    """Method and path below the agent's address."""
+    return [(endpoint.method, endpoint.route.removeprefix(PREFIX)) for endpoint in ENDPOINTS]
 
 
 @pytest.fixture

@@ -8,9 +8,9 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from apps.agent_server.consumers import http_request as exchanges
 from apps.agent_server.models import AgentRun
 from apps.agent_server.streaming import hub as hubs
+from apps.agent_server.web import http_context as exchanges
 from apps.core.sync_bridge import in_thread
 from tests.agent_server.asgi import Caller
 from tests.agent_server.conftest import hang_up

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db import DatabaseError
 
-from apps.agent_server.api import system
+from apps.agent_server.endpoints import system
 from apps.agent_server.messaging.messages import CANCELS
 from apps.agent_server.web import traffic
 from tests.factories.agent_server import AgentFactory, AgentRunFactory, ThreadFactory, route_of

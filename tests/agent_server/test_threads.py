@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from apps.agent_server.consumers import graph_calls
+from apps.agent_server.endpoints import graph_calls
 from apps.agent_server.messaging import calls, messages
 from apps.agent_server.models import AgentRun, Thread
 from apps.core.sync_bridge import in_thread

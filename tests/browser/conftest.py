@@ -43,14 +43,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def site_url(django_db_setup) -> Iterator[str]:
     """Start the application with collected static files and yield its URL."""
     call_command("collectstatic", interactive=False, verbosity=0)
-    from apps.core.http.asgi import AsgiRouter
+    from apps.agent_server.web.router import AgentRouter
+    from apps.core.http.asgi import AsgiRouter, websocket_application
     from apps.core.http.wsgi_bridge import WSGIBridge
     from apps.deployments.routing import websocket_routes
 
+    django, websocket = WSGIBridge(get_wsgi_application()), websocket_application(websocket_routes)
     application = AsgiRouter(
-        http_routes=[],
-        websocket_routes=websocket_routes,
-        fallback=WSGIBridge(get_wsgi_application()),
+        agents=AgentRouter(websocket=websocket, fallback=django),
+        websocket=websocket,
+        fallback=django,
     )
     port = free_port()
     config = uvicorn.Config(

@@ -12,8 +12,9 @@ from django.conf import settings
 from django.test import Client
 from django.urls import path
 
-from apps.core.http.asgi import AsgiRouter
+from apps.core.http.asgi import AsgiRouter, websocket_application
 from apps.core.sync_bridge import thread_pool
+from apps.rate_limits import consumers
 from apps.rate_limits.consumers import limited
 from config.asgi import application as platform
 from tests.factories.api_keys import key_for
@@ -38,10 +39,11 @@ async def _nobody(scope: Any, receive: Any, send: Any) -> None:
 
 
 FRONT = AsgiRouter(
-    http_routes=[path("runs/stats", _answer, {"methods": ("POST", "GET")})],
-    websocket_routes=[path("runs/stats", _converse), path("o/live", _converse)],
-    fallback=_nobody,
-    middleware=limited,
+    agents=_nobody,
+    websocket=websocket_application(
+        [path("runs/stats", _converse), path("o/live", _converse)], limited
+    ),
+    fallback=limited(_answer),
 )
 
 
@@ -131,5 +133,15 @@ def test_sockets_of_pages_are_not_limited():
         assert accepted.get("headers", []) == []
 
 
-def test_platform_asgi_application_is_limited():
-    assert platform._serve_matched.__qualname__.startswith("limited.")
+def test_websockets_of_the_platform_are_limited(monkeypatch):
+    class Checked(Exception):
+        """The limits were checked."""
+
+    async def check_scope(scope: Any) -> None:
+        raise Checked
+
+    monkeypatch.setattr(consumers, "check_scope", check_scope)
+    scope = scope_of("websocket", "/o/live", origin=settings.BASE_URL)
+
+    with pytest.raises(Checked):
+        asyncio.run(platform(scope, None, None))  # type: ignore[arg-type]

@@ -24,8 +24,6 @@ from apps.core.json import dumps, loads
 from apps.deployments.models import Revision
 from apps.deployments.routes import Route
 
-AUTH_EXCHANGE_KEY = "slipway.auth_exchange"
-"""Key of the exchange in a WSGI environment."""
 AUTH_TIMEOUT_SECONDS = 30
 MAX_CALLS_PER_REQUEST = 50
 MAX_CONCURRENT_CALLS = 64

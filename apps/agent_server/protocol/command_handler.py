@@ -8,8 +8,7 @@ from uuid import UUID
 
 from apps.agent_server import errors
 from apps.agent_server.auth.custom_auth import AuthPending
-from apps.agent_server.consumers.graph_calls import call_graph
-from apps.agent_server.consumers.http_request import HttpRequestContext
+from apps.agent_server.endpoints.graph_calls import call_graph
 from apps.agent_server.models import Thread
 from apps.agent_server.protocol.events import AgentTree
 from apps.agent_server.schemas.base import JSONObject
@@ -27,6 +26,7 @@ from apps.agent_server.scope import Scope
 from apps.agent_server.services import runs, threads
 from apps.agent_server.services.threads import StateSource, ThreadRow
 from apps.agent_server.statuses import ThreadStatus
+from apps.agent_server.web.http_context import HttpRequestContext
 from apps.core.errors import AppError, Forbidden
 from apps.core.json import loads
 from apps.core.sync_bridge import in_thread

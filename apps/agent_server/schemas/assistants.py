@@ -1,15 +1,19 @@
-"""Assistants to make, change and find."""
+"""Requests for assistants."""
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from typing import Annotated, Any, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from apps.agent_server import errors
-from apps.agent_server.schemas.base import Body, JSONObject, Page, SortOrder
+from apps.agent_server.schemas.base import Body, Flag, JSONObject, Page, Query, SortOrder
 from apps.agent_server.schemas.runs import RunConfig
+from apps.core.errors import Invalid
+
+_LEVELS = re.compile(r"[0-9]{1,4}")
 
 AssistantField = Literal[
     "assistant_id",
@@ -82,3 +86,29 @@ class AssistantSearch(AssistantCount, Page):
     sort_by: Literal["assistant_id", "created_at", "updated_at", "name", "graph_id"] = "created_at"
     sort_order: SortOrder = "desc"
     select: list[AssistantField] | None = None
+
+
+class DeleteAssistantQuery(Query):
+    delete_threads: Flag = False
+
+
+def _parse_xray(text: Any) -> Any:
+    if isinstance(text, bool):
+        return text
+    if text.lower() in {"true", "false"}:
+        return text.lower() == "true"
+    if not _LEVELS.fullmatch(text):
+        raise Invalid("xray: must be true, false or a number of levels")
+    return int(text) or False
+
+
+class GraphQuery(Query):
+    """`xray` draws nested graphs: all of them, or that many levels."""
+
+    xray: Annotated[bool | Annotated[int, Field(ge=0)], BeforeValidator(_parse_xray)] = False
+
+
+class SubgraphsQuery(Query):
+    """`recurse` includes the subgraphs of subgraphs."""
+
+    recurse: Flag = False

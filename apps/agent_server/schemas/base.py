@@ -1,11 +1,19 @@
-"""How a JSON body is read and refused, and the pieces that several have."""
+"""Parsing and validation of JSON bodies and query strings, and shared parts of them."""
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar, Literal, Self, TypeVar, get_origin
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
 
 from apps.core.errors import Invalid
 from apps.core.json import dumps, loads, storable
@@ -13,15 +21,15 @@ from apps.core.json import dumps, loads, storable
 JSONObject = dict[str, Any]
 SortOrder = Literal["asc", "desc"]
 MAX_DEPTH = 200
-"""Levels of JSON that a body may have."""
+"""Nesting levels of a JSON body."""
 _MAX_SERIALIZED_DEPTH = 254
-"""What orjson writes, and rows and answers wrap what bodies hold."""
+"""The limit of orjson; rows and responses add levels around those of a body."""
 
 B = TypeVar("B", bound="Body")
 
 
 class Body(BaseModel):
-    """A JSON object; `parse` is the way in."""
+    """A JSON object of a request. Unknown fields are ignored, null counts as absent."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 
@@ -34,7 +42,7 @@ class Body(BaseModel):
 
     @classmethod
     def parse(cls, raw: bytes) -> Self:
-        """The checked body; `Invalid` says in one sentence what is wrong with it."""
+        """Parse and validate; `Invalid` names the first wrong field and lists all."""
         return cls.check(read_json(raw))
 
     @classmethod
@@ -46,7 +54,7 @@ class Body(BaseModel):
 
 
 def read_json(raw: bytes) -> Any:
-    """The value, fit to be stored: without U+0000, and not nested deeper than can be written."""
+    """Parse JSON that can be stored: without U+0000, and not nested too deep to be serialized."""
     try:
         value = loads(storable(raw))
     except ValueError:
@@ -74,6 +82,59 @@ def _to_invalid(error: ValidationError) -> Invalid:
     first = problems[0]
     where = f"{first['field']}: " if first["field"] else ""
     return Invalid(f"{where}{first['message']}", problems)
+
+
+def parse_flag(value: Any) -> bool:
+    """Parse a boolean of a query: Python clients send `true`, JavaScript clients `1`."""
+    return str(value).lower() in {"true", "1"}
+
+
+Flag = Annotated[bool, BeforeValidator(parse_flag)]
+
+
+class Query(BaseModel):
+    """The parameters of a query string. Unknown names are ignored, "" counts as absent.
+
+    A list is the name repeated, values between commas, or one JSON array; of other types the last
+    value counts.
+    """
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+    _are_lists: ClassVar[dict[str, bool]] = {}
+    """Whether each parameter is a list."""
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, **_: Any) -> None:
+        cls._are_lists = {
+            name: get_origin(field.annotation) is list for name, field in cls.model_fields.items()
+        }
+
+    @classmethod
+    def parse(cls, values: Mapping[str, Sequence[str]]) -> Self:
+        """Validate the values of each name; `Invalid` names the first wrong parameter."""
+        data: dict[str, Any] = {}
+        for name, is_list in cls._are_lists.items():
+            if name not in values:
+                continue
+            if is_list:
+                data[name] = _parse_list(name, values[name])
+            elif values[name][-1]:
+                data[name] = values[name][-1]
+        try:
+            return cls.model_validate(data)
+        except ValidationError as error:
+            raise _to_invalid(error) from None
+
+
+def _parse_list(name: str, values: Sequence[str]) -> list[str]:
+    elements: list[str] = []
+    for value in values:
+        try:
+            parsed = loads(value) if value.startswith("[") else value.split(",")
+        except ValueError:
+            raise Invalid(f"{name}: not a list") from None
+        elements += [str(element).strip() for element in parsed]
+    return [element for element in elements if element]
 
 
 class CheckpointReference(Body):

@@ -1,4 +1,4 @@
-"""Crons to make, change and find."""
+"""Requests for crons."""
 
 from __future__ import annotations
 

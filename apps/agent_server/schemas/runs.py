@@ -1,4 +1,4 @@
-"""Runs to create."""
+"""Requests for runs."""
 
 from __future__ import annotations
 
@@ -6,10 +6,17 @@ import re
 from typing import Annotated, Any, Literal, Self, get_args
 from uuid import UUID
 
-from pydantic import BeforeValidator, ConfigDict, Field, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, field_validator, model_validator
 
 from apps.agent_server import errors
-from apps.agent_server.schemas.base import Body, CheckpointReference, JSONObject, read_json
+from apps.agent_server.schemas.base import (
+    Body,
+    CheckpointReference,
+    Flag,
+    JSONObject,
+    Query,
+    read_json,
+)
 from apps.agent_server.statuses import MultitaskStrategy
 from apps.core.errors import Invalid
 
@@ -151,7 +158,7 @@ class BatchedRun(RunBody):
 
     @classmethod
     def parse_list(cls, raw: bytes) -> list[Self]:
-        """The checked bodies; `Invalid` also for none."""
+        """Parse and validate the list; an empty one is `Invalid`."""
         given = read_json(raw)
         if not isinstance(given, list) or not 1 <= len(given) <= MAX_BATCH_RUNS:
             raise Invalid(f"A batch is a list of 1 to {MAX_BATCH_RUNS} runs.")
@@ -170,3 +177,48 @@ class RunsToCancel(Body):
         if self.status is None and (self.thread_id is None or self.run_ids is None):
             raise ValueError("Give thread_id and run_ids, or status.")
         return self
+
+
+RunField = Literal[
+    "run_id",
+    "thread_id",
+    "assistant_id",
+    "created_at",
+    "updated_at",
+    "status",
+    "metadata",
+    "kwargs",
+    "multitask_strategy",
+]
+
+
+class RunListQuery(Query):
+    limit: int = Field(10, ge=1, le=1000)
+    offset: int = Field(0, ge=0, le=2**31)
+    status: str | None = None
+    select: list[RunField] = []
+
+
+class CancelRunsQuery(Query):
+    action: Literal["interrupt", "rollback"] = "interrupt"
+
+    @field_validator("action", mode="before")
+    @classmethod
+    def _is_known(cls, action: str) -> str:
+        if action not in {"interrupt", "rollback"}:
+            raise Invalid("action: must be 'interrupt' or 'rollback'")
+        return action
+
+
+class CancelRunQuery(CancelRunsQuery):
+    """`wait` delays the response until the run has stopped."""
+
+    wait: Flag = False
+
+
+class JoinQuery(Query):
+    cancel_on_disconnect: Flag = False
+
+
+class JoinStreamQuery(JoinQuery):
+    stream_mode: list[str] = []

@@ -1,4 +1,4 @@
-"""States to read and to change."""
+"""Requests for states of threads."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from apps.agent_server.schemas.base import Body, CheckpointReference, JSONObject
+from apps.agent_server.schemas.base import Body, CheckpointReference, Flag, JSONObject, Query
 from apps.core.errors import Invalid
 
 FIELDS = frozenset(
@@ -34,7 +34,7 @@ class HistoryBody(Body):
 
     @property
     def before_id(self) -> str | None:
-        """The checkpoint's id, from whichever of the forms that clients send."""
+        """The checkpoint's id: clients send it, its reference or a whole configuration."""
         before = self.before
         if isinstance(before, dict):
             inner = before.get("configurable")
@@ -71,8 +71,18 @@ class StatePatch(Body):
     metadata: JSONObject = {}
 
 
+class StateQuery(Query):
+    subgraphs: Flag = False
+    select: list[str] = []
+
+
+class HistoryQuery(Query):
+    limit: int = Field(1, ge=1, le=1000)
+    before: str | None = Field(None, json_schema_extra={"format": "uuid"})
+
+
 def validate_select(names: list[str]) -> list[str]:
-    """The names of fields to show, of which `values.<key>` is one; others are `Invalid`."""
+    """Return the names if all are fields or `values.<key>`; others are `Invalid`."""
     for name in names:
         if name not in FIELDS and not (name.startswith("values.") and len(name) > len("values.")):
             raise Invalid(f"select: unknown field '{name}'")

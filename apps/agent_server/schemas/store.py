@@ -1,4 +1,4 @@
-"""Items of the store to write and to find."""
+"""Requests for items of the store."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, field_validator
 
-from apps.agent_server.schemas.base import Body, JSONObject
+from apps.agent_server.schemas.base import Body, Flag, JSONObject, Query
 from apps.agent_server.store import namespaces
 
 MAX_TTL_MINUTES = 52_560_000.0
 """A hundred years."""
 Labels = list[Any]
-"""Checked by `places`, whose words clients know."""
+"""Validated by `namespaces`, whose error texts clients know."""
 
 
 def _one_as_list(value: Any) -> Any:
@@ -36,6 +36,12 @@ class NewItem(ItemReference):
     @classmethod
     def _true_is_default(cls, value: Any) -> Any:
         return None if value is True else value
+
+
+class ItemQuery(Query):
+    namespace: str = Field("", description="labels joined by dots")
+    key: str = ""
+    refresh_ttl: Flag | None = None
 
 
 class ItemSearch(Body):

@@ -1,16 +1,17 @@
-"""Threads to make, change and find."""
+"""Requests for threads."""
 
 from __future__ import annotations
 
 import re
-from typing import Any, Literal
+from typing import Any, Literal, Self
 from uuid import UUID
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
-from apps.agent_server.schemas.base import Body, JSONObject, Page, SortOrder
+from apps.agent_server.schemas.base import Body, JSONObject, Page, Query, SortOrder
 from apps.agent_server.schemas.runs import CommandBody
 from apps.agent_server.statuses import ThreadStatus, TTLStrategy
+from apps.core.errors import Invalid
 
 MAX_EXTRACTS = 10
 _MAX_TTL_MINUTES = 100 * 366 * 24 * 60
@@ -100,3 +101,29 @@ def parse_path(path: str) -> tuple[str, list[str]]:
 class Prune(Body):
     thread_ids: list[UUID] = Field(max_length=1000)
     strategy: TTLStrategy = TTLStrategy.DELETE
+
+
+class ThreadQuery(Query):
+    include: list[str] = Field([], json_schema_extra={"items": {"enum": ["ttl"]}})
+
+
+STREAM_CONTENTS = frozenset({"run_modes", "lifecycle", "state_update"})
+
+
+class ThreadStreamQuery(Query):
+    """The protocol's documentation names the parameter `stream_modes`, clients `stream_mode`."""
+
+    stream_modes: list[str] = []
+    stream_mode: list[str] = []
+
+    @property
+    def modes(self) -> frozenset[str]:
+        return frozenset([*self.stream_modes, *self.stream_mode] or ["run_modes"])
+
+    @model_validator(mode="after")
+    def _has_known_modes(self) -> Self:
+        for mode in (*self.stream_modes, *self.stream_mode):
+            if mode not in STREAM_CONTENTS:
+                known = ", ".join(sorted(STREAM_CONTENTS))
+                raise Invalid(f"stream_modes: '{mode}' is none of {known}")
+        return self

@@ -1,1 +1,1 @@
-"""HTTP around the routes: addresses, origins, an agent's own application."""
+"""HTTP around the endpoints: routing, CORS, proxying to custom routes."""

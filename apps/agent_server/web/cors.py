@@ -1,6 +1,6 @@
-"""Browsers of any origin may use an agent: its guard is a key, which no browser adds by itself.
+"""Default CORS headers of agents: any origin, without credentials.
 
-The session cookie of our own pages is of no use elsewhere: credentials do not cross origins.
+Requests need a key, which a browser does not add by itself; session cookies are not allowed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def is_preflight(request: HttpRequest) -> bool:
 
 
 def preflight(request: HttpRequest) -> HttpResponse:
-    """The answer to a browser that asks before it asks: everything it named is allowed."""
+    """The response to a preflight; it allows every requested header."""
     response = HttpResponse(
         "OK",
         content_type="text/plain; charset=utf-8",
@@ -31,8 +31,8 @@ def preflight(request: HttpRequest) -> HttpResponse:
             "Vary": "Access-Control-Request-Headers",
         },
     )
-    if asked := request.headers.get("Access-Control-Request-Headers"):
-        response.headers["Access-Control-Allow-Headers"] = asked
+    if requested := request.headers.get("Access-Control-Request-Headers"):
+        response.headers["Access-Control-Allow-Headers"] = requested
     if request.headers.get("Access-Control-Request-Private-Network") == "true":
         response.headers["Access-Control-Allow-Private-Network"] = "true"
     return response

@@ -1,4 +1,4 @@
-"""CORS as a deployment wants it (`http.cors`): it replaces every default of the server."""
+"""CORS rules of a deployment (`http.cors`), which replace the server's defaults."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MAX_ORIGIN_LENGTH = 300
 
 
 def response_headers(cors: Cors, origin: str | None) -> list[Header]:
-    """The headers of an answer to a browser of that origin."""
+    """The headers of a response to a browser of that origin."""
     if origin is None:
         return []
     headers = _origin_headers(cors, origin)
@@ -24,38 +24,38 @@ def response_headers(cors: Cors, origin: str | None) -> list[Header]:
 
 
 def preflight_response(
-    cors: Cors, origin: str, method: str, asked: str | None
+    cors: Cors, origin: str, method: str, requested: str | None
 ) -> tuple[int, bytes, list[Header]]:
-    """The answer to a browser that asks before it asks."""
+    """The status, body and headers of a response to a preflight."""
     headers = _origin_headers(cors, origin)
     methods = _ALL_METHODS if "*" in cors.allow_methods else tuple(cors.allow_methods)
     allowed = sorted({*_SAFE_HEADERS, *cors.allow_headers})
     refused = [] if headers else ["origin"]
     if method not in methods:
         refused.append("method")
-    if asked and "*" not in cors.allow_headers:
+    if requested and "*" not in cors.allow_headers:
         known = {name.lower() for name in allowed}
-        if any(name.strip().lower() not in known for name in asked.split(",")):
+        if any(name.strip().lower() not in known for name in requested.split(",")):
             refused.append("headers")
     headers += [
         ("Access-Control-Allow-Methods", ", ".join(methods)),
         ("Access-Control-Max-Age", str(cors.max_age)),
         ("Vary", "Origin, Access-Control-Request-Headers"),
     ]
-    everything = asked if asked and "*" in cors.allow_headers else ", ".join(allowed)
-    headers.append(("Access-Control-Allow-Headers", everything))
+    allowed_headers = requested if requested and "*" in cors.allow_headers else ", ".join(allowed)
+    headers.append(("Access-Control-Allow-Headers", allowed_headers))
     if refused:
         return 400, f"Disallowed CORS {', '.join(refused)}".encode(), _encode_headers(headers)
     return 200, b"OK", _encode_headers(headers)
 
 
 def _origin_headers(cors: Cors, origin: str) -> list[tuple[str, str]]:
-    """What lets the origin in; nothing when it stays out."""
-    everybody = "*" in cors.allow_origins
-    if not everybody and origin not in cors.allow_origins and not _matches_regex(cors, origin):
+    """The headers that allow the origin; none if it is not allowed."""
+    allows_all = "*" in cors.allow_origins
+    if not allows_all and origin not in cors.allow_origins and not _matches_regex(cors, origin):
         return []
-    # With credentials browsers take no star.
-    if everybody and not cors.allow_credentials:
+    # Browsers reject `*` for requests with credentials.
+    if allows_all and not cors.allow_credentials:
         return [("Access-Control-Allow-Origin", "*")]
     headers = [("Access-Control-Allow-Origin", origin), ("Vary", "Origin")]
     if cors.allow_credentials:

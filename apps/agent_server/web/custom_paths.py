@@ -1,7 +1,7 @@
-"""Which requests an agent's own routes take, and which groups of the server's own are shut.
+"""Matching of an agent's custom routes, and of disabled groups of built-in routes.
 
-The paths come from the agent's code, so no regular expression of theirs is tried here: a path is
-compared segment by segment, in time that grows with its length alone.
+Paths of custom routes come from untrusted code, so no regular expression of theirs is executed: a
+path is compared by segment, in time linear in its length.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
 
 
 class Pattern(NamedTuple):
-    """A path of the agent's, ready to be compared."""
+    """A parsed path of a custom route."""
 
     segments: tuple[str | Callable[[str], bool], ...]
     takes_rest: bool
@@ -37,24 +37,26 @@ class Pattern(NamedTuple):
         if len(segments) > len(self.segments) and not self.takes_rest:
             return False
         return all(
-            own == given if isinstance(own, str) else bool(given) and own(given)
-            for own, given in zip(self.segments, segments, strict=False)
+            expected == segment
+            if isinstance(expected, str)
+            else bool(segment) and expected(segment)
+            for expected, segment in zip(self.segments, segments, strict=False)
         )
 
 
 @lru_cache(maxsize=256)
 def patterns(routes: tuple[CustomRoute, ...]) -> tuple[Pattern, ...]:
-    """The routes, in their order. One that would take everything takes nothing here: see `rest`."""
+    """The routes in order, without those that match every path (see `takes_rest`)."""
     return tuple(pattern for route in routes if (pattern := _pattern(route)).segments)
 
 
 def takes_rest(routes: tuple[CustomRoute, ...] | None) -> bool:
-    """Whether the application also gets what the server itself has no route for."""
+    """Whether the application also receives requests without a built-in route."""
     return routes is None or any(not _pattern(route).segments for route in routes)
 
 
 def match(routes: tuple[CustomRoute, ...] | None, path: str, kind: str, method: str) -> bool | None:
-    """Whether a route takes the request; None for a path of theirs with another method."""
+    """Whether a route matches; None if only the method differs."""
     if not routes:
         return False
     segments = _split(path)
@@ -68,7 +70,7 @@ def match(routes: tuple[CustomRoute, ...] | None, path: str, kind: str, method: 
 
 
 def is_disabled(http: Http, path: str) -> bool:
-    """Whether the deployment does without the group of routes that this path is of."""
+    """Whether the deployment disables the path's group of routes."""
     segments = _split(path)
     first = segments[0] if segments else ""
     if first == "threads":
@@ -88,7 +90,7 @@ def is_disabled(http: Http, path: str) -> bool:
 
 
 def _split(path: str) -> list[str]:
-    """The segments; a slash at the end makes no other path, as routers redirect it."""
+    """The segments; a trailing slash is ignored."""
     return [segment for segment in path.strip("/").split("/") if segment]
 
 

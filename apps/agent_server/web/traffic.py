@@ -1,6 +1,6 @@
-"""How many requests an agent answered, by status: counted in memory, summed up in Redis.
+"""Response counts of an agent by status: counted in memory, added up in Redis.
 
-A process that is killed loses what it counted in the last seconds: these are figures for charts.
+A killed process loses its counts of the last seconds, which charts tolerate.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _is_started = threading.Event()
 
 
 def count_response(slug: str, status: int) -> None:
-    """A request to the agent of that address was answered."""
+    """Count a response of the agent."""
     with _lock:
         _counts[slug, status] += 1
     if not _is_started.is_set():
@@ -34,7 +34,7 @@ def count_response(slug: str, status: int) -> None:
 
 
 def responses_for(slug: str) -> dict[int, int]:
-    """The agent's answers by status, those of other processes some seconds late."""
+    """The agent's responses by status; those of other processes are some seconds late."""
     flush()
     try:
         found = _client().hgetall(_key(slug))
@@ -44,7 +44,7 @@ def responses_for(slug: str) -> dict[int, int]:
 
 
 def flush() -> None:
-    """Add what this process counted. Addresses that no agent has are forgotten."""
+    """Add the counts of this process to Redis. Counts of unknown agents are dropped."""
     with _lock:
         counted = dict(_counts)
         _counts.clear()
@@ -61,7 +61,7 @@ def flush() -> None:
                 pipeline.expire(_key(slug), RETENTION_SECONDS)
             pipeline.execute()
     except redis.RedisError as error:
-        log.warning("the count of %d answers is lost: %s", sum(known.values()), error)
+        log.warning("The count of %d responses is lost: %s", sum(known.values()), error)
 
 
 def _flush_periodically() -> None:

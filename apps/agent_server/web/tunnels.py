@@ -1,11 +1,11 @@
-"""Conversations between a web process and a graph host's worker, for an agent's own HTTP routes.
+"""Tunnels between a web process and a graph host's worker, for an agent's custom HTTP routes.
 
-Each side has a channel in Redis, and a tunnel is a pair of them: what one says, the other hears, in
-order. A tunnel lasts as long as both connections to Redis. Redis says how many hear a message, so a
-side that is gone is noticed at the next word, and there is one at least every few seconds.
+Each side has a Redis channel, and a tunnel is a pair of them with ordered messages. It lasts as
+long as both connections to Redis. Redis returns the number of receivers of a message, so a lost
+peer is detected with the next message, and a ping is sent every `PING_SECONDS`.
 
-How much may be under way is agreed end to end: a sender starts with `WINDOW` bytes and gets back
-what the receiver has dealt with, so a slow client slows the agent's code and nothing piles up here.
+Flow control is end to end: a sender may have `WINDOW_BYTES` in transit and is credited with what
+the receiver has processed, so a slow client slows the agent's code and buffers stay small.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from apps.agent_server.messaging.redis_connection import RedisConnection, RedisL
 log = logging.getLogger(__name__)
 
 WINDOW_BYTES = 256 * 1024
-"""Bytes that a sender may have under way."""
+"""Bytes that a sender may have in transit."""
 MAX_MESSAGE_BYTES = 64 * 1024
-"""The most that one message carries."""
+"""The maximum payload of one message."""
 PING_SECONDS = 5.0
 
 
@@ -53,7 +53,7 @@ class Tunnel:
         self.is_over = False
 
     def send(self, kind: str, value: Any = None) -> None:
-        """Send a word; silent after the end."""
+        """Send a message; no effect after the end."""
         if not self.is_over and self.peer:
             self._manager.send(self, msgpack.packb([self.id, kind, value]))
 
@@ -63,16 +63,16 @@ class Tunnel:
         try:
             self._handle_message(kind, value)
         except (ValueError, TypeError, AttributeError, LookupError) as error:
-            log.info("A word came through a tunnel that makes no sense: %s", error)
+            log.info("Closing a tunnel after a malformed message: %s", error)
             self.fail()
 
     def close(self) -> None:
-        """Say and hear nothing more. Safe to repeat."""
+        """Stop sending and receiving. Safe to repeat."""
         self.is_over = True
         self._manager.forget(self)
 
     def fail(self) -> None:
-        """The other side is gone."""
+        """Close the tunnel because the peer is lost."""
         if not self.is_over:
             self.close()
             self._handle_loss()
@@ -91,12 +91,12 @@ class TunnelManager:
         self._pinging: asyncio.Task[None] | None = None
 
     async def listen(self) -> None:
-        """Return with the channel open; `RedisLost` when that cannot be."""
+        """Subscribe to the channel. Raises `RedisLost`."""
         if not self._link.is_up:
             await self._link.connect()
         if not self._is_listening:
-            [heard] = self._link.send([("SUBSCRIBE", self.channel), ("PING",)])
-            await heard  # a word that came before would be lost
+            [reply] = self._link.send([("SUBSCRIBE", self.channel), ("PING",)])
+            await reply  # earlier messages would be lost
             self._is_listening = True
 
     def open(
@@ -106,7 +106,7 @@ class TunnelManager:
         on_message: Callable[[str, Any], None],
         on_lost: Callable[[], None],
     ) -> Tunnel:
-        """An end for a conversation; `peer` is the other side's channel, empty while unknown."""
+        """Open an end of a tunnel; `peer` is the other side's channel, empty while unknown."""
         tunnel = Tunnel(self, id_, peer, on_message, on_lost)
         self._tunnels[id_] = tunnel
         if self._pinging is None or self._pinging.done():
@@ -115,11 +115,11 @@ class TunnelManager:
 
     def send(self, tunnel: Tunnel, packed: bytes) -> None:
         try:
-            [heard] = self._link.send([("PUBLISH", tunnel.peer, packed)])
+            [sent] = self._link.send([("PUBLISH", tunnel.peer, packed)])
         except RedisLost:
             tunnel.fail()
             return
-        heard.add_done_callback(lambda reply: _check_receivers(tunnel, reply))
+        sent.add_done_callback(lambda reply: _check_receivers(tunnel, reply))
 
     def forget(self, tunnel: Tunnel) -> None:
         self._tunnels.pop(tunnel.id, None)
@@ -139,7 +139,7 @@ class TunnelManager:
         try:
             id_, kind, value = msgpack.unpackb(payload)
         except (ValueError, TypeError):
-            log.warning("A word came through a tunnel that makes no sense.")
+            log.warning("Discarding a malformed message from a tunnel.")
             return
         tunnel = self._tunnels.get(id_)
         if tunnel is not None:
@@ -163,7 +163,7 @@ def _check_receivers(tunnel: Tunnel, reply: asyncio.Future[Any]) -> None:
 
 
 class FlowControlWindow:
-    """What a sender may still send; `take` waits while it is nothing."""
+    """The bytes that a sender may still send; `acquire` waits while there are none."""
 
     def __init__(self) -> None:
         self._left = WINDOW_BYTES
@@ -172,7 +172,7 @@ class FlowControlWindow:
         self._closed = False
 
     async def acquire(self, size: int) -> None:
-        """Return when that much may leave; `ConnectionError` when it never will."""
+        """Wait until that much may be sent. Raises `ConnectionError` after `close`."""
         while self._left <= 0 and not self._closed:
             self._more.clear()
             await self._more.wait()

@@ -1,4 +1,4 @@
-"""The outermost ASGI application: routes connections to consumers or the WSGI bridge."""
+"""The outermost ASGI application, and the application of WebSockets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from django.contrib.sessions.backends.db import SessionStore
 from django.http import HttpRequest, parse_cookie
 from django.urls import URLPattern
 
-from apps.core.http.routing import Routes
 from apps.core.request_context import RequestContext, enter
 from apps.core.sync_bridge import in_thread
 
@@ -23,50 +22,55 @@ Scope = dict[str, Any]
 Application = Callable[[Scope, Any, Any], Awaitable[None]]
 
 
-class AsgiRouter:
-    """Routes HTTP streams and WebSockets to consumers, everything else to `fallback`.
+AGENT_PREFIX = "/agents/"
 
-    `http_routes` are `path()`s with a `methods` argument, so that other methods of the same path
-    reach their DRF views. `middleware` wraps each consumer and may refuse a connection.
+
+class AsgiRouter:
+    """Passes paths of agents to `agents`, other WebSockets to `websocket`, the rest to `fallback`.
+
     `on_startup` is called on the serving loop before the first request.
     """
 
     def __init__(
         self,
         *,
-        http_routes: Sequence[URLPattern],
-        websocket_routes: Sequence[URLPattern],
+        agents: Application,
+        websocket: Application,
         fallback: Application,
-        middleware: Callable[[Application], Application] = lambda application: application,
         on_startup: Callable[[], None] = lambda: None,
     ) -> None:
-        self.http_routes = http_routes
-        self._by_segments = Routes(http_routes)
-        self.on_startup = on_startup
-        self.fallback = fallback
-        sockets = middleware(URLRouter([*websocket_routes]))
-        self.websocket = AllowedHostsOriginValidator(with_user(sockets))
-        self._serve_matched = middleware(_call_matched)
+        self._agents = agents
+        self._websocket = websocket
+        self._fallback = fallback
+        self._on_startup = on_startup
 
     async def __call__(self, scope: Scope, receive: Any, send: Any) -> None:
         if scope["type"] == "lifespan":
-            await _lifespan(receive, send, self.on_startup)
+            await _lifespan(receive, send, self._on_startup)
             return
-        enter(RequestContext((scope.get("client") or (None,))[0]))
         scope = with_agent_path(scope)
-        if scope["type"] == "websocket":
-            await self.websocket(scope, receive, send)
-            return
-        match = self._by_segments.find(scope["path"].lstrip("/"), scope["method"])
-        if match is None:
-            await self.fallback(scope, receive, send)
-            return
-        scope = {**scope, "url_route": {"args": (), "kwargs": match.kwargs, "route": match.route}}
-        await self._serve_matched(scope, receive, send)
+        if scope["path"].startswith(AGENT_PREFIX):
+            await self._agents(scope, receive, send)
+        elif scope["type"] == "websocket":
+            await self._websocket(scope, receive, send)
+        else:
+            await self._fallback(scope, receive, send)
 
 
-async def _call_matched(scope: Scope, receive: Any, send: Any) -> None:
-    await scope["url_route"]["route"].callback(scope, receive, send)
+def websocket_application(
+    websocket_routes: Sequence[URLPattern],
+    middleware: Callable[[Application], Application] = lambda application: application,
+) -> Application:
+    """Route WebSockets of allowed origins; `middleware` may refuse a connection."""
+    application: Application = AllowedHostsOriginValidator(
+        with_user(middleware(URLRouter([*websocket_routes])))
+    )
+
+    async def serve(scope: Scope, receive: Any, send: Any) -> None:
+        enter(RequestContext((scope.get("client") or (None,))[0]))
+        await application(scope, receive, send)
+
+    return serve
 
 
 def with_user(application: Application) -> Application:

@@ -25,9 +25,6 @@ from apps.core.sync_bridge import thread_pool
 Scope = dict[str, Any]
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
-Retry = Callable[[], Awaitable[None]]
-RETRY_KEY = "slipway.again"
-"""WSGI environ key of a coroutine function to await before the request is run again."""
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 
@@ -49,16 +46,12 @@ class WSGIBridge:
             environ = build_environ(scope, body)
             environ[body_memory.RESERVATION_KEY] = reservation
             loop = asyncio.get_running_loop()
-            while retry := await loop.run_in_executor(
-                thread_pool(), self._respond, environ, loop, send
-            ):
-                await retry()
-                body.seek(0)
+            await loop.run_in_executor(thread_pool(), self._respond, environ, loop, send)
 
     def _respond(
         self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send
-    ) -> Retry | None:
-        """Send the response, or return a coroutine function to await before a retry."""
+    ) -> None:
+        """Call the WSGI application and send its response."""
         start: dict[str, Any] = {}
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:
@@ -73,18 +66,14 @@ class WSGIBridge:
 
         response = self.application(environ, start_response)
         try:
-            retry: Retry | None = environ.pop(RETRY_KEY, None)
-            if retry is not None:
-                return retry
             body = _whole_body(response)
             if body is not None:
                 asyncio.run_coroutine_threadsafe(_send_whole(send, start, body), loop).result()
-                return None
+                return
             deliver({"type": "http.response.start", **start})
             for chunk in response:
                 deliver({"type": "http.response.body", "body": chunk, "more_body": True})
             deliver({"type": "http.response.body", "body": b""})
-            return None
         finally:
             close = getattr(response, "close", None)
             if close is not None:

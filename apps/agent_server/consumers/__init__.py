@@ -1,1 +1,0 @@
-"""What streams or waits: one consumer for each such route."""

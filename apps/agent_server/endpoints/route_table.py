@@ -1,0 +1,89 @@
+"""A segment trie that finds the endpoint of a path at a cost independent of the endpoint count."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from apps.agent_server.endpoints.endpoint import Endpoint
+
+
+class Match(NamedTuple):
+    """An endpoint and the parameters from the path."""
+
+    endpoint: Endpoint
+    path_params: dict[str, str]
+
+
+class _Node:
+    def __init__(self) -> None:
+        self.literals: dict[str, _Node] = {}
+        self.parameter: _Node | None = None
+        self.endpoints: dict[str, Endpoint] = {}
+        """By method."""
+
+
+class RouteTable:
+    """Endpoints by path and method; a literal segment wins over a parameter.
+
+    A GET endpoint that responds at once also serves HEAD.
+    """
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._root = _Node()
+        for endpoint in endpoints:
+            node = self._root
+            for segment in endpoint.path[1:].split("/"):
+                if segment.startswith("{"):
+                    node.parameter = node.parameter or _Node()
+                    node = node.parameter
+                else:
+                    node = node.literals.setdefault(segment, _Node())
+            if endpoint.method in node.endpoints:
+                raise ValueError(f"{endpoint.method} {endpoint.path} is declared twice.")
+            node.endpoints[endpoint.method] = endpoint
+            if endpoint.method == "GET" and endpoint.responds_at_once:
+                node.endpoints["HEAD"] = endpoint
+
+    def find(self, path: str, method: str) -> Match | None:
+        """Return the endpoint of a path (with leading slash) for the method, or None."""
+        values: list[str] = []
+        node = _find(self._root, path[1:].split("/"), 0, method, values)
+        if node is None:
+            return None
+        endpoint = node.endpoints[method]
+        return Match(endpoint, dict(zip(endpoint.parameters, reversed(values), strict=True)))
+
+    def methods(self, path: str) -> list[str]:
+        """Return the methods that the path has; empty for an unknown path.
+
+        With an endpoint that responds at once, the path also has OPTIONS.
+        """
+        matches = {method: self.find(path, method) for method in _METHODS}
+        methods = [method for method, match in matches.items() if match is not None]
+        if any(match is not None and match.endpoint.responds_at_once for match in matches.values()):
+            methods.append("OPTIONS")
+        return methods
+
+
+_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+
+
+def _find(
+    node: _Node, segments: list[str], depth: int, method: str, values: list[str]
+) -> _Node | None:
+    """Return the node of the segments that has the method; appends parameters, last one first."""
+    if depth == len(segments):
+        return node if method in node.endpoints else None
+    segment = segments[depth]
+    child = node.literals.get(segment)
+    if child is not None:
+        found = _find(child, segments, depth + 1, method, values)
+        if found is not None:
+            return found
+    if node.parameter is not None and segment:
+        found = _find(node.parameter, segments, depth + 1, method, values)
+        if found is not None:
+            values.append(segment)
+            return found
+    return None
