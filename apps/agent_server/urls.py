@@ -2,7 +2,8 @@
 
 from django.urls import path
 
-from apps.agent_server.views import DocsView, WebhookSecretView
+from apps.agent_server.api import WebhookSecretView
+from apps.agent_server.views import DocsView
 
 urlpatterns = [
     path("agents/<slug:slug>/docs", DocsView.as_view()),
