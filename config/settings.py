@@ -341,7 +341,7 @@ if BASE_URL.startswith("https://"):
     CSRF_TRUSTED_ORIGINS = [BASE_URL]
     SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https")
     SECURE_HSTS_SECONDS = 31_536_000
-    # The prefix has browsers hold the cookie to this host, this path and https.
+    # The prefix makes browsers limit the cookie to this host, this path and https.
     SESSION_COOKIE_NAME = "__Host-slipway_session"
     CSRF_COOKIE_NAME = "__Host-slipway_csrf"
 # Local agents use http, so the proxy in front redirects (W008). HSTS for other hosts of the domain

@@ -12,17 +12,17 @@ from apps.core.regions import REGIONS
 
 
 @checks.register
-def billing_has_its_database(app_configs: Any = None, **_: Any) -> list[checks.CheckMessage]:
+def check_billing_database(app_configs: Any = None, **_: Any) -> list[checks.CheckMessage]:
     """Require a billing alias outside the US, and none in the US."""
-    is_here = REGIONS[settings.REGION].keeps_billing
-    if is_here and ALIAS in settings.DATABASES:
+    keeps_billing = REGIONS[settings.REGION].keeps_billing
+    if keeps_billing and ALIAS in settings.DATABASES:
         return [
             checks.Error(
                 "BILLING_DATABASE_URL must be unset in the US, where billing is in DATABASE_URL.",
                 id="billing.E001",
             )
         ]
-    if not is_here and ALIAS not in settings.DATABASES:
+    if not keeps_billing and ALIAS not in settings.DATABASES:
         return [
             checks.Warning(
                 "Organizations get no billing account, because BILLING_DATABASE_URL is unset.",

@@ -68,9 +68,9 @@ def _reencrypt_row(
     model: type[models.Model], pk: Any, column: str, token: memoryview, result: ReencryptionResult
 ) -> None:
     try:
-        fresh = reencrypt(token)
+        new_token = reencrypt(token)
     except InvalidToken:
         result.unreadable += 1
         return
-    model._meta.base_manager.filter(pk=pk).update(**{column: fresh})
+    model._meta.base_manager.filter(pk=pk).update(**{column: new_token})
     result.renewed += 1
