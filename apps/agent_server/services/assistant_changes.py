@@ -1,4 +1,4 @@
-"""Making, changing and deleting assistants. Every change is a version that can be gone back to."""
+"""Creation, change and deletion of assistants. Every change is a version to return to."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from apps.agent_server.services import assistants, delete_threads, threads
 
 
 def create(scope: Scope, body: NewAssistant) -> Assistant:
-    """Make the assistant. A given id that is taken: the old row or `AssistantExists`, as asked.
+    """Create the assistant. `if_exists` decides between the existing row and `AssistantExists`.
 
-    An id that is taken by a row the caller may not see is refused in either case.
+    An id of a row that the caller may not see raises `AssistantExists` in either case.
     """
     assistants.ensure_system_assistants(scope.route)
     _check_graph(scope, body.graph_id)
@@ -36,15 +36,15 @@ def create(scope: Scope, body: NewAssistant) -> Assistant:
     )
     if _insert(assistant):
         return assistant
-    found = assistants.queryset_for(scope).filter(assistant_id=assistant.assistant_id).first()
-    if found is None or body.if_exists == "raise":
+    existing = assistants.queryset_for(scope).filter(assistant_id=assistant.assistant_id).first()
+    if existing is None or body.if_exists == "raise":
         raise errors.AssistantExists(assistant.assistant_id)
-    return found
+    return existing
 
 
 @transaction.atomic
 def _insert(assistant: Assistant) -> bool:
-    """Whether the id was free, which the constraint decides."""
+    """Insert the row; False if the id exists, which the unique constraint decides."""
     Assistant.unscoped.bulk_create([assistant], ignore_conflicts=True)
     if not Assistant.unscoped.filter(pk=assistant.pk).exists():
         return False
@@ -54,7 +54,7 @@ def _insert(assistant: Assistant) -> bool:
 
 @transaction.atomic
 def update(scope: Scope, assistant_id: UUID, body: AssistantChanges) -> Assistant:
-    """Make a version of the active one with these changes, and make it the active one."""
+    """Create a version with these changes and make it the active one."""
     assistant = _locked(scope, assistant_id)
     if body.graph_id is not None and body.graph_id != assistant.graph_id:
         _check_graph(scope, body.graph_id)
@@ -76,7 +76,7 @@ def update(scope: Scope, assistant_id: UUID, body: AssistantChanges) -> Assistan
 
 @transaction.atomic
 def set_latest(scope: Scope, assistant_id: UUID, number: int) -> Assistant:
-    """Make that version the active one: the assistant is what it was then."""
+    """Make an earlier version the active one."""
     assistant = _locked(scope, assistant_id)
     version = _versions(assistant).filter(version=number).first()
     if version is None:
@@ -89,10 +89,10 @@ def set_latest(scope: Scope, assistant_id: UUID, number: int) -> Assistant:
 
 
 def delete(scope: Scope, assistant_id: UUID, *, threads_of: Scope | None) -> None:
-    """Forget the assistant with its versions and crons.
+    """Delete the assistant with its versions and crons.
 
-    `threads_of` also deletes the threads that it ran on last and that this scope sees, with their
-    runs, before the assistant: a request that breaks off can be repeated.
+    With `threads_of`, also delete the threads in this scope whose last run used it. They are
+    deleted before the assistant, so an interrupted request can be repeated.
     """
     assistants.get(scope, assistant_id)
     if assistant_id in {assistants.system_assistant_id(name) for name in scope.route.graph_ids}:
@@ -114,7 +114,7 @@ def _delete_threads(scope: Scope, assistant_id: UUID) -> None:
 
 
 def _locked(scope: Scope, assistant_id: UUID) -> Assistant:
-    """The assistant, held until the transaction ends: versions are counted under its lock."""
+    """The assistant, locked: version numbers are assigned under this lock."""
     rows = assistants.available(scope).select_for_update(of=("self",))
     assistant = rows.filter(assistant_id=assistant_id).first()
     if assistant is None:

@@ -1,6 +1,6 @@
-"""Assistants: those that every graph has by itself, and finding them.
+"""Reads of assistants, and creation of each graph's system assistant.
 
-Their changes are in `assistant_changes`.
+Other changes are in `assistant_changes`.
 """
 # ruff: noqa: S608  (the pieces are constants of this module)
 
@@ -23,10 +23,10 @@ from apps.deployments.models import RevisionGraph
 from apps.deployments.routes import Route
 
 NAMESPACE = UUID("6ba7b821-9dad-11d1-80b4-00c04fd430c8")
-"""The protocol's own, close to the well-known ones and none of them."""
+"""The namespace of system assistant ids; defined by the protocol, not by RFC 9562."""
 SYSTEM_METADATA = {"created_by": "system"}
 _ensured_revisions: dict[UUID, UUID] = {}
-"""Of each deployment the revision whose graphs were seen to have their assistants."""
+"""The revision of each deployment whose system assistants exist."""
 
 
 class AssistantRow(NamedTuple):
@@ -46,27 +46,27 @@ class AssistantRow(NamedTuple):
 
 _JSON = frozenset({"config", "context", "metadata"})
 _COLUMNS = ", ".join(f"{n}::text" if n in _JSON else n for n in AssistantRow._fields)
-# Own assistants of graphs that the revision in service lacks come back with their graph.
+# Hides system assistants of graphs that the active revision lacks.
 _PRESENT = """NOT (metadata @> '{"created_by": "system"}' AND graph_id <> ALL(%s))"""
 
 
 def system_assistant_id(graph_id: str) -> UUID:
-    """The id of a graph's own assistant: the same in every deployment, as clients expect."""
+    """The id of a graph's system assistant, which is the same in every deployment."""
     return uuid5(NAMESPACE, graph_id)
 
 
 def ensure_system_assistants(route: Route) -> None:
-    """Make the assistants of the active revision's graphs, once per process. Safe to repeat."""
+    """Create the system assistants of the active revision, once per process. Idempotent."""
     revision_id = route.active_revision_id
     if revision_id is None:
         raise errors.AgentNotReady
     if _ensured_revisions.get(route.deployment_id) != revision_id:
-        _make_system(route, revision_id)
+        _create_system_assistants(route, revision_id)
         _ensured_revisions[route.deployment_id] = revision_id
 
 
 @transaction.atomic
-def _make_system(route: Route, revision_id: UUID) -> None:
+def _create_system_assistants(route: Route, revision_id: UUID) -> None:
     graphs = RevisionGraph.objects.for_workspace(route.workspace_id).filter(revision=revision_id)
     descriptions = dict(graphs.values_list("graph_id", "description"))
     Assistant.unscoped.bulk_create(
@@ -84,13 +84,13 @@ def _make_system(route: Route, revision_id: UUID) -> None:
         ],
         ignore_conflicts=True,
     )
-    made = queryset_for(Scope(route)).filter(
+    rows = queryset_for(Scope(route)).filter(
         assistant_id__in=[system_assistant_id(name) for name in descriptions]
     )
-    unchanged = [row for row in made.annotate(highest=Max("versions__version")) if _is_first(row)]
+    unchanged = [row for row in rows.annotate(highest=Max("versions__version")) if _is_first(row)]
     for assistant in unchanged:
         description = descriptions[assistant.graph_id] or None
-        if assistant.description != description:  # the project says it otherwise now
+        if assistant.description != description:  # the new revision describes it differently
             assistant.description = description
             assistant.save(update_fields=["description"])
     AssistantVersion.unscoped.bulk_create(
@@ -102,12 +102,12 @@ def _make_system(route: Route, revision_id: UUID) -> None:
 
 
 def _is_first(assistant: Any) -> bool:
-    """Whether nobody has changed it since it was made."""
+    """Whether the assistant was never changed."""
     return assistant.highest in {None, 1}
 
 
 def resolve_id(scope: Scope, text: str) -> UUID:
-    """The assistant that a run's `assistant_id` means: a UUID, or a graph's name."""
+    """Resolve a run's `assistant_id`, which is a UUID or the name of a graph."""
     if text in scope.route.graph_ids:
         return system_assistant_id(text)
     try:
@@ -123,13 +123,13 @@ def queryset_for(scope: Scope) -> AssistantQuerySet:
 
 
 def available(scope: Scope) -> AssistantQuerySet:
-    """The same, without the own assistants of graphs that the revision in service lacks.
+    """`queryset_for` without system assistants of graphs that the active revision lacks.
 
-    Those come back with their graph; assistants that people made stay visible without it.
+    Assistants that users created stay visible without their graph.
     """
     ensure_system_assistants(scope.route)
-    gone = Q(metadata__contains=SYSTEM_METADATA) & ~Q(graph_id__in=scope.route.graph_ids)
-    return queryset_for(scope).exclude(gone)
+    missing = Q(metadata__contains=SYSTEM_METADATA) & ~Q(graph_id__in=scope.route.graph_ids)
+    return queryset_for(scope).exclude(missing)
 
 
 def get(scope: Scope, assistant_id: UUID) -> Assistant:
@@ -145,8 +145,8 @@ def search(scope: Scope, body: AssistantSearch) -> tuple[list[AssistantRow], boo
     order = "DESC" if body.sort_order == "desc" else "ASC"
     statement = f"""SELECT {_COLUMNS} FROM agent_server_assistant WHERE {where}
         ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
-    found = prepared_sql.fetch_rows(statement, [*parameters, body.limit + 1, body.offset])
-    page = [_as_row(row) for row in found]
+    rows = prepared_sql.fetch_rows(statement, [*parameters, body.limit + 1, body.offset])
+    page = [_as_row(row) for row in rows]
     return page[: body.limit], len(page) > body.limit
 
 
@@ -168,15 +168,15 @@ def list_versions(
 ) -> tuple[Assistant, list[AssistantVersion]]:
     """The assistant, and a page of its versions, the newest first."""
     assistant = get(scope, assistant_id)
-    rows = AssistantVersion.objects.for_workspace(scope.route.workspace_id)
-    found = rows.filter(assistant=assistant).order_by("-version")
+    versions = AssistantVersion.objects.for_workspace(scope.route.workspace_id)
+    versions = versions.filter(assistant=assistant).order_by("-version")
     if body.metadata:
-        found = found.filter(metadata__contains=body.metadata)
-    return assistant, list(found[body.offset : body.offset + body.limit])
+        versions = versions.filter(metadata__contains=body.metadata)
+    return assistant, list(versions[body.offset : body.offset + body.limit])
 
 
 def _search_condition(scope: Scope, body: AssistantCount) -> tuple[str, list[Any]]:
-    """The condition of a search, made of words of this module, and its parameters."""
+    """The SQL condition of a search and its parameters."""
     ensure_system_assistants(scope.route)
     where = f"workspace_id = %s AND deployment_id = %s AND {_PRESENT}"
     wanted: list[tuple[str, Any]] = []
@@ -195,15 +195,15 @@ def _search_condition(scope: Scope, body: AssistantCount) -> tuple[str, list[Any
 
 
 class GraphRecord(NamedTuple):
-    """What is known of a graph without asking it."""
+    """The recorded facts of a graph, without a graph call."""
 
     graph: RevisionGraph
     config: dict[str, Any] | None
-    """The assistant's own settings, for which a function may make another graph."""
+    """The assistant's configuration, with which a graph factory may build another graph."""
 
 
 def get_graph(scope: Scope, text: str) -> GraphRecord:
-    """The graph of an assistant, or the graph of that name, as the build recorded it."""
+    """The graph with this name or of this assistant, as the build recorded it."""
     ensure_system_assistants(scope.route)
     graph_id, config = text, None
     if text not in scope.route.graph_ids:

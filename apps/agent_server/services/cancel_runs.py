@@ -1,8 +1,8 @@
-"""Having runs stop: because somebody cancels them, a newer run supersedes them, or they go.
+"""Cancels runs: on request, when a newer run supersedes them, or when they are deleted.
 
-A run that waits ends here and now, in the caller's transaction. One that is under way is marked,
-and ends where it runs; should that worker be lost, whoever claims the run next ends it. So the
-database alone carries what was decided, and the messages only make it fast.
+A pending run ends in the caller's transaction. A running one is marked and ended by its worker or,
+if that is lost, by the worker that claims the run next. The decision is stored in PostgreSQL; the
+messages only make it fast.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Action = Literal["interrupt", "rollback"]
 StatusFilter = Literal["pending", "running", "all"]
 
 MAX_THREADS_PER_TRANSACTION = 500
-"""Threads whose runs stop in one transaction."""
+"""Threads whose runs are cancelled in one transaction."""
 
 _MATCHING = """
 SELECT DISTINCT r.thread_id FROM agent_server_agentrun r
@@ -43,7 +43,7 @@ WHERE thread_id = ANY(%(threads)s) AND status = ANY(%(statuses)s)
   AND (%(runs)s::uuid[] IS NULL OR id = ANY(%(runs)s)) AND id IS DISTINCT FROM %(by)s
 ORDER BY id FOR NO KEY UPDATE
 """
-# What was to be undone already stays so.
+# A requested rollback is not downgraded to an interrupt.
 _MARK = """
 UPDATE agent_server_agentrun
 SET cancel_action = CASE WHEN cancel_action = 'rollback' THEN cancel_action ELSE %(action)s END,
@@ -73,36 +73,36 @@ def cancel(
     run_ids: Collection[UUID] | None = None,
     status: StatusFilter = "all",
 ) -> int:
-    """Have the caller's open runs stop that match; how many there were. Safe to repeat."""
+    """Cancel the matching open runs; return how many there were. Safe to repeat."""
     statuses = ["pending", "running"] if status == "all" else [status]
     runs = None if run_ids is None else list(run_ids)
-    wanted = {"runs": runs, "statuses": statuses}
+    filters = {"runs": runs, "statuses": statuses}
     workspace, deployment = scope.key
-    place = {"workspace": workspace, "deployment": deployment, "visible": scope.visible}
-    found = prepared_sql.fetch_rows(_MATCHING, {**place, **wanted, "thread": thread_id})
-    threads = [row[0] for row in found]
+    agent = {"workspace": workspace, "deployment": deployment, "visible": scope.visible}
+    rows = prepared_sql.fetch_rows(_MATCHING, {**agent, **filters, "thread": thread_id})
+    threads = [row[0] for row in rows]
     stopped = 0
     for first in range(0, len(threads), MAX_THREADS_PER_TRANSACTION):
         with transaction.atomic():
-            stopped += _stop(threads[first : first + MAX_THREADS_PER_TRANSACTION], action, wanted)
+            stopped += _stop(threads[first : first + MAX_THREADS_PER_TRANSACTION], action, filters)
     return stopped
 
 
 def preempt(thread: UUID, action: Action, by: UUID) -> None:
-    """Have all other open runs of the thread stop for the newest. Inside a transaction."""
+    """Cancel all other open runs of the thread for the run `by`. Requires a transaction."""
     if _stop([thread], action, {"runs": None, "statuses": ["pending", "running"]}, by):
         prepared_sql.fetch_row(_MARK_THREAD, [run_state_sql.superseded(by), thread])
 
 
 @transaction.atomic
 def delete_run(thread: UUID, run_id: UUID) -> bool:
-    """Delete the run's row, and end it first if it is open; False when it is not there."""
+    """Delete the run's row, after ending an open run; False if there is no such run."""
     prepared_sql.fetch_rows(_LOCK_THREADS, [[thread]])
-    wanted = {"threads": [thread], "runs": [run_id], "statuses": RunStatus.values, "by": None}
-    found = prepared_sql.fetch_rows(_LOCK_RUNS, wanted)
-    if not found:
+    filters = {"threads": [thread], "runs": [run_id], "statuses": RunStatus.values, "by": None}
+    rows = prepared_sql.fetch_rows(_LOCK_RUNS, filters)
+    if not rows:
         return False
-    run = _OpenRun(*found[0])
+    run = _OpenRun(*rows[0])
     if run.status in OPEN:
         never_began = run.status == RunStatus.PENDING and not run.attempt
         if never_began or run.cancel_action == "rollback":
@@ -115,9 +115,9 @@ def delete_run(thread: UUID, run_id: UUID) -> bool:
 
 
 def stop_deleted(run_ids: Collection[UUID]) -> None:
-    """Have runs stop at once whose rows are deleted in this transaction, and tell their readers.
+    """Stop runs whose rows this transaction deletes, and publish their end to readers.
 
-    What they still write is refused as soon as the rows are gone; the message stops their code.
+    Their later writes are rejected because the rows are gone; the message stops the code.
     """
     for run_id in run_ids:
         _after_commit(dispatch.cancel_run, run_id)
@@ -125,23 +125,23 @@ def stop_deleted(run_ids: Collection[UUID]) -> None:
 
 
 def _stop(
-    threads: Sequence[UUID], action: Action, wanted: dict[str, Any], by: UUID | None = None
+    threads: Sequence[UUID], action: Action, filters: dict[str, Any], by: UUID | None = None
 ) -> int:
     prepared_sql.fetch_rows(_LOCK_THREADS, [list(threads)])
-    found = prepared_sql.fetch_rows(_LOCK_RUNS, {**wanted, "threads": list(threads), "by": by})
-    runs = [_OpenRun(*row) for row in found]
-    waiting = [run for run in runs if run.status == RunStatus.PENDING]
-    under_way = [run.run_id for run in runs if run.status == RunStatus.RUNNING]
-    if waiting and action == "rollback":
-        _roll_back(waiting)
-    elif waiting:
+    rows = prepared_sql.fetch_rows(_LOCK_RUNS, {**filters, "threads": list(threads), "by": by})
+    runs = [_OpenRun(*row) for row in rows]
+    pending = [run for run in runs if run.status == RunStatus.PENDING]
+    running = [run.run_id for run in runs if run.status == RunStatus.RUNNING]
+    if pending and action == "rollback":
+        _roll_back(pending)
+    elif pending:
         error = run_state_sql.superseded(by) if by else run_state_sql.CANCELLED
-        _execute_all(run_state_sql.end([_interrupted(run, error) for run in waiting]))
-    for run in waiting:
+        _execute_all(run_state_sql.end([_interrupted(run, error) for run in pending]))
+    for run in pending:
         _after_commit(dispatch.announce_run_end, run.run_id, RunStatus.INTERRUPTED.value)
-    if under_way:
-        prepared_sql.fetch_rows(_MARK, {"runs": under_way, "action": action, "by": by})
-    for run_id in under_way:
+    if running:
+        prepared_sql.fetch_rows(_MARK, {"runs": running, "action": action, "by": by})
+    for run_id in running:
         _after_commit(dispatch.cancel_run, run_id)
     return len(runs)
 
@@ -154,15 +154,15 @@ def _roll_back(runs: Sequence[_OpenRun]) -> None:
 
 
 def _interrupted(run: _OpenRun, error: str) -> End:
-    # An attempt that was lost may have left checkpoints: whoever wants the state asks the graph.
+    # A lost attempt may have left checkpoints, so reads of the state call the graph.
     state = "null" if run.attempt else None
     return End(
         run.run_id, run.attempt, run.status, "interrupted", error, "interrupted", state=state
     )
 
 
-def _execute_all(deed: run_state_sql.SqlBatch) -> None:
-    for statement, parameters in deed:
+def _execute_all(batch: run_state_sql.SqlBatch) -> None:
+    for statement, parameters in batch:
         prepared_sql.execute(statement, parameters)
 
 

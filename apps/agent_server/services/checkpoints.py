@@ -1,4 +1,4 @@
-"""What graphs saved of threads, as a whole: copied, measured, cut short. Opaque bytes to us."""
+"""Copies, measures and prunes the checkpoints of a thread, which are opaque bytes."""
 # ruff: noqa: S608  (the pieces are constants)
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from apps.core.ids import uuid7
 from apps.core.json import dumps, storable
 
 BATCH_SIZE = 5_000
-"""Checkpoints that one transaction removes."""
+"""Checkpoints that one transaction deletes."""
 
-# One statement sees one moment: a run that goes on meanwhile adds to the source only. The kept
-# state names its thread; with tasks in it, whose own states do so too, the graph is asked instead.
+# One statement has one snapshot, so a concurrent run changes the source only. The stored state
+# contains the thread's id; a state with tasks is not copied, and reads call the graph instead.
 _COPY = f"""
 WITH source AS (
     SELECT * FROM agent_server_thread WHERE {THIS}
@@ -153,7 +153,7 @@ DELETE FROM agent_server_checkpointblob WHERE ctid = ANY(ARRAY(
 
 
 def copy(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
-    """A new thread with the same state and history, and `metadata` put over the old one's."""
+    """Copy the thread with its history; `metadata` is merged into that of the source."""
     new_id = uuid7()
     text = storable(dumps(metadata)).decode()
     row = prepared_sql.fetch_row(
@@ -165,7 +165,7 @@ def copy(scope: Scope, thread_id: UUID, metadata: dict[str, Any]) -> ThreadRow:
 
 
 def measure_storage(scope: Scope, thread_id: UUID) -> str:
-    """How many bytes the thread takes, and for what; as JSON."""
+    """The storage of a thread by kind in bytes, as JSON."""
     row = prepared_sql.fetch_row(_STORAGE, [*scope.key, thread_id, scope.visible, str(thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
@@ -174,27 +174,27 @@ def measure_storage(scope: Scope, thread_id: UUID) -> str:
 
 
 def keep_latest(thread: UUID, *, before: datetime | None = None) -> bool:
-    """Remove the checkpoints (older than `before`) that nothing needs to go on from the head.
+    """Delete the checkpoints (older than `before`) that the latest state does not need.
 
-    False for a thread that is busy, which is left alone. In portions; safe to repeat.
+    False for a busy thread, which is not changed. Works in batches; safe to repeat.
     """
-    given = {"thread": thread, "before": before}
+    params = {"thread": thread, "before": before}
     for statement in (_DELETE_CHECKPOINTS, _DELETE_ORPHANED_WRITES, _DELETE_ORPHANED_BLOBS):
-        removed = BATCH_SIZE
-        while removed == BATCH_SIZE:
+        deleted = BATCH_SIZE
+        while deleted == BATCH_SIZE:
             with transaction.atomic(), connection.cursor() as cursor:
                 if not _lock_idle_thread(thread):
                     return False
-                cursor.execute(statement, given)
-                removed = cursor.rowcount
-                # An edit that began with what is gone now must begin again.
-                rows = Thread.objects.across_workspaces(reason="the thread that is held")
+                cursor.execute(statement, params)
+                deleted = cursor.rowcount
+                # An edit that started from a deleted checkpoint must restart.
+                rows = Thread.objects.across_workspaces(reason="the locked thread")
                 rows.filter(pk=thread).update(edits=F("edits") + 1, pruned_at=timezone.now())
     return True
 
 
 def _lock_idle_thread(thread: UUID) -> bool:
-    """Whether the thread has no open run; its row is held, so that none begins."""
+    """Whether the thread has no open run; the row lock prevents new ones."""
     rows = Thread.objects.across_workspaces(reason="the caller chose this thread")
     if not rows.filter(pk=thread, temporary=False).select_for_update(no_key=True).exists():
         return False

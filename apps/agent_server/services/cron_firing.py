@@ -1,9 +1,8 @@
-"""How crons fire: a due cron is a row, claimed by whoever looks first.
+"""Fires crons: a due cron is a row, which one worker claims.
 
-Beat has somebody look every second. The claim, the run and the move of the cron to its next moment
-are one transaction, so however many look, and whoever dies in between, a moment gives one run.
-Moments that passed while nobody looked give one run together, not one each: after an hour of
-standstill nobody wants an hour's worth of runs at once.
+Beat triggers this every second. Claim, run and next due time are one transaction, so concurrent
+workers and crashes yield one run per due time. Due times that passed during an outage yield one run
+together, because a backlog of runs would overload the agent.
 """
 
 from __future__ import annotations
@@ -30,37 +29,37 @@ BATCH_SIZE = 100
 
 
 def fire_due() -> int:
-    """Fire every cron that is due and that nobody else is firing; return how many did."""
-    fired, passed = 0, set[UUID]()
+    """Fire every due cron that no other worker holds; return how many fired."""
+    fired, skipped = 0, set[UUID]()
     while True:
-        due = _due().exclude(pk__in=passed).order_by("due_at").values_list("pk", "thread_id")
-        found = list(due[:BATCH_SIZE])
-        if not found:
+        due = _due().exclude(pk__in=skipped).order_by("due_at").values_list("pk", "thread_id")
+        batch = list(due[:BATCH_SIZE])
+        if not batch:
             return fired
-        for cron_id, thread_pk in found:
+        for cron_id, thread_pk in batch:
             try:
-                done = fire(cron_id, thread_pk)
-            except DatabaseError:  # a deadlock, a restart: the cron is still due
-                log.exception("cron %s will be tried again", cron_id)
-                done = False
-            fired += done
-            if not done:
-                passed.add(cron_id)
+                has_fired = fire(cron_id, thread_pk)
+            except DatabaseError:  # such as a deadlock: the cron is still due
+                log.exception("Firing cron %s failed, it will be retried.", cron_id)
+                has_fired = False
+            fired += has_fired
+            if not has_fired:
+                skipped.add(cron_id)
 
 
 def _due() -> CronQuerySet:
-    rows = Cron.objects.across_workspaces(reason="schedules are everybody's")
+    rows = Cron.objects.across_workspaces(reason="one schedule fires the crons of all workspaces")
     return rows.filter(due_at__lte=timezone.now())
 
 
 @transaction.atomic
 def fire(cron_id: UUID, thread_pk: UUID | None) -> bool:
-    """Start the cron's run and move it on; False if it is not due (any more), or somebody has it.
+    """Start the cron's run and set the next due time; False if it is not due or is locked.
 
-    What refuses the run (a busy thread, a graph that is gone) uses the moment up.
+    A rejected run (a busy thread, a missing graph) consumes the due time.
     """
     if thread_pk is not None:
-        # Threads first, as everywhere; who deletes it takes the cron along.
+        # Threads are locked first everywhere; deleting the thread deletes the cron.
         threads = Thread.objects.across_workspaces(reason="the cron's own thread")
         threads.select_for_update(no_key=True).filter(pk=thread_pk).first()
     rows = _due().filter(pk=cron_id).select_for_update(skip_locked=True, no_key=True, of=("self",))
@@ -76,7 +75,7 @@ def fire(cron_id: UUID, thread_pk: UUID | None) -> bool:
         raise
     except Exception:
         log.exception("cron %s of %s cannot fire", cron.pk, cron.deployment.slug)
-    # Never the same moment twice, whatever the clocks of the machines say.
+    # A due time is never repeated, even if clocks differ.
     schedule_next(cron, max(timezone.now(), cron.due_at))
     cron.save(update_fields=["next_run_date", "due_at"])
     return True
@@ -105,7 +104,7 @@ WHERE workspace_id = %s AND deployment_id = %s AND thread_id = %s
 
 
 def _build_run(cron: Cron) -> RunBody:
-    """The payload as a run, with the cron's own metadata and id."""
+    """Build a run from the payload, with the cron's metadata and id."""
     payload = without_cron_id(cron.payload)
     payload["metadata"] = {**cron.metadata, **payload.get("metadata", {})}
     body = RunBody.check({**payload, "on_completion": cron.on_run_completed})

@@ -1,4 +1,4 @@
-"""Crons: making, changing, finding. How they fire is in `cron_firing`."""
+"""Creation, changes and reads of crons. `cron_firing` fires them."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _SORTED_BY = {"cron_id": "id", "thread_id": "thread__thread_id"}
 
 
 def create(scope: Scope, body: NewCron) -> Cron:
-    """Have runs start on threads of their own."""
+    """Create a cron whose runs get a new thread each."""
     return _insert(scope, body, None)
 
 
 def create_on_thread(scope: Scope, on: Scope, thread_id: UUID, body: NewCron) -> Cron:
-    """Have runs start on that thread, which `on` must see."""
+    """Create a cron on a thread that is visible in the scope `on`."""
     thread = threads.queryset_for(on).filter(thread_id=thread_id).first()
     if thread is None:
         raise errors.ThreadNotFound(thread_id)
@@ -71,57 +71,60 @@ def _apply_body(cron: Cron, body: NewCron, payload: JSONObject) -> None:
     cron.on_run_completed = None if cron.thread_id else body.on_run_completed
     cron.payload = with_cron_id(payload, cron.pk)
     cron.updated_at = now
-    if cron._state.adding:  # noqa: SLF001  (Django's way to tell)
+    if cron._state.adding:  # noqa: SLF001  (documented by Django)
         cron.created_at = now
     schedule_next(cron, now)
 
 
 def schedule_next(cron: Cron, after: datetime) -> None:
-    """Move the cron on to its first moment after that one."""
+    """Set the cron's first firing time after `after`."""
     cron.next_run_date = schedules.next_fire_time(cron.schedule, cron.timezone, after)
     is_over = cron.end_time is not None and cron.next_run_date > cron.end_time
     cron.due_at = None if is_over or not cron.enabled else cron.next_run_date
 
 
 def with_cron_id(payload: JSONObject, cron_id: UUID) -> JSONObject:
-    """What the graph will see in its configuration."""
+    """Add the cron's id to the configuration that its graph receives."""
     config = payload.get("config") or {}
     configurable = {**config.get("configurable", {}), "cron_id": str(cron_id)}
     return {**payload, "config": {**config, "configurable": configurable}}
 
 
 def without_cron_id(payload: JSONObject) -> JSONObject:
-    """What was asked for, as it can be checked again."""
+    """The client's payload without the cron's id, for validation."""
     config = dict(payload.get("config") or {})
-    given = {k: v for k, v in config.pop("configurable", {}).items() if k != "cron_id"}
-    return {**payload, "config": {**config, **({"configurable": given} if given else {})}}
+    configurable = {k: v for k, v in config.pop("configurable", {}).items() if k != "cron_id"}
+    return {
+        **payload,
+        "config": {**config, **({"configurable": configurable} if configurable else {})},
+    }
 
 
 @transaction.atomic
 def update(scope: Scope, cron_id: UUID, changes: Changes) -> Cron:
-    """Change the cron; what it is then must make sense as a whole."""
+    """Change the cron and validate the result as a whole."""
     cron = (
         queryset_for(scope).select_for_update(no_key=True, of=("self",)).filter(pk=cron_id).first()
     )
     if cron is None:
         raise errors.CronNotFound
-    given = changes.given
-    payload = {**_drop_replaced(without_cron_id(cron.payload), given), **given}
+    fields = changes.given
+    payload = {**_drop_replaced(without_cron_id(cron.payload), fields), **fields}
     body = NewCron.check(payload)
-    if "webhook" in given:
+    if "webhook" in fields:
         _check_webhook(scope, body)
-    cron.metadata = {**cron.metadata, **given.get("metadata", {})}
+    cron.metadata = {**cron.metadata, **fields.get("metadata", {})}
     _apply_body(cron, body, {name: value for name, value in payload.items() if value is not None})
     cron.save()
     return cron
 
 
-def _drop_replaced(payload: JSONObject, given: JSONObject) -> JSONObject:
-    """The payload without what the change replaces: of `context` and `configurable` one is left."""
-    if "context" in given:
+def _drop_replaced(payload: JSONObject, fields: JSONObject) -> JSONObject:
+    """Drop `configurable` if the change sets `context`, and vice versa."""
+    if "context" in fields:
         config = {k: v for k, v in payload["config"].items() if k != "configurable"}
         return {**payload, "config": config}
-    if given.get("config", {}).get("configurable"):
+    if fields.get("config", {}).get("configurable"):
         return {name: value for name, value in payload.items() if name != "context"}
     return payload
 
@@ -149,8 +152,8 @@ def search(scope: Scope, body: CronSearch) -> tuple[list[Cron], bool]:
     """One page of crons, and whether there are more."""
     sign = "-" if body.sort_order == "desc" else ""
     column = _SORTED_BY.get(body.sort_by, body.sort_by)
-    found = _search_queryset(scope, body).order_by(f"{sign}{column}", f"{sign}id")
-    page = list(found[body.offset : body.offset + body.limit + 1])
+    rows = _search_queryset(scope, body).order_by(f"{sign}{column}", f"{sign}id")
+    page = list(rows[body.offset : body.offset + body.limit + 1])
     return page[: body.limit], len(page) > body.limit
 
 
@@ -159,13 +162,13 @@ def count(scope: Scope, body: CronCount) -> int:
 
 
 def _search_queryset(scope: Scope, body: CronCount) -> QuerySet[Cron]:
-    found = queryset_for(scope)
+    rows = queryset_for(scope)
     if body.assistant_id is not None:
-        found = found.filter(assistant_id=body.assistant_id)
+        rows = rows.filter(assistant_id=body.assistant_id)
     if body.thread_id is not None:
-        found = found.filter(thread__thread_id=body.thread_id)
+        rows = rows.filter(thread__thread_id=body.thread_id)
     if body.enabled is not None:
-        found = found.filter(enabled=body.enabled)
+        rows = rows.filter(enabled=body.enabled)
     if body.metadata:
-        found = found.filter(metadata__contains=body.metadata)
-    return found
+        rows = rows.filter(metadata__contains=body.metadata)
+    return rows

@@ -1,4 +1,4 @@
-"""Forgetting threads: they vanish at once, and what they left is removed in small portions."""
+"""Deletion of threads: they disappear at once, their data is deleted in batches."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from apps.core.ids import uuid7
 
 PURGE_AGE = timedelta(days=1)
 BATCH_SIZE = 5_000
-"""Rows that one transaction removes."""
+"""Rows that one transaction deletes."""
 _CHECKPOINT_TABLES = ("checkpointwrite", "checkpointblob", "checkpoint")
 
 
 def delete(scope: Scope, thread_id: UUID) -> None:
-    """Forget the thread with its runs and state; runs under way are told to stop.
+    """Delete the thread with its runs and state, and stop its open runs.
 
-    What such a run still writes is refused, because its row is gone.
+    Later writes of such a run are rejected, because its row is gone.
     """
     thread = (
         threads.queryset_for(scope).filter(thread_id=thread_id).values_list("pk", flat=True).first()
@@ -39,7 +39,7 @@ def delete(scope: Scope, thread_id: UUID) -> None:
 def delete_rows(pks: Collection[UUID]) -> int:
     """Make the threads invisible, free their ids and delete their runs; return how many.
 
-    The rows, now nobody's, and what was saved on them are left for the purge of temporary threads.
+    The hidden rows and their checkpoints are left to the purge of temporary threads.
     """
     rows = Thread.objects.across_workspaces(reason="the caller chose these threads")
     locked = rows.filter(pk__in=pks, temporary=False).order_by("pk").select_for_update(no_key=True)
@@ -66,20 +66,20 @@ def delete_rows(pks: Collection[UUID]) -> int:
 
 
 def _stop(run_id: UUID, status: str) -> None:
-    """Tell the worker of a run that is gone, and those who listen to it."""
+    """Notify the worker and the readers of a deleted run."""
     if status == RunStatus.RUNNING:
         dispatch.cancel_run(run_id)
     dispatch.announce_run_end(run_id, RunStatus.INTERRUPTED)
 
 
 def prune(scope: Scope, thread_ids: Sequence[UUID], strategy: TTLStrategy) -> int:
-    """Forget the threads or all but their latest state; return of how many.
+    """Delete the threads, or all but their latest state; return how many.
 
-    Unknown ids are skipped. Where rules hide threads, an unknown id is an error, as a hidden one
-    must look the same.
+    Unknown ids are skipped. If a filter hides threads, an unknown id is an error, so that unknown
+    and hidden threads are indistinguishable.
     """
-    found = threads.queryset_for(scope).filter(thread_id__in=set(thread_ids))
-    pks = dict(found.values_list("thread_id", "pk"))
+    rows = threads.queryset_for(scope).filter(thread_id__in=set(thread_ids))
+    pks = dict(rows.values_list("thread_id", "pk"))
     if scope.visible != "{}":
         for thread_id in thread_ids:
             if thread_id not in pks:
@@ -90,7 +90,7 @@ def prune(scope: Scope, thread_ids: Sequence[UUID], strategy: TTLStrategy) -> in
 
 
 def purge(pks: Sequence[UUID]) -> None:
-    """Remove what was saved on forgotten threads, in portions, then the threads."""
+    """Delete the checkpoints of deleted threads in batches, then the threads."""
     for table in _CHECKPOINT_TABLES:
         statement = f"""
             DELETE FROM agent_server_{table} WHERE ctid = ANY(ARRAY(

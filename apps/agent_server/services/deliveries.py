@@ -1,4 +1,4 @@
-"""Webhooks on their way: taking those that are due, and writing down what came of them."""
+"""Webhook deliveries: claims due ones and records the result of each attempt."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from apps.deployments.serving_config import ServingConfig
 
 LEASE_SECONDS = TIMEOUT_SECONDS + 45
 RETRY_SECONDS = (1, 5, 30, 120, 600, 1800, 7200, 18_000)
-"""Seconds before each further attempt; after the last the webhook is given up."""
+"""Delay before each retry; after the last one the delivery is given up."""
 DELETE_BATCH_SIZE = 1_000
 WEBHOOKS_DISABLED = "The agent's langgraph.json switches webhooks off."
 _TEMPLATE = re.compile(r"\$\{\{\s*env\.(\w+)\s*\}\}")
@@ -43,19 +43,19 @@ _DEFAULT_ERRORS = {
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One attempt that this process is to make."""
+    """One attempt that this process has claimed."""
 
     id: UUID
     attempt: int
-    """The token: who holds an older one writes nothing."""
+    """The fencing token: a stale attempt writes nothing."""
     deployment_id: UUID
-    letter: WebhookRequest | DeliveryResult
-    """What to send; an outcome where there is nothing to send."""
+    request: WebhookRequest | DeliveryResult
+    """The request to send, or the result if nothing is to be sent."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Sender:
-    """An agent, as far as its webhooks go."""
+    """The webhook configuration of an agent."""
 
     slug: str
     rules: WebhookPolicy
@@ -65,13 +65,13 @@ class _Sender:
     is_off: bool
 
 
-def claim(most: int, without: Collection[UUID] = ()) -> list[Delivery]:
-    """Take webhooks that are due, of other agents than those; nobody else has them meanwhile.
+def claim(limit: int, excluded: Collection[UUID] = ()) -> list[Delivery]:
+    """Claim due webhooks of all deployments that are not excluded.
 
-    What is not recorded within the lease is due again.
+    A delivery whose result is not recorded within the lease is due again.
     """
     with connection.cursor() as cursor:
-        cursor.execute(statements.CLAIM, [list(without), most, LEASE_SECONDS])
+        cursor.execute(statements.CLAIM, [list(excluded), limit, LEASE_SECONDS])
         rows = cursor.fetchall()
     senders: dict[UUID, _Sender | None] = {}
     return [_delivery(row, senders) for row in rows]
@@ -82,32 +82,32 @@ def _delivery(row: tuple[Any, ...], senders: dict[UUID, _Sender | None]) -> Deli
     if deployment_id not in senders:
         senders[deployment_id] = _sender(workspace_id, deployment_id)
     sender = senders[deployment_id]
-    letter: WebhookRequest | DeliveryResult
+    request: WebhookRequest | DeliveryResult
     if sender is None or sender.is_off:
         reason = WEBHOOKS_DISABLED if sender else "The agent is gone."
-        letter = DeliveryResult(error=reason, is_final=True)
+        request = DeliveryResult(error=reason, is_final=True)
     else:
         try:
             body = _body(run_id, thread_id, payload, *times)
-            letter = _build_request(sender, f"msg_{id_}", url, body)
+            request = _build_request(sender, f"msg_{id_}", url, body)
         except WebhookBlocked as error:
-            letter = DeliveryResult(error=error.detail, is_final=True)
-    return Delivery(id_, attempt, deployment_id, letter)
+            request = DeliveryResult(error=error.detail, is_final=True)
+    return Delivery(id_, attempt, deployment_id, request)
 
 
 def _sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
     rows = Deployment.objects.for_workspace(workspace_id).present()
-    found = rows.select_related("active_revision").filter(pk=deployment_id).first()
-    if found is None or found.active_revision is None:
+    deployment = rows.select_related("active_revision").filter(pk=deployment_id).first()
+    if deployment is None or deployment.active_revision is None:
         return None
-    revision = found.active_revision
+    revision = deployment.active_revision
     serving = ServingConfig.from_revision(revision.config or {}, revision.facts)
-    written = (revision.config or {}).get("env")
-    variables = {str(k): str(v) for k, v in written.items()} if isinstance(written, dict) else {}
+    env = (revision.config or {}).get("env")
+    variables = {str(k): str(v) for k, v in env.items()} if isinstance(env, dict) else {}
     if serving.webhooks.headers:
         variables |= environment.revision_variables(revision)
     return _Sender(
-        slug=found.slug,
+        slug=deployment.slug,
         rules=WebhookPolicy.of(serving.webhooks),
         headers=serving.webhooks.headers,
         variables=variables,
@@ -118,12 +118,16 @@ def _sender(workspace_id: UUID, deployment_id: UUID) -> _Sender | None:
 
 def _build_request(sender: _Sender, webhook_id: str, url: str, body: bytes) -> WebhookRequest:
     target, rules = sender.rules.target(url), sender.rules
-    own = {
+    custom_headers = {
         name: _expand_variables(value, sender.variables) for name, value in sender.headers.items()
     }
     headers = {
         "user-agent": "Slipway-Webhook/1",
-        **{name: value for name, value in own.items() if name.lower() not in _RESERVED_HEADERS},
+        **{
+            name: value
+            for name, value in custom_headers.items()
+            if name.lower() not in _RESERVED_HEADERS
+        },
         "content-type": "application/json",
         **sending.signature_headers(sender.keys, webhook_id, int(time.time()), body),
     }
@@ -133,20 +137,20 @@ def _build_request(sender: _Sender, webhook_id: str, url: str, body: bytes) -> W
 
 
 def _own_target(slug: str, path: str) -> Target:
-    """A route of the agent itself, by way of this platform's front."""
-    front = urlsplit(settings.INTERNAL_URL)
-    secure = front.scheme == "https"
+    """The address of the agent's own route on this platform."""
+    base = urlsplit(settings.INTERNAL_URL)
+    secure = base.scheme == "https"
     return Target(
-        front.hostname or "127.0.0.1",
-        front.port or (443 if secure else 80),
+        base.hostname or "127.0.0.1",
+        base.port or (443 if secure else 80),
         is_secure=secure,
-        path=f"{front.path}/agents/{slug}{path}",
+        path=f"{base.path}/agents/{slug}{path}",
     )
 
 
 def _expand_variables(template: str, variables: Mapping[str, str]) -> str:
-    """The header's value; a variable that the agent has not is empty."""
-    return _TEMPLATE.sub(lambda found: variables.get(found[1], ""), template).strip()
+    """Expand `${{ env.NAME }}` in a header; unknown variables are empty."""
+    return _TEMPLATE.sub(lambda match: variables.get(match[1], ""), template).strip()
 
 
 def _body(  # noqa: PLR0917  (the order of the columns)
@@ -157,14 +161,14 @@ def _body(  # noqa: PLR0917  (the order of the columns)
     started_at: datetime | None,
     ended_at: datetime,
 ) -> bytes:
-    """The run as it ended, with the thread's values of that moment."""
-    kept = loads(payload)
-    status = kept["status"]
-    error = kept.pop("error") or _DEFAULT_ERRORS.get(status)
-    whole: dict[str, Any] = {
+    """The request body: the run at its end, with the thread's values at that time."""
+    fields = loads(payload)
+    status = fields["status"]
+    error = fields.pop("error") or _DEFAULT_ERRORS.get(status)
+    body: dict[str, Any] = {
         "run_id": run_id,
         "thread_id": thread_id,
-        **{name: Fragment(dumps(value)) for name, value in kept.items()},
+        **{name: Fragment(dumps(value)) for name, value in fields.items()},
         "created_at": _format_timestamp(created_at),
         "updated_at": _format_timestamp(ended_at),
         "run_started_at": _format_timestamp(started_at),
@@ -172,8 +176,8 @@ def _body(  # noqa: PLR0917  (the order of the columns)
         "webhook_sent_at": _format_timestamp(timezone.now()),
     }
     if status in _DEFAULT_ERRORS:
-        whole["error"] = error
-    return dumps(whole)
+        body["error"] = error
+    return dumps(body)
 
 
 def _format_timestamp(value: datetime | None) -> str | None:
@@ -181,21 +185,21 @@ def _format_timestamp(value: datetime | None) -> str | None:
 
 
 def record(delivery: Delivery, outcome: DeliveryResult, seconds: float) -> None:
-    """Write down an attempt, and when the next is due. A stale attempt writes nothing."""
+    """Record an attempt and schedule the next one. A stale attempt writes nothing."""
     entry = {
         "at": _format_timestamp(timezone.now()),
         "status": outcome.status,
         "error": outcome.error or None,
         "milliseconds": round(seconds * 1000),
     }
-    told = [dumps_text(entry), outcome.status, outcome.error, delivery.id, delivery.attempt]
+    params = [dumps_text(entry), outcome.status, outcome.error, delivery.id, delivery.attempt]
     with connection.cursor() as cursor:
         if outcome.is_delivered:
-            cursor.execute(statements.DELIVERED, told)
+            cursor.execute(statements.DELIVERED, params)
         elif outcome.is_final or delivery.attempt > len(RETRY_SECONDS):
-            cursor.execute(statements.GIVEN_UP, told)
+            cursor.execute(statements.GIVEN_UP, params)
         else:
-            cursor.execute(statements.RETRY, [_retry_delay(delivery, outcome), *told])
+            cursor.execute(statements.RETRY, [_retry_delay(delivery, outcome), *params])
 
 
 def _retry_delay(delivery: Delivery, outcome: DeliveryResult) -> float:
@@ -204,12 +208,12 @@ def _retry_delay(delivery: Delivery, outcome: DeliveryResult) -> float:
 
 
 def delete_old() -> int:
-    """Delete the log of webhooks that ended long ago; return how many. Safe to repeat."""
+    """Delete old finished deliveries; return how many. Safe to repeat."""
     deleted = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute(statements.DELETE_OLD, [settings.WEBHOOK_LOG_DAYS, DELETE_BATCH_SIZE])
-            gone = int(cursor.rowcount)
-        deleted += gone
-        if gone < DELETE_BATCH_SIZE:
+            batch_deleted = int(cursor.rowcount)
+        deleted += batch_deleted
+        if batch_deleted < DELETE_BATCH_SIZE:
             return deleted

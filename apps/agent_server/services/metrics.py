@@ -1,4 +1,4 @@
-"""What an operator watches of one agent."""
+"""Metrics of one agent."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Metrics(NamedTuple):
     pending: int
     running: int
     waited: float
-    """Seconds that the run in front has been waiting for, when it could have started."""
+    """Seconds that the first runnable pending run has been waiting."""
     slots: int
-    """Runs that the living workers execute at once, those of other agents among them."""
+    """Total run capacity of the live workers, which all agents share."""
     answers: dict[int, int]
-    """Answered requests by status."""
+    """Number of responses by status."""
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -54,7 +54,7 @@ class Metrics(NamedTuple):
         }
 
     def as_text(self, agent: str) -> str:
-        """In Prometheus' text format."""
+        """The metrics in Prometheus' text format."""
         return "".join(f"{line}\n" for line in self._lines(f'agent="{agent}"'))
 
     def _lines(self, label: str) -> Iterator[str]:
@@ -73,14 +73,14 @@ class Metrics(NamedTuple):
             yield f'{name}{{{label},status="{status}"}} {count}'
 
 
-def _gauge(name: str, says: str, label: str, value: float) -> Iterator[str]:
-    yield f"# HELP slipway_{name} {says}"
+def _gauge(name: str, help_text: str, label: str, value: float) -> Iterator[str]:
+    yield f"# HELP slipway_{name} {help_text}"
     yield f"# TYPE slipway_{name} gauge"
     yield f"slipway_{name}{{{label}}} {value:g}"
 
 
 def collect(scope: Scope) -> Metrics:
-    """As it is now: one query on an index of open runs, two questions to Redis."""
+    """Read the current values: one query on the index of open runs, two Redis commands."""
     pending, running, waited = prepared_sql.fetch_row(_QUEUE, scope.key) or (0, 0, 0.0)
     slots = _engines() * settings.AGENT_RUNS_PER_WORKER
     return Metrics(
@@ -89,7 +89,7 @@ def collect(scope: Scope) -> Metrics:
 
 
 def _engines() -> int:
-    """Workers that live: each listens for runs that shall stop."""
+    """The number of live workers; each subscribes to the channel of cancelled runs."""
     try:
         [(_, count)] = _client().pubsub_numsub(CANCELS)
     except redis.RedisError:

@@ -1,4 +1,4 @@
-"""Agent runs: receiving them in order, finding them, and what they left."""
+"""Agent runs: creates them in order of receipt, reads and deletes them."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class RunRow(NamedTuple):
 
 
 class RunOutcome(NamedTuple):
-    """What is left of a run that has ended."""
+    """The result of a run that has ended."""
 
     status: str
     error: dict[str, Any] | None
@@ -55,7 +55,7 @@ class RunOutcome(NamedTuple):
 
 
 class JoinableRun(NamedTuple):
-    """What a reader of a run's stream must know of it."""
+    """A run, as readers of its stream need it."""
 
     run_id: UUID
     is_open: bool
@@ -91,7 +91,7 @@ def create_on_thread(scope: Scope, thread_id: UUID, body: RunBody) -> RunRow:
 
 
 def create_stateless(scope: Scope, body: RunBody) -> RunRow:
-    """Receive a run on a thread of its own, which goes with it unless it is to be kept."""
+    """Create a run on a new thread, which is deleted with it unless the request keeps it."""
     thread_id = uuid7()
     parameters = _parameters(scope, body)
     parameters |= {"thread": thread_id, "strategy": MultitaskStrategy.ENQUEUE.value}
@@ -110,18 +110,18 @@ def create_stateless(scope: Scope, body: RunBody) -> RunRow:
 
 
 @transaction.atomic
-def create_batch(wanted: Sequence[tuple[Scope, BatchedRun]]) -> list[RunRow]:
-    """Receive all of these runs or, if anything is wrong with one of them, none."""
-    made: dict[int, RunRow] = {}
+def create_batch(requests: Sequence[tuple[Scope, BatchedRun]]) -> list[RunRow]:
+    """Create all of these runs or, if one is invalid, none."""
+    rows: dict[int, RunRow] = {}
     # Threads are locked by id; the runs of one thread keep their order.
-    order = sorted(range(len(wanted)), key=lambda index: str(wanted[index][1].thread_id))
+    order = sorted(range(len(requests)), key=lambda index: str(requests[index][1].thread_id))
     for index in order:
-        scope, body = wanted[index]
+        scope, body = requests[index]
         if body.thread_id is None:
-            made[index] = create_stateless(scope, body)
+            rows[index] = create_stateless(scope, body)
         else:
-            made[index] = create_on_thread(scope, body.thread_id, body)
-    return [made[index] for index in range(len(wanted))]
+            rows[index] = create_on_thread(scope, body.thread_id, body)
+    return [rows[index] for index in range(len(requests))]
 
 
 def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
@@ -150,8 +150,8 @@ def _parameters(scope: Scope, body: RunBody) -> dict[str, Any]:
 
 
 def _request_id() -> str:
-    found = request_context.current()
-    return found.request_id if found is not None else ""
+    context = request_context.current()
+    return context.request_id if context is not None else ""
 
 
 def _json(value: Any) -> str:
@@ -161,9 +161,9 @@ def _json(value: Any) -> str:
 def _retry_or_raise(
     scope: Scope, thread_id: UUID, body: RunBody, parameters: dict[str, Any]
 ) -> tuple[Any, ...]:
-    """What becomes of a run that found no thread to join, or no assistant."""
-    if lack := _missing_reason(scope, parameters["assistant"]):
-        raise lack
+    """Handle a run whose insert found no thread or assistant: create, preempt or raise."""
+    if error := _missing_reason(scope, parameters["assistant"]):
+        raise error
     if not threads.queryset_for(scope).filter(thread_id=thread_id).exists():
         if body.if_not_exists != "create":
             raise errors.ThreadOrAssistantNotFound
@@ -178,19 +178,19 @@ def _retry_or_raise(
 
 @transaction.atomic
 def _preempt(parameters: dict[str, Any]) -> tuple[Any, ...]:
-    """Receive a run for which the thread's open ones have to stop."""
+    """Create a run and cancel the thread's other open runs."""
     row = prepared_sql.fetch_row(statements.ON_THREAD, {**parameters, "supersedes": True})
     if row is None:
-        raise errors.ThreadOrAssistantNotFound  # it was deleted meanwhile
+        raise errors.ThreadOrAssistantNotFound  # the thread was deleted concurrently
     run_id, thread_pk, *_ = row
     cancel_runs.preempt(thread_pk, parameters["strategy"], run_id)
     return row
 
 
 def _missing_reason(scope: Scope, assistant_id: UUID) -> AppError | None:
-    """What is wrong with the assistant, if anything is."""
-    found = assistants.queryset_for(scope.unfiltered()).filter(assistant_id=assistant_id)
-    graph_id = found.values_list("graph_id", flat=True).first()
+    """The error for a missing assistant or graph; None if both exist."""
+    rows = assistants.queryset_for(scope.unfiltered()).filter(assistant_id=assistant_id)
+    graph_id = rows.values_list("graph_id", flat=True).first()
     if graph_id is None:
         return errors.ThreadOrAssistantNotFound()
     return None if graph_id in scope.route.graph_ids else errors.GraphGone(graph_id)
@@ -206,7 +206,7 @@ def _dispatch(row: tuple[Any, ...], thread_id: UUID, body: RunBody) -> RunRow:
 
 
 def queryset_for(scope: Scope, thread_id: UUID) -> AgentRunQuerySet:
-    """The runs of a thread of the agent; of a stateless run's thread as well."""
+    """The runs of a thread of the agent, including threads of stateless runs."""
     runs = AgentRun.objects.for_workspace(scope.route.workspace_id)
     return runs.filter(deployment=scope.route.deployment_id, thread__thread_id=thread_id)
 
@@ -224,14 +224,14 @@ def list_newest(
     """A page of the thread's runs, newest first."""
     if not threads.queryset_for(scope).filter(thread_id=thread_id).exists():
         raise errors.ThreadNotFound(thread_id)
-    found = queryset_for(scope, thread_id).order_by("-sequence")
+    rows = queryset_for(scope, thread_id).order_by("-sequence")
     if status:
-        found = found.filter(status=status) if status in RunStatus.values else found.none()
-    return [RunRow(*row) for row in found.values_list(*_COLUMNS)[offset : offset + limit]]
+        rows = rows.filter(status=status) if status in RunStatus.values else rows.none()
+    return [RunRow(*row) for row in rows.values_list(*_COLUMNS)[offset : offset + limit]]
 
 
 def find_joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> JoinableRun | None:
-    """The run as a stream's reader must know it; without a thread, a stateless one."""
+    """The run for a stream's reader; without `thread_id`, on any thread."""
     row = prepared_sql.fetch_row(
         statements.JOINABLE, [run_id, *scope.key, scope.visible, thread_id, thread_id]
     )
@@ -242,7 +242,7 @@ def find_joinable(scope: Scope, run_id: UUID, thread_id: UUID | None = None) -> 
 
 
 def read_outcome(scope: Scope, run_id: UUID) -> RunOutcome | None:
-    """What the run left, with its thread's values as they are now; None when it is gone."""
+    """The run's result with the thread's current values; None if the run was deleted."""
     row = prepared_sql.fetch_row(statements.OUTCOME, [run_id, *scope.key, scope.visible])
     if row is None:
         return None
@@ -251,16 +251,20 @@ def read_outcome(scope: Scope, run_id: UUID) -> RunOutcome | None:
 
 
 def find_ended(run_ids: list[UUID]) -> dict[UUID, str]:
-    """Which of the runs have ended, and how; a run that is gone counts as ended."""
+    """The status of the runs that have ended; a deleted run has the status `gone`."""
     runs = AgentRun.objects.across_workspaces(reason="the ids are of streams that are open here")
-    found = dict(runs.filter(pk__in=run_ids).values_list("pk", "status"))
+    statuses = dict(runs.filter(pk__in=run_ids).values_list("pk", "status"))
     return {
-        run_id: found.get(run_id, "gone") for run_id in run_ids if found.get(run_id) not in OPEN
+        run_id: statuses.get(run_id, "gone")
+        for run_id in run_ids
+        if statuses.get(run_id) not in OPEN
     }
 
 
 def delete(scope: Scope, thread_id: UUID, run_id: UUID) -> None:
-    """Remove the run; what it saved stays. One that is still open ends with it."""
-    row = prepared_sql.fetch_row(statements.PLACE, [run_id, *scope.key, scope.visible, thread_id])
+    """Delete the run and end it if it is open. Its checkpoints are kept."""
+    row = prepared_sql.fetch_row(
+        statements.THREAD_OF_RUN, [run_id, *scope.key, scope.visible, thread_id]
+    )
     if row is None or not cancel_runs.delete_run(row[0], run_id):
         raise errors.RunNotFound

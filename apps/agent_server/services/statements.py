@@ -1,9 +1,8 @@
-"""The statements that receive a run, and those that look one up.
+"""SQL that creates and reads runs.
 
-A run is received by one statement, so that order, lock and insert cannot come apart.
-The row lock of the thread's UPDATE is what orders runs: under it the run gets its sequence, then
-its id and its time of creation, so all three sort alike. The configuration of a run is that of its
-assistant at that moment, under the request's.
+One statement locks the thread, updates it and inserts the run. The row lock orders the runs of a
+thread: under it a run gets sequence, id and creation time, so all three have the same order. The
+request's configuration overrides that of the assistant at that time.
 """
 # ruff: noqa: S608  (the pieces are constants of this module)
 
@@ -62,8 +61,8 @@ ON_THREAD = (
 )"""
     + _INSERT_RUN.format(thread_metadata="thread.metadata", origin="a.origin")
 )
-"""Nothing comes back when there is no such thread or assistant, or the thread is busy and may not
-be joined; nothing has changed then."""
+"""Returns and changes nothing if there is no such thread or assistant, or if the thread is busy and
+the strategy does not allow another run."""
 
 ON_TEMPORARY_THREAD = (
     "WITH"
@@ -79,13 +78,13 @@ ON_TEMPORARY_THREAD = (
     FROM merged a
     RETURNING id, metadata, runs_received, revision_id
 )"""
-    # A stateless run's metadata names no graph.
+    # The metadata of a stateless run does not contain the graph.
     + _INSERT_RUN.format(
         thread_metadata="'{}'", origin="jsonb_build_object('assistant_id', a.assistant_id)"
     )
 )
 
-_OF_AGENT = """
+_FROM_VISIBLE_RUN = """
 FROM agent_server_agentrun r JOIN agent_server_thread t ON t.id = r.thread_id
 WHERE r.id = %s AND r.workspace_id = %s AND r.deployment_id = %s
   AND t.metadata @> %s::jsonb
@@ -96,16 +95,16 @@ RUN = (
 SELECT r.id, t.thread_id, r.assistant_id, r.status, r.metadata::text, r.kwargs::text,
     r.multitask_strategy, r.created_at, r.updated_at
 """
-    + _OF_AGENT
+    + _FROM_VISIBLE_RUN
     + "AND t.thread_id = %s"
 )
 
-PLACE = "SELECT r.thread_id" + _OF_AGENT + "AND t.thread_id = %s"
+THREAD_OF_RUN = "SELECT r.thread_id" + _FROM_VISIBLE_RUN + "AND t.thread_id = %s"
 
 JOINABLE = (
     "SELECT r.status, (r.kwargs->'resumable')::boolean"
-    + _OF_AGENT
+    + _FROM_VISIBLE_RUN
     + "AND (%s::uuid IS NULL OR t.thread_id = %s)"
 )
 
-OUTCOME = 'SELECT r.status, r.error::text, t."values"::text, t.interrupts::text' + _OF_AGENT
+OUTCOME = 'SELECT r.status, r.error::text, t."values"::text, t.interrupts::text' + _FROM_VISIBLE_RUN

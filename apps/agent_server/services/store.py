@@ -1,4 +1,4 @@
-"""The long-term memory of agents, for callers from outside. Runs use it through their engine."""
+"""The agent store for API callers. Runs use it through their engine."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Item(NamedTuple):
 
 
 def get(scope: Scope, place: ItemReference, *, refresh: bool | None) -> Item | None:
-    """The item, if it is there and has not expired; reading may prolong its life."""
+    """The item unless it is missing or expired; reading may extend its time to live."""
     place.validate_key()
     query = statements.get(owner_of(scope), ItemKey(place.namespace, place.key))
     row = prepared_sql.fetch_row(*query)
@@ -45,29 +45,29 @@ def get(scope: Scope, place: ItemReference, *, refresh: bool | None) -> Item | N
 
 @transaction.atomic
 def put(scope: Scope, item: NewItem, vectors: Sequence[Vector] = ()) -> None:
-    """Write the item over what is there. Safe to repeat."""
+    """Create or replace the item. Safe to repeat."""
     item.validate_key()
-    whose, place = owner_of(scope), ItemKey(item.namespace, item.key)
+    owner, place = owner_of(scope), ItemKey(item.namespace, item.key)
     ttl = scope.route.serving.store.ttl
     minutes = item.ttl if item.ttl is not None or ttl is None else ttl.default_ttl
-    _execute(statements.put(whose, place, storable(dumps(item.value)).decode(), minutes))
-    _execute(statements.delete_vectors(whose, place))
+    _execute(statements.put(owner, place, storable(dumps(item.value)).decode(), minutes))
+    _execute(statements.delete_vectors(owner, place))
     if vectors:
-        _execute(statements.put_vectors(whose, place, vectors))
+        _execute(statements.put_vectors(owner, place, vectors))
 
 
 @transaction.atomic
 def delete(scope: Scope, place: ItemReference) -> None:
-    """Remove the item, if it is there."""
+    """Delete the item, if it exists."""
     place.validate_key()
     for query in statements.delete(owner_of(scope), ItemKey(place.namespace, place.key)):
         _execute(query)
 
 
 def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[Item]:
-    """Items below a prefix: by likeness to the query if there is one, else the newest first."""
+    """Items below a prefix, ordered by similarity to the query or newest first."""
     namespaces.validate_labels(body.namespace_prefix)
-    found = _rows(
+    rows = _rows(
         statements.search(
             owner_of(scope),
             body.namespace_prefix,
@@ -77,12 +77,12 @@ def search(scope: Scope, body: ItemSearch, query: Vector | None = None) -> list[
             query=query,
         )
     )
-    _extend_ttl(scope, [row[5] for row in found if row[6]], refresh=body.refresh_ttl)
-    return [Item._make((*row[:5], row[7])) for row in found]
+    _extend_ttl(scope, [row[5] for row in rows if row[6]], refresh=body.refresh_ttl)
+    return [Item._make((*row[:5], row[7])) for row in rows]
 
 
 def list_namespaces(scope: Scope, body: NamespaceSearch) -> list[list[str]]:
-    """The namespaces in which there is something."""
+    """The namespaces that contain items."""
     namespaces.validate_labels(body.prefix)
     namespaces.validate_labels(body.suffix)
     matches = [Match(True, body.prefix)] if body.prefix else []
@@ -98,7 +98,7 @@ def list_namespaces(scope: Scope, body: NamespaceSearch) -> list[list[str]]:
 
 
 def delete_expired() -> int:
-    """Delete what has expired, everywhere; return how many. Safe to repeat."""
+    """Delete the expired items of all workspaces; return how many. Safe to repeat."""
     deleted = 0
     while True:
         with transaction.atomic(), connection.cursor() as cursor:
@@ -127,8 +127,8 @@ def _execute(query: Query) -> None:
 
 
 def _rows(query: Query) -> list[tuple[Any, ...]]:
-    # Planned anew each time: what is best depends on prefix and filter.
+    # Not prepared: the best plan depends on prefix and filter.
     with connection.cursor() as cursor:
         cursor.execute(*query)
-        found: list[tuple[Any, ...]] = cursor.fetchall()
-    return found
+        rows: list[tuple[Any, ...]] = cursor.fetchall()
+    return rows

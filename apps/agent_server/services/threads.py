@@ -1,6 +1,6 @@
-"""Threads: making, finding and changing them.
+"""Creation, changes and reads of threads.
 
-Rows come back as `ThreadRow`, whose JSON is still text: it goes out as PostgreSQL wrote it.
+Rows are returned as `ThreadRow`, whose JSON columns are the text that PostgreSQL returned.
 """
 # ruff: noqa: S608  (the pieces are constants of this module)
 
@@ -44,7 +44,7 @@ class ThreadRow(NamedTuple):
 
 
 class StateSource(NamedTuple):
-    """What is known of a thread's state without asking its graph."""
+    """What PostgreSQL stores of a thread's state, without a graph call."""
 
     pk: UUID
     status: str
@@ -54,16 +54,16 @@ class StateSource(NamedTuple):
     revision_id: UUID | None
     config: str
     version: str
-    """Of the row: another after each change of the thread, also of its history."""
+    """The version of the row, which changes with each change of the thread or its history."""
 
     @property
     def is_blank(self) -> bool:
-        """Nothing was ever saved on it."""
+        """Whether the thread has no checkpoint."""
         return self.state is None and not self.changes
 
     @property
     def is_settled(self) -> bool:
-        """The kept state is the whole truth: no open run is changing it."""
+        """Whether the stored state is current: no open run can change it."""
         return self.state is not None and self.status != ThreadStatus.BUSY
 
 
@@ -71,7 +71,7 @@ _JSON = frozenset({"metadata", "config", "values", "interrupts", "error"})
 
 
 def _column(name: str) -> str:
-    """A column as it goes out, by a word of this module or one that a body has checked."""
+    """The SQL of a returned column; the name is a constant or validated by the body."""
     return f'"{name}"::text' if name in _JSON else f'"{name}"'
 
 
@@ -88,7 +88,7 @@ ON CONFLICT (workspace_id, deployment_id, thread_id) DO NOTHING
 RETURNING {RETURNED}
 """
 _SELECT = f"SELECT {RETURNED} FROM agent_server_thread WHERE {THIS}"
-# One statement, so that a change by a run that starts meanwhile is merged and not overwritten.
+# One statement, so that concurrent changes by a starting run are merged, not overwritten.
 _CHANGE = f"""
 UPDATE agent_server_thread
 SET metadata = metadata || %s::jsonb, updated_at = clock_timestamp(),
@@ -116,16 +116,16 @@ def queryset_for(scope: Scope) -> ThreadQuerySet:
 
 
 def create(scope: Scope, body: NewThread) -> ThreadRow:
-    """Make the thread. A given id that is taken: the old row or `ThreadExists`, as asked."""
+    """Create the thread. `if_exists` decides between the existing row and `ThreadExists`."""
     thread_id = body.thread_id or uuid7()
-    made = insert(scope, thread_id, body.metadata, ttl=body.ttl)
-    return made or get_existing(scope, thread_id, body)
+    row = insert(scope, thread_id, body.metadata, ttl=body.ttl)
+    return row or get_existing(scope, thread_id, body)
 
 
 def get_existing(scope: Scope, thread_id: UUID, body: NewThread) -> ThreadRow:
-    """The thread whose id is taken, if that is good enough for who wanted it; `ThreadExists`."""
+    """The existing thread with this id, if `if_exists` allows it. Raises `ThreadExists`."""
     row = prepared_sql.fetch_row(_SELECT, _key(scope, thread_id))
-    if row is None:  # somebody else's, which must not show
+    if row is None:  # hidden from the caller
         raise errors.ThreadNotFound(thread_id)
     if body.if_exists == "raise":
         raise errors.ThreadExists(thread_id)
@@ -141,9 +141,9 @@ def insert(
     pk: UUID | None = None,
     hidden: bool = False,
 ) -> ThreadRow | None:
-    """Make the thread unless its id is taken, which the constraint decides.
+    """Insert the thread; None if the id exists, which the unique constraint decides.
 
-    A `hidden` one is seen by nobody until its first edit, and purged if that does not come.
+    A `hidden` thread is invisible until its first edit, and purged if there is none.
     """
     text = storable(dumps(metadata)).decode()
     minutes, strategy = resolve_ttl(scope.route, ttl)
@@ -153,10 +153,10 @@ def insert(
     return None if row is None else ThreadRow(*row)
 
 
-def resolve_ttl(route: Route, given: TTL | None) -> tuple[float | None, str]:
-    """Minutes and strategy of a new thread: those given, else those of `langgraph.json`."""
-    if given is not None:
-        return given.ttl, given.strategy.value
+def resolve_ttl(route: Route, ttl: TTL | None) -> tuple[float | None, str]:
+    """Minutes and strategy of a new thread: the request's, else those of `langgraph.json`."""
+    if ttl is not None:
+        return ttl.ttl, ttl.strategy.value
     configured = (route.config.get("checkpointer") or {}).get("ttl") or {}
     strategy = configured.get("strategy") or TTLStrategy.DELETE.value
     return configured.get("default_ttl"), strategy
@@ -170,29 +170,29 @@ def get(scope: Scope, thread_id: UUID) -> ThreadRow:
 
 
 def read_ttl(scope: Scope, thread_id: UUID) -> str | None:
-    """What is left of the thread's time, as JSON; None when it stays for ever."""
+    """The thread's time to live as JSON; None if it has none."""
     row = prepared_sql.fetch_row(_TTL, _key(scope, thread_id))
     return None if row is None else row[0]
 
 
 def _key(scope: Scope, thread_id: UUID) -> list[Any]:
-    """What names a thread that the caller may see: its id is unique within its deployment."""
+    """The parameters of `THIS`: deployment, thread id and visibility filter."""
     return [*scope.key, thread_id, scope.visible]
 
 
 def update(scope: Scope, thread_id: UUID, changes: ThreadChanges) -> ThreadRow:
-    """Put the metadata's keys over those that are there; a run may be under way."""
+    """Merge the metadata into the thread's, also while a run is executed."""
     text = storable(dumps(changes.metadata)).decode()
     ttl = changes.ttl
-    kept = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
-    row = prepared_sql.fetch_row(_CHANGE, [text, *kept, *_key(scope, thread_id)])
+    ttl_params = [ttl.ttl, ttl.strategy.value] if ttl is not None else [None, None]
+    row = prepared_sql.fetch_row(_CHANGE, [text, *ttl_params, *_key(scope, thread_id)])
     if row is None:
         raise errors.ThreadNotFound(thread_id)
     return ThreadRow(*row)
 
 
 def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool]:
-    """One page of threads, each with the fields that were asked for, and whether there are more."""
+    """One page of threads with the selected fields, and whether there are more."""
     names: list[str] = [*(body.select or ThreadRow._fields)]
     columns = [_column(name) for name in names]
     parameters: list[Any] = []
@@ -207,13 +207,13 @@ def search(scope: Scope, body: ThreadSearch) -> tuple[list[dict[str, Any]], bool
     order = "DESC" if body.sort_order == "desc" else "ASC"
     statement = f"""SELECT {", ".join(columns)} FROM agent_server_thread WHERE {where}
         ORDER BY "{body.sort_by}" {order}, id {order} LIMIT %s OFFSET %s"""
-    found = prepared_sql.fetch_rows(statement, [*parameters, *more, body.limit + 1, body.offset])
-    page = [dict(zip(names, row, strict=True)) for row in found]
+    rows = prepared_sql.fetch_rows(statement, [*parameters, *more, body.limit + 1, body.offset])
+    page = [dict(zip(names, row, strict=True)) for row in rows]
     return page[: body.limit], len(page) > body.limit
 
 
 def _extract_columns(extract: dict[str, str]) -> tuple[str, list[Any]]:
-    """One JSON object of what lies at the paths; null where nothing does."""
+    """SQL of a JSON object with the values at the paths; null for missing ones."""
     pairs, parameters = [], []
     for alias, path in extract.items():
         column, steps = parse_path(path)
@@ -231,7 +231,7 @@ def count(scope: Scope, body: ThreadCount) -> int:
 
 
 def get_state_source(scope: Scope, thread_id: UUID) -> StateSource:
-    """Where the thread's state is to be had: here, or from its graph."""
+    """The stored state of the thread, and what a graph call for it needs."""
     row = prepared_sql.fetch_row(_STATE_SOURCE, _key(scope, thread_id))
     if row is None:
         raise errors.ThreadNotFound(thread_id)
@@ -239,17 +239,17 @@ def get_state_source(scope: Scope, thread_id: UUID) -> StateSource:
 
 
 def _search_condition(scope: Scope, body: ThreadCount) -> tuple[str, list[Any]]:
-    """The condition of a search, made of words of this module, and its parameters."""
+    """The SQL condition of a search and its parameters."""
     where, parameters = "workspace_id = %s AND deployment_id = %s AND NOT temporary", [*scope.key]
-    wanted: list[tuple[str, Any]] = []
+    conditions: list[tuple[str, Any]] = []
     if scope.visible != "{}":
-        wanted.append(("metadata @> %s::jsonb", scope.visible))
+        conditions.append(("metadata @> %s::jsonb", scope.visible))
     if body.metadata:
-        wanted.append(("metadata @> %s::jsonb", storable(dumps(body.metadata)).decode()))
+        conditions.append(("metadata @> %s::jsonb", storable(dumps(body.metadata)).decode()))
     if body.values:
-        wanted.append(('"values" @> %s::jsonb', storable(dumps(body.values)).decode()))
+        conditions.append(('"values" @> %s::jsonb', storable(dumps(body.values)).decode()))
     if body.status is not None:
-        wanted.append(("status = %s", body.status.value))
-    for condition, _ in wanted:
+        conditions.append(("status = %s", body.status.value))
+    for condition, _ in conditions:
         where += f" AND {condition}"
-    return where, [*parameters, *(value for _, value in wanted)]
+    return where, [*parameters, *(value for _, value in conditions)]

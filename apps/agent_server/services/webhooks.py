@@ -1,10 +1,10 @@
-"""Webhooks: what becomes of a run is told to an address of the caller's choice."""
+"""Webhooks: schedules them when runs end, lists deliveries, manages signing secrets."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from uuid import UUID
 
 from django.db import connection, transaction
@@ -26,7 +26,7 @@ PREVIOUS_SECRET_LIFETIME = timedelta(days=1)
 
 
 class Secret(NamedTuple):
-    """What receivers check signatures with."""
+    """A signing secret, with which receivers verify signatures."""
 
     text: str
     created_at: datetime
@@ -34,10 +34,10 @@ class Secret(NamedTuple):
 
 
 def add_due(run_ids: Sequence[UUID]) -> None:
-    """Have the end of these runs told to whom it may concern.
+    """Schedule the webhooks of ended runs.
 
-    Belongs into the transaction that ends them, after their rows and their threads' are written.
-    Safe to repeat; runs without a webhook, or that are open, are passed over.
+    Call it in the transaction that ends them, after the rows of runs and threads are written. Safe
+    to repeat; open runs and runs without a webhook are skipped.
     """
     with connection.cursor() as cursor:
         cursor.execute(statements.ADD_DUE, [list(run_ids)])
@@ -46,7 +46,7 @@ def add_due(run_ids: Sequence[UUID]) -> None:
 def list_for_run(
     scope: Scope, run_id: UUID, thread_id: UUID | None = None
 ) -> list[WebhookDelivery]:
-    """How the run's webhooks went, without a thread a stateless run's; there is one at most."""
+    """The run's webhook deliveries, at most one; without `thread_id`, on any thread."""
     route = scope.route
     rows = WebhookDelivery.objects.for_workspace(route.workspace_id)
     rows = rows.filter(deployment=route.deployment_id, run_id=run_id)
@@ -60,18 +60,17 @@ def list_for_run(
 
 
 def get_secret(deployment: Deployment) -> Secret:
-    """The deployment's secret, made when it has none."""
+    """The deployment's secret, created if it has none."""
     return _to_secret(_secret_row(deployment.workspace_id, deployment.pk))
 
 
 @transaction.atomic
 def replace_secret(*, deployment: Deployment) -> Secret:
-    """Sign with a new secret, and for a day with the old one as well."""
-    place: dict[str, Any] = {"deployment": deployment}
+    """Replace the secret; the previous one also signs for one more day."""
     _secret_row(deployment.workspace_id, deployment.pk)
     rows = WebhookSecret.objects.for_workspace(deployment.workspace_id)
-    row = rows.select_for_update(no_key=True).get(**place)
-    row.previous, row.secret = row.secret, secrets.encrypt(sending.make_secret())
+    row = rows.select_for_update(no_key=True).get(deployment=deployment)
+    row.previous, row.secret = row.secret, secrets.encrypt(sending.generate_secret())
     row.replaced_at = timezone.now()
     row.save(update_fields=["previous", "secret", "replaced_at"])
     record(
@@ -83,7 +82,7 @@ def replace_secret(*, deployment: Deployment) -> Secret:
 
 
 def signing_keys(workspace_id: UUID, deployment_id: UUID) -> tuple[str, ...]:
-    """What a webhook is signed with now, the newest first."""
+    """The current signing keys, newest first."""
     row = _secret_row(workspace_id, deployment_id)
     keys = [row.secret]
     if row.previous is not None and _previous_valid_until(row) is not None:
@@ -96,7 +95,7 @@ def _secret_row(workspace_id: UUID, deployment_id: UUID) -> WebhookSecret:
     row, _ = rows.get_or_create(
         workspace_id=workspace_id,
         deployment_id=deployment_id,
-        defaults={"secret": secrets.encrypt(sending.make_secret())},
+        defaults={"secret": secrets.encrypt(sending.generate_secret())},
     )
     return row
 

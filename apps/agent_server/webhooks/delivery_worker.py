@@ -1,7 +1,7 @@
-"""Sends the webhooks of a worker process: a loop in a thread of its own.
+"""Sends the webhooks of a worker process, on an event loop in its own thread.
 
-It is woken when a run with a webhook ends here, and every few seconds for what is due again or was
-left by others. Slow receivers of one agent take only some of its places.
+It is woken when a run with a webhook ends in this process, and periodically for retries and
+deliveries of other workers. The concurrency per agent is limited because of slow receivers.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ BATCH_SIZE = 25
 
 
 class DeliveryWorker:
-    """Takes what is due, sends it, and writes down what came of it."""
+    """Claims due deliveries, sends them and records the results."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -46,11 +46,11 @@ class DeliveryWorker:
         self._thread.start()
 
     def wake(self) -> None:
-        """Have it look for what is due; from any thread."""
+        """Look for due deliveries now; callable from any thread."""
         self._loop.call_soon_threadsafe(self._awake.set)
 
     def stop(self) -> None:
-        """Leave what is under way: it is due again soon. Safe to repeat."""
+        """Stop; interrupted deliveries are retried after their lease. Safe to repeat."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join(5)
@@ -74,32 +74,32 @@ class DeliveryWorker:
             try:
                 await self._take_all()
             except Exception:
-                log.exception("Webhooks could not be looked up; the next call looks again.")
+                log.exception("Claiming webhooks failed; the next wake-up retries.")
 
     async def _take_all(self) -> None:
-        """Begin with everything that is due, as far as there are places."""
-        while room := min(BATCH_SIZE, MAX_CONCURRENT - len(self._open)):
+        """Start all due deliveries, within the limits of concurrency."""
+        while capacity := min(BATCH_SIZE, MAX_CONCURRENT - len(self._open)):
             full = [agent for agent, n in self._per_agent.items() if n >= MAX_CONCURRENT_PER_AGENT]
-            taken = await self._in_database(deliveries.claim, room, full)
-            for delivery in taken:
+            deliveries_claimed = await self._in_database(deliveries.claim, capacity, full)
+            for delivery in deliveries_claimed:
                 self._per_agent[delivery.deployment_id] += 1
                 task = self._loop.create_task(self._deliver(delivery))
                 self._open.add(task)
                 task.add_done_callback(self._open.discard)
-            if len(taken) < room:
+            if len(deliveries_claimed) < capacity:
                 return
 
     async def _deliver(self, delivery: Delivery) -> None:
         began = self._loop.time()
         try:
-            if isinstance(delivery.letter, sending.DeliveryResult):
-                outcome = delivery.letter
+            if isinstance(delivery.request, sending.DeliveryResult):
+                outcome = delivery.request
             else:
-                outcome = await sending.send(delivery.letter)
+                outcome = await sending.send(delivery.request)
             taken = self._loop.time() - began
             await self._in_database(deliveries.record, delivery, outcome, taken)
         except Exception:
-            log.exception("What came of webhook %s could not be written down.", delivery.id)
+            log.exception("Recording the result of webhook %s failed.", delivery.id)
         finally:
             was_full = len(self._open) >= MAX_CONCURRENT
             agent = delivery.deployment_id

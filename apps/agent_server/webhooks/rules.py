@@ -1,8 +1,8 @@
-"""Where the webhooks of an agent may go.
+"""The allowed targets of an agent's webhooks.
 
-The platform's rule is that they reach public machines only. An agent's `langgraph.json` may narrow
-that, and with `disable_loopback: false` open it to its own routes (an address like `/done`) and,
-where the operator allows it, to this machine and its network.
+The platform allows public addresses only. An agent's `langgraph.json` may restrict them further.
+With `disable_loopback: false` it may also allow its own routes (an address like `/done`) and, if
+the operator permits it, this machine and its network.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ class WebhookBlocked(errors.Invalid):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """An address that webhooks may be sent to, as far as its text tells."""
+    """A webhook address that passed the checks of its text."""
 
     host: str
-    """Empty for a route of the agent's own."""
+    """Empty for the agent's own route."""
     port: int
     is_secure: bool
     path: str
-    """With the query, as it goes into the request."""
+    """Path and query of the request."""
 
     @property
     def is_own(self) -> bool:
@@ -60,11 +60,11 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class WebhookPolicy:
-    """`webhooks.url` of an agent's `langgraph.json`, under the platform's own."""
+    """`webhooks.url` of an agent's `langgraph.json`, within the platform's limits."""
 
     require_https: bool = False
     allowed_domains: tuple[str, ...] = ()
-    """Exact names, or `*.name` for those below it; none means any."""
+    """Exact names, or `*.name` for subdomains; empty allows any."""
     allowed_ports: tuple[int, ...] = ()
     max_url_length: int = MAX_URL_LENGTH
     allows_own_routes: bool = False
@@ -72,21 +72,21 @@ class WebhookPolicy:
 
     @classmethod
     def of(cls, webhooks: Webhooks) -> Self:
-        """The rules of an agent whose `langgraph.json` has this section."""
-        given = webhooks.url
-        opened = not given.disable_loopback
+        """The policy of this section of a `langgraph.json`."""
+        options = webhooks.url
+        allows_loopback = not options.disable_loopback
         return cls(
-            require_https=given.require_https,
-            allowed_domains=tuple(name.lower() for name in given.allowed_domains or ()),
-            allowed_ports=tuple(given.allowed_ports or ()),
-            max_url_length=min(given.max_url_length or MAX_URL_LENGTH, MAX_URL_LENGTH),
-            allows_own_routes=opened,
+            require_https=options.require_https,
+            allowed_domains=tuple(name.lower() for name in options.allowed_domains or ()),
+            allowed_ports=tuple(options.allowed_ports or ()),
+            max_url_length=min(options.max_url_length or MAX_URL_LENGTH, MAX_URL_LENGTH),
+            allows_own_routes=allows_loopback,
             allows_private=settings.ALLOW_PRIVATE_ADDRESSES
-            or (opened and settings.ALLOW_LOCAL_WEBHOOKS),
+            or (allows_loopback and settings.ALLOW_LOCAL_WEBHOOKS),
         )
 
     def target(self, url: str) -> Target:
-        """Take an address apart and hold it against the rules; looks at its text only."""
+        """Parse an address and check its text, without resolving the host."""
         if len(url) > self.max_url_length:
             raise WebhookBlocked(f"the address is longer than {self.max_url_length} characters.")
         if _INVALID_CHARACTERS.search(url) or not url.isprintable():
@@ -130,20 +130,20 @@ class WebhookPolicy:
         path += f"?{parts.query}" if parts.query else ""
         return Target(host, port, is_secure=parts.scheme == "https", path=_percent_encode(path))
 
-    def reachable(self, host: str, found: list[IPAddress]) -> list[IPAddress]:
-        """The addresses of a name, if webhooks may go to all of them."""
+    def reachable(self, host: str, addresses: list[IPAddress]) -> list[IPAddress]:
+        """Return the host's addresses if all are allowed. Raises `WebhookBlocked`."""
         if self.allows_private:
-            return found
+            return addresses
         try:
-            return ssrf.require_public(host, found)
+            return ssrf.require_public(host, addresses)
         except ssrf.PrivateAddress:
             raise WebhookBlocked(f"{host} is on this machine or on a private network.") from None
 
 
 def validate(url: str, route: Route) -> str:
-    """The address of a webhook as it is kept; `WebhookBlocked` says why it is not taken.
+    """Validate the address of a webhook. Raises `WebhookBlocked`.
 
-    Looks the name up, so it is for threads. What passes here is checked again at each sending.
+    Resolves the host, so it must run in a thread. Each delivery repeats the checks.
     """
     rules = WebhookPolicy.of(route.serving.webhooks)
     target = rules.target(url)

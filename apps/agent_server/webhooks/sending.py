@@ -1,7 +1,7 @@
-"""One POST to an address that a tenant chose.
+"""Signs and sends a POST to an address that a tenant chose.
 
-The name is looked up here and the connection goes to the very addresses that were checked, so a
-name server cannot answer twice. Redirects are not followed: they would lead past the checks.
+The host is resolved once, and the connection uses the checked addresses, which prevents DNS
+rebinding. Redirects are not followed, because they would bypass the checks.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ CONNECT_TIMEOUT_SECONDS = 5.0
 
 @dataclass(frozen=True, slots=True)
 class WebhookRequest:
-    """What goes out, and where. A target of the platform's own needs no rules."""
+    """The request and its target. A target on the platform itself has no rules."""
 
     target: Target
     rules: WebhookPolicy | None
@@ -40,30 +40,30 @@ class WebhookRequest:
 
 @dataclass(frozen=True, slots=True)
 class DeliveryResult:
-    """What came of one attempt."""
+    """The result of one attempt."""
 
     status: int | None = None
-    """None when nobody answered."""
+    """None if there was no response."""
     error: str = ""
     is_final: bool = False
-    """Trying again would change nothing."""
+    """Whether a retry is pointless."""
     retry_after: float = 0.0
-    """What the receiver asked for, in seconds."""
+    """The receiver's `Retry-After` in seconds."""
 
     @property
     def is_delivered(self) -> bool:
         return not self.error
 
 
-async def send(letter: WebhookRequest, *, seconds: float = TIMEOUT_SECONDS) -> DeliveryResult:
-    """Send it once. Never raises: whatever goes wrong is an outcome."""
+async def send(webhook: WebhookRequest, *, seconds: float = TIMEOUT_SECONDS) -> DeliveryResult:
+    """Send the request once. Failures are returned, not raised."""
     try:
         async with asyncio.timeout(seconds):
-            return _to_result(await _post(letter))
+            return _to_result(await _post(webhook))
     except WebhookBlocked as error:
         return DeliveryResult(error=error.detail, is_final=True)
     except ssrf.ResolutionFailed:
-        return DeliveryResult(error=f"The host {letter.target.host} is not known.")
+        return DeliveryResult(error=f"The host {webhook.target.host} is not known.")
     except TimeoutError:
         return DeliveryResult(error=f"There was no answer within {seconds:g} s.")
     except ssl.SSLCertVerificationError as error:
@@ -99,21 +99,21 @@ def _retry_after(answer: h11.Response) -> float:
     return 0.0
 
 
-async def _post(letter: WebhookRequest) -> h11.Response:
-    reader, writer = await _connect(letter)
+async def _post(webhook: WebhookRequest) -> h11.Response:
+    reader, writer = await _connect(webhook)
     try:
         connection = h11.Connection(h11.CLIENT)
-        target = letter.target
+        target = webhook.target
         fields = {
             "host": target.authority,
-            **{name.lower(): value for name, value in letter.headers.items()},
-            "content-length": str(len(letter.body)),
+            **{name.lower(): value for name, value in webhook.headers.items()},
+            "content-length": str(len(webhook.body)),
             "connection": "close",
         }
         request = h11.Request(method="POST", target=target.path, headers=list(fields.items()))
-        for part in (request, h11.Data(data=letter.body), h11.EndOfMessage()):
+        for part in (request, h11.Data(data=webhook.body), h11.EndOfMessage()):
             writer.write(connection.send(part) or b"")
-        # A receiver may answer before it has read everything, and then close.
+        # A receiver may respond and close before it has read the whole body.
         with contextlib.suppress(ConnectionError):
             await writer.drain()
         while True:
@@ -128,11 +128,13 @@ async def _post(letter: WebhookRequest) -> h11.Response:
         writer.transport.abort()
 
 
-async def _connect(letter: WebhookRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    target = letter.target
+async def _connect(webhook: WebhookRequest) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    target = webhook.target
     loop = asyncio.get_running_loop()
-    found = await loop.run_in_executor(None, ssrf.resolve_in_time, target.host)
-    allowed = letter.rules.reachable(target.host, found) if letter.rules is not None else found
+    addresses = await loop.run_in_executor(None, ssrf.resolve_in_time, target.host)
+    allowed = (
+        webhook.rules.reachable(target.host, addresses) if webhook.rules is not None else addresses
+    )
     failure: Exception = ConnectionRefusedError()
     for address in allowed:
         try:
@@ -161,16 +163,16 @@ def _tls() -> ssl.SSLContext:
 SIGNATURE_KEY_PREFIX = "whsec_"
 
 
-def make_secret() -> str:
+def generate_secret() -> str:
     return SIGNATURE_KEY_PREFIX + base64.b64encode(secrets.token_bytes(32)).decode()
 
 
 def signature_headers(
     keys: Iterable[str], webhook_id: str, timestamp: int, body: bytes
 ) -> dict[str, str]:
-    """The three headers that let a receiver know who sent the body, and that it is not a replay.
+    """The headers of the Standard Webhooks specification: id, timestamp and signatures.
 
-    The id is the same at every attempt. With several keys there is a signature for each.
+    The id is the same for every attempt. Each key yields one signature.
     """
     signed = f"{webhook_id}.{timestamp}.".encode() + body
     return {

@@ -1,11 +1,11 @@
-"""The SQL of webhooks: what a run's end leaves, and how senders share it."""
+"""SQL that schedules, claims and records webhook deliveries."""
 
 from __future__ import annotations
 
 WEBHOOK_MARKER = '"webhook": "'
-"""Stands in the JSON of every run that has one, as PostgreSQL writes it; perhaps elsewhere too."""
+"""Substring of the `kwargs` JSON of every run with a webhook; may also occur in other runs."""
 
-# In the transaction that ends the runs, after their rows and their threads' have been written.
+# Execute it in the transaction that ends the runs, after the rows of runs and threads are written.
 ADD_DUE = """
 INSERT INTO agent_server_webhookdelivery (
     id, workspace_id, deployment_id, run_id, thread_id, url, status, attempts, due_at, payload,
@@ -26,7 +26,7 @@ WHERE r.id = ANY(%s::uuid[]) AND r.status NOT IN ('pending', 'running')
 ON CONFLICT (run_id) DO NOTHING
 """
 
-# A claim is a lease: its row is due again after it, unless the sender says what came of it.
+# A claim is a lease: the row is due again after it unless the sender records a result.
 CLAIM = """
 WITH due AS (
     SELECT id FROM agent_server_webhookdelivery
