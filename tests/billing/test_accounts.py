@@ -141,15 +141,15 @@ def test_region_without_a_billing_database_warns_and_works(client, workspace, pa
         with pytest.raises(BillingUnavailable):
             services.get_account(workspace.organization_id)
         response = client.get(page)
-        assert [message.id for message in checks.billing_has_its_database()] == ["billing.W001"]
+        assert [message.id for message in checks.check_billing_database()] == ["billing.W001"]
 
     assert response.status_code == 503
     assert "currently unavailable" in response.content.decode()
 
 
 def test_billing_database_url_is_an_error_in_the_us(monkeypatch):
-    assert checks.billing_has_its_database() == []
+    assert checks.check_billing_database() == []
     misconfigured = SimpleNamespace(REGION="us", DATABASES={"default": {}, "billing": {}})
     monkeypatch.setattr(checks, "settings", misconfigured)
 
-    assert [message.id for message in checks.billing_has_its_database()] == ["billing.E001"]
+    assert [message.id for message in checks.check_billing_database()] == ["billing.E001"]
