@@ -1,4 +1,4 @@
-"""For operators: which agents are talked to, and how their runs went. Nothing of what was said."""
+"""Admin pages of threads and runs for operators, without their contents."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can go wrong at an Agent Server; the texts are those that its clients know."""
+"""Errors of the Agent Server API; clients depend on some of the texts."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class AssistantExists(errors.Conflict):
 
 
 class SystemAssistant(errors.Conflict):
-    """The assistant that a deployed graph has by itself is to be had as long as the graph is."""
+    """The system assistant of a deployed graph cannot be deleted or get another graph."""
 
     code = "system_assistant"
 
@@ -121,12 +121,12 @@ class GraphGone(errors.Conflict):
 
 
 class NotOffered(errors.Invalid):
-    """A field or value that is understood, but that this server cannot honour."""
+    """A valid field or value that this server does not support."""
 
     code = "not_offered"
 
-    def __init__(self, what: str) -> None:
-        super().__init__(f"{what} is not offered yet by this server.")
+    def __init__(self, name: str) -> None:
+        super().__init__(f"{name} is not offered yet by this server.")
 
 
 class ConfigAndContext(errors.BadRequest):
@@ -140,6 +140,6 @@ class ThreadHasNoGraph(errors.BadRequest):
 
 
 class EditRefused(errors.BadRequest):
-    """The graph did not take the change; the text is its own."""
+    """The graph rejected the edit; the text is the graph's."""
 
     code = "edit_refused"

@@ -1,4 +1,4 @@
-"""Chainable questions about assistants, threads and agent runs."""
+"""Chainable queries of assistants, threads and agent runs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class AssistantQuerySet(models.QuerySet["Assistant"]):
         return self.filter(deployment=deployment)
 
     def with_metadata(self, visible: str) -> AssistantQuerySet:
-        """Those whose metadata contains that JSON."""
+        """Rows whose metadata contains this JSON."""
         return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
 
@@ -42,7 +42,7 @@ class CronQuerySet(models.QuerySet["Cron"]):
         return self.filter(deployment=deployment)
 
     def with_metadata(self, visible: str) -> CronQuerySet:
-        """Those whose metadata contains that JSON."""
+        """Rows whose metadata contains this JSON."""
         return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
 
@@ -52,13 +52,13 @@ class ThreadQuerySet(models.QuerySet["Thread"]):
         return self.filter(deployment=deployment, temporary=False)
 
     def with_metadata(self, visible: str) -> ThreadQuerySet:
-        """Those whose metadata contains that JSON."""
+        """Rows whose metadata contains this JSON."""
         return self if visible == "{}" else self.filter(metadata__contains=loads(visible))
 
 
 class AgentRunQuerySet(models.QuerySet["AgentRun"]):
     def unfinished(self) -> AgentRunQuerySet:
-        """Waiting or running."""
+        """Pending or running."""
         return self.filter(status__in=sorted(OPEN))
 
 

@@ -1,7 +1,7 @@
-"""When a cron fires: five fields, or a sixth for seconds, read in a time zone as cron reads them.
+"""Firing times of cron schedules: five fields, or six with seconds, in a time zone.
 
-Where clocks go forward, what falls into the gap fires right after it; where they go back, a fixed
-time fires once and a wildcard goes on with the real hours (Debian's rules, which cronsim follows).
+When clocks go forward, times in the gap fire right after it. When they go back, a fixed time fires
+once and a wildcard continues with real hours (Debian's rules, as implemented by cronsim).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class UnknownTimezone(Invalid):
 
 
 def parse_zone(name: str | None) -> ZoneInfo:
-    """The zone of that name; UTC where none is named."""
+    """The time zone with this name; UTC for None."""
     if name is None:
         return ZoneInfo("UTC")
     if not _ZONE.fullmatch(name) or len(name) > MAX_LENGTH:
@@ -50,9 +50,9 @@ def parse_zone(name: str | None) -> ZoneInfo:
         raise UnknownTimezone(name) from None
 
 
-def next_fire_time(schedule: str, timezone: str | None, moment: datetime) -> datetime:
-    """The first firing later than the moment, in UTC; `InvalidSchedule` when there is none."""
-    local = moment.astimezone(parse_zone(timezone))
+def next_fire_time(schedule: str, timezone: str | None, after: datetime) -> datetime:
+    """The first firing time after `after`, in UTC. Raises `InvalidSchedule`."""
+    local = after.astimezone(parse_zone(timezone))
     shown = schedule[:100]
     try:
         return next(CronSim(_seconds_first(schedule), local)).astimezone(UTC)
@@ -63,6 +63,6 @@ def next_fire_time(schedule: str, timezone: str | None, moment: datetime) -> dat
 
 
 def _seconds_first(schedule: str) -> str:
-    """As cronsim has it; on the wire seconds are the sixth field."""
+    """Move the seconds, the sixth field on the wire, to the front for cronsim."""
     fields = _NAMED.get(schedule.strip().lower(), schedule).upper().split()
     return " ".join([fields[-1], *fields[:-1]] if len(fields) == 6 else fields)

@@ -1,6 +1,6 @@
 """Periodic tasks of the Agent Server.
 
-A lost message is harmless: a run is a row, and the sweeper sends its message again.
+Lost messages are harmless: a run is a row, and the sweeper queues its thread again.
 """
 
 from __future__ import annotations
@@ -14,47 +14,47 @@ from apps.agent_server.webhooks import delivery_worker
 
 @shared_task(name="agent_server.sweep_runs", acks_late=False)
 def sweep_runs() -> None:
-    """Return runs whose worker is lost, and name threads that wait again. Safe to repeat."""
+    """Return runs of lost workers to the queue, queue waiting threads. Safe to repeat."""
     recovery.sweep()
 
 
 @shared_task(name="agent_server.purge_threads", acks_late=False)
 def purge_threads() -> None:
-    """Delete what stateless runs left. Safe to repeat."""
+    """Delete threads of ended stateless runs. Safe to repeat."""
     recovery.purge_temporary_threads()
 
 
 @shared_task(name="agent_server.fire_crons", acks_late=False, expires=10)
 def fire_crons() -> None:
-    """Start the runs of crons that are due. Safe to repeat: each is claimed."""
+    """Start the runs of due crons. Safe to repeat: each is claimed."""
     cron_firing.fire_due()
 
 
 @shared_task(name="agent_server.deliver_webhooks", acks_late=False, expires=10)
 def deliver_webhooks() -> None:
-    """Send the webhooks that are due. Safe to repeat: each is claimed."""
+    """Send due webhooks. Safe to repeat: each is claimed."""
     delivery_worker.wake()
 
 
 @shared_task(name="agent_server.forget_webhooks", acks_late=False)
 def forget_webhooks() -> None:
-    """Delete what is too old of the log of webhooks. Safe to repeat."""
+    """Delete old webhook deliveries. Safe to repeat."""
     deliveries.delete_old()
 
 
 @shared_task(name="agent_server.sweep_store", acks_late=False)
 def sweep_store() -> None:
-    """Delete the items of stores whose time is over. Safe to repeat."""
+    """Delete expired store items. Safe to repeat."""
     store.delete_expired()
 
 
 @shared_task(name="agent_server.sweep_threads", acks_late=False, expires=60)
 def sweep_threads() -> None:
-    """Delete threads and histories whose time is over. Safe to repeat."""
+    """Delete expired threads and checkpoints. Safe to repeat."""
     thread_ttl.sweep()
 
 
 @shared_task(name="agent_server.sweep_streams", acks_late=False)
 def sweep_streams() -> None:
-    """Forget what resumable runs said, once nobody may come back for it. Safe to repeat."""
+    """Delete expired events of resumable runs. Safe to repeat."""
     stream_history.delete_expired()

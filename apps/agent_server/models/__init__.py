@@ -1,7 +1,7 @@
-"""What an Agent Server keeps: assistants, threads, agent runs, and the state graphs save.
+"""Models of the Agent Server: assistants, threads, agent runs, and the state that graphs save.
 
-Clients choose some ids themselves, and a graph's own assistant has the same id in every deployment,
-so each client-visible id is unique within its deployment only; rows have a private key besides.
+Clients choose some ids, and a graph's system assistant has the same id in every deployment. So a
+client-visible id is unique within its deployment only, and rows have a separate primary key.
 """
 
 from apps.agent_server.models.assistants import Assistant, AssistantVersion

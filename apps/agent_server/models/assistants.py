@@ -1,4 +1,4 @@
-"""Assistants and what they were."""
+"""Assistants and their versions."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ class Assistant(WorkspaceOwned):
 
 
 class AssistantVersion(WorkspaceOwned):
-    """What an assistant was at one version."""
+    """The fields of an assistant at one version."""
 
     FIELDS = ("graph_id", "name", "description", "config", "context", "metadata")
-    """What a version keeps, and going back to it restores."""
+    """The fields that a version stores, and that returning to it restores."""
 
     assistant = models.ForeignKey(Assistant, models.CASCADE, related_name="versions")
     version = models.PositiveIntegerField()
@@ -75,7 +75,7 @@ class AssistantVersion(WorkspaceOwned):
 
     @classmethod
     def of(cls, assistant: Assistant) -> AssistantVersion:
-        """What the assistant is now, as a version of it."""
+        """The assistant's current fields as a version."""
         same = {name: getattr(assistant, name) for name in cls.FIELDS}
         return cls(
             workspace_id=assistant.workspace_id,

@@ -1,4 +1,4 @@
-"""What graphs save: opaque to us, and reached through their thread only."""
+"""Checkpoints: opaque bytes of LangGraph, accessed through their thread only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from apps.agent_server.models.threads import Thread
 
 
 class Checkpoint(models.Model):
-    """A thread's state as a graph saved it: opaque bytes to us. Reached through its thread only."""
+    """A thread's state as a graph saved it. Accessed through its thread only."""
 
     pk = models.CompositePrimaryKey("thread", "namespace", "checkpoint_id")
     thread = models.ForeignKey(Thread, models.CASCADE, related_name="checkpoints", db_index=False)
@@ -22,7 +22,7 @@ class Checkpoint(models.Model):
     blob = models.BinaryField()
     """The checkpoint without the channel values, which are shared between checkpoints."""
     blob_versions = models.JSONField(default=dict)
-    """Of each channel whose value is a `CheckpointBlob`, the version."""
+    """The version of each channel whose value is a `CheckpointBlob`."""
     metadata = models.JSONField(default=dict)
     created_at = models.DateTimeField(db_default=Now())
 
@@ -46,7 +46,7 @@ class CheckpointBlob(models.Model):
 
 
 class CheckpointWrite(models.Model):
-    """What one task wrote on top of a checkpoint, before the next checkpoint took it in."""
+    """A write of one task that is not part of a checkpoint yet."""
 
     pk = models.CompositePrimaryKey("thread", "namespace", "checkpoint_id", "task_id", "index")
     thread = models.ForeignKey(Thread, models.CASCADE, related_name="+", db_index=False)
@@ -59,9 +59,9 @@ class CheckpointWrite(models.Model):
     kind = models.CharField(max_length=20)
     blob = models.BinaryField()
     run_id = models.UUIDField(null=True)
-    """Who wrote it: perhaps a later run than the checkpoint's, which answers its questions."""
+    """The run that wrote it; a run that resumes an interrupt is later than the checkpoint's."""
     replaced = models.JSONField(null=True)
-    """The mark of an earlier run that stood in its place, to go back to."""
+    """The write of an earlier run that this one replaced, for a rollback."""
 
     def __str__(self) -> str:
         return f"{self.task_id}:{self.channel}"

@@ -14,15 +14,15 @@ from apps.deployments.models import Deployment
 
 
 class Cron(WorkspaceOwned):
-    """Runs that a schedule starts. `id` is the wire's `cron_id`.
+    """A schedule that starts runs. `id` is the wire's `cron_id`.
 
-    `due_at` is what makes it fire: the firing that finds it in the past creates the run and moves
-    it on in one transaction.
+    It fires when `due_at` is in the past: one transaction creates the run and sets the next
+    `due_at`.
     """
 
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="crons", db_index=False)
     assistant_id = models.UUIDField()
-    # The database deletes it with its thread (0003), whoever deletes that.
+    # A trigger deletes it with its thread (migration 0003).
     thread = models.ForeignKey(
         Thread,
         models.DO_NOTHING,
@@ -31,22 +31,22 @@ class Cron(WorkspaceOwned):
         db_index=False,
         db_constraint=False,
     )
-    """None: each firing makes a thread of its own."""
+    """None: each firing creates a new thread."""
     schedule = models.CharField(max_length=255)
     timezone = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  (null is UTC)
     end_time = models.DateTimeField(null=True, blank=True)
     enabled = models.BooleanField(default=True)
     payload = models.JSONField(default=dict)
-    """What was asked for; each firing makes a run of it."""
+    """The client's request, from which each firing creates a run."""
     metadata = models.JSONField(default=dict)
     on_run_completed = models.CharField(max_length=10, null=True, blank=True)  # noqa: DJ001
-    """`delete` or `keep` the firing's own thread; null where it has none."""
+    """`delete` or `keep` the new thread of a firing; null for a cron on a thread."""
     user = models.JSONField(null=True, blank=True)
-    """Who made it, to the agent's own authentication: its runs are theirs."""
+    """The creator, as custom authentication returned it; owner of the runs."""
     next_run_date = models.DateTimeField()
-    """The schedule's next moment, whether it will fire then or not."""
+    """The schedule's next time, even if the cron is disabled."""
     due_at = models.DateTimeField(null=True, blank=True)
-    """The same; null while it is disabled and when it has ended."""
+    """`next_run_date`; null while the cron is disabled and after its end."""
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())
 

@@ -32,24 +32,24 @@ class AgentRun(WorkspaceOwned):
     status = models.CharField(max_length=12, choices=RunStatus, default=RunStatus.PENDING)
     metadata = models.JSONField(default=dict)
     kwargs = models.JSONField(default=dict)
-    """What was asked for: input, command, config, context, stream modes and so on."""
+    """The client's request: input, command, config, context, stream modes and so on."""
     multitask_strategy = models.CharField(
         max_length=12, choices=MultitaskStrategy, default=MultitaskStrategy.ENQUEUE
     )
     on_completion = models.CharField(max_length=10, default="keep")
-    """Of a stateless run's temporary thread: `delete` or `keep`."""
+    """What happens to a stateless run's thread: `delete` or `keep`."""
     available_at = models.DateTimeField(db_default=Now())
-    """Not before this moment is the run claimed."""
+    """The run is not claimed before this time."""
     error = models.JSONField(null=True, blank=True)
     cancel_action = models.CharField(max_length=10, blank=True)
-    """`interrupt` or `rollback` once somebody asked the running attempt to stop."""
+    """`interrupt` or `rollback` once cancellation of the running attempt was requested."""
     superseded_by = models.UUIDField(null=True, blank=True)
-    """The newer run that made this one stop."""
+    """The newer run that preempted this one."""
 
     attempt = models.PositiveIntegerField(default=0)
-    """Counts up with each claim; the token of all that the claim writes."""
+    """Incremented by each claim; the fencing token of its writes."""
     crash_count = models.PositiveSmallIntegerField(default=0, db_default=0)
-    """Attempts that ended with their process; the run may have caused it."""
+    """Number of attempts whose process crashed, possibly because of this run."""
     isolation_group_size = models.PositiveIntegerField(default=0, db_default=0)
     """Maximum number of runs on its isolated graph host after a crash; 0 for the shared host."""
     lease_owner = models.CharField(max_length=100, blank=True)
@@ -67,7 +67,7 @@ class AgentRun(WorkspaceOwned):
         base_manager_name = "unscoped"
         constraints = [
             models.UniqueConstraint(fields=["thread", "sequence"], name="agent_run_order"),
-            # One writer per thread, whoever claims.
+            # At most one running run per thread.
             models.UniqueConstraint(
                 fields=["thread"], condition=Q(status="running"), name="agent_run_alone"
             ),
@@ -94,15 +94,15 @@ class AgentRun(WorkspaceOwned):
 
 
 class StreamedEvents(models.Model):
-    """A stretch of a run's stream. Reached through its run only, and swept soon after its end."""
+    """A chunk of a run's stream. Accessed through its run only; expires after the run."""
 
     pk = models.CompositePrimaryKey("run_id", "position")
     run_id = models.UUIDField()
-    """No foreign key: an insert must not lock the run, and the sweeper takes what is left over."""
+    """No foreign key: an insert must not lock the run, and the sweeper deletes orphans."""
     position = models.BigIntegerField()
-    """That of the last event in it."""
+    """The position of its last event."""
     batches = models.BinaryField()
-    """As they went to Redis, one after the other in a msgpack array."""
+    """The batches as sent to Redis, in a msgpack array."""
 
     def __str__(self) -> str:
         return f"{self.run_id}@{self.position}"

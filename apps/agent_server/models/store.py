@@ -1,4 +1,4 @@
-"""The long-term memory of agents."""
+"""The agent store."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ class StoreItem(WorkspaceOwned):
     """Kept when the value is replaced."""
     updated_at = models.DateTimeField(db_default=Now())
     ttl_minutes = models.FloatField(null=True, blank=True)
-    """How long it lives after it was last written, or read where reading counts."""
+    """Time to live after the last write, or after the last read that refreshes it."""
     expires_at = models.DateTimeField(null=True, blank=True)
-    """From then on nobody sees it; the sweeper deletes it later."""
+    """From then on the item is hidden; the sweeper deletes it later."""
 
     objects = TenantManager(StoreItemQuerySet)
     unscoped = StoreItemQuerySet.as_manager()
@@ -61,15 +61,15 @@ class StoreItem(WorkspaceOwned):
 
 
 class StoreVector(models.Model):
-    """What one text of an item means, as a model measured it. Reached through its item only."""
+    """The embedding of one text of an item. Accessed through its item only."""
 
     pk = models.CompositePrimaryKey("item", "position")
     item = models.ForeignKey(StoreItem, models.CASCADE, related_name="vectors", db_index=False)
     position = models.PositiveIntegerField()
     path = models.TextField()
-    """Where in the value the text was."""
+    """The path of the text in the value."""
     dims = models.PositiveIntegerField()
-    """Only vectors of one length are compared: the agent's model may change."""
+    """Only vectors of equal length are compared, as the agent's model may change."""
     embedding = VectorField()
 
     def __str__(self) -> str:

@@ -24,7 +24,7 @@ _TTL_UNTIL = """(CASE
 
 
 class Thread(WorkspaceOwned):
-    """State that is kept between runs."""
+    """State that persists between runs."""
 
     deployment = models.ForeignKey(Deployment, models.CASCADE, related_name="threads")
     thread_id = models.UUIDField(default=uuid7)
@@ -40,16 +40,16 @@ class Thread(WorkspaceOwned):
     revision = models.ForeignKey(Revision, models.SET_NULL, null=True, related_name="+")
     """The revision that its open runs stay on."""
     temporary = models.BooleanField(default=False)
-    """Made for a stateless run, and gone with it; not to be seen from outside."""
+    """Created for a stateless run and deleted with it; hidden from clients."""
     runs_received = models.BigIntegerField(db_default=0)
-    """Counts up with each run created on it: the newest run's `sequence`."""
+    """Number of runs created on it: the newest run's `sequence`."""
     edits = models.BigIntegerField(db_default=0)
-    """Counts up with each change of its state from outside of runs.
+    """Number of changes of its state outside of runs.
 
-    With `runs_received` it says whether anything happened since somebody looked.
+    Together with `runs_received` it is the version of the state for optimistic edits.
     """
     ttl_minutes = models.FloatField(null=True, blank=True)
-    """How long it is kept; null: for ever."""
+    """Time to live; null for no limit."""
     ttl_strategy = models.CharField(
         max_length=12, choices=TTLStrategy, default=TTLStrategy.DELETE, db_default="delete"
     )
@@ -61,10 +61,10 @@ class Thread(WorkspaceOwned):
         db_persist=True,
         null=True,
     )
-    """When there is next something to do about its time to live; null while there never is.
+    """When the time to live next requires a sweep; null for never.
 
-    A thread goes (`delete`) when its last activity is that long ago. Of one that stays
-    (`keep_latest`), checkpoints go when they are that old, until it has been quiet for as long.
+    With `delete`, the thread is deleted that long after its last activity. With `keep_latest`,
+    checkpoints of that age are deleted, until the thread was inactive for as long.
     """
     created_at = models.DateTimeField(db_default=Now())
     updated_at = models.DateTimeField(db_default=Now())

@@ -1,4 +1,4 @@
-"""What is told to other servers about runs that ended, and how that went."""
+"""Webhook deliveries about ended runs, and the secrets that sign them."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from apps.deployments.models import Deployment
 
 
 class WebhookDelivery(WorkspaceOwned):
-    """One webhook, from the end of its run until it is delivered or given up. `id` is its id.
+    """One webhook, from the end of its run until it is delivered or given up.
 
-    The row is inserted by the transaction that ends the run. A sender holds it until `due_at` under
-    the token `attempts`; when the sender dies it simply is due again.
+    The transaction that ends the run inserts the row. A sender leases it until `due_at` with the
+    token `attempts`; if the sender dies, the row is due again.
     """
 
     deployment = models.ForeignKey(
         Deployment, models.CASCADE, related_name="webhook_deliveries", db_index=False
     )
     run_id = models.UUIDField(unique=True)
-    """No foreign key: stateless runs go sooner than the log of their webhooks."""
+    """No foreign key: stateless runs are deleted before their deliveries."""
     thread_id = models.UUIDField()
     url = models.TextField()
     status = models.CharField(max_length=12, choices=DeliveryStatus, default=DeliveryStatus.DUE)
     attempts = models.PositiveIntegerField(db_default=0)
     due_at = models.DateTimeField(db_default=Now())
     payload = models.JSONField(null=True, blank=True)
-    """The run as it ended, with the thread's values of that moment; null once nobody needs it."""
+    """The run at its end, with the thread's values; null after the last attempt."""
     run_created_at = models.DateTimeField()
     run_started_at = models.DateTimeField(null=True, blank=True)
     run_ended_at = models.DateTimeField()
     response_status = models.PositiveIntegerField(null=True, blank=True)
-    """Of the newest attempt that was answered."""
+    """The status of the newest attempt with a response."""
     last_error = models.TextField(db_default="")
     log = models.JSONField(db_default=[])
     """An entry for each attempt: `{at, status, error, milliseconds}`."""
@@ -60,14 +60,14 @@ class WebhookDelivery(WorkspaceOwned):
 
 
 class WebhookSecret(WorkspaceOwned):
-    """What a deployment signs its webhooks with, encrypted."""
+    """The encrypted signing secret of a deployment's webhooks."""
 
     deployment = models.ForeignKey(
         Deployment, models.CASCADE, related_name="webhook_secrets", db_index=False
     )
     secret = models.BinaryField(editable=False)
     previous = models.BinaryField(null=True, editable=False)
-    """Signs as well for a day after it was replaced, so that receivers can follow."""
+    """Also signs for a day after its replacement, so that receivers can switch."""
     replaced_at = models.DateTimeField(null=True, blank=True)
 
     objects = TenantManager(WebhookSecretQuerySet)

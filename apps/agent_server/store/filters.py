@@ -1,4 +1,4 @@
-"""Filters on the fields of a value, as SQL."""
+"""SQL conditions for filters on the fields of a store item's value."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ class Condition(NamedTuple):
 _ORDERS = {"$gt": ">", "$gte": ">=", "$lt": "<", "$lte": "<="}
 
 
-def compile_filter(given: Mapping[str, Any] | None) -> Condition:
-    """A condition on the column `value`: fields that equal something, or compare to something.
+def compile_filter(fields: Mapping[str, Any] | None) -> Condition:
+    """Compile a filter to a condition on the column `value`.
 
-    An absent field is null. Only numbers are compared with numbers, and texts with texts.
+    An absent field is null. Order comparisons require two numbers or two texts.
     """
     texts: list[str] = []
     parameters: list[Any] = []
-    for field, wanted in (given or {}).items():
+    for field, rule in (fields or {}).items():
         if "\0" in field:
-            raise BadFilter("filter: no field has a NUL character in its name")
-        for operator, operand in _operators(wanted):
+            raise BadFilter("filter: a field name must not contain a NUL character")
+        for operator, operand in _operators(rule):
             if operator == "$eq" and operand is not None:
-                # What has an index. Of scalars it says all; objects may contain more.
+                # Uses the index. Sufficient for scalars; objects may contain more fields.
                 texts.append("value @> %s::text::jsonb")
                 parameters.append(_json({field: operand}))
                 if not isinstance(operand, dict | list):
@@ -43,13 +43,13 @@ def compile_filter(given: Mapping[str, Any] | None) -> Condition:
     return Condition("".join(f" AND {text}" for text in texts), parameters)
 
 
-def _operators(wanted: Any) -> list[tuple[str, Any]]:
-    if not isinstance(wanted, dict) or not any(name.startswith("$") for name in wanted):
-        return [("$eq", wanted)]
-    for name in wanted:
+def _operators(rule: Any) -> list[tuple[str, Any]]:
+    if not isinstance(rule, dict) or not any(name.startswith("$") for name in rule):
+        return [("$eq", rule)]
+    for name in rule:
         if name not in _ORDERS and name not in {"$eq", "$ne"}:
             raise BadFilter(f"Unsupported operator: {name}")
-    return list(wanted.items())
+    return list(rule.items())
 
 
 def _text(operator: str, operand: Any) -> str:

@@ -1,5 +1,5 @@
-"""Listing namespaces without reading every item: the index is asked for the next one, and so on."""
-# ruff: noqa: S608  (the pieces are our own words; everything given is a parameter)
+"""Validation of namespaces, and SQL that lists them by skipping through the index."""
+# ruff: noqa: S608  (the pieces are constants; all values are parameters)
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ANY = "*"
 RESERVED_ROOT = "langgraph"
 MAX_LABELS = 64
 MAX_KEY_BYTES = 2000
-"""Of namespace and key together, which are one entry of an index."""
+"""Limit for namespace and key together, which form one index entry."""
 _ALIVE = "(expires_at IS NULL OR expires_at > statement_timestamp())"
 _AGENT = "workspace_id = %s AND deployment_id = %s"
 
@@ -24,24 +24,24 @@ class BadNamespace(errors.Invalid):
     code = "bad_namespace"
 
 
-class NamespaceRefused(errors.BadRequest):
+class NamespaceRejected(errors.BadRequest):
     code = "bad_namespace"
 
 
 class Match(NamedTuple):
-    """How a namespace begins or ends; `*` is any one label."""
+    """A prefix or suffix of namespaces; `*` matches any one label."""
 
     is_prefix: bool
     path: Sequence[str]
 
 
 def validate_item_key(namespace: Sequence[Any], key: str) -> None:
-    """Refuse what cannot be the place of an item."""
+    """Validate namespace and key of an item."""
     if not namespace:
-        raise NamespaceRefused("Namespace cannot be empty.")
+        raise NamespaceRejected("Namespace cannot be empty.")
     validate_labels(namespace)
     if namespace[0] == RESERVED_ROOT:
-        raise NamespaceRefused(
+        raise NamespaceRejected(
             f'Root label for namespace cannot be "{RESERVED_ROOT}". Got: {list(namespace)}'
         )
     if not key or "\0" in key:
@@ -51,7 +51,7 @@ def validate_item_key(namespace: Sequence[Any], key: str) -> None:
 
 
 def validate_labels(namespace: Sequence[Any]) -> None:
-    """Refuse what cannot be a namespace or the beginning of one."""
+    """Validate a namespace or a prefix of one."""
     if not isinstance(namespace, list | tuple):
         raise BadNamespace("namespace: must be a list of labels")
     if len(namespace) > MAX_LABELS:
@@ -70,34 +70,34 @@ def validate_labels(namespace: Sequence[Any]) -> None:
 def list_namespaces(
     owner: Owner, matches: Sequence[Match], *, max_depth: int | None, limit: int, offset: int
 ) -> Query:
-    """The namespaces in which there is something, in order, each once; cut to the depth."""
-    fixed: list[str] = []
+    """The distinct namespaces of items, in order, truncated to `max_depth` labels."""
+    prefix: list[str] = []
     rest: list[Match] = []
     for match in matches:
         start = list(takewhile(lambda label: label != ANY, match.path)) if match.is_prefix else []
-        if len(start) > len(fixed) and start[: len(fixed)] == fixed:
-            fixed = start
-        if len(start) < len(match.path) or fixed[: len(start)] != start:
+        if len(start) > len(prefix) and start[: len(prefix)] == prefix:
+            prefix = start
+        if len(start) < len(match.path) or prefix[: len(start)] != start:
             rest.append(match)
     conditions = [_condition(match) for match in rest]
-    wanted = Condition(
+    condition = Condition(
         "".join(f" AND {c.text}" for c in conditions),
         [value for c in conditions for value in c.parameters],
     )
     below = Condition("", [])
-    if fixed:
+    if prefix:
         text = " AND namespace >= %s::text[] AND namespace < %s::text[]"
-        below = Condition(text, [fixed, prefix_upper_bound(fixed)])
+        below = Condition(text, [prefix, prefix_upper_bound(prefix)])
     if rest:
-        return _by_reading(owner, below, wanted, max_depth, limit, offset)
-    return _by_leaping(owner, below, max_depth, limit, offset)
+        return _list_by_scan(owner, below, condition, max_depth, limit, offset)
+    return _list_by_skip_scan(owner, below, max_depth, limit, offset)
 
 
-def _by_leaping(
+def _list_by_skip_scan(
     owner: Owner, below: Condition, max_depth: int | None, limit: int, offset: int
 ) -> Query:
     cut = "namespace" if max_depth is None else f"namespace[1:{int(max_depth)}]"
-    # The least namespace that is not below what was found, or if it was not cut, that follows it.
+    # The next namespace outside of the last one or, if that was not truncated, after it.
     after = "ns || ''::text"
     if max_depth is not None:
         depth = int(max_depth)
@@ -109,7 +109,7 @@ def _by_leaping(
         SELECT {cut} AS ns FROM agent_server_storeitem
         WHERE {_AGENT}{below.text} AND {_ALIVE}{{more}} ORDER BY namespace LIMIT 1
     """
-    place = [*owner, *below.parameters]
+    parameters = [*owner, *below.parameters]
     return Query(
         f"""
         WITH RECURSIVE listed AS (
@@ -121,14 +121,14 @@ def _by_leaping(
         )
         SELECT ns FROM listed LIMIT %s OFFSET %s
         """,
-        [*place, *place, limit, offset],
+        [*parameters, *parameters, limit, offset],
     )
 
 
-def _by_reading(  # noqa: PLR0917
+def _list_by_scan(  # noqa: PLR0917
     owner: Owner,
     below: Condition,
-    wanted: Condition,
+    condition: Condition,
     max_depth: int | None,
     limit: int,
     offset: int,
@@ -137,15 +137,15 @@ def _by_reading(  # noqa: PLR0917
     return Query(
         f"""
         SELECT DISTINCT {cut} AS ns FROM agent_server_storeitem
-        WHERE {_AGENT}{below.text} AND {_ALIVE}{wanted.text}
+        WHERE {_AGENT}{below.text} AND {_ALIVE}{condition.text}
         ORDER BY ns LIMIT %s OFFSET %s
         """,
-        [*owner, *below.parameters, *wanted.parameters, limit, offset],
+        [*owner, *below.parameters, *condition.parameters, limit, offset],
     )
 
 
 def _condition(match: Match) -> Condition:
-    """A condition for what is not simply a range of the index."""
+    """The condition for a match that is not a range of the index."""
     texts, parameters = ["cardinality(namespace) >= %s::int"], [len(match.path)]
     for index, label in enumerate(match.path):
         if label == ANY:

@@ -1,9 +1,9 @@
-"""The SQL of the store, for the engine's connections and for Django's alike.
+"""SQL of the agent store, for connections of the engine and of Django.
 
-Writes of a run carry its token as a fence: once it is stale, they write nothing. The order within
-one transaction: the fence, then items, then their vectors.
+Writes of a run are fenced by its token: a stale token writes nothing. The order of locks in one
+transaction: the run, then items, then their vectors.
 """
-# ruff: noqa: S608  (the pieces are our own words; everything given is a parameter)
+# ruff: noqa: S608  (the pieces are constants; all values are parameters)
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Query(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """Whose store it is."""
+    """The deployment that owns a store."""
 
     workspace_id: UUID
     deployment_id: UUID
@@ -34,7 +34,7 @@ class ItemKey(NamedTuple):
 
 
 class Vector(NamedTuple):
-    """What a text of a value means; `embedding` in pgvector's text form."""
+    """The embedding of a text in a value; `embedding` in pgvector's text form."""
 
     path: str
     dims: int
@@ -51,7 +51,7 @@ _LIFETIME = "statement_timestamp() + make_interval(secs => {} * 60)"
 
 
 def fence(run_id: UUID, attempt: int) -> Condition:
-    """Holds while the attempt may write."""
+    """The condition that the attempt may still write."""
     return Condition(
         "EXISTS (SELECT FROM agent_server_agentrun"
         " WHERE id = %s AND attempt = %s AND status = 'running')",
@@ -60,7 +60,7 @@ def fence(run_id: UUID, attempt: int) -> Condition:
 
 
 def lock_attempt(run_id: UUID, attempt: int) -> Query:
-    """A row if the attempt may write; nobody can take that away before the transaction ends."""
+    """Lock the run against other attempts; returns a row if the attempt may write."""
     return Query(
         "SELECT 1 FROM agent_server_agentrun"
         " WHERE id = %s AND attempt = %s AND status = 'running' FOR SHARE",
@@ -68,26 +68,31 @@ def lock_attempt(run_id: UUID, attempt: int) -> Query:
     )
 
 
-def get(owner: Owner, place: ItemKey) -> Query:
-    """Columns: what is shown, the row's id, whether it has a time to live."""
+def get(owner: Owner, item_key: ItemKey) -> Query:
+    """Columns: the item's fields, the row's id, whether it has a time to live."""
     return Query(
         f"SELECT {_SHOWN}, id, ttl_minutes IS NOT NULL FROM agent_server_storeitem"
         f" WHERE {_PLACE} AND {_ALIVE}",
-        [*owner, list(place.namespace), place.key],
+        [*owner, list(item_key.namespace), item_key.key],
     )
 
 
-def extend_ttl(owner: Owner, ids: Sequence[UUID], held: Condition = NO_FENCE) -> Query:
-    """Let the time to live of these items begin anew."""
+def extend_ttl(owner: Owner, ids: Sequence[UUID], fence_condition: Condition = NO_FENCE) -> Query:
+    """Restart the time to live of these items."""
     return Query(
         f"UPDATE agent_server_storeitem SET expires_at = {_LIFETIME.format('ttl_minutes')}"
-        f" WHERE {_AGENT} AND id = ANY(%s::uuid[]) AND ttl_minutes IS NOT NULL AND {held.text}",
-        [*owner, list(ids), *held.parameters],
+        f" WHERE {_AGENT} AND id = ANY(%s::uuid[]) AND ttl_minutes IS NOT NULL"
+        f" AND {fence_condition.text}",
+        [*owner, list(ids), *fence_condition.parameters],
     )
 
 
 def put(
-    owner: Owner, place: ItemKey, value: str, ttl_minutes: float | None, held: Condition = NO_FENCE
+    owner: Owner,
+    item_key: ItemKey,
+    value: str,
+    ttl_minutes: float | None,
+    fence_condition: Condition = NO_FENCE,
 ) -> Query:
     """Write an item; `created_at` is kept unless the earlier one had expired."""
     return Query(
@@ -98,27 +103,37 @@ def put(
         )
         SELECT uuidv7(), %s, %s, %s::text[], %s, %s::text::jsonb, now, now, ttl,
             {_LIFETIME.format("ttl")}
-        FROM (SELECT clock_timestamp() AS now, %s::float8 AS ttl) given WHERE {held.text}
+        FROM (SELECT clock_timestamp() AS now, %s::float8 AS ttl) given WHERE {fence_condition.text}
         ON CONFLICT (workspace_id, deployment_id, namespace, key) DO UPDATE
         SET value = excluded.value, updated_at = excluded.updated_at,
             ttl_minutes = excluded.ttl_minutes, expires_at = excluded.expires_at,
             created_at = CASE WHEN i.expires_at <= statement_timestamp() THEN excluded.created_at
                 ELSE i.created_at END
         """,
-        [*owner, list(place.namespace), place.key, value, ttl_minutes, *held.parameters],
+        [
+            *owner,
+            list(item_key.namespace),
+            item_key.key,
+            value,
+            ttl_minutes,
+            *fence_condition.parameters,
+        ],
     )
 
 
-def delete_vectors(owner: Owner, place: ItemKey, held: Condition = NO_FENCE) -> Query:
+def delete_vectors(owner: Owner, item_key: ItemKey, fence_condition: Condition = NO_FENCE) -> Query:
     return Query(
         "DELETE FROM agent_server_storevector WHERE item_id = ("
-        f"SELECT id FROM agent_server_storeitem WHERE {_PLACE} AND {held.text})",
-        [*owner, list(place.namespace), place.key, *held.parameters],
+        f"SELECT id FROM agent_server_storeitem WHERE {_PLACE} AND {fence_condition.text})",
+        [*owner, list(item_key.namespace), item_key.key, *fence_condition.parameters],
     )
 
 
 def put_vectors(
-    owner: Owner, place: ItemKey, vectors: Sequence[Vector], held: Condition = NO_FENCE
+    owner: Owner,
+    item_key: ItemKey,
+    vectors: Sequence[Vector],
+    fence_condition: Condition = NO_FENCE,
 ) -> Query:
     """Add vectors to an item that has none."""
     columns = [list(column) for column in zip(*vectors, strict=True)]
@@ -129,27 +144,27 @@ def put_vectors(
         FROM agent_server_storeitem i,
             unnest(%s::text[], %s::int[], %s::text[]) WITH ORDINALITY
                 AS v(path, dims, embedding, position)
-        WHERE {_PLACE} AND {held.text}
+        WHERE {_PLACE} AND {fence_condition.text}
         """,
-        [*columns, *owner, list(place.namespace), place.key, *held.parameters],
+        [*columns, *owner, list(item_key.namespace), item_key.key, *fence_condition.parameters],
     )
 
 
-def delete(owner: Owner, place: ItemKey, held: Condition = NO_FENCE) -> list[Query]:
-    """Remove an item with its vectors. The lock first: vectors may be on their way to it."""
-    parameters = [*owner, list(place.namespace), place.key, *held.parameters]
-    of_place = f"FROM agent_server_storeitem WHERE {_PLACE} AND {held.text}"
+def delete(owner: Owner, item_key: ItemKey, fence_condition: Condition = NO_FENCE) -> list[Query]:
+    """Delete an item with its vectors. Locks it first, against concurrent vector inserts."""
+    parameters = [*owner, list(item_key.namespace), item_key.key, *fence_condition.parameters]
+    from_item = f"FROM agent_server_storeitem WHERE {_PLACE} AND {fence_condition.text}"
     return [
-        Query(f"SELECT id {of_place} FOR UPDATE", parameters),
-        delete_vectors(owner, place, held),
-        Query(f"DELETE {of_place}", parameters),
+        Query(f"SELECT id {from_item} FOR UPDATE", parameters),
+        delete_vectors(owner, item_key, fence_condition),
+        Query(f"DELETE {from_item}", parameters),
     ]
 
 
 def prefix_upper_bound(prefix: Sequence[str]) -> list[str]:
-    """What comes right after all namespaces that begin with the prefix, compared byte by byte."""
-    *before, last = prefix
-    return [*before, f"{last}\x01"]
+    """The least array that sorts after all namespaces with the prefix, compared bytewise."""
+    *labels, last = prefix
+    return [*labels, f"{last}\x01"]
 
 
 def _below(prefix: Sequence[str]) -> Condition:
@@ -164,19 +179,19 @@ def _below(prefix: Sequence[str]) -> Condition:
 def search(
     owner: Owner,
     prefix: Sequence[str],
-    wanted: Condition,
+    condition: Condition,
     *,
     limit: int,
     offset: int,
     query: Vector | None = None,
 ) -> Query:
-    """Items below a prefix, the newest first; by likeness to the query first, where there is one.
+    """Items below a prefix, ordered by similarity to the query if there is one, then newest first.
 
-    Columns: what is shown, the row's id, whether it has a time to live, the score or null.
+    Columns: the item's fields, the row's id, whether it has a time to live, the score or null.
     """
     below = _below(prefix)
-    conditions = f"{_AGENT}{below.text} AND {_ALIVE}{wanted.text}"
-    parameters = [*owner, *below.parameters, *wanted.parameters]
+    conditions = f"{_AGENT}{below.text} AND {_ALIVE}{condition.text}"
+    parameters = [*owner, *below.parameters, *condition.parameters]
     if query is None:
         return Query(
             f"""
@@ -216,7 +231,7 @@ DELETE_ITEMS = "DELETE FROM agent_server_storeitem WHERE id = ANY(%s::uuid[])"
 
 
 def unpack_vector(path: str, packed: bytes) -> Vector:
-    """A vector as graph hosts pack it: 32-bit floats, the least byte first."""
+    """Unpack a vector of a graph host: little-endian 32-bit floats."""
     numbers = array.array("f", packed)
     if sys.byteorder == "big":
         numbers.byteswap()
