@@ -85,7 +85,7 @@ def test_metrics_include_counts_of_other_processes(client, settings):
     before = value(scrape(client, settings), line)
     program = (
         "import django; django.setup()\n"
-        "from apps.core import metrics\n"
+        "from apps.core.observability import metrics\n"
         "metrics.tasks.labels('elsewhere', 'success').observe(1)\n"
     )
 
