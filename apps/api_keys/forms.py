@@ -39,15 +39,15 @@ class KeyForm(forms.Form):
         max_length=200, label="Name", help_text="Describe where the key is used."
     )
     scope = forms.ChoiceField(choices=SCOPES, label="Scope")
-    life = forms.ChoiceField(choices=LIFETIMES, required=False, label="Expires")
+    lifetime = forms.ChoiceField(choices=LIFETIMES, required=False, label="Expires")
 
     @property
     def expires_at(self) -> datetime | None:
-        days = self.cleaned_data["life"]
+        days = self.cleaned_data["lifetime"]
         return timezone.now() + timedelta(days=int(days)) if days else None
 
 
-class ReachingKeyForm(KeyForm):
+class OrganizationKeyForm(KeyForm):
     """A service key for all or some workspaces of the organization."""
 
     workspaces = forms.MultipleChoiceField(
@@ -67,5 +67,5 @@ class RotationForm(forms.Form):
     overlap = forms.ChoiceField(choices=OVERLAPS, label="Old key expires")
 
     @property
-    def span(self) -> timedelta:
+    def overlap_duration(self) -> timedelta:
         return timedelta(seconds=int(self.cleaned_data["overlap"]))

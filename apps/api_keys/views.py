@@ -13,7 +13,7 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_POST
 
 from apps.api_keys import services
-from apps.api_keys.forms import OVERLAPS, KeyForm, ReachingKeyForm, RotationForm
+from apps.api_keys.forms import OVERLAPS, KeyForm, OrganizationKeyForm, RotationForm
 from apps.api_keys.models import ApiKey, KeyKind
 from apps.api_keys.querysets import ApiKeyQuerySet
 from apps.api_keys.services import KeyPolicy
@@ -114,7 +114,7 @@ def setting_organization_keys(request: PageRequest) -> HttpResponse:
     """List all keys of the organization; the form creates a service key."""
     caller = organization_caller(request, _O.SERVICE_KEYS_MANAGE)
     workspaces = [row.workspace for row in accessible_workspaces(caller)]
-    form, issued = ReachingKeyForm(request.POST or None, workspaces=workspaces), IssuedKey()
+    form, issued = OrganizationKeyForm(request.POST or None, workspaces=workspaces), IssuedKey()
     if request.method == "POST":
 
         def create() -> None:
@@ -129,7 +129,7 @@ def setting_organization_keys(request: PageRequest) -> HttpResponse:
             )
 
         if save_form(form, create):
-            form = ReachingKeyForm(workspaces=workspaces)
+            form = OrganizationKeyForm(workspaces=workspaces)
     return _page(
         request,
         form,
@@ -160,8 +160,8 @@ def setting_key_rotate(request: PageRequest, key_id: UUID) -> HttpResponse:
     form, issued = RotationForm(request.POST), IssuedKey()
 
     def rotate() -> None:
-        issued.key, issued.secret = services.rotate_key(key=key, overlap=form.span)
-        issued.overlap = bool(form.span)
+        issued.key, issued.secret = services.rotate_key(key=key, overlap=form.overlap_duration)
+        issued.overlap = bool(form.overlap_duration)
 
     if not save_form(form, rotate):
         failures = form.non_field_errors()

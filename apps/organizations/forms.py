@@ -40,12 +40,12 @@ class NewOrganizationForm(forms.Form):
 class AddMemberForm(forms.Form):
     """Adds an organization member to a workspace."""
 
-    person = forms.ChoiceField(label="Member")
+    user = forms.ChoiceField(label="Member")
     role = forms.ChoiceField(label="Role")
 
-    def __init__(self, *args: Any, people: Choices, roles: Choices, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, users: Choices, roles: Choices, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.fields["person"].choices = [("", "Choose…"), *people]  # type: ignore[attr-defined]
+        self.fields["user"].choices = [("", "Choose…"), *users]  # type: ignore[attr-defined]
         self.fields["role"].choices = roles  # type: ignore[attr-defined]
 
 

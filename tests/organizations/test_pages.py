@@ -95,7 +95,7 @@ def test_organization_member_is_added_changed_and_removed(workspace, organizatio
     viewer, editor = (system_role(Level.WORKSPACE, name) for name in ("viewer", "editor"))
     client = signed_in(owner)
 
-    client.post(at("members"), {"person": str(new.pk), "role": str(viewer.id)})
+    client.post(at("members"), {"user": str(new.pk), "role": str(viewer.id)})
     row = WorkspaceMembership.objects.get(user=new)
     assert (row.workspace, row.role) == (workspace, "viewer")
     client.post(at(f"members/{row.pk}/role"), {"role": str(editor.id)})
@@ -118,7 +118,7 @@ def test_member_can_leave_a_workspace_but_not_remove_others(workspace, owner, me
 def test_a_key_is_shown_once_rotated_and_revoked(workspace, owner, at):
     client = signed_in(owner)
 
-    response = client.post(at("keys"), {"name": "CI", "scope": "read", "life": "30"})
+    response = client.post(at("keys"), {"name": "CI", "scope": "read", "lifetime": "30"})
     secret = re.search(r"slip_[\w-]{43}", response.content.decode())[0]
     assert caller_for_key(secret=secret).workspace_id == workspace.pk
     assert secret not in client.get(at("keys")).content.decode()
@@ -138,7 +138,9 @@ def test_a_key_is_shown_once_rotated_and_revoked(workspace, owner, at):
 def test_member_can_create_personal_keys_only(workspace, member, owner, at):
     client = signed_in(member)
 
-    response = client.post(at("keys/personal"), {"name": "Laptop", "scope": "admin", "life": ""})
+    response = client.post(
+        at("keys/personal"), {"name": "Laptop", "scope": "admin", "lifetime": ""}
+    )
 
     secret = re.search(r"slip_pt_[\w-]{43}", response.content.decode())[0]
     assert caller_for_key(secret=secret).user_id == member.pk
@@ -153,7 +155,7 @@ def test_member_can_create_personal_keys_only(workspace, member, owner, at):
 
 def test_organization_key_is_created_on_the_page(workspace, owner, at):
     response = signed_in(owner).post(
-        at("keys/organization"), {"name": "All", "scope": "admin", "life": ""}
+        at("keys/organization"), {"name": "All", "scope": "admin", "lifetime": ""}
     )
 
     secret = re.search(r"slip_[\w-]{43}", response.content.decode())[0]

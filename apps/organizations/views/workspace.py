@@ -80,7 +80,7 @@ def setting_members(request: PageRequest) -> HttpResponse:
     candidates = candidates.exclude(pk__in=member_ids).order_by("email")[:MAX_MEMBERS_SHOWN]
     form = AddMemberForm(
         request.POST or None,
-        people=[(str(user.pk), user.email) for user in candidates],
+        users=[(str(user.pk), user.email) for user in candidates],
         roles=choices,
         initial={"role": str(find_role(workspace.organization_id, Level.WORKSPACE, "editor").id)},
     )
@@ -90,7 +90,7 @@ def setting_members(request: PageRequest) -> HttpResponse:
         def add() -> None:
             workspace_members.add_to_workspace(
                 workspace=workspace,
-                user=get_or_404(User.objects.all(), pk=form.cleaned_data["person"]),
+                user=get_or_404(User.objects.all(), pk=form.cleaned_data["user"]),
                 role=find_role(
                     workspace.organization_id, Level.WORKSPACE, form.cleaned_data["role"]
                 ),
