@@ -105,7 +105,7 @@ class EventSocket:
         }
         await self._send({"type": "websocket.accept"})
         try:
-            with live_reauth.revalidating(self._context.proof, self._on_access_lost):
+            with live_reauth.revalidating(self._context.credential, self._on_access_lost):
                 while (message := await self._receive())["type"] == "websocket.receive":
                     if self._closing is None:
                         await self._receive_command(message)

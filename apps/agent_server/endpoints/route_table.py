@@ -78,12 +78,12 @@ def _find(
     segment = segments[depth]
     child = node.literals.get(segment)
     if child is not None:
-        found = _find(child, segments, depth + 1, method, values)
-        if found is not None:
-            return found
+        match = _find(child, segments, depth + 1, method, values)
+        if match is not None:
+            return match
     if node.parameter is not None and segment:
-        found = _find(node.parameter, segments, depth + 1, method, values)
-        if found is not None:
+        match = _find(node.parameter, segments, depth + 1, method, values)
+        if match is not None:
             values.append(segment)
-            return found
+            return match
     return None

@@ -30,7 +30,7 @@ AssistantField = Literal[
 
 
 class AssistantSettings(Body):
-    """What makes one assistant of a graph differ from another."""
+    """The settings of an assistant."""
 
     config: RunConfig | None = None
     context: JSONObject | None = None
@@ -38,13 +38,13 @@ class AssistantSettings(Body):
     description: str | None = None
 
     @model_validator(mode="after")
-    def _one_of_two(self) -> Self:
+    def _has_config_or_context(self) -> Self:
         if self.context and self.config is not None and self.config.configurable:
             raise errors.ConfigAndContext
         return self
 
     def mirrored(self, config: JSONObject, context: JSONObject) -> tuple[JSONObject, JSONObject]:
-        """`config` and `context` with these over them: each whole, and mirrored in the other."""
+        """Replace `config` or `context` by these settings, and mirror one in the other."""
         if self.config is not None:
             config = self.config.model_dump(mode="json", exclude_unset=True)
             context = self.context or config.get("configurable") or {}

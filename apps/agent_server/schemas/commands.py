@@ -16,11 +16,11 @@ _CAPITAL = re.compile(r"[A-Z]")
 
 
 class MalformedParameters(Invalid):
-    """The parameters of a command are not what it takes."""
+    """The parameters of a command are invalid."""
 
 
 class CommandParameters(Body):
-    """What a command is given."""
+    """The parameters of a command."""
 
     @classmethod
     def check(cls, data: Any) -> Self:
@@ -31,7 +31,7 @@ class CommandParameters(Body):
 
 
 class ChannelRun(CommandParameters, RunBody):
-    """A run that speaks by channels, and can be come back to."""
+    """A run that emits events by channel and whose stream can be resumed."""
 
     @property
     def kwargs(self) -> JSONObject:
@@ -39,7 +39,7 @@ class ChannelRun(CommandParameters, RunBody):
 
 
 class RunStart(CommandParameters):
-    """What `run.start` asks for. JavaScript's client writes the strategy in camelCase."""
+    """The parameters of `run.start`. The JavaScript client uses camelCase."""
 
     assistant_id: str
     input: Any = None
@@ -60,7 +60,7 @@ class RunStart(CommandParameters):
 
 
 class Response(Body):
-    """The answer to one question; it may be null."""
+    """The response to one interrupt; it may be null."""
 
     interrupt_id: str
     namespace: list[str] = []
@@ -68,7 +68,7 @@ class Response(Body):
 
 
 class InputRespond(CommandParameters):
-    """Answers, and what else is to be done with them."""
+    """Responses to interrupts, and changes of the run that continues."""
 
     responses: list[Response] = Field(min_length=1)
     update: JSONObject | None = None
@@ -107,14 +107,14 @@ def build_run(
     config: JSONObject,
     metadata: JSONObject,
     strategy: str | None = None,
-    **asked: Any,
+    **fields: Any,
 ) -> ChannelRun:
-    """The run that a command starts. A checkpoint in its configuration is where it forks off."""
+    """Build the run that a command starts; it forks from the checkpoint in `config`, if any."""
     configurable = dict(config.get("configurable") or {})
-    checkpoint_id = asked.pop("checkpoint_id", None) or configurable.pop("checkpoint_id", None)
+    checkpoint_id = fields.pop("checkpoint_id", None) or configurable.pop("checkpoint_id", None)
     return ChannelRun.check(
         {
-            **asked,
+            **fields,
             "assistant_id": assistant_id,
             "config": {**config, "configurable": configurable},
             "metadata": metadata,

@@ -31,15 +31,15 @@ CronField = Literal[
 ]
 
 
-def _in_utc(moment: datetime) -> datetime:
+def _in_utc(timestamp: datetime) -> datetime:
     try:
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)
+        return (timestamp if timestamp.tzinfo else timestamp.replace(tzinfo=UTC)).astimezone(UTC)
     except OverflowError:
-        raise ValueError("not a moment of this calendar") from None
+        raise ValueError("the timestamp is out of range") from None
 
 
 class NewCron(RunBody):
-    """A run to create again and again."""
+    """A run to create on a schedule."""
 
     schedule: str = Field(max_length=schedules.MAX_LENGTH)
     timezone: str | None = None
@@ -48,29 +48,29 @@ class NewCron(RunBody):
     on_run_completed: Literal["delete", "keep"] = "delete"
 
     @model_validator(mode="after")
-    def _fires_at_some_time(self) -> Self:
+    def _has_a_next_run(self) -> Self:
         schedules.next_fire_time(self.schedule, self.timezone, datetime.now(UTC))
         return self
 
     @property
     def payload(self) -> JSONObject:
-        """What was asked for, as it was asked for."""
+        """The fields that the client set, as it set them."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
 class Changes(Body):
-    """Any of the fields that a cron is made of."""
+    """Any of the fields of a cron."""
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
-        # But null ends the end.
+        # Null is a value of `end_time`: it removes it.
         if isinstance(data, dict):
             return {k: v for k, v in data.items() if v is not None or k == "end_time"}
         return data
 
     @property
-    def given(self) -> JSONObject:
+    def changed_fields(self) -> JSONObject:
         """The fields to change."""
         return self.model_dump(mode="json", exclude_unset=True)
 
@@ -78,7 +78,7 @@ class Changes(Body):
 CronChanges: type[Changes] = create_model(
     "CronChanges",
     __base__=Changes,
-    __doc__="Fields of a cron to change; `end_time` null takes the end away.",
+    __doc__="Fields of a cron to change; null removes `end_time`.",
     **{
         name: (field.rebuild_annotation() | None, None)
         for name, field in NewCron.model_fields.items()

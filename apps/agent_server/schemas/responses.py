@@ -82,7 +82,7 @@ class Assistant(AssistantBase):
 
 
 class AssistantVersion(AssistantBase):
-    """What an assistant was at one version."""
+    """One version of an assistant."""
 
 
 class Node(Shape):
@@ -166,7 +166,7 @@ class StateUpdated(Shape):
     checkpoint: Reference
 
 
-class Run(Shape):  # type: ignore[no-redef]  # pydantic's plugin stumbles over `kwargs`
+class Run(Shape):  # type: ignore[no-redef]  # a defect of pydantic's plugin with `kwargs`
     run_id: UUID
     thread_id: UUID
     assistant_id: UUID
@@ -207,7 +207,7 @@ class Cron(Shape):
 
 
 class Delivery(Shape):
-    """One webhook, with every attempt to deliver it."""
+    """A webhook with every attempt to deliver it."""
 
     webhook_id: str
     run_id: UUID
@@ -237,7 +237,7 @@ class Namespaces(Shape):
     namespaces: list[list[str]]
 
 
-# Rows of a search that selects fields have only those.
+# Searches with `select` return only the selected fields.
 
 
 class SomeOfAssistant(Shape):

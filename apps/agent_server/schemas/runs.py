@@ -51,19 +51,19 @@ class RunConfig(Body):
 
 
 class CommandBody(Body):
-    """What a run does instead of taking input."""
+    """A command that resumes or redirects a run instead of giving it input."""
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
     @model_validator(mode="before")
     @classmethod
     def _null_is_absent(cls, data: Any) -> Any:
-        # `resume` may be null, and that is an answer.
+        # `resume` may be null, which is a valid answer.
         return data
 
     @model_validator(mode="before")
     @classmethod
-    def _makes_sense(cls, data: Any) -> Any:
+    def _has_valid_targets(cls, data: Any) -> Any:
         if isinstance(data, dict):
             goto, update = data.get("goto"), data.get("update")
             targets = goto if isinstance(goto, list) else [goto]
@@ -74,13 +74,13 @@ class CommandBody(Body):
         return data
 
 
-def _is_target(given: Any) -> bool:
-    return isinstance(given.get("node") if isinstance(given, dict) else given, str)
+def _is_target(value: Any) -> bool:
+    return isinstance(value.get("node") if isinstance(value, dict) else value, str)
 
 
-def _is_pairs(given: Any) -> bool:
-    return isinstance(given, list) and all(
-        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in given
+def _is_pairs(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(pair, list) and len(pair) == 2 and isinstance(pair[0], str) for pair in value
     )
 
 
@@ -111,14 +111,14 @@ class RunBody(Body):
     feedback_keys: list[str] | None = None
 
     @model_validator(mode="after")
-    def _can_be_honoured(self) -> Self:
+    def _has_config_or_context(self) -> Self:
         if self.context and self.config.configurable:
             raise errors.ConfigAndContext
         return self
 
     @property
     def kwargs(self) -> JSONObject:
-        """What the run's row keeps of it; the merged `config` and `context` join it there."""
+        """The columns of the run's row, to which the merged `config` and `context` are added."""
         command = self.command.model_dump() if self.command is not None else None
         return {
             "input": self.input,
@@ -145,7 +145,7 @@ class RunBody(Body):
 
 
 class BatchedRun(RunBody):
-    """A run among others. Python's client names its thread here; JavaScript's writes camelCase."""
+    """A run of a batch. Python clients name its thread here, JavaScript clients use camelCase."""
 
     thread_id: UUID | None = None
 
@@ -159,21 +159,21 @@ class BatchedRun(RunBody):
     @classmethod
     def parse_list(cls, raw: bytes) -> list[Self]:
         """Parse and validate the list; an empty one is `Invalid`."""
-        given = read_json(raw)
-        if not isinstance(given, list) or not 1 <= len(given) <= MAX_BATCH_RUNS:
+        bodies = read_json(raw)
+        if not isinstance(bodies, list) or not 1 <= len(bodies) <= MAX_BATCH_RUNS:
             raise Invalid(f"A batch is a list of 1 to {MAX_BATCH_RUNS} runs.")
-        return [cls.check(body) for body in given]
+        return [cls.check(body) for body in bodies]
 
 
 class RunsToCancel(Body):
-    """Which runs are to be cancelled: some of a thread, or all with a status."""
+    """The runs to cancel: some of a thread, or all with a status."""
 
     thread_id: UUID | None = None
     run_ids: list[UUID] | None = Field(None, min_length=1, max_length=1_000)
     status: Literal["pending", "running", "all"] | None = None
 
     @model_validator(mode="after")
-    def _says_which(self) -> Self:
+    def _selects_runs(self) -> Self:
         if self.status is None and (self.thread_id is None or self.run_ids is None):
             raise ValueError("Give thread_id and run_ids, or status.")
         return self

@@ -108,7 +108,7 @@ def update(scope: Scope, cron_id: UUID, changes: Changes) -> Cron:
     )
     if cron is None:
         raise errors.CronNotFound
-    fields = changes.given
+    fields = changes.changed_fields
     payload = {**_drop_replaced(without_cron_id(cron.payload), fields), **fields}
     body = NewCron.check(payload)
     if "webhook" in fields:

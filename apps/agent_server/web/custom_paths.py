@@ -60,13 +60,13 @@ def match(routes: tuple[CustomRoute, ...] | None, path: str, kind: str, method: 
     if not routes:
         return False
     segments = _split(path)
-    found: bool | None = False
+    result: bool | None = False
     for pattern in patterns(routes):
         if pattern.kind in (kind, "mount") and pattern.matches(segments):
             if kind != "http" or not pattern.methods or method in pattern.methods:
                 return True
-            found = None
-    return found
+            result = None
+    return result
 
 
 def is_disabled(http: Http, path: str) -> bool:

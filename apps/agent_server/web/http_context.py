@@ -97,7 +97,7 @@ class HttpRequestContext:
         self.body = b""
         """Set by `read_body`."""
         self.is_started = False
-        self.proof: live_reauth.Credential | None = None
+        self.credential: live_reauth.Credential | None = None
         """The key or session of the caller; None if the agent's own code authenticates them."""
         self.refusal: errors.AppError | None = None
         """Why the caller lost access during the response; set within `keep_alive`."""
@@ -134,7 +134,7 @@ class HttpRequestContext:
         """Admit the caller or raise. May query the database: call it in a thread."""
         slug = self.path_params["slug"]
         self.admission = admit(slug, permission, self.headers, self._member, self.auth_exchange)
-        self.proof = self._proof(self.admission.caller, permission)
+        self.credential = self._credential(self.admission.caller, permission)
         return self.admission
 
     def auth_exchange(self) -> AuthExchange:
@@ -175,7 +175,7 @@ class HttpRequestContext:
         self._session = cookie, user
         return user
 
-    def _proof(self, caller: Caller | None, permission: str) -> live_reauth.Credential | None:
+    def _credential(self, caller: Caller | None, permission: str) -> live_reauth.Credential | None:
         if caller is None:
             return None
         secret = api_key_from_headers(self.headers)
@@ -256,7 +256,7 @@ class HttpRequestContext:
         timer = loop.call_at(next_at, beat)
         watching = loop.create_task(watch())
         try:
-            with live_reauth.revalidating(self.proof, refuse):
+            with live_reauth.revalidating(self.credential, refuse):
                 yield
         finally:
             timer.cancel()

@@ -157,7 +157,7 @@ class _Proxy:
         try:
             await self._begin(tunnels.channel, user)
             pumping = asyncio.create_task(self._pump())
-            with live_reauth.revalidating(self._context.proof, self._refuse):
+            with live_reauth.revalidating(self._context.credential, self._refuse):
                 await self._relay()
         finally:
             if pumping is not None:

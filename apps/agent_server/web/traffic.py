@@ -37,10 +37,10 @@ def responses_for(slug: str) -> dict[int, int]:
     """The agent's responses by status; those of other processes are some seconds late."""
     flush()
     try:
-        found = _client().hgetall(_key(slug))
+        counts = _client().hgetall(_key(slug))
     except redis.RedisError:
         return {}
-    return {int(status): int(count) for status, count in sorted(found.items())}
+    return {int(status): int(count) for status, count in sorted(counts.items())}
 
 
 def flush() -> None:
