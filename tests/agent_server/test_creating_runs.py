@@ -394,4 +394,4 @@ def test_a_run_is_created_also_when_redis_is_away(
     assert response.status_code == 200
     assert len(callbacks) == 1
     assert AgentRun.unscoped.get().status == "pending"
-    assert "waits for the sweeper" in caplog.text
+    assert "which the sweeper will replace" in caplog.text
