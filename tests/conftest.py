@@ -20,12 +20,15 @@ from tests.installation import Installation, wait_until
 from tests.live import Live
 
 LINES_OF_LOG = 25
+FAST_HASHER = "django.contrib.auth.hashers.MD5PasswordHasher"
 
 
 def pytest_configure() -> None:
     # Each client of a test makes the middleware anew, which would read all static files first.
     settings.WHITENOISE_AUTOREFRESH = True
     agent_client.install()
+    # Argon2 is slow by design; hashes of the product's hasher remain readable.
+    settings.PASSWORD_HASHERS = [FAST_HASHER, *settings.PASSWORD_HASHERS]
 
 
 @pytest.fixture(scope="session")
@@ -155,5 +158,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "live" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.live)
-        if INTEGRATION_FOLDERS & set(item.path.relative_to(item.config.rootpath).parts):
+        folders = set(item.path.relative_to(item.config.rootpath).parts)
+        if INTEGRATION_FOLDERS & folders or "host" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.integration)

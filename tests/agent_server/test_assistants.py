@@ -38,7 +38,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_who_may_come_in(ask, outsider_key, reader_key, method, path):
+def test_anonymous_and_outside_callers_are_rejected(ask, outsider_key, reader_key, method, path):
     body = {} if method == "post" else None
 
     assert ask(method, path, body, key=None).status_code == 401
@@ -66,7 +66,7 @@ def test_each_graph_has_an_assistant_of_a_known_id(ask):
     assert response.headers["X-Pagination-Total"] == "2"
 
 
-def test_the_same_id_in_two_deployments_is_two_assistants(agent):
+def test_same_assistant_id_in_two_deployments_names_two_assistants(agent):
     other = AgentFactory()
 
     for deployment in (agent, other):
@@ -76,7 +76,7 @@ def test_the_same_id_in_two_deployments_is_two_assistants(agent):
     assert {row.deployment_id for row in found} == {agent.pk, other.pk}
 
 
-def test_making_system_assistants_can_be_repeated(agent):
+def test_creating_system_assistants_is_idempotent(agent):
     route = route_of(agent)
     assistants._ensured_revisions.clear()
     assistants.ensure_system_assistants(route)
@@ -85,14 +85,14 @@ def test_making_system_assistants_can_be_repeated(agent):
     assert AssistantVersion.unscoped.count() == 2
 
 
-def test_a_met_revision_costs_no_query(agent, django_assert_num_queries):
+def test_known_revision_takes_no_query(agent, django_assert_num_queries):
     route = route_of(agent)
 
     with django_assert_num_queries(0):
         assistants.ensure_system_assistants(route)
 
 
-def test_searching_and_counting(ask):
+def test_search_and_count_filter_assistants(ask):
     def names(**body):
         return [row["name"] for row in ask("post", "/assistants/search", body).json()]
 
@@ -107,7 +107,7 @@ def test_searching_and_counting(ask):
     assert ask("post", "/assistants/search", {"select": ["x"]}).status_code == 422
 
 
-def test_the_assistant_of_a_graph_that_is_gone_is_not_found(ask, agent):
+def test_system_assistant_of_a_removed_graph_is_not_found(ask, agent):
     route_of(agent)
     Assistant.unscoped.filter(graph_id="other").update(metadata={"created_by": "me"})
     agent.active_revision.graphs.all().delete()
@@ -118,7 +118,7 @@ def test_the_assistant_of_a_graph_that_is_gone_is_not_found(ask, agent):
     assert [row["graph_id"] for row in found] == ["other"]
 
 
-def test_reading_one(ask):
+def test_assistant_is_read_by_id(ask):
     assert ask("get", f"/assistants/{AGENT_ID}").json()["graph_id"] == "agent"
     missing = ask("get", f"/assistants/{UUID(int=1)}")
     assert (missing.status_code, missing.json()["detail"]) == (404, "Not Found")
@@ -129,13 +129,13 @@ def test_reading_one(ask):
     )
 
 
-async def test_schemas_are_those_that_the_build_recorded(call):
+async def test_schemas_are_those_recorded_by_the_build(call):
     response = await call("GET", f"/assistants/{AGENT_ID}/schemas")
 
     assert response.json() == {"graph_id": "agent", "input_schema": {"title": "agent"}}
 
 
-async def test_the_drawing_is_the_recorded_one(call):
+async def test_drawing_is_the_one_recorded_by_the_build(call):
     by_name = await call("GET", "/assistants/agent/graph")
     by_id = await call("GET", f"/assistants/{AGENT_ID}/graph?xray=0")
     unknown = await call("GET", f"/assistants/{UUID(int=1)}/graph")
@@ -144,7 +144,7 @@ async def test_the_drawing_is_the_recorded_one(call):
     assert unknown.status == 404
 
 
-def test_an_agent_without_a_revision_is_not_ready(ask, agent):
+def test_agent_without_a_revision_is_unavailable(ask, agent):
     agent.active_revision = None
     agent.save()
 
@@ -153,7 +153,7 @@ def test_an_agent_without_a_revision_is_not_ready(ask, agent):
     assert (response.status_code, response.json()["code"]) == (503, "agent_not_ready")
 
 
-def test_a_graph_that_the_new_revision_lacks_cannot_be_run(ask, agent):
+def test_graph_missing_from_the_new_revision_cannot_be_run(ask, agent):
     route_of(agent)
     agent.active_revision.graphs.filter(graph_id="agent").delete()
     routes.clear_cache()
@@ -166,7 +166,7 @@ def test_a_graph_that_the_new_revision_lacks_cannot_be_run(ask, agent):
     )
 
 
-def test_ok_is_open_and_info_says_what_is_offered(ask):
+def test_ok_is_public_and_info_lists_the_features(ask):
     assert ask("get", "/ok", key=None).json() == {"ok": True}
     assert ask("get", "/ok?check_db=1", key="slip_wrong").json() == {"ok": True}
     info = ask("get", "/info").json()
@@ -177,7 +177,7 @@ def test_ok_is_open_and_info_says_what_is_offered(ask):
 @pytest.mark.parametrize(
     "path", ["/threads", "/threads/x/runs/stream", "/threads/x/runs/y/join", "/nothing", "/ok"]
 )
-def test_browsers_of_any_origin_may_ask(client, agent, path):
+def test_browsers_of_any_origin_are_allowed(client, agent, path):
     preflight = client.options(
         f"/agents/{agent.slug}{path}",
         headers={
@@ -200,7 +200,7 @@ def test_browsers_of_any_origin_may_ask(client, agent, path):
     assert set(exposed) == {"x-pagination-total", "x-pagination-next", "content-location"}
 
 
-def test_a_trailing_slash_is_sent_away(client, agent):
+def test_trailing_slash_is_redirected_within_the_agent(client, agent):
     response = client.post(f"/agents/{agent.slug}/threads/?a=1")
     elsewhere = client.get("/agents/" + "/evil.example/")
 
@@ -209,7 +209,7 @@ def test_a_trailing_slash_is_sent_away(client, agent):
     assert not elsewhere.headers.get("Location", "/x").startswith("//")
 
 
-def test_a_wrong_method_says_which_are_right(ask, agent):
+def test_wrong_method_lists_the_allowed_methods(ask, agent):
     commands = ask("get", "/threads/x/commands", key=None)
     threads = ask("delete", "/threads")
 

@@ -42,7 +42,7 @@ def on_thread(scope, thread, **fields):
     return crons.create_on_thread(scope, scope, thread.thread_id, body)
 
 
-def test_nothing_fires_before_its_time(scope, clock):
+def test_cron_does_not_fire_before_its_time(scope, clock):
     cron = make(scope)
 
     clock.shift(59)
@@ -53,7 +53,7 @@ def test_nothing_fires_before_its_time(scope, clock):
     assert cron.next_run_date == NOON + timedelta(minutes=1)
 
 
-def test_a_firing_makes_the_run_that_was_asked_for(scope, clock):
+def test_firing_creates_the_configured_run(scope, clock):
     cron = make(
         scope,
         input={"text": "hi"},
@@ -84,7 +84,7 @@ def test_a_firing_makes_the_run_that_was_asked_for(scope, clock):
     assert cron.due_at == cron.next_run_date == NOON + timedelta(minutes=2)
 
 
-def test_the_graph_sees_the_cron_beside_a_context(scope, clock):
+def test_cron_id_is_configured_next_to_a_context(scope, clock):
     cron = make(scope, context={"c": 1})
 
     clock.shift(60)
@@ -96,7 +96,7 @@ def test_the_graph_sees_the_cron_beside_a_context(scope, clock):
     assert kwargs["config"]["configurable"]["c"] == 1
 
 
-def test_each_firing_has_a_thread_of_its_own_and_keeps_it_if_asked(scope, clock):
+def test_each_firing_has_its_own_thread_and_keeps_it_on_request(scope, clock):
     make(scope, on_run_completed="keep")
 
     for _ in range(2):
@@ -107,7 +107,7 @@ def test_each_firing_has_a_thread_of_its_own_and_keeps_it_if_asked(scope, clock)
     assert AgentRun.unscoped.filter(on_completion="keep").count() == 2
 
 
-def test_a_firing_on_a_thread_queues_there(scope, clock, agent):
+def test_firing_on_a_thread_is_queued_on_it(scope, clock, agent):
     thread = ThreadFactory(deployment=agent, metadata={"mine": 1})
     on_thread(scope, thread, metadata={"team": "x"})
 
@@ -123,7 +123,7 @@ def test_a_firing_on_a_thread_queues_there(scope, clock, agent):
     assert "team" not in thread.metadata
 
 
-def test_changed_metadata_reaches_the_next_run(scope, clock):
+def test_next_run_has_the_changed_metadata(scope, clock):
     cron = make(scope, metadata={"team": "x", "stage": 1})
     crons.update(scope, cron.pk, crons_changes({"metadata": {"stage": 2}}))
 
@@ -140,7 +140,7 @@ def crons_changes(fields):
     return CronChanges.check(fields)
 
 
-def test_moments_missed_while_nobody_looked_give_one_run(scope, clock):
+def test_missed_firings_create_one_run(scope, clock):
     """As after a restart: nothing is remembered but the row."""
     cron = make(scope)
 
@@ -153,7 +153,7 @@ def test_moments_missed_while_nobody_looked_give_one_run(scope, clock):
     assert cron.due_at == NOON + timedelta(days=1, minutes=1)
 
 
-def test_an_end_time_ends_it(scope, clock):
+def test_cron_does_not_fire_after_its_end_time(scope, clock):
     cron = make(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
 
     clock.shift(60)
@@ -165,7 +165,7 @@ def test_an_end_time_ends_it(scope, clock):
     assert (first, second, cron.due_at) == (1, 0, None)
 
 
-def test_a_moment_before_the_end_is_made_up_after_it(scope, clock):
+def test_missed_firing_before_the_end_time_is_made_up(scope, clock):
     make(scope, end_time=(NOON + timedelta(seconds=90)).isoformat())
 
     clock.shift(3600)
@@ -173,7 +173,7 @@ def test_a_moment_before_the_end_is_made_up_after_it(scope, clock):
     assert [fire_due(), fire_due()] == [1, 0]
 
 
-def test_a_disabled_cron_waits_and_does_not_make_up(scope, clock):
+def test_disabled_cron_does_not_fire_or_make_up_missed_firings(scope, clock):
     cron = make(scope)
     crons.update(scope, cron.pk, crons_changes({"enabled": False}))
     clock.shift(600)
@@ -186,7 +186,7 @@ def test_a_disabled_cron_waits_and_does_not_make_up(scope, clock):
     assert fire_due() == 1
 
 
-def test_a_busy_thread_that_rejects_uses_the_moment_up(scope, clock, agent):
+def test_firing_rejected_by_a_busy_thread_is_not_retried(scope, clock, agent):
     thread = ThreadFactory(deployment=agent, status="busy")
     AgentRunFactory(thread=thread, status="running")
     cron = on_thread(scope, thread, multitask_strategy="reject")
@@ -202,7 +202,7 @@ def test_a_busy_thread_that_rejects_uses_the_moment_up(scope, clock, agent):
     assert cron.due_at == free.due_at == NOON + timedelta(minutes=2)
 
 
-def test_a_graph_that_is_gone_holds_nobody_up(scope, clock, agent):
+def test_cron_of_a_removed_graph_does_not_block_others(scope, clock, agent):
     gone, stays = make(scope), make(scope, assistant_id="other")
     agent.active_revision.graphs.filter(graph_id="agent").delete()
     routes.clear_cache()
@@ -216,7 +216,7 @@ def test_a_graph_that_is_gone_holds_nobody_up(scope, clock, agent):
         assert cron.due_at == NOON + timedelta(minutes=2)
 
 
-def test_a_firing_that_cannot_commit_is_tried_again_and_holds_nobody_up(scope, clock, monkeypatch):
+def test_failed_firing_is_retried_and_does_not_block_others(scope, clock, monkeypatch):
     broken, well = make(scope), make(scope)
     start = cron_firing._start
 
@@ -238,7 +238,7 @@ def test_a_firing_that_cannot_commit_is_tried_again_and_holds_nobody_up(scope, c
 
 
 @pytest.mark.django_db(transaction=True)
-def test_many_who_look_at_once_fire_each_cron_once(scope, clock, agent):
+def test_concurrent_sweeps_fire_each_cron_once(scope, clock, agent):
     threads = [ThreadFactory(deployment=agent) for _ in range(10)]
     made = [make(scope) for _ in range(30)] + [on_thread(scope, thread) for thread in threads]
     clock.shift(60)
@@ -259,7 +259,7 @@ def test_many_who_look_at_once_fire_each_cron_once(scope, clock, agent):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_one_that_somebody_holds_is_passed_over(scope, clock):
+def test_locked_cron_is_skipped(scope, clock):
     held, free = make(scope), make(scope)
     clock.shift(60)
 
@@ -283,7 +283,7 @@ def _look_and_close():
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_firing_and_the_end_of_its_thread_do_not_block_each_other(scope, clock, agent):
+def test_firing_and_deletion_of_its_thread_do_not_deadlock(scope, clock, agent):
     for _ in range(10):
         thread = ThreadFactory(deployment=agent)
         on_thread(scope, thread)

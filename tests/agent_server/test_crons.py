@@ -61,7 +61,7 @@ def make(ask):
         ("post", "/runs/crons/count", {}, 200),
     ],
 )
-def test_who_may_come_in(  # noqa: PLR0917
+def test_anonymous_and_outside_callers_are_rejected(  # noqa: PLR0917
     ask, make, outsider_key, reader_key, method, path, body, for_readers
 ):
     path = path.format(id=make()["cron_id"])
@@ -72,7 +72,7 @@ def test_who_may_come_in(  # noqa: PLR0917
     assert Cron.unscoped.filter(enabled=True).count() == 1
 
 
-def test_a_cron_without_a_thread(make):
+def test_stateless_cron_is_created(make):
     made = make(input={"a": 1}, metadata={"team": "x"}, config={"configurable": {"k": 1}})
 
     assert made == {
@@ -99,7 +99,7 @@ def test_a_cron_without_a_thread(make):
     }
 
 
-def test_a_cron_on_a_thread(ask, make, agent):
+def test_cron_is_created_on_a_thread(ask, make, agent):
     thread = ThreadFactory(deployment=agent)
 
     made = make(f"/threads/{thread.thread_id}/runs/crons", multitask_strategy="interrupt")
@@ -139,7 +139,7 @@ def test_a_cron_on_a_thread(ask, make, agent):
         ),
     ],
 )
-def test_what_is_refused(ask, body, status, says):
+def test_invalid_body_is_rejected(ask, body, status, says):
     response = ask("post", "/runs/crons", body)
 
     assert response.status_code == status
@@ -147,7 +147,7 @@ def test_what_is_refused(ask, body, status, says):
     assert Cron.unscoped.count() == 0
 
 
-def test_threads_of_others_and_none_look_the_same(ask, agent):
+def test_foreign_and_missing_threads_are_indistinguishable(ask, agent):
     foreign = ThreadFactory(deployment=AgentFactory(workspace=agent.workspace))
     body = {"assistant_id": "agent", "schedule": "* * * * *"}
 
@@ -158,7 +158,7 @@ def test_threads_of_others_and_none_look_the_same(ask, agent):
     assert Cron.unscoped.count() == 0
 
 
-def test_a_zone_and_an_end(make):
+def test_cron_has_a_time_zone_and_an_end_time(make):
     made = make(
         schedule="0 9 * * *", timezone="Europe/Berlin", end_time="2026-02-01T00:00:00+01:00"
     )
@@ -169,14 +169,14 @@ def test_a_zone_and_an_end(make):
 
 
 @pytest.mark.parametrize("fields", [{"end_time": "2020-01-01T00:00:00"}, {"enabled": False}])
-def test_what_has_ended_or_is_disabled_is_never_due(make, fields):
+def test_ended_or_disabled_cron_has_no_next_run(make, fields):
     made = make(**fields)
 
     assert made["next_run_date"] == "2026-01-01T13:00:00.000000+00:00"
     assert Cron.unscoped.get().due_at is None
 
 
-def test_changing_a_cron(ask, make):
+def test_cron_is_changed(ask, make):
     made = make(
         input={"a": 1},
         metadata={"team": "x", "stage": 1},
@@ -207,7 +207,7 @@ def test_changing_a_cron(ask, make):
     assert ask("get", path).json() == changed
 
 
-def test_null_takes_the_end_away_and_absence_keeps_it(ask, make):
+def test_null_removes_the_end_time_and_absence_keeps_it(ask, make):
     made = make(end_time="2020-01-01T00:00:00Z")
     path = f"/runs/crons/{made['cron_id']}"
 
@@ -220,7 +220,7 @@ def test_null_takes_the_end_away_and_absence_keeps_it(ask, make):
     assert Cron.unscoped.get().due_at == datetime(2026, 1, 1, 13, tzinfo=UTC)
 
 
-def test_context_takes_the_place_of_configurable_and_the_other_way_round(ask, make):
+def test_context_and_configurable_replace_each_other(ask, make):
     made = make(config={"tags": ["t"], "configurable": {"k": 1}})
     path = f"/runs/crons/{made['cron_id']}"
     own = {"cron_id": made["cron_id"]}
@@ -243,7 +243,7 @@ def test_context_takes_the_place_of_configurable_and_the_other_way_round(ask, ma
         ({"context": {"a": 1}, "config": {"configurable": {"a": 1}}}, 400),
     ],
 )
-def test_a_change_that_is_refused_changes_nothing(ask, make, body, status):
+def test_rejected_change_changes_nothing(ask, make, body, status):
     made = make()
     path = f"/runs/crons/{made['cron_id']}"
 
@@ -251,7 +251,7 @@ def test_a_change_that_is_refused_changes_nothing(ask, make, body, status):
     assert ask("get", path).json() == made
 
 
-def test_deleting(ask, make):
+def test_deleted_cron_is_not_found(ask, make):
     path = f"/runs/crons/{make()['cron_id']}"
 
     deleted, again = ask("delete", path), ask("delete", path)
@@ -262,7 +262,7 @@ def test_deleting(ask, make):
     assert ask("get", "/runs/crons/x").json()["detail"] == "Invalid cron ID: must be a UUID"
 
 
-def test_searching_and_counting(ask, make, agent):
+def test_search_and_count_filter_crons(ask, make, agent):
     thread = ThreadFactory(deployment=agent)
     free = make(metadata={"team": {"name": "x"}})
     bound = make(f"/threads/{thread.thread_id}/runs/crons", schedule="5 * * * *")
@@ -291,7 +291,7 @@ def test_searching_and_counting(ask, make, agent):
     assert ask("post", "/runs/crons/count", {"thread_id": str(thread.thread_id)}).json() == 1
 
 
-def test_a_search_takes_one_query(ask, make, django_assert_num_queries):
+def test_search_takes_one_query(ask, make, django_assert_num_queries):
     make()
     make()
     make()
@@ -301,7 +301,7 @@ def test_a_search_takes_one_query(ask, make, django_assert_num_queries):
         ask("post", "/runs/crons/search", {"limit": 2})
 
 
-def test_an_agent_sees_its_own_crons_only(client, make, agent):
+def test_crons_of_another_agent_are_invisible(client, make, agent):
     made = make()
     beside = AgentFactory(workspace=agent.workspace)
     route_of(beside)
@@ -315,7 +315,7 @@ def test_an_agent_sees_its_own_crons_only(client, make, agent):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_cron_goes_with_its_thread_and_with_its_assistant(ask, make, agent):
+def test_cron_is_deleted_with_its_thread_or_assistant(ask, make, agent):
     thread = ThreadFactory(deployment=agent)
     assistant = ask("post", "/assistants", {"graph_id": "agent"}).json()["assistant_id"]
     make(f"/threads/{thread.thread_id}/runs/crons")
@@ -330,7 +330,7 @@ def test_a_cron_goes_with_its_thread_and_with_its_assistant(ask, make, agent):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_thread_that_is_removed_by_hand_takes_its_crons_along(make, agent):
+def test_deleting_a_thread_row_deletes_its_crons(make, agent):
     thread = ThreadFactory(deployment=agent)
     make(f"/threads/{thread.thread_id}/runs/crons")
 
@@ -340,7 +340,7 @@ def test_a_thread_that_is_removed_by_hand_takes_its_crons_along(make, agent):
     assert Cron.unscoped.count() == 0
 
 
-def test_the_user_of_a_cron_is_who_made_it(agent):
+def test_user_of_a_cron_is_its_creator(agent):
     route = route_of(agent)
     scope = crons.Scope(route, user={"identity": "ann", "role": "x"})
 

@@ -38,7 +38,7 @@ async def opened(slug: str, **headers: str) -> list[dict[str, Any]]:
     return sent
 
 
-async def test_a_key_opens_it_from_any_page(front, agent, key):
+async def test_key_opens_a_socket_from_any_origin(front, agent, key):
     headers = {"x-api-key": key, "origin": "https://elsewhere.example"}
 
     assert [one["type"] for one in await opened(agent.slug, **headers)] == ["websocket.accept"]
@@ -53,20 +53,20 @@ async def test_a_key_opens_it_from_any_page(front, agent, key):
         ({"cookie": "sessionid=x", "origin": "https://here.example"}, 401),
     ],
 )
-async def test_who_is_refused_is_told_by_the_code_of_the_close(front, agent, headers, status):
+async def test_rejected_connection_has_a_close_code(front, agent, headers, status):
     said = await opened(agent.slug, **headers)
 
     assert [one["type"] for one in said] == ["websocket.accept", "websocket.close"]
     assert said[-1]["code"] == 4000 + status
 
 
-async def test_an_outsider_finds_no_agent(front, agent, outsider_key):
+async def test_agent_is_not_found_for_an_outsider(front, agent, outsider_key):
     said = await opened(agent.slug, **{"x-api-key": outsider_key})
 
     assert said[-1]["code"] == 4404
 
 
-def test_the_name_of_an_event_by_channel_has_its_parts():
+def test_event_name_of_a_channel_has_its_parts():
     assert parse_name(b"~messages:agent|research:1|search:2") == (
         "messages", "agent", ["research:1", "search:2"],
     )  # fmt: skip
@@ -83,7 +83,7 @@ def test_the_name_of_an_event_by_channel_has_its_parts():
         (b"~lifecycle|a:1", None),
     ],
 )
-def test_classic_readers_are_shown_what_they_know(name, shown):
+def test_classic_readers_receive_only_events_they_know(name, shown):
     event = to_stream_mode(Event(EventId(1, 0), name, b"1"))
 
     assert (event and event.name) == shown

@@ -9,7 +9,7 @@ import pytest
 from apps.agent_server.endpoints.openapi import describe
 from apps.agent_server.endpoints.routes import ENDPOINTS
 from apps.core.sync_bridge import in_thread
-from tests.agent_server.generating import Maker
+from tests.agent_server.request_generator import Maker
 from tests.factories.agent_server import AgentRunFactory, CronFactory, ThreadFactory, route_of
 
 DOCUMENT = describe(ENDPOINTS)
@@ -52,7 +52,7 @@ def rows(agent):
 @pytest.mark.parametrize(
     ("method", "path", "operation"), OPERATIONS, ids=[f"{m} {p}" for m, p, _ in OPERATIONS]
 )
-async def test_no_fault_of_ours(call, agent, method, path, operation):
+async def test_generated_requests_never_get_a_server_error(call, agent, method, path, operation):
     known = await in_thread(rows, agent)
     body = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
     success = {int(status) for status in operation["responses"] if status != "default"}

@@ -15,7 +15,7 @@ from config.env import BASE_DIR
 SCRIPT = Path(__file__).with_name("javascript_sdk.mjs")
 
 
-def test_the_javascript_client_does_the_same(sample_agent):
+def test_javascript_client_script_succeeds(sample_agent):
     node = shutil.which("node")
     if node is None or not (BASE_DIR / "node_modules/@langchain/langgraph-sdk").exists():
         pytest.skip("`npm install` puts the client there")

@@ -25,7 +25,7 @@ def test_document_has_every_endpoint_once():
 
 
 @pytest.mark.parametrize("key", sorted(OPERATIONS))
-def test_each_operation_is_whole(key):
+def test_each_operation_is_complete(key):
     operation = OPERATIONS[key]
     named = {p["name"] for p in operation["parameters"] if p["in"] == "path"}
 
@@ -37,13 +37,13 @@ def test_each_operation_is_whole(key):
         Draft202012Validator.check_schema(parameter["schema"])
 
 
-def test_names_of_operations_are_their_own():
+def test_operation_ids_are_unique():
     names = [operation["operationId"] for operation in OPERATIONS.values()]
 
     assert len(set(names)) == len(names)
 
 
-def test_each_reference_leads_to_a_schema():
+def test_each_reference_resolves_to_a_schema():
     text = json.dumps(DOCUMENT)
     schemas = DOCUMENT["components"]["schemas"]
 
@@ -52,7 +52,7 @@ def test_each_reference_leads_to_a_schema():
         Draft202012Validator.check_schema(schema)
 
 
-def test_a_body_is_described_wherever_one_is_read():
+def test_body_is_described_for_each_route_that_reads_one():
     without = {
         key
         for key, operation in OPERATIONS.items()
@@ -80,7 +80,7 @@ def test_operation_describes_the_body_the_query_and_the_access_of_its_endpoint()
     assert "security" not in OPERATIONS["GET /info"]
 
 
-def test_the_document_and_its_page_are_open_and_name_the_agent(client, agent):
+def test_document_and_its_page_are_public_and_name_the_agent(client, agent):
     answer = client.get(f"/agents/{agent.slug}/openapi.json")
     page = client.get(f"/agents/{agent.slug}/docs")
 
@@ -100,7 +100,7 @@ def answer_schema(key: str) -> dict:
     return {**content["schema"], "components": DOCUMENT["components"]}
 
 
-def test_real_answers_are_as_described(client, agent, key):
+def test_responses_match_the_document(client, agent, key):
     route_of(agent)
     thread = ThreadFactory(deployment=agent)
     cron = CronFactory(deployment=agent)

@@ -24,7 +24,7 @@ async def agents(sample_agent) -> AsyncIterator[LangGraphClient]:
         yield client
 
 
-async def test_a_thread_is_made_streamed_joined_and_read(agents):
+async def test_thread_is_created_streamed_joined_and_read(agents):
     thread = await agents.threads.create()
     chunks = [
         chunk
@@ -76,7 +76,7 @@ async def test_the_state_has_the_messages_of_twenty_runs_in_the_order_of_receipt
     assert (await agents.threads.get(thread_id))["status"] == "idle"
 
 
-async def test_a_question_stops_the_thread_until_it_is_answered(agents):
+async def test_interrupt_stops_the_thread_until_it_is_resumed(agents):
     thread_id = (await agents.threads.create())["thread_id"]
     letter = said("Send a mail to ann@example.com about the invoice.")
 
@@ -96,7 +96,7 @@ async def test_a_question_stops_the_thread_until_it_is_answered(agents):
     assert history[-1]["metadata"]["step"] == -1
 
 
-async def test_a_stateless_run_leaves_nothing_behind(agents):
+async def test_stateless_run_leaves_no_thread(agents):
     created: list[Any] = []
     answer = await agents.runs.wait(None, GRAPH, input=said("Hello"), on_run_created=created.append)
     modes = [
@@ -113,7 +113,7 @@ async def test_a_stateless_run_leaves_nothing_behind(agents):
         await agents.threads.get(created[0]["thread_id"])
 
 
-async def test_a_stream_is_resumed_where_it_broke(agents):
+async def test_stream_resumes_after_the_last_event(agents):
     thread_id = (await agents.threads.create())["thread_id"]
     stream = agents.runs.stream(
         thread_id,
@@ -137,7 +137,7 @@ async def test_a_stream_is_resumed_where_it_broke(agents):
     assert everything == chunks
 
 
-async def test_assistants_are_found_drawn_and_described(agents):
+async def test_assistants_are_searched_drawn_and_described(agents):
     [assistant] = await agents.assistants.search(metadata={}, limit=10, offset=0)
     same = await agents.assistants.get(assistant["assistant_id"])
     drawing = await agents.assistants.get_graph(GRAPH)

@@ -36,16 +36,16 @@ def moments(schedule, timezone, after, count):
         ("0 0 L * *", ["31 00:00:00", "28 00:00:00"]),
     ],
 )
-def test_fields(schedule, expected):
+def test_schedule_fields_are_parsed(schedule, expected):
     assert moments(schedule, None, NOON, 2) == expected
 
 
-def test_a_zone_decides_what_nine_o_clock_is():
+def test_schedule_is_evaluated_in_its_time_zone():
     assert moments("0 9 * * *", "America/New_York", NOON, 1) == ["01 14:00:00"]
     assert moments("0 9 * * *", "Asia/Tokyo", NOON, 1) == ["02 00:00:00"]
 
 
-def test_an_hour_that_is_skipped_fires_right_after():
+def test_skipped_hour_fires_right_after_the_clock_change():
     before = datetime(2026, 3, 28, tzinfo=UTC)
 
     assert moments("30 2 * * *", "Europe/Berlin", before, 3) == [
@@ -55,7 +55,7 @@ def test_an_hour_that_is_skipped_fires_right_after():
     ]
 
 
-def test_an_hour_that_comes_twice_fires_once():
+def test_repeated_hour_fires_once():
     before = datetime(2026, 10, 24, tzinfo=UTC)
 
     assert moments("30 2 * * *", "Europe/Berlin", before, 3) == [
@@ -65,7 +65,7 @@ def test_an_hour_that_comes_twice_fires_once():
     ]
 
 
-def test_every_minute_is_every_minute_also_in_that_night():
+def test_every_minute_schedule_fires_through_a_clock_change():
     before = datetime(2026, 10, 25, 0, 58, tzinfo=UTC)
 
     assert moments("* * * * *", "Europe/Berlin", before, 3) == [
@@ -79,7 +79,7 @@ def test_every_minute_is_every_minute_also_in_that_night():
     "schedule",
     ["", "x", "* * * *", "* * * * * * *", "60 * * * *", "0 0 30 2 *", "@reboot", "9" * 5000],
 )
-def test_what_is_no_schedule(schedule):
+def test_invalid_schedule_is_rejected(schedule):
     with pytest.raises(InvalidSchedule):
         next_fire_time(schedule, None, NOON)
 
@@ -87,7 +87,7 @@ def test_what_is_no_schedule(schedule):
 @pytest.mark.parametrize(
     "name", ["", "Mars/Base", "Europe", "../../etc/passwd", "/etc/localtime", "a\0b", "x" * 300]
 )
-def test_what_is_no_zone(name):
+def test_invalid_time_zone_is_rejected(name):
     with pytest.raises(UnknownTimezone):
         parse_zone(name)
 
@@ -97,7 +97,7 @@ def test_what_is_no_zone(name):
     st.sampled_from(["Europe/Berlin", "America/St_Johns", "Australia/Lord_Howe", None]),
     st.integers(0, 20 * 366 * 24 * 3600).map(lambda seconds: NOON + timedelta(seconds=seconds)),
 )
-def test_moments_only_go_forward(schedule, timezone, after):
+def test_next_times_always_increase(schedule, timezone, after):
     found = [after]
     for _ in range(5):
         found.append(next_fire_time(schedule, timezone, found[-1]))
@@ -106,6 +106,6 @@ def test_moments_only_go_forward(schedule, timezone, after):
 
 
 @given(st.text(max_size=30))
-def test_any_text_is_a_schedule_or_refused(text):
+def test_any_text_is_parsed_or_rejected(text):
     with contextlib.suppress(InvalidSchedule):
         assert next_fire_time(text, None, NOON) > NOON

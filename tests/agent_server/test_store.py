@@ -78,7 +78,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path", "body"), ROUTES)
-async def test_who_may_not_enter_learns_nothing(  # noqa: PLR0917
+async def test_unauthorized_callers_get_no_information(  # noqa: PLR0917
     front, agent, outsider_key, method, path, body
 ):
     anonymous = await Caller(agent.slug)(method, path, body)
@@ -87,7 +87,7 @@ async def test_who_may_not_enter_learns_nothing(  # noqa: PLR0917
     assert (anonymous.status, stranger.status) == (401, 404)
 
 
-async def test_a_reader_reads_and_writes_nothing(front, agent, reader_key):
+async def test_read_only_key_reads_and_cannot_write(front, agent, reader_key):
     reader = Caller(agent.slug, reader_key)
 
     answers = [(await reader(method, path, body)).status for method, path, body in ROUTES]
@@ -95,7 +95,7 @@ async def test_a_reader_reads_and_writes_nothing(front, agent, reader_key):
     assert answers == [403, 200, 400, 403, 200, 200]
 
 
-async def test_an_item_comes_back_as_it_was_put(put, got):
+async def test_item_is_returned_as_it_was_put(put, got):
     value = {"tea": {"kind": "oolong", "grams": [4, 4.5]}, "none": None, "ünï": "✓"}
 
     await put(["users", "ann"], "likes", value)
@@ -109,7 +109,7 @@ async def test_an_item_comes_back_as_it_was_put(put, got):
     assert set(item) == {"namespace", "key", "value", "created_at", "updated_at"}
 
 
-async def test_replacing_an_item_keeps_when_it_was_made(put, got):
+async def test_replaced_item_keeps_its_creation_time(put, got):
     await put(["n"], "k", {"v": 1})
     first = await got(["n"], "k")
 
@@ -121,14 +121,14 @@ async def test_replacing_an_item_keeps_when_it_was_made(put, got):
     assert second["updated_at"] > first["updated_at"]
 
 
-async def test_what_is_not_there_is_null_and_makes_nothing(call, listed):
+async def test_missing_item_is_null_and_is_not_created(call, listed):
     answer = await call("GET", "/store/items?namespace=no.where&key=k")
 
     assert (answer.status, answer.body) == (200, b"null")
     assert await listed() == []
 
 
-async def test_deleting_is_the_same_whether_there_was_one(call, put, got):
+async def test_deletion_is_idempotent(call, put, got):
     await put(["n"], "k", {"v": 1})
     body = {"namespace": ["n"], "key": "k"}
 
@@ -138,7 +138,7 @@ async def test_deleting_is_the_same_whether_there_was_one(call, put, got):
     assert await got(["n"], "k") is None
 
 
-async def test_two_agents_share_nothing(agent, put, got):
+async def test_agents_do_not_share_items(agent, put, got):
     other = await in_thread(lambda: AgentFactory(workspace=agent.workspace))
     there = Caller(other.slug, await in_thread(key_for, agent.workspace, "write"))
     await put(["n"], "k", {"here": True})
@@ -182,7 +182,7 @@ async def test_two_agents_share_nothing(agent, put, got):
         ({"namespace": ["a"], "key": "k", "value": {}, "index": "text"}, 422, "index"),
     ],
 )
-async def test_what_cannot_be_put_is_refused_in_words(call, listed, body, status, said):
+async def test_invalid_item_is_rejected_with_a_message(call, listed, body, status, said):
     answer = await call("PUT", "/store/items", body)
 
     assert answer.status == status, answer.body
@@ -190,7 +190,7 @@ async def test_what_cannot_be_put_is_refused_in_words(call, listed, body, status
     assert await listed() == []
 
 
-async def test_the_longest_place_fits_the_index(put, got):
+async def test_longest_namespace_and_key_fit_the_index(put, got):
     namespace = ["é" * 14] * 64
     key = "k" * (2000 - 64 * 28)
 
@@ -199,7 +199,7 @@ async def test_the_longest_place_fits_the_index(put, got):
     assert (await got(namespace, key))["value"] == {"v": 1}
 
 
-async def test_values_that_postgresql_refuses_are_mended(put, got):
+async def test_characters_that_postgresql_rejects_are_replaced(put, got):
     await put(["n"], "k", {"nul": "a\0b", "deep": [[[{"x": "\0"}]]], "big": 10**30})
 
     value = (await got(["n"], "k"))["value"]
@@ -207,7 +207,7 @@ async def test_values_that_postgresql_refuses_are_mended(put, got):
     assert value["deep"] == [[[{"x": "\ufffd"}]]]
 
 
-async def test_reading_wants_a_key_and_a_namespace(call):
+async def test_reading_requires_a_key_and_a_namespace(call):
     no_key = await call("GET", "/store/items?namespace=a")
     no_namespace = await call("GET", "/store/items?key=k")
 
@@ -215,7 +215,7 @@ async def test_reading_wants_a_key_and_a_namespace(call):
     assert no_namespace.status == 400
 
 
-async def test_keys_may_have_periods_slashes_and_spaces(put, got):
+async def test_keys_can_contain_periods_slashes_and_spaces(put, got):
     for key in ("a.b", "a/b", "a b", "ключ", "%41", "?&="):
         await put(["n"], key, {"key": key})
         assert (await got(["n"], key))["value"] == {"key": key}
@@ -224,7 +224,7 @@ async def test_keys_may_have_periods_slashes_and_spaces(put, got):
 # Search
 
 
-async def test_search_finds_what_is_below_the_prefix_newest_first(put, found):
+async def test_search_returns_items_below_the_prefix_newest_first(put, found):
     for namespace, key in [
         (["a"], "1"),
         (["a", "b"], "2"),
@@ -242,7 +242,7 @@ async def test_search_finds_what_is_below_the_prefix_newest_first(put, found):
     assert await found(["a", "c"]) == []
 
 
-async def test_search_without_prefix_is_a_search_of_everything(call, put):
+async def test_search_without_prefix_returns_all_items(call, put):
     await put(["a"], "1", {})
 
     answer = await call("POST", "/store/items/search", {})
@@ -251,7 +251,7 @@ async def test_search_without_prefix_is_a_search_of_everything(call, put):
     assert (item["namespace"], item["key"], item["score"]) == (["a"], "1", None)
 
 
-async def test_pages_of_a_search(put, found):
+async def test_search_is_paginated(put, found):
     for n in range(12):
         await put(["n"], str(n), {})
 
@@ -299,7 +299,7 @@ ROWS = {
         ({"from": {}}, ""),
     ],
 )
-async def test_filters(put, found, wanted, keys):
+async def test_search_filters_compare_values(put, found, wanted, keys):
     for key, value in ROWS.items():
         await put(["n"], key, value)
 
@@ -317,7 +317,7 @@ async def test_filters(put, found, wanted, keys):
         {"a": {"$gt": True}},
     ],
 )
-async def test_other_operators_are_refused(call, wanted):
+async def test_unknown_filter_operators_are_rejected(call, wanted):
     answer = await call("POST", "/store/items/search", {"namespace_prefix": [], "filter": wanted})
 
     assert answer.status == 400, answer.body
@@ -328,11 +328,11 @@ async def test_other_operators_are_refused(call, wanted):
     "body",
     [{"limit": 0}, {"limit": 1001}, {"offset": -1}, {"filter": [1]}, {"namespace_prefix": ["a.b"]}],
 )
-async def test_searches_that_make_no_sense(call, body):
+async def test_invalid_search_is_rejected(call, body):
     assert (await call("POST", "/store/items/search", body)).status == 422
 
 
-async def test_without_an_index_the_query_is_ignored(call, put):
+async def test_query_is_ignored_without_an_index(call, put):
     await put(["n"], "a", {"text": "x"})
     await put(["n"], "b", {"text": "y"})
 
@@ -379,18 +379,18 @@ def joined(namespaces):
         ({"prefix": ["nowhere"]}, ""),
     ],
 )
-async def test_namespaces(many, listed, asked, namespaces):
+async def test_namespaces_are_listed_by_prefix_suffix_and_depth(many, listed, asked, namespaces):
     expected = [name for name in namespaces.split(",") if name]
 
     assert joined(await listed(**asked)) == expected
 
 
 @pytest.mark.parametrize("body", [{"limit": 0}, {"max_depth": 0}, {"prefix": ["a.b"]}])
-async def test_namespaces_that_make_no_sense(call, body):
+async def test_invalid_namespace_request_is_rejected(call, body):
     assert (await call("POST", "/store/namespaces", body)).status == 422
 
 
-async def test_a_namespace_goes_with_its_last_item(call, put, listed):
+async def test_namespace_disappears_with_its_last_item(call, put, listed):
     await put(["a", "b"], "k", {})
     await call("DELETE", "/store/items", {"namespace": ["a", "b"], "key": "k"})
 
@@ -400,7 +400,7 @@ async def test_a_namespace_goes_with_its_last_item(call, put, listed):
 # Expiry
 
 
-async def test_what_has_expired_is_nowhere(put, got, found, listed):
+async def test_expired_item_is_not_returned_anywhere(put, got, found, listed):
     await put(["n"], "short", {}, ttl=1)
     await put(["n"], "long", {})
     await expire()
@@ -415,7 +415,7 @@ async def test_what_has_expired_is_nowhere(put, got, found, listed):
     assert await listed(max_depth=1) == [["n"]]
 
 
-async def test_what_is_put_again_after_it_expired_is_new(put, got):
+async def test_item_put_after_expiry_is_new(put, got):
     await put(["n"], "k", {"v": 1}, ttl=1)
     first = await got(["n"], "k")
     await expire()
@@ -430,7 +430,7 @@ async def until(key):
     return item.expires_at
 
 
-async def test_reading_prolongs_a_life_unless_told_otherwise(put, got, found):
+async def test_reading_refreshes_the_time_to_live_unless_disabled(put, got, found):
     await put(["n"], "k", {}, ttl=10)
     born = await until("k")
 
@@ -453,7 +453,7 @@ async def test_replacing_an_item_replaces_its_time_to_live(put):
     assert await until("k") is None
 
 
-async def test_the_agents_own_settings_for_expiry(agent, put, got):
+async def test_expiry_settings_of_the_agent_apply(agent, put, got):
     def configure():
         revision = agent.active_revision
         revision.config = {"store": {"ttl": {"default_ttl": 5, "refresh_on_read": False}}}
@@ -486,7 +486,7 @@ def near(*numbers) -> Vector:
     return Vector("text", len(numbers), str(list(numbers)))
 
 
-def test_the_sweeper_deletes_what_has_expired_with_its_vectors(agent):
+def test_sweeper_deletes_expired_items_and_their_vectors(agent):
     scope = scope_of(agent)
     store.put(scope, item("gone", ttl=1), [near(1, 0)])
     store.put(scope, item("stays", ttl=1), [near(1, 0)])
@@ -511,7 +511,7 @@ def scored(scope, query, **more):
     ]
 
 
-def test_the_likest_comes_first_and_what_has_no_vector_last(agent):
+def test_most_similar_item_is_first_and_items_without_vector_last(agent):
     scope = scope_of(agent)
     store.put(scope, item("none"))
     store.put(scope, item("far"), [near(0, 1)])
@@ -530,14 +530,14 @@ def test_the_likest_comes_first_and_what_has_no_vector_last(agent):
     ]
 
 
-def test_of_several_vectors_the_best_counts(agent):
+def test_best_of_several_vectors_ranks_the_item(agent):
     scope = scope_of(agent)
     store.put(scope, item("many"), [near(0, 1), near(1, 0), near(-1, 0)])
 
     assert scored(scope, near(1, 0)) == [("many", 1.0)]
 
 
-def test_likeness_has_pages_and_filters(agent):
+def test_similarity_search_is_paginated_and_filtered(agent):
     scope = scope_of(agent)
     for n in range(6):
         store.put(scope, item(str(n), value={"odd": n % 2}), [near(1, n)])

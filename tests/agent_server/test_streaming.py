@@ -59,7 +59,7 @@ def quick_heartbeat(monkeypatch) -> None:
         ("GET", "/assistants/agent/subgraphs/a"),
     ],
 )
-async def test_who_may_not_come_in(  # noqa: PLR0917  (fixtures)
+async def test_unauthorized_callers_are_rejected(  # noqa: PLR0917  (fixtures)
     front, agent, thread, outsider_key, reader_key, key, method, path
 ):
     run = await in_thread(AgentRunFactory, thread=thread)
@@ -81,7 +81,7 @@ async def test_who_may_not_come_in(  # noqa: PLR0917  (fixtures)
     assert await in_thread(AgentRun.unscoped.count) == 1
 
 
-async def test_a_stream_has_the_runs_events_and_its_end(call, worker, runs):
+async def test_stream_has_the_events_of_the_run_and_its_end(call, worker, runs):
     async with call.open("POST", f"{runs}/stream", HELLO) as request:
         answer = await request.started()
         run = await worker.take()
@@ -106,7 +106,7 @@ async def test_a_stream_has_the_runs_events_and_its_end(call, worker, runs):
     )
 
 
-async def test_an_error_is_the_last_event(call, worker, runs):
+async def test_error_is_the_last_event(call, worker, runs):
     async with call.open("POST", f"{runs}/stream", HELLO) as request:
         run = await worker.take()
         error = {"error": "ValueError", "message": "no such city"}
@@ -117,7 +117,7 @@ async def test_an_error_is_the_last_event(call, worker, runs):
     assert answer.events == [("error", error, None)]
 
 
-async def test_ids_are_sent_with_resumable_runs_only(call, worker, runs):
+async def test_event_ids_are_sent_for_resumable_runs_only(call, worker, runs):
     async with call.open("POST", f"{runs}/stream", {**HELLO, "stream_resumable": True}) as request:
         run = await worker.take()
         await worker.say(run, ("values", 1), ("values", 2))
@@ -130,7 +130,7 @@ async def test_ids_are_sent_with_resumable_runs_only(call, worker, runs):
     assert b"data: 1\r\nid: " in answer.body
 
 
-async def test_a_stateless_stream_can_be_come_back_to(call, worker):
+async def test_stateless_stream_can_be_rejoined(call, worker):
     body = {**HELLO, "stream_resumable": True}
     async with call.open("POST", "/runs/stream", body) as request:
         answer = await request.started()
@@ -153,7 +153,7 @@ async def test_a_stateless_stream_can_be_come_back_to(call, worker):
     ]
 
 
-async def test_a_client_who_comes_back_misses_nothing_and_sees_nothing_twice(call, worker, runs):
+async def test_rejoining_client_gets_each_event_once(call, worker, runs):
     body = {**HELLO, "stream_resumable": True}
     async with call.open("POST", f"{runs}/stream", body) as request:
         run = await worker.take()
@@ -176,7 +176,7 @@ async def test_a_client_who_comes_back_misses_nothing_and_sees_nothing_twice(cal
     assert [data for _, data, _ in everything.events[:-1]] == list(range(21))
 
 
-async def test_joining_without_an_id_gives_what_comes_from_now_on(call, worker, runs):
+async def test_joining_without_an_id_gives_new_events(call, worker, runs):
     created = await call("POST", runs, HELLO)
     run = await worker.take()
     await worker.say(run, ("metadata", {}), ("values", 1))
@@ -194,7 +194,7 @@ async def test_joining_without_an_id_gives_what_comes_from_now_on(call, worker, 
     assert answer.events[0][1] == 2
 
 
-async def test_a_join_can_ask_for_some_modes(call, worker, runs):
+async def test_join_can_select_stream_modes(call, worker, runs):
     await call("POST", runs, {**HELLO, "stream_resumable": True})
     run = await worker.take()
     await worker.say(
@@ -219,7 +219,7 @@ async def test_a_join_can_ask_for_some_modes(call, worker, runs):
     assert refused.status == 422
 
 
-async def test_joining_what_is_over_or_unknown(call, worker, runs):
+async def test_joining_a_finished_or_unknown_run_ends_at_once(call, worker, runs):
     await call("POST", runs, HELLO)
     run = await worker.take()
     await worker.end(run, values={"n": 1})
@@ -244,7 +244,7 @@ async def test_joining_what_is_over_or_unknown(call, worker, runs):
     )
 
 
-async def test_wait_answers_what_the_worker_sent(call, worker, runs):
+async def test_wait_returns_the_result_sent_by_the_worker(call, worker, runs):
     async with call.open("POST", f"{runs}/wait", HELLO) as request:
         answer = await request.started()
         run = await worker.take()
@@ -286,7 +286,7 @@ async def test_wait_answers_what_the_worker_sent(call, worker, runs):
         ({"status": "interrupted", "values": {"n": 0}}, {"n": 0}),
     ],
 )
-async def test_wait_reads_a_result_that_was_not_sent(call, worker, runs, ending, expected):
+async def test_wait_reads_a_result_missing_from_the_stream(call, worker, runs, ending, expected):
     async with call.open("POST", f"{runs}/wait", HELLO) as request:
         run = await worker.take()
         await worker.end(run, **ending)
@@ -295,7 +295,7 @@ async def test_wait_reads_a_result_that_was_not_sent(call, worker, runs, ending,
     assert answer.json() == expected
 
 
-async def test_a_stateless_wait_names_its_thread(call, worker):
+async def test_stateless_wait_names_its_thread(call, worker):
     async with call.open("POST", "/runs/wait", HELLO) as request:
         answer = await request.started()
         run = await worker.take()
@@ -308,7 +308,7 @@ async def test_a_stateless_wait_names_its_thread(call, worker):
     assert answer.json() == {"n": 2}
 
 
-async def test_join_answers_the_threads_values_as_they_are_now(call, worker, runs):
+async def test_join_returns_the_current_values_of_the_thread(call, worker, runs):
     await call("POST", runs, HELLO)
     run = await worker.take()
     async with call.open("GET", f"{runs}/{run.pk}/join") as request:
@@ -320,7 +320,7 @@ async def test_join_answers_the_threads_values_as_they_are_now(call, worker, run
     assert live.json() == later.json() == {"n": 5}
 
 
-async def test_join_of_a_question_an_error_and_nothing(call, worker, runs):
+async def test_join_returns_interrupts_errors_and_null(call, worker, runs):
     question = {"id": "i", "value": "sure?"}
     await call("POST", runs, HELLO)
     asking = await worker.take()
@@ -341,7 +341,7 @@ async def test_join_of_a_question_an_error_and_nothing(call, worker, runs):
     )
 
 
-async def test_lines_are_kept_up_at_an_even_pace(call, worker, runs, quick_heartbeat):
+async def test_heartbeats_are_sent_at_an_even_interval(call, worker, runs, quick_heartbeat):
     async with (
         call.open("POST", f"{runs}/stream", HELLO) as streaming,
         call.open("POST", f"{runs}/wait", HELLO) as waiting,
@@ -358,7 +358,7 @@ async def test_lines_are_kept_up_at_an_even_pace(call, worker, runs, quick_heart
 
 @pytest.mark.parametrize("kind", ["stream", "wait"])
 @pytest.mark.parametrize("wish", ["cancel", "continue"])
-async def test_a_client_who_leaves_may_take_the_run_along(call, worker, runs, kind, wish):
+async def test_disconnect_cancels_the_run_on_request(call, worker, runs, kind, wish):
     body = {**HELLO, "on_disconnect": wish}
     async with call.open("POST", f"{runs}/{kind}", body) as request:
         await request.started()
@@ -371,7 +371,7 @@ async def test_a_client_who_leaves_may_take_the_run_along(call, worker, runs, ki
         assert await worker.told_to_stop() == run.pk
 
 
-async def test_a_run_that_waits_is_cancelled_at_once(call, worker, thread, runs):
+async def test_queued_run_is_cancelled_at_once(call, worker, thread, runs):
     body = {**HELLO, "stream_resumable": True, "on_disconnect": "cancel"}
     async with call.open("POST", f"{runs}/stream", body) as request:
         created = await request.started()
@@ -387,7 +387,7 @@ async def test_a_run_that_waits_is_cancelled_at_once(call, worker, thread, runs)
 
 
 @pytest.mark.parametrize("value", ["true", "1"])
-async def test_a_join_takes_the_run_along_only_when_it_says_so(call, worker, runs, value):
+async def test_leaving_a_join_cancels_the_run_only_on_request(call, worker, runs, value):
     await call("POST", runs, HELLO)
     run = await worker.take()
     async with call.open("GET", f"{runs}/{run.pk}/join") as request:
@@ -402,7 +402,7 @@ async def test_a_join_takes_the_run_along_only_when_it_says_so(call, worker, run
     assert run.cancel_action == "interrupt"
 
 
-async def test_cancelling_a_run(call, worker, runs):
+async def test_run_is_cancelled(call, worker, runs):
     running = (await call("POST", runs, HELLO)).json()["run_id"]
     queued = (await call("POST", runs, HELLO)).json()["run_id"]
     run = await worker.take()
@@ -427,7 +427,7 @@ async def test_cancelling_a_run(call, worker, runs):
     )
 
 
-async def test_an_end_that_redis_lost_is_seen_in_postgresql(call, worker, runs, monkeypatch):
+async def test_end_lost_by_redis_is_read_from_postgresql(call, worker, runs, monkeypatch):
     monkeypatch.setattr(hubs, "POLL_SECONDS", 0.05)
     monkeypatch.setattr(hubs, "POLLS_BETWEEN_HEALTHY_LOOKUPS", 1)
     error = {"error": "ValueError", "message": "no"}
@@ -444,7 +444,7 @@ async def test_an_end_that_redis_lost_is_seen_in_postgresql(call, worker, runs, 
     assert stream.events == [("error", error, None)]
 
 
-async def test_a_wiped_redis_costs_no_waiting_client_its_answer(
+async def test_waiting_client_gets_its_result_after_redis_is_flushed(
     call, worker, runs, redis_client, monkeypatch
 ):
     monkeypatch.setattr(hubs, "POLL_SECONDS", 0.05)
@@ -464,7 +464,7 @@ async def test_a_wiped_redis_costs_no_waiting_client_its_answer(
     assert answer.names == ["values", "values", "end"]
 
 
-async def test_runs_of_one_thread_are_taken_in_the_order_they_came(call, worker, runs):
+async def test_runs_of_one_thread_are_claimed_in_order(call, worker, runs):
     ids = [(await call("POST", runs, {**HELLO, "input": n})).json()["run_id"] for n in range(5)]
     taken = []
     for _ in ids:
@@ -477,7 +477,7 @@ async def test_runs_of_one_thread_are_taken_in_the_order_they_came(call, worker,
     assert [run["run_id"] for run in listed.json()] == ids[:1:-1]
 
 
-async def test_a_body_over_the_limit_is_refused(call, runs, settings):
+async def test_body_over_the_limit_is_rejected(call, runs, settings):
     settings.MAX_BODY_BYTES = 100
 
     answer = await call("POST", f"{runs}/wait", {**HELLO, "input": "x" * 200})
@@ -486,7 +486,7 @@ async def test_a_body_over_the_limit_is_refused(call, runs, settings):
     assert not await in_thread(AgentRun.unscoped.exists)
 
 
-async def test_a_request_id_is_kept_or_made(call, runs):
+async def test_request_id_is_kept_or_generated(call, runs):
     given = await call("POST", f"{runs}/wait", {}, **{"X-Request-ID": "abc-1"})
     made = await call("POST", f"{runs}/wait", {})
 
@@ -495,7 +495,7 @@ async def test_a_request_id_is_kept_or_made(call, runs):
     assert UUID(made.headers["x-request-id"]).version == 7
 
 
-async def test_many_streams_at_once_get_their_own_events(call, worker, agent):
+async def test_concurrent_streams_get_their_own_events(call, worker, agent):
     async with asyncio.TaskGroup() as group:
         waiting = [
             group.create_task(call("POST", "/runs/wait", {**HELLO, "input": n})) for n in range(20)

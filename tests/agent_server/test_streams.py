@@ -59,7 +59,7 @@ def datas(events: list[Event]) -> list[bytes]:
     return [event.data for event in events]
 
 
-async def test_events_come_back_as_they_were_written(writer, hub, run_id):
+async def test_events_are_read_as_written(writer, hub, run_id):
     async with hub.open(run_id, BEGINNING) as reader:
         await writer.append(run_id, [("metadata", b'{"attempt":1}'), ("values", b'{"n":1}')])
         await writer.end(run_id, "success", result=b'{"n":1}')
@@ -70,7 +70,7 @@ async def test_events_come_back_as_they_were_written(writer, hub, run_id):
     assert (end.name, end.data, end.result) == (b"end", b'{"status":"success"}', b'{"n":1}')
 
 
-async def test_a_reader_who_comes_late_gets_everything_once(writer, hub, run_id):
+async def test_late_reader_gets_each_event_once(writer, hub, run_id):
     await writer.append(run_id, [("values", b"1")])
     await writer.flush()
     async with hub.open(run_id, BEGINNING) as reader:
@@ -80,7 +80,7 @@ async def test_a_reader_who_comes_late_gets_everything_once(writer, hub, run_id)
     assert datas(found) == [b"1", b"2"]
 
 
-async def test_from_now_on_leaves_out_what_was_before(writer, hub, run_id):
+async def test_reading_from_now_skips_earlier_events(writer, hub, run_id):
     await writer.append(run_id, [("values", b"1")])
     await writer.flush()
     async with hub.open(run_id, None) as reader:
@@ -94,7 +94,7 @@ async def test_from_now_on_leaves_out_what_was_before(writer, hub, run_id):
     assert datas(found) == [b"2"]
 
 
-async def test_from_now_on_still_hears_of_an_end_that_was_before(writer, hub, run_id):
+async def test_reading_from_now_includes_an_earlier_end(writer, hub, run_id):
     await writer.append(run_id, [("values", b"1")])
     await writer.end(run_id, "error")
     await writer.flush()
@@ -116,7 +116,7 @@ async def test_ids_are_unique_and_grow_within_a_millisecond(writer, hub, run_id)
     assert all(one.id < next_one.id for one, next_one in pairwise(found))
 
 
-async def test_reading_goes_on_after_any_event_even_inside_a_batch(writer, hub, run_id):
+async def test_reading_resumes_after_any_event_of_a_batch(writer, hub, run_id):
     await writer.append(run_id, [("custom", b"%d" % number) for number in range(5)])
     async with hub.open(run_id, BEGINNING) as reader:
         seen = await some(reader, 5)
@@ -126,7 +126,7 @@ async def test_reading_goes_on_after_any_event_even_inside_a_batch(writer, hub, 
         assert rest == seen[index + 1 :]
 
 
-async def test_many_pages_are_read_back_in_order(writer, hub, run_id, monkeypatch):
+async def test_many_pages_are_read_in_order(writer, hub, run_id, monkeypatch):
     monkeypatch.setattr(subscriptions, "BATCHES_PER_READ", 3)
     for number in range(20):
         await writer.append(run_id, [("custom", b"%d" % number)])
@@ -137,9 +137,7 @@ async def test_many_pages_are_read_back_in_order(writer, hub, run_id, monkeypatc
     assert datas(found) == [b"%d" % number for number in range(20)]
 
 
-async def test_a_slow_reader_is_served_from_redis_and_misses_nothing(
-    writer, hub, run_id, monkeypatch
-):
+async def test_slow_reader_gets_all_events_from_redis(writer, hub, run_id, monkeypatch):
     monkeypatch.setattr(subscriptions, "MAILBOX_BYTES", 1_000)
     async with hub.open(run_id, BEGINNING) as reader:
         for number in range(100):
@@ -152,7 +150,7 @@ async def test_a_slow_reader_is_served_from_redis_and_misses_nothing(
     assert [int(event.data) for event in found] == list(range(100))
 
 
-async def test_two_readers_share_one_subscription_until_the_last_leaves(
+async def test_readers_share_one_subscription_until_the_last_leaves(
     writer, hub, run_id, redis_client
 ):
     async with hub.open(run_id, BEGINNING) as one:
@@ -170,7 +168,7 @@ async def test_two_readers_share_one_subscription_until_the_last_leaves(
     assert redis_client.pubsub_numsub(stream_key(run_id)) == [(stream_key(run_id).encode(), 0)]
 
 
-async def test_a_lost_connection_is_made_good(writer, hub, run_id, redis_client):
+async def test_reader_survives_a_lost_connection(writer, hub, run_id, redis_client):
     async with hub.open(run_id, BEGINNING) as reader:
         await writer.append(run_id, [("values", b"1")])
         assert datas(await some(reader, 1)) == [b"1"]
@@ -182,7 +180,7 @@ async def test_a_lost_connection_is_made_good(writer, hub, run_id, redis_client)
     assert datas(found) == [b"2", b'{"status":"success"}']
 
 
-async def test_the_writer_outlives_its_connection(writer, hub, run_id, redis_client):
+async def test_writer_survives_a_lost_connection(writer, hub, run_id, redis_client):
     await writer.append(run_id, [("values", b"1")])
     await writer.flush()
     hang_up(redis_client)
@@ -194,7 +192,7 @@ async def test_the_writer_outlives_its_connection(writer, hub, run_id, redis_cli
     assert datas(found) == [b"1", b"2", b"3"]
 
 
-async def test_a_writer_whose_clock_is_behind_goes_on_after_the_last_id(
+async def test_writer_with_a_slow_clock_continues_after_the_last_id(
     writer, hub, run_id, redis_client
 ):
     ahead = EventId(99_999_999_999_999, 4)
@@ -210,7 +208,7 @@ async def test_a_writer_whose_clock_is_behind_goes_on_after_the_last_id(
     assert found.id > ahead
 
 
-async def test_streams_go_away_by_themselves(writer, run_id, redis_client, settings):
+async def test_streams_expire(writer, run_id, redis_client, settings):
     kept = uuid7()
     await writer.append(run_id, [("values", b"1")])
     await writer.flush()
@@ -224,7 +222,7 @@ async def test_streams_go_away_by_themselves(writer, run_id, redis_client, setti
     assert 15 < redis_client.ttl(stream_key(kept)) <= settings.RESUMABLE_STREAM_TTL_SECONDS
 
 
-async def test_a_large_result_is_left_to_postgresql(writer, hub, run_id):
+async def test_large_result_is_only_in_postgresql(writer, hub, run_id):
     async with hub.open(run_id, BEGINNING) as reader:
         await writer.end(run_id, "success", result=b"x" * 300_000)
         [end] = await some(reader, 1)
@@ -232,7 +230,7 @@ async def test_a_large_result_is_left_to_postgresql(writer, hub, run_id):
     assert end.result is None
 
 
-def test_a_packed_batch_knows_the_id_of_each_event():
+def test_packed_batch_has_the_id_of_each_event():
     batch = pack_batch(EventId(7, 2), [("a", b"1"), ("b", b"2"), ("end", b"3", b"r")])
 
     assert unpack_events(batch) == [
@@ -243,6 +241,6 @@ def test_a_packed_batch_knows_the_id_of_each_event():
 
 
 @pytest.mark.parametrize("text", ["", "-1", "a", "1-", "1-x", "1-2-3", "1.5", "9" * 50])
-def test_what_is_no_id_is_refused(text):
+def test_invalid_event_id_is_rejected(text):
     with pytest.raises(ValueError, match="not an event's id"):
         EventId.parse(text)

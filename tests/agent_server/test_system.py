@@ -21,13 +21,13 @@ def ask(client, agent, key):
 
 
 @pytest.mark.parametrize("path", ["/ok", "/ok?check_db=1", "/ok?check_db=false", "", "/"])
-def test_it_is_alive_for_everybody(ask, path):
+def test_liveness_is_public(ask, path):
     response = ask(path, key=None)
 
     assert (response.status_code, response.json()) == (200, {"ok": True})
 
 
-def test_a_lost_database_is_told_to_who_asks(ask, monkeypatch):
+def test_lost_database_is_reported_on_request(ask, monkeypatch):
     def fail():
         raise DatabaseError
 
@@ -40,13 +40,13 @@ def test_a_lost_database_is_told_to_who_asks(ask, monkeypatch):
 
 
 @pytest.mark.parametrize("path", ["/info", "/metrics", "/metrics?format=json"])
-def test_who_may_look(ask, outsider_key, reader_key, path):
+def test_unauthorized_callers_are_rejected(ask, outsider_key, reader_key, path):
     assert ask(path, key=None).status_code == 401
     assert ask(path, key=outsider_key).status_code == 404
     assert ask(path, key=reader_key).status_code == 200
 
 
-def test_info_has_the_versions_of_the_revision_that_serves(ask, agent):
+def test_info_has_the_versions_of_the_serving_revision(ask, agent):
     agent.active_revision.facts = {"versions": {"python": "3.12.1", "langgraph": "1.2.3"}}
     agent.active_revision.save()
 
@@ -58,7 +58,7 @@ def test_info_has_the_versions_of_the_revision_that_serves(ask, agent):
     assert info["host"]["revision_id"] == str(agent.active_revision_id)
 
 
-def test_info_before_the_first_revision(ask, agent):
+def test_info_has_no_versions_before_the_first_revision(ask, agent):
     agent.active_revision = None
     agent.save()
 
@@ -67,7 +67,7 @@ def test_info_before_the_first_revision(ask, agent):
     assert (info["langgraph_py_version"], info["host"]["revision_id"]) == (None, None)
 
 
-def test_metrics_count_the_agents_own_runs(ask, agent, redis_client, settings):
+def test_metrics_count_runs_of_the_agent_only(ask, agent, redis_client, settings):
     settings.AGENT_RUNS_PER_WORKER = 7
     threads = [ThreadFactory(deployment=agent) for _ in range(3)]
     for thread, status in zip(threads, ["running", "pending", "success"], strict=True):
@@ -88,7 +88,7 @@ def test_metrics_count_the_agents_own_runs(ask, agent, redis_client, settings):
     listener.close()
 
 
-def test_metrics_count_the_answers(ask, agent, redis_client):
+def test_metrics_count_responses(ask, agent, redis_client):
     route_of(agent)
     traffic.flush()
     redis_client.flushdb()
@@ -102,14 +102,14 @@ def test_metrics_count_the_answers(ask, agent, redis_client):
     assert ask("/metrics?format=json").json()["api"]["requests"] == 4
 
 
-def test_addresses_that_nobody_has_are_not_counted(client, agent, redis_client):
+def test_requests_of_unknown_routes_are_not_counted(client, agent, redis_client):
     client.get("/agents/nobody-is-here/info")
     traffic.flush()
 
     assert redis_client.keys("slipway:traffic:nobody*") == []
 
 
-def test_metrics_for_prometheus(ask, agent, redis_client):
+def test_metrics_have_the_prometheus_format(ask, agent, redis_client):
     AgentRunFactory(thread__deployment=agent)
 
     response = ask("/metrics")

@@ -58,7 +58,7 @@ ROUTES = [
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_who_may_not_come_in(ask, thread, outsider_key, method, path):
+def test_unauthorized_callers_are_rejected(ask, thread, outsider_key, method, path):
     run = AgentRunFactory(thread=thread)
     path = path.format(t=thread.thread_id, r=run.pk)
     body = None if method == "get" else {}
@@ -69,7 +69,7 @@ def test_who_may_not_come_in(ask, thread, outsider_key, method, path):
 
 
 @pytest.mark.parametrize(("method", "path"), ROUTES)
-def test_what_a_reader_may_do(ask, thread, reader_key, method, path):
+def test_read_only_key_can_only_read(ask, thread, reader_key, method, path):
     run = AgentRunFactory(thread=thread)
     path = path.format(t=thread.thread_id, r=run.pk)
 
@@ -91,7 +91,7 @@ def test_threads_of_other_agents_are_not_found(ask, agent, method, path):
     assert Thread.unscoped.filter(pk=elsewhere.pk).exists()
 
 
-def test_reading_and_changing_a_thread(ask, thread):
+def test_thread_is_read_and_changed(ask, thread):
     path = f"/threads/{thread.thread_id}"
 
     changed = ask("patch", path, {"metadata": {"mood": "good", "topic": "coffee"}})
@@ -104,7 +104,7 @@ def test_reading_and_changing_a_thread(ask, thread):
     assert read.json()["updated_at"] > changed.json()["updated_at"]
 
 
-def test_unknown_and_malformed_ids(ask):
+def test_unknown_and_malformed_ids_are_rejected(ask):
     unknown = uuid4()
 
     for method in ("get", "patch", "delete"):
@@ -121,7 +121,7 @@ def test_unknown_and_malformed_ids(ask):
         )
 
 
-def test_deleting_a_busy_thread_tells_its_run_to_stop(
+def test_deleting_a_busy_thread_cancels_its_run(
     ask, agent, redis_client, django_capture_on_commit_callbacks
 ):
     thread = ThreadFactory(deployment=agent, status="busy")
@@ -140,7 +140,7 @@ def test_deleting_a_busy_thread_tells_its_run_to_stop(
     assert cancels.get_message(timeout=10)["data"] == run.pk.bytes
 
 
-def test_searching_threads(ask, agent):
+def test_search_filters_threads(ask, agent):
     now = datetime.now(UTC)
     rows = [
         ThreadFactory(
@@ -170,7 +170,7 @@ def test_searching_threads(ask, agent):
     assert counts == [5, 4, 1]
 
 
-def test_pages_say_how_to_go_on(ask, agent):
+def test_pages_have_a_next_offset(ask, agent):
     ThreadFactory.create_batch(3, deployment=agent)
 
     first = ask("post", "/threads/search", {"limit": 2})
@@ -184,7 +184,7 @@ def test_pages_say_how_to_go_on(ask, agent):
     assert "X-Pagination-Next" not in last.headers
 
 
-def test_only_what_was_selected(ask, thread):
+def test_search_returns_only_selected_fields(ask, thread):
     rows = ask("post", "/threads/search", {"select": ["thread_id", "status"]})
     wrong = ask("post", "/threads/search", {"select": ["secrets"]})
 
@@ -196,11 +196,11 @@ def test_only_what_was_selected(ask, thread):
     "body",
     [{"limit": 0}, {"limit": 1001}, {"offset": -1}, {"status": "asleep"}, {"extract": {"a": "b"}}],
 )
-def test_a_search_outside_its_range_is_refused(ask, body):
+def test_search_outside_its_range_is_rejected(ask, body):
     assert ask("post", "/threads/search", body).status_code == 422
 
 
-def test_listing_and_reading_runs(ask, thread):
+def test_runs_are_listed_and_read(ask, thread):
     runs = [AgentRunFactory(thread=thread, sequence=n, status="success") for n in (1, 2, 3)]
     AgentRunFactory(thread=thread, sequence=4, status="error")
     path = f"/threads/{thread.thread_id}/runs"
@@ -222,7 +222,7 @@ def test_listing_and_reading_runs(ask, thread):
     assert ask("get", f"/threads/{uuid4()}/runs").status_code == 404
 
 
-def test_query_counts(ask, agent, thread, django_assert_num_queries):
+def test_requests_take_a_fixed_number_of_queries(ask, agent, thread, django_assert_num_queries):
     run = AgentRunFactory(thread=thread)
     path = f"/threads/{thread.thread_id}"
     ask("get", path)
@@ -245,7 +245,7 @@ def test_query_counts(ask, agent, thread, django_assert_num_queries):
 # State and history wait for graphs, so consumers answer them.
 
 
-async def test_a_thread_that_never_ran_has_a_blank_state(call, thread):
+async def test_thread_without_runs_has_an_empty_state(call, thread):
     state = await call("GET", f"/threads/{thread.thread_id}/state")
     history = await call("GET", f"/threads/{thread.thread_id}/history")
     posted = await call("POST", f"/threads/{thread.thread_id}/history", {"limit": 10})
@@ -254,7 +254,7 @@ async def test_a_thread_that_never_ran_has_a_blank_state(call, thread):
     assert history.json() == posted.json() == []
 
 
-async def test_the_state_that_a_run_left_is_answered_from_its_row(call, agent):
+async def test_state_after_a_run_is_read_from_the_row(call, agent):
     kept = {"values": {"n": 1}, "next": [], "tasks": []}
     thread = await in_thread(
         ThreadFactory,
@@ -284,7 +284,7 @@ def graph(monkeypatch) -> list:
     return asked
 
 
-async def test_everything_else_is_asked_of_the_graph(call, agent, graph):
+async def test_other_states_are_requested_from_the_graph(call, agent, graph):
     thread = await in_thread(
         ThreadFactory,
         deployment=agent,
@@ -344,7 +344,7 @@ async def test_everything_else_is_asked_of_the_graph(call, agent, graph):
     ]
 
 
-async def test_questions_that_are_none(call, thread, graph):
+async def test_invalid_state_request_is_rejected(call, thread, graph):
     path = f"/threads/{thread.thread_id}"
 
     assert (await call("GET", f"{path}/history?limit=0")).status == 422
@@ -357,7 +357,7 @@ async def test_questions_that_are_none(call, thread, graph):
     assert graph == []
 
 
-async def test_a_graph_that_does_not_answer_is_unavailable(call, agent, monkeypatch):
+async def test_unresponsive_graph_is_unavailable(call, agent, monkeypatch):
     async def fail(*_, **__):
         raise calls.CallFailed("TimeoutError", "The graph did not answer in time.")
 
@@ -368,7 +368,7 @@ async def test_a_graph_that_does_not_answer_is_unavailable(call, agent, monkeypa
     assert (answer.status, answer.json()["detail"]) == (503, "The graph did not answer in time.")
 
 
-async def test_a_browsers_session_does_as_well_as_a_key(front, agent, thread, client, settings):
+async def test_browser_session_is_accepted_like_a_key(front, agent, thread, client, settings):
     member = await in_thread(WorkspaceMembershipFactory, workspace=agent.workspace)
     await in_thread(client.force_login, member.user)
     cookie = f"{settings.SESSION_COOKIE_NAME}={client.cookies[settings.SESSION_COOKIE_NAME].value}"

@@ -21,7 +21,7 @@ from psycopg import sql
 from apps.core.instance import BILLING_ROLE
 from config.env import BASE_DIR
 
-pytestmark = pytest.mark.xdist_group("regions")
+pytestmark = [pytest.mark.integration, pytest.mark.xdist_group("regions")]
 
 BILLING = {"billing_billingaccount", "billing_payment"}
 

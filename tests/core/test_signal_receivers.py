@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 
+@pytest.mark.integration
 def test_every_module_with_receivers_is_imported_by_django_setup():
     modules = sorted(
         ".".join(path.relative_to(ROOT).with_suffix("").parts)

@@ -16,7 +16,7 @@ from tests.deployments.repositories import CONFIG, GRAPH, WORKING, Repository
 from tests.factories.deployments import DeploymentFactory
 from tests.factories.organizations import WorkspaceFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 
 # Fixed, so that the builds of the whole test run share one cache of packages.
 ORGANIZATION_NUMBER = 4242

@@ -31,7 +31,7 @@ from tests.deployments.repositories import GIT, Repository
 from tests.factories.deployments import DeploymentFactory, RevisionFactory
 from tests.factories.organizations import WorkspaceFactory
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.integration, pytest.mark.django_db]
 
 ORGANIZATION_NUMBER = 4242
 

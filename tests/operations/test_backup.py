@@ -17,7 +17,11 @@ from apps.operators.backup import archive, contents
 from tests.factories.organizations import WorkspaceFactory
 from tests.tenant_fixtures import plant
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.xdist_group("machine")]
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.xdist_group("machine"),
+]
 
 
 @pytest.fixture

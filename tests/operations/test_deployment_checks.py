@@ -26,12 +26,14 @@ def under_https(*arguments):
     )
 
 
+@pytest.mark.integration
 def test_deployment_check_has_no_warnings_with_https(tmp_path):
     done = under_https("manage.py", "check", "--deploy", "--fail-level", "WARNING")
 
     assert (done.returncode, done.stderr.count("WARNING")) == (0, 0), done.stderr
 
 
+@pytest.mark.integration
 def test_cookies_are_limited_to_this_host_and_https():
     done = under_https(
         "-c",

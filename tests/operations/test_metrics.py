@@ -80,6 +80,7 @@ def test_requests_are_counted_by_route_pattern(client, settings, alone):
     assert "00000000-0000" not in text
 
 
+@pytest.mark.integration
 def test_metrics_include_counts_of_other_processes(client, settings):
     line = 'slipway_task_seconds_count{outcome="success",task="elsewhere"}'
     before = value(scrape(client, settings), line)

@@ -18,6 +18,7 @@ from tests.factories.organizations import WorkspaceFactory
 from tests.factories.tracing import ingest, rows, wire_run
 
 pytestmark = [
+    pytest.mark.integration,
     pytest.mark.django_db(transaction=True, serialized_rollback=False),
     pytest.mark.xdist_group("machine"),
 ]

@@ -57,7 +57,7 @@ def narrow(key: str) -> None:
     ApiKey.objects.filter(pk=row_of(key).pk).update(scopes=["ingest"])
 
 
-async def test_threads_streams_end_with_an_error_within_two_seconds(front, agent, thread):
+async def test_thread_streams_end_with_an_error_within_two_seconds(front, agent, thread):
     lacks = {"error": "HTTPException", "message": "403: Permission agents:read is required."}
     deeds = {revoke: REVOKED, expire: REVOKED, narrow: lacks}
     path, took = f"/threads/{thread.thread_id}/stream", []
@@ -78,7 +78,7 @@ async def test_threads_streams_end_with_an_error_within_two_seconds(front, agent
     assert max(took) < 2
 
 
-async def test_a_runs_stream_ends_and_its_run_goes_on(call, key, worker, thread):
+async def test_stream_of_a_run_ends_and_the_run_continues(call, key, worker, thread):
     async with call.open("POST", f"/threads/{thread.thread_id}/runs/stream", HELLO) as request:
         run = await worker.take()
         await worker.say(run, ("values", {"n": 1}))
@@ -90,7 +90,7 @@ async def test_a_runs_stream_ends_and_its_run_goes_on(call, key, worker, thread)
     assert (await in_thread(AgentRun.unscoped.get, pk=run.pk)).status == "running"
 
 
-async def test_a_run_that_was_to_end_with_its_line_is_told_to_stop(call, key, worker, thread):
+async def test_run_that_ends_on_disconnect_is_cancelled(call, key, worker, thread):
     body = {**HELLO, "on_disconnect": "cancel"}
     async with call.open("POST", f"/threads/{thread.thread_id}/runs/stream", body) as request:
         run = await worker.take()
@@ -102,7 +102,7 @@ async def test_a_run_that_was_to_end_with_its_line_is_told_to_stop(call, key, wo
 
 
 @pytest.mark.parametrize("address", ["/threads/{t}/runs/wait", "/runs/wait"])
-async def test_who_waits_for_a_result_gets_the_refusal_instead(call, key, worker, thread, address):
+async def test_request_waiting_for_a_result_gets_the_rejection(call, key, worker, thread, address):
     path = address.format(t=thread.thread_id)
     async with call.open("POST", path, HELLO) as request:
         await worker.take()
@@ -112,7 +112,7 @@ async def test_who_waits_for_a_result_gets_the_refusal_instead(call, key, worker
     assert answer.json() == {"__error__": REVOKED}
 
 
-async def test_the_events_by_channel_end_too(call, key, thread):
+async def test_channel_event_streams_end(call, key, thread):
     path, body = f"/threads/{thread.thread_id}/stream/events", {"channels": ["values"]}
     async with call.open("POST", path, body) as request:
         await request.started()
@@ -177,7 +177,7 @@ def remove(member: Any) -> None:
     Membership.objects.filter(user=member).delete()
 
 
-async def test_browsers_streams_end_with_their_session_or_membership(front, agent, thread):
+async def test_browser_streams_end_with_their_session_or_membership(front, agent, thread):
     gone = {"error": "HTTPException", "message": "404: No such workspace."}
     deeds = dict.fromkeys((sign_out, let_expire, change_password, deactivate), SIGNED_OUT)
     deeds[remove] = gone
@@ -227,7 +227,7 @@ class Socket:
         await asyncio.wait_for(self.task, 30)
 
 
-async def test_a_socket_says_why_and_closes_and_takes_no_more_commands(front, agent, key):
+async def test_socket_sends_the_reason_closes_and_accepts_no_command(front, agent, key):
     path = f"/agents/{agent.slug}/threads/{uuid4()}/stream/events"
     socket = Socket(path, **{"x-api-key": key})
     assert (await socket.next())["type"] == "websocket.accept"
@@ -254,7 +254,7 @@ async def test_a_socket_says_why_and_closes_and_takes_no_more_commands(front, ag
 
 
 @pytest.mark.django_db
-def test_a_thousand_lines_cost_as_many_queries_as_two():
+def test_thousand_connections_take_as_many_queries_as_two():
     workspaces = [WorkspaceFactory() for _ in range(20)]
     keys = [
         live_reauth.key_credential(key_for(w), w.pk, Permission.AGENTS_READ) for w in workspaces
@@ -277,7 +277,7 @@ def test_a_thousand_lines_cost_as_many_queries_as_two():
 
 
 @pytest.mark.django_db
-def test_what_a_pass_says_is_what_a_request_would_hear():
+def test_revalidation_gives_the_same_error_as_a_request():
     own = WorkspaceFactory()
     sister = WorkspaceFactory(organization=own.organization)
     bound, wide = key_for(own, "read"), key_for(own, "read")
@@ -304,7 +304,7 @@ def test_what_a_pass_says_is_what_a_request_would_hear():
     assert sum(expected.values()) == 3  # reading: the one in its own, the wide in two
 
 
-async def test_nobody_is_sent_away_because_the_database_does_not_answer(
+async def test_connections_stay_open_while_the_database_is_unavailable(
     call, key, thread, monkeypatch, caplog
 ):
     failures = []

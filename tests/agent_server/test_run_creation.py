@@ -48,7 +48,7 @@ def post(client, agent, thread, key):
     return send
 
 
-def test_anonymous_callers_are_refused(post):
+def test_anonymous_request_is_rejected(post):
     response = post({"assistant_id": "agent"}, headers={})
 
     assert response.status_code == 401
@@ -56,7 +56,7 @@ def test_anonymous_callers_are_refused(post):
     assert not AgentRun.unscoped.exists()
 
 
-def test_an_outsider_finds_no_agent(post, outsider_key):
+def test_agent_is_not_found_for_an_outsider(post, outsider_key):
     response = post({"assistant_id": "agent"}, headers={"X-Api-Key": outsider_key})
 
     assert response.status_code == 404
@@ -64,14 +64,14 @@ def test_an_outsider_finds_no_agent(post, outsider_key):
     assert not AgentRun.unscoped.exists()
 
 
-def test_who_may_only_read_cannot_run(post, reader_key):
+def test_read_only_key_cannot_create_a_run(post, reader_key):
     response = post({"assistant_id": "agent"}, headers={"X-Api-Key": reader_key})
 
     assert response.status_code == 403
     assert not AgentRun.unscoped.exists()
 
 
-def test_a_key_of_the_same_organization_but_bound_elsewhere_is_refused(post, agent):
+def test_key_bound_to_another_workspace_is_rejected(post, agent):
     bound = key_for(workspace_beside(agent), "write")
 
     response = post({"assistant_id": "agent"}, headers={"X-Api-Key": bound})
@@ -80,13 +80,13 @@ def test_a_key_of_the_same_organization_but_bound_elsewhere_is_refused(post, age
     assert not AgentRun.unscoped.exists()
 
 
-def test_a_bearer_token_does_as_well(post, key):
+def test_bearer_token_is_accepted(post, key):
     response = post({"assistant_id": "agent"}, headers={"Authorization": f"Bearer {key}"})
 
     assert response.status_code == 200
 
 
-def test_a_run_is_created_and_occupies_the_thread(post, agent, thread):
+def test_created_run_makes_the_thread_busy(post, agent, thread):
     response = post(
         {
             "assistant_id": "agent",
@@ -142,7 +142,7 @@ def test_a_run_is_created_and_occupies_the_thread(post, agent, thread):
     assert thread.revision_id == row.revision_id == agent.active_revision_id
 
 
-def test_the_request_goes_over_the_assistants_configuration(post, agent):
+def test_request_overrides_the_assistants_configuration(post, agent):
     route_of(agent)
     own = {"tags": ["own"], "recursion_limit": 7, "configurable": {"model": "small", "a": 1}}
     Assistant.unscoped.filter(graph_id="agent").update(
@@ -169,7 +169,7 @@ def test_the_request_goes_over_the_assistants_configuration(post, agent):
     assert kwargs["config"]["configurable"].items() > kwargs["context"].items()
 
 
-def test_a_checkpoint_to_start_from_is_kept(post):
+def test_starting_checkpoint_is_stored(post):
     checkpoint_id = "1ef4f797-8335-6428-8001-8a1503f9b875"
 
     one = post({"assistant_id": "agent", "checkpoint_id": checkpoint_id})
@@ -185,7 +185,7 @@ def test_a_checkpoint_to_start_from_is_kept(post):
     assert one.json()["kwargs"]["checkpoint"] == {"checkpoint_id": checkpoint_id}
 
 
-def test_a_delayed_run_has_its_planned_start(post, thread):
+def test_delayed_run_stores_its_planned_start(post, thread):
     before = AgentRun.unscoped.count()
 
     body = post({"assistant_id": "agent", "after_seconds": 3600}).json()
@@ -228,7 +228,7 @@ def test_a_delayed_run_has_its_planned_start(post, thread):
         ),
     ],
 )
-def test_what_is_wrong_is_said_in_one_sentence(post, thread, body, status, detail):
+def test_invalid_body_is_rejected_with_one_sentence(post, thread, body, status, detail):
     response = post(body)
 
     assert (response.status_code, response.json()["detail"]) == (status, detail)
@@ -249,7 +249,7 @@ def test_what_is_wrong_is_said_in_one_sentence(post, thread, body, status, detai
         {"metadata": []},
     ],
 )
-def test_a_field_outside_its_range_is_refused_by_name(post, field):
+def test_field_outside_its_range_is_rejected_by_name(post, field):
     response = post({"assistant_id": "agent", **field})
 
     assert response.status_code == 422
@@ -265,7 +265,7 @@ def test_null_means_absent_in_every_field(post):
     assert response.json()["kwargs"]["stream_mode"] == ["values"]
 
 
-def test_an_unknown_thread_is_made_only_when_asked_for(post, agent):
+def test_unknown_thread_is_created_only_on_request(post, agent):
     unknown = uuid4()
     path = f"/threads/{unknown}/runs"
 
@@ -280,14 +280,14 @@ def test_an_unknown_thread_is_made_only_when_asked_for(post, agent):
     assert Thread.unscoped.get(deployment=agent, thread_id=unknown).status == "busy"
 
 
-def test_an_id_that_is_none_is_a_bad_request(post):
+def test_malformed_id_is_rejected(post):
     response = post({"assistant_id": "agent"}, path="/threads/mine/runs")
 
     assert response.status_code == 400
     assert response.json()["detail"] == "Invalid thread ID: must be a UUID"
 
 
-def test_a_thread_of_another_agent_is_not_joined(post, agent):
+def test_thread_of_another_agent_is_not_found(post, agent):
     elsewhere = ThreadFactory(deployment=AgentFactory(workspace=agent.workspace))
 
     response = post({"assistant_id": "agent"}, path=f"/threads/{elsewhere.thread_id}/runs")
@@ -297,7 +297,7 @@ def test_a_thread_of_another_agent_is_not_joined(post, agent):
     assert elsewhere.status == "idle"
 
 
-def test_a_busy_thread_rejects_or_queues_as_asked(post):
+def test_busy_thread_follows_the_multitask_strategy(post):
     first = post({"assistant_id": "agent"})
     rejected = post({"assistant_id": "agent", "multitask_strategy": "reject"})
     queued = post({"assistant_id": "agent"})
@@ -314,20 +314,20 @@ def test_a_busy_thread_rejects_or_queues_as_asked(post):
 
 
 @pytest.mark.parametrize("strategy", ["reject", "interrupt", "rollback"])
-def test_an_idle_thread_takes_every_strategy(post, strategy):
+def test_idle_thread_accepts_every_multitask_strategy(post, strategy):
     response = post({"assistant_id": "agent", "multitask_strategy": strategy})
 
     assert response.status_code == 200
     assert response.json()["multitask_strategy"] == strategy
 
 
-def test_a_zero_character_in_the_input_is_replaced(post):
+def test_null_character_in_the_input_is_replaced(post):
     response = post({"assistant_id": "agent", "input": {"text": "a\0b"}})
 
     assert response.json()["kwargs"]["input"] == {"text": "a\ufffdb"}
 
 
-def test_a_stateless_run_gets_a_hidden_thread(client, post, agent, key):
+def test_stateless_run_gets_a_hidden_thread(client, post, agent, key):
     response = post({"assistant_id": "agent", "input": 1}, path="/runs")
 
     body = response.json()
@@ -341,14 +341,14 @@ def test_a_stateless_run_gets_a_hidden_thread(client, post, agent, key):
     assert seen.status_code == 404
 
 
-def test_a_stateless_run_may_keep_its_thread(client, post, agent, key):
+def test_stateless_run_can_keep_its_thread(client, post, agent, key):
     body = post({"assistant_id": "agent", "on_completion": "keep"}, path="/runs").json()
 
     url = f"/agents/{agent.slug}/threads/{body['thread_id']}"
     assert client.get(url, headers={"X-Api-Key": key}).json()["status"] == "busy"
 
 
-def test_creating_a_run_takes_one_query_beside_what_is_cached(
+def test_creating_a_run_takes_one_query_with_a_warm_cache(
     post, django_assert_num_queries, django_capture_on_commit_callbacks
 ):
     post({"assistant_id": "agent"})
@@ -359,7 +359,7 @@ def test_creating_a_run_takes_one_query_beside_what_is_cached(
         post({"assistant_id": "agent"}, path="/runs")
 
 
-def test_twenty_runs_at_once_have_one_order(agent, thread, transactional_db, redis_client):
+def test_twenty_concurrent_runs_have_one_order(agent, thread, transactional_db, redis_client):
     """Sequence, time of creation and id all tell the same order."""
     agent = AgentFactory()
     thread = ThreadFactory(deployment=agent)
@@ -382,7 +382,7 @@ def test_twenty_runs_at_once_have_one_order(agent, thread, transactional_db, red
     assert redis_client.zrange(messages.RUNS, 0, -1) == [thread.pk.bytes]
 
 
-def test_a_run_is_created_also_when_redis_is_away(
+def test_run_is_created_while_redis_is_unavailable(
     post, monkeypatch, caplog, django_capture_on_commit_callbacks
 ):
     nobody = redis.Redis(unix_socket_path="/nonexistent/redis.sock")

@@ -11,7 +11,7 @@ from tests.agent_server.asgi import Caller
 from tests.factories.agent_server import ThreadFactory
 
 
-async def test_a_view_answers_as_it_does_behind_django(call, agent, key, client):
+async def test_view_responds_as_behind_django(call, agent, key, client):
     thread = await in_thread(ThreadFactory, deployment=agent, metadata={"n": 1})
     path = f"/threads/{thread.thread_id}"
 
@@ -25,7 +25,7 @@ async def test_a_view_answers_as_it_does_behind_django(call, agent, key, client)
     assert ours.headers["x-request-id"]
 
 
-async def test_nothing_to_say_is_said_without_a_body(call, agent):
+async def test_empty_response_has_no_body(call, agent):
     thread = await in_thread(ThreadFactory, deployment=agent)
     path = f"/threads/{thread.thread_id}"
 
@@ -37,7 +37,7 @@ async def test_nothing_to_say_is_said_without_a_body(call, agent):
         assert "content-type" not in answer.headers
 
 
-async def test_pages_name_the_next(call, agent):
+async def test_pages_have_a_next_offset(call, agent):
     await in_thread(ThreadFactory.create_batch, 3, deployment=agent)
 
     page = await call("POST", "/threads/search", {"limit": 2})
@@ -60,7 +60,7 @@ async def test_pages_name_the_next(call, agent):
     }
 
 
-async def test_failures_have_their_one_shape(call, agent):
+async def test_failures_have_one_format(call, agent):
     nobody = Caller(agent.slug)
     path = f"/threads/{uuid4()}"
 
@@ -77,7 +77,7 @@ async def test_failures_have_their_one_shape(call, agent):
 
 
 @pytest.mark.parametrize("kind", ["prometheus", "json"])
-async def test_an_answer_may_be_other_than_json(call, kind):
+async def test_response_can_be_other_than_json(call, kind):
     answer = await call("GET", f"/metrics?format={kind}")
 
     expected = {

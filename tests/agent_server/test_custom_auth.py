@@ -29,7 +29,7 @@ from apps.deployments.serving_config import ServingConfig
         ({"owner": "a", "t": {"$contains": 1}}, {"owner": "a", "t": [1]}),
     ],
 )
-def test_filters_become_what_a_row_must_contain(filters, document):
+def test_filters_become_a_containment_document(filters, document):
     assert json.loads(rules.metadata_filter("threads", filters)) == document
 
 
@@ -47,22 +47,22 @@ def test_filters_become_what_a_row_must_contain(filters, document):
         "owner",
     ],
 )
-def test_a_filter_that_would_not_be_exact_is_refused(filters):
+def test_inexact_filter_is_rejected(filters):
     with pytest.raises(UnsupportedFilter):
         rules.metadata_filter("threads", filters)
 
 
-def test_the_store_has_nothing_to_filter():
+def test_store_rules_cannot_filter():
     with pytest.raises(UnsupportedFilter, match="rewrite value"):
         rules.metadata_filter("store", {"owner": "ann"})
 
 
 @pytest.mark.parametrize(("told", "status"), [(418, 418), (200, 403), ("x", 403), (None, 403)])
-def test_a_refusal_has_the_status_that_was_meant(told, status):
+def test_rejection_has_the_status_of_the_rule(told, status):
     assert rules.refusal_error({"status": told, "detail": "No."}).status == status
 
 
-def test_a_body_comes_back_as_the_rules_left_it():
+def test_body_changed_by_a_rule_is_used():
     body = NewThread.check({"metadata": {"a": 1}})
     before = rules.describe_value("threads", "create", body, {})
 
@@ -74,7 +74,7 @@ def test_a_body_comes_back_as_the_rules_left_it():
     assert rules.apply_changes("threads", "create", body, before, dict(before)) is body
 
 
-def test_what_a_rule_writes_is_checked_like_any_body():
+def test_body_written_by_a_rule_is_validated():
     body = NewThread.check({})
     before = rules.describe_value("threads", "create", body, {})
 
@@ -82,7 +82,7 @@ def test_what_a_rule_writes_is_checked_like_any_body():
         rules.apply_changes("threads", "create", body, before, {**before, "if_exists": "perhaps"})
 
 
-def test_a_run_is_told_as_the_sdk_has_it():
+def test_run_is_passed_to_rules_as_in_the_sdk():
     thread_id = str(uuid4())
     body = RunBody.check({"assistant_id": "agent", "input": {"a": 1}, "after_seconds": 5})
 
@@ -93,7 +93,7 @@ def test_a_run_is_told_as_the_sdk_has_it():
     assert value["kwargs"]["input"] == {"a": 1}
 
 
-def test_a_rule_may_change_what_a_run_is_given():
+def test_rule_can_change_the_input_of_a_run():
     body = RunBody.check({"assistant_id": "agent", "input": {"a": 1}})
     before = rules.describe_value("threads", "create_run", body, {})
     after = {**before, "metadata": {"owner": "ann"}, "kwargs": {**before["kwargs"], "input": 2}}
@@ -114,7 +114,7 @@ def route(**cache) -> Route:
     )
 
 
-def test_users_are_remembered_by_the_headers_that_are_named():
+def test_users_are_cached_by_the_configured_headers():
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
     users.put(cached, {"authorization": "a", "x": "1"}, {"identity": "ann"})
 
@@ -123,21 +123,21 @@ def test_users_are_remembered_by_the_headers_that_are_named():
     assert users.get(route(cache_keys=["authorization"]), {"authorization": "a"}) is None
 
 
-def test_who_sends_none_of_the_headers_is_not_remembered():
+def test_request_without_the_configured_headers_is_not_cached():
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"])
     users.put(cached, {}, {"identity": "ann"})
 
     assert users.get(cached, {}) is None
 
 
-def test_nobody_is_remembered_without_a_cache():
+def test_users_are_not_cached_without_a_cache_setting():
     users, plain = custom_auth.UserCache(), route()
     users.put(plain, {"authorization": "a"}, {"identity": "ann"})
 
     assert users.get(plain, {"authorization": "a"}) is None
 
 
-def test_the_oldest_are_forgotten_first():
+def test_oldest_users_are_evicted_first():
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], max_size=2)
     for name in "abc":
         users.put(cached, {"authorization": name}, {"identity": name})
@@ -147,7 +147,7 @@ def test_the_oldest_are_forgotten_first():
     assert known == [None, {"identity": "b"}, {"identity": "c"}]
 
 
-def test_users_are_forgotten_in_time(monkeypatch):
+def test_cached_users_expire(monkeypatch):
     users, cached = custom_auth.UserCache(), route(cache_keys=["authorization"], ttl_seconds=5)
     users.put(cached, {"authorization": "a"}, {"identity": "ann"})
     later = custom_auth.time.monotonic() + 6
@@ -157,7 +157,7 @@ def test_users_are_forgotten_in_time(monkeypatch):
     assert users.get(cached, {"authorization": "a"}) is None
 
 
-def test_agents_do_not_learn_what_is_the_platforms(settings):
+def test_platform_headers_are_not_sent_to_agents(settings):
     ours = (settings.SESSION_COOKIE_NAME, settings.CSRF_COOKIE_NAME)
     sent = [
         ("X-Api-Key", "slip_abc"),

@@ -18,7 +18,7 @@ def path(agent):
     return f"/threads/{ThreadFactory(deployment=agent).thread_id}/stream"
 
 
-async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch):
+async def test_response_starts_once_the_open_runs_are_followed(call, path, monkeypatch):
     look, asked, may_look = stream_history.list_followed, threading.Event(), threading.Event()
 
     def look_late(*words):
@@ -37,7 +37,7 @@ async def test_it_answers_when_it_knows_which_runs_go_on(call, path, monkeypatch
     assert (before, request.answer.status) == (0, 200)
 
 
-async def test_a_thread_that_is_deleted_meanwhile_is_not_found(call, path, monkeypatch):
+async def test_thread_deleted_meanwhile_is_not_found(call, path, monkeypatch):
     monkeypatch.setattr(stream_history, "list_followed", lambda *_: None)
 
     async with call.open("GET", path) as request:

@@ -42,11 +42,11 @@ ROUTES = tuple(
         ("/threads", "POST", "http", False),
     ],
 )
-def test_a_route_takes_what_its_framework_would_give_it(path, method, kind, taken):
+def test_custom_route_takes_the_requests_its_framework_matches(path, method, kind, taken):
     assert custom_paths.match(ROUTES, path, kind, method) is taken
 
 
-def test_what_would_take_everything_gets_what_is_left():
+def test_catch_all_route_gets_the_remaining_paths():
     routes = (CustomRoute("", "mount", frozenset()),)
 
     assert custom_paths.match(routes, "/threads", "http", "GET") is False
@@ -69,7 +69,7 @@ def test_what_would_take_everything_gets_what_is_left():
         ("disable_ui", "/ui/agent", "/info"),
     ],
 )
-def test_groups_are_shut_one_by_one(flag, shut, open_):
+def test_route_groups_are_disabled_separately(flag, shut, open_):
     http = Http(**{flag: True})
 
     assert custom_paths.is_disabled(http, shut) is True
@@ -81,7 +81,7 @@ def names(headers):
     return {name.decode(): value.decode() for name, value in headers}
 
 
-def test_everybody_may_read_without_credentials_only():
+def test_default_cors_allows_reads_without_credentials():
     open_ = custom_cors.response_headers(Cors(allow_origins=["*"]), "https://a")
     named = custom_cors.response_headers(
         Cors(allow_origins=["*"], allow_credentials=True), "https://a"
@@ -92,11 +92,11 @@ def test_everybody_may_read_without_credentials_only():
     assert names(named)["access-control-allow-credentials"] == "true"
 
 
-def test_what_does_not_come_from_a_browser_needs_no_headers():
+def test_request_without_an_origin_gets_no_cors_headers():
     assert custom_cors.response_headers(Cors(allow_origins=["*"]), None) == []
 
 
-def test_a_rule_without_methods_and_headers_lets_no_post_in():
+def test_cors_rule_without_methods_rejects_post():
     """As with the peer: what is given replaces every default."""
     code, text, _ = custom_cors.preflight_response(
         Cors(allow_origins=["*"]), "https://a", "POST", "x-api-key"
@@ -105,7 +105,7 @@ def test_a_rule_without_methods_and_headers_lets_no_post_in():
     assert (code, text) == (400, b"Disallowed CORS method, headers")
 
 
-def test_stars_allow_what_is_asked_for():
+def test_cors_wildcards_allow_the_requested_values():
     cors = Cors(allow_origins=["https://a"], allow_methods=["*"], allow_headers=["*"])
 
     code, _, headers = custom_cors.preflight_response(cors, "https://a", "DELETE", "x-one, x-two")

@@ -12,7 +12,7 @@ from tests.agent_server.asgi import Caller
 from tests.factories.agent_server import AgentFactory, ThreadFactory
 
 
-async def test_who_may_not_come_in(call, agent, outsider_key, reader_key):
+async def test_outsiders_and_readers_are_rejected(call, agent, outsider_key, reader_key):
     keys = [None, outsider_key, reader_key]
 
     answers = [await Caller(agent.slug, key)("POST", "/threads", {}) for key in keys]
@@ -21,7 +21,7 @@ async def test_who_may_not_come_in(call, agent, outsider_key, reader_key):
     assert await in_thread(Thread.unscoped.count) == 0
 
 
-async def test_a_new_thread(call, agent):
+async def test_new_thread_has_defaults(call, agent):
     answer = await call("POST", "/threads", {"metadata": {"a": [1]}, "unknown": 1})
 
     row = await in_thread(Thread.unscoped.get)
@@ -44,13 +44,13 @@ async def test_a_new_thread(call, agent):
     assert (row.ttl_minutes, row.ttl_until) == (None, None)
 
 
-async def test_an_empty_body_makes_a_thread_too(call):
+async def test_empty_body_creates_a_thread(call):
     answer = await call("POST", "/threads")
 
     assert answer.status == 200
 
 
-async def test_a_given_id_is_taken_once(call, agent):
+async def test_repeated_thread_id_is_a_conflict(call, agent):
     thread_id = str(uuid4())
     await in_thread(lambda: ThreadFactory(deployment=AgentFactory(), thread_id=thread_id))
 
@@ -91,7 +91,7 @@ async def test_a_given_id_is_taken_once(call, agent):
         ),
     ],
 )
-async def test_what_cannot_be_honoured_is_refused_by_name(call, body, status, detail):
+async def test_unsupported_field_is_rejected_by_name(call, body, status, detail):
     answer = await call("POST", "/threads", body)
 
     assert (answer.status, answer.json()["detail"]) == (status, detail)

@@ -84,7 +84,7 @@ def letter(url, rules=OPEN) -> WebhookRequest:
     return WebhookRequest(rules.target(url), rules, {"content-type": "application/json"}, b"{}")
 
 
-async def test_tls_with_the_name_of_the_address(receiver, names, certificate, monkeypatch):
+async def test_tls_checks_the_host_name_of_the_url(receiver, names, certificate, monkeypatch):
     monkeypatch.setattr(sending, "_tls", lambda: ssl.create_default_context(cafile=certificate))
 
     outcome = await sending.send(letter(f"https://{HOST}:{receiver.port}/a?b=c"))
@@ -96,7 +96,7 @@ async def test_tls_with_the_name_of_the_address(receiver, names, certificate, mo
     assert names == [HOST]
 
 
-async def test_a_certificate_of_nobody_we_know(receiver, names):
+async def test_certificate_of_an_unknown_authority_is_rejected(receiver, names):
 
     outcome = await sending.send(letter(f"https://{HOST}:{receiver.port}/"))
 
@@ -105,7 +105,7 @@ async def test_a_certificate_of_nobody_we_know(receiver, names):
     assert receiver.count_unread == 0
 
 
-async def test_a_certificate_of_another_host(receiver, names, certificate, monkeypatch):
+async def test_certificate_of_another_host_is_rejected(receiver, names, certificate, monkeypatch):
     monkeypatch.setattr(sending, "_tls", lambda: ssl.create_default_context(cafile=certificate))
 
     outcome = await sending.send(letter(f"https://other.example:{receiver.port}/"))
@@ -114,7 +114,7 @@ async def test_a_certificate_of_another_host(receiver, names, certificate, monke
     assert receiver.count_unread == 0
 
 
-async def test_a_name_that_leads_inside_is_not_connected_to(receiver, names):
+async def test_name_that_resolves_to_a_private_address_is_rejected(receiver, names):
 
     outcome = await sending.send(letter(f"http://{HOST}:{receiver.port}/", WebhookPolicy()))
 
@@ -125,7 +125,7 @@ async def test_a_name_that_leads_inside_is_not_connected_to(receiver, names):
     assert receiver.count_unread == 0
 
 
-async def test_who_never_answers_is_left():
+async def test_unresponsive_receiver_times_out():
     over = threading.Event()
     with Receiver() as silent:
         silent.hold = lambda: over.wait(30) or None
@@ -135,7 +135,7 @@ async def test_who_never_answers_is_left():
     assert outcome == DeliveryResult(error="There was no answer within 0.2 s.")
 
 
-async def test_headers_that_cannot_be_sent_are_a_final_failure():
+async def test_invalid_headers_are_a_final_failure():
     with Receiver() as receiver:
         target = OPEN.target(receiver.url)
         outcome = await sending.send(WebhookRequest(target, OPEN, {"x-a": "b\r\nx-c: d"}, b"{}"))

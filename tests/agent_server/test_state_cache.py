@@ -14,7 +14,7 @@ from apps.core.sync_bridge import in_thread
 from tests.factories.agent_server import ThreadFactory
 
 
-async def test_what_was_used_longest_ago_is_forgotten_first():
+async def test_least_recently_used_entry_is_evicted_first():
     kept, thread, asked = StateCache(max_bytes=25, max_entry_bytes=20), uuid4(), []
 
     async def ask(name):
@@ -31,7 +31,7 @@ async def test_what_was_used_longest_ago_is_forgotten_first():
     assert kept.size == 20
 
 
-async def test_a_large_answer_is_not_kept():
+async def test_large_response_is_not_cached():
     kept, asked = StateCache(max_bytes=25, max_entry_bytes=5), []
 
     async def answer():
@@ -61,7 +61,7 @@ def change(pk, **changed):
     connection.close()
 
 
-async def test_a_history_is_asked_for_again_when_the_thread_has_changed(call, agent, graph):
+async def test_history_is_fetched_again_after_the_thread_changed(call, agent, graph):
     thread = await in_thread(
         ThreadFactory, deployment=agent, runs_received=1, metadata={"graph_id": "agent"}
     )

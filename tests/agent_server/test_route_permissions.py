@@ -137,7 +137,7 @@ def sent(method: str, path: str) -> tuple[str, Any]:
 
 
 @pytest.mark.asyncio
-async def test_each_route_asks_for_its_right(agent, questions):
+async def test_each_route_checks_its_resource_and_action(agent, questions):
     call = Caller(agent.slug, Authorization="tom")
     found: dict[str, list[str]] = {}
     for method, path in own_routes():
@@ -156,7 +156,7 @@ async def test_each_route_asks_for_its_right(agent, questions):
 
 
 @pytest.mark.asyncio
-async def test_one_question_is_a_request(agent, questions, monkeypatch):
+async def test_permission_check_takes_one_request(agent, questions, monkeypatch):
     """Who it is and what they may is found out together."""
 
     async def allow(_: Any, question: dict[str, Any]) -> dict[str, Any]:

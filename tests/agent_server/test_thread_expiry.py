@@ -73,7 +73,7 @@ def blobs(thread: Thread) -> set[tuple[str, str]]:
     return set(CheckpointBlob.objects.filter(thread=thread).values_list("channel", "version"))
 
 
-def test_a_thread_goes_when_it_was_quiet_for_its_time(agent):
+def test_thread_expires_after_its_idle_time(agent):
     old = ThreadFactory(deployment=agent, ttl_minutes=30)
     young = ThreadFactory(deployment=agent, ttl_minutes=90)
     forever = ThreadFactory(deployment=agent)
@@ -87,7 +87,7 @@ def test_a_thread_goes_when_it_was_quiet_for_its_time(agent):
     assert thread_ttl.sweep(always=True) == 0
 
 
-def test_what_went_is_removed_by_the_purge(agent):
+def test_expired_thread_is_removed_by_the_purge(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30)
     save(thread, 1)
     age(thread, HOUR)
@@ -100,7 +100,7 @@ def test_what_went_is_removed_by_the_purge(agent):
     assert blobs(thread) == set()
 
 
-def test_activity_keeps_a_thread(agent):
+def test_activity_postpones_expiry(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30)
     age(thread, HOUR)
     Thread.unscoped.filter(pk=thread.pk).update(updated_at=timezone.now())
@@ -109,7 +109,7 @@ def test_activity_keeps_a_thread(agent):
 
 
 @pytest.mark.parametrize("status", ["pending", "running"])
-def test_a_thread_with_an_open_run_stays(agent, status):
+def test_thread_with_an_open_run_does_not_expire(agent, status):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30, status="busy")
     AgentRunFactory(thread=thread, status=status)
     age(thread, HOUR)
@@ -118,7 +118,7 @@ def test_a_thread_with_an_open_run_stays(agent, status):
     assert AgentRun.unscoped.filter(thread=thread).exists()
 
 
-def test_with_keep_latest_old_checkpoints_go_and_the_head_stays(agent):
+def test_keep_latest_deletes_old_checkpoints_and_keeps_the_head(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30, ttl_strategy="keep_latest")
     for number in (1, 2, 3):
         save(thread, number)
@@ -134,7 +134,7 @@ def test_with_keep_latest_old_checkpoints_go_and_the_head_stays(agent):
     assert thread_ttl.sweep(always=True) == 0
 
 
-def test_with_keep_latest_young_checkpoints_stay_until_they_are_old(agent):
+def test_keep_latest_keeps_checkpoints_until_they_are_old(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30, ttl_strategy="keep_latest")
     save(thread, 1)
     age(thread, HOUR)
@@ -149,7 +149,7 @@ def test_with_keep_latest_young_checkpoints_stay_until_they_are_old(agent):
     assert thread.ttl_until == thread.pruned_at + timedelta(minutes=30)
 
 
-def test_a_busy_life_under_keep_latest_does_not_grow(agent):
+def test_busy_thread_under_keep_latest_does_not_grow(agent):
     thread = ThreadFactory(deployment=agent, ttl_minutes=30, ttl_strategy="keep_latest")
     sizes = []
 
@@ -164,7 +164,7 @@ def test_a_busy_life_under_keep_latest_does_not_grow(agent):
     assert sizes == [(1, 2)] * 5
 
 
-def test_graphs_inside_keep_what_is_still_under_way(agent):
+def test_keep_latest_keeps_open_checkpoints_of_subgraphs(agent):
     thread = ThreadFactory(deployment=agent)
     save(thread, 1)
     save(thread, 2, namespace="ask:old-task", root=1)
@@ -179,7 +179,7 @@ def test_graphs_inside_keep_what_is_still_under_way(agent):
     assert kept == {"": [3], "ask:old-task": [], "ask:task": [5], "memory": [6]}
 
 
-def test_histories_are_cut_in_portions(agent, monkeypatch):
+def test_histories_are_pruned_in_batches(agent, monkeypatch):
     thread = ThreadFactory(deployment=agent)
     for number in range(7):
         save(thread, number)
@@ -195,7 +195,7 @@ def test_histories_are_cut_in_portions(agent, monkeypatch):
     assert not Thread.unscoped.exists()
 
 
-def test_a_forgotten_thread_frees_its_id_at_once(agent):
+def test_id_of_an_expired_thread_can_be_reused_at_once(agent):
     thread = ThreadFactory(deployment=agent)
 
     assert delete_threads.delete_rows([thread.pk]) == 1
@@ -215,7 +215,7 @@ def configure(agent, **ttl):
     return config
 
 
-def test_a_deployment_says_how_much_is_swept_at_once(agent):
+def test_sweep_limit_comes_from_the_deployment(agent):
     configure(agent, sweep_limit=2)
     for _ in range(3):
         age(ThreadFactory(deployment=agent, ttl_minutes=1), HOUR)
@@ -223,14 +223,14 @@ def test_a_deployment_says_how_much_is_swept_at_once(agent):
     assert [thread_ttl.sweep(always=True) for _ in range(3)] == [2, 1, 0]
 
 
-def test_a_deployment_says_how_often_it_is_swept():
+def test_sweep_interval_comes_from_the_deployment():
     pace = thread_ttl.SweepPolicy.of({"sweep_interval_minutes": 10})
 
     assert [minute for minute in range(31) if pace.is_due(minute)] == [0, 10, 20, 30]
     assert thread_ttl.SweepPolicy.of({}) == (5, 1_000)
 
 
-def test_new_threads_get_the_deployments_time_to_live(agent):
+def test_new_thread_gets_the_deployments_time_to_live(agent):
     config = configure(agent, strategy="keep_latest", default_ttl=60)
     route = Route(
         deployment_id=agent.pk, workspace_id=agent.workspace_id, organization_id=uuid4(),

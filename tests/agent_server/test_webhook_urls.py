@@ -65,7 +65,7 @@ def refused(url, **rules) -> str:
         "HTTPS://HOOKS.EXAMPLE./",
     ],
 )
-def test_public_addresses_are_taken_as_they_are(names, url):
+def test_public_addresses_are_accepted_unchanged(names, url):
     assert webhooks.validate(url, agent()) == url
 
 
@@ -95,7 +95,7 @@ def test_public_addresses_are_taken_as_they_are(names, url):
         "http://half.example/",
     ],
 )
-def test_private_addresses_are_refused_whatever_they_look_like(names, url):
+def test_private_addresses_are_rejected_in_every_notation(names, url):
     names |= {
         "localhost": ["127.0.0.1"],
         "inside.example": ["192.168.0.7"],
@@ -106,7 +106,7 @@ def test_private_addresses_are_refused_whatever_they_look_like(names, url):
 
 
 @pytest.mark.parametrize("url", ["http://2130706433/", "http://0x7f.1/", "http://127.1/"])
-def test_odd_spellings_of_this_machine_are_refused(url):
+def test_unusual_notations_of_loopback_are_rejected(url):
     assert "private network" in refused(url) or "is not known" in refused(url)
 
 
@@ -131,16 +131,16 @@ def test_odd_spellings_of_this_machine_are_refused(url):
         ("/hook", "an address without a host is a route of this agent, which is refused"),
     ],
 )
-def test_what_is_no_address_is_refused_with_the_reason(names, url, reason):
+def test_invalid_url_is_rejected_with_the_reason(names, url, reason):
     assert refused(url).startswith(reason)
 
 
-def test_an_agent_may_want_https(names):
+def test_agent_can_require_https(names):
     assert refused("http://hooks.example/", require_https=True) == "this agent's rules want https."
     assert webhooks.validate("https://hooks.example/", agent(require_https=True))
 
 
-def test_an_agent_may_name_its_domains(names):
+def test_agent_can_restrict_domains(names):
     names["a.b.example"] = names["b.example"] = ["93.184.216.34"]
     rules = {"allowed_domains": ["hooks.example", "*.b.example"]}
 
@@ -152,7 +152,7 @@ def test_an_agent_may_name_its_domains(names):
         )
 
 
-def test_an_agent_may_name_its_ports(names):
+def test_agent_can_restrict_ports(names):
     rules = {"allowed_ports": [443, 8443]}
 
     assert webhooks.validate("https://hooks.example/", agent(**rules))
@@ -162,12 +162,12 @@ def test_an_agent_may_name_its_ports(names):
     )
 
 
-def test_an_agent_may_shorten_addresses_but_not_lengthen_them(names):
+def test_agent_can_lower_but_not_raise_the_url_length(names):
     assert "longer than 10 characters" in refused("https://hooks.example/", max_url_length=10)
     assert "longer than 4096" in refused("https://hooks.example/" + "x" * 5000, max_url_length=9999)
 
 
-def test_an_agent_opens_this_machine_where_its_operator_lets_it(operator):
+def test_agent_can_allow_loopback_if_the_operator_allows_it(operator):
     rules = {"disable_loopback": False}
     assert webhooks.validate("http://127.0.0.1:9/x", agent(**rules)) == "http://127.0.0.1:9/x"
     assert webhooks.validate("/done?x=1", agent(**rules)) == "/done?x=1"
@@ -177,20 +177,20 @@ def test_an_agent_opens_this_machine_where_its_operator_lets_it(operator):
     assert webhooks.validate("/done?x=1", agent(**rules)) == "/done?x=1"
 
 
-def test_the_operator_opens_private_addresses_for_all(operator):
+def test_operator_can_allow_private_addresses_for_all_agents(operator):
     operator.ALLOW_PRIVATE_ADDRESSES = True
 
     assert webhooks.validate("http://127.0.0.1:9/x", agent())
 
 
 @pytest.mark.parametrize("path", ["/../x", "/a/%2e%2e/b", "/a%2f..%2fb", "/.."])
-def test_own_routes_do_not_lead_out_of_the_agent(path):
+def test_relative_urls_stay_within_the_agent(path):
     assert refused(path, disable_loopback=False) == (
         "the address leads out of this agent's routes."
     )
 
 
-def test_a_name_server_that_hangs_is_not_waited_for(monkeypatch):
+def test_hanging_name_server_times_out(monkeypatch):
     monkeypatch.setattr(ssrf, "RESOLVE_TIMEOUT_SECONDS", 0.05)
     answers = threading_event_wait(monkeypatch)
 

@@ -53,7 +53,7 @@ def make(ask):
         ("post", "/{id}/latest", {"version": 1}),
     ],
 )
-def test_who_may_change(ask, make, outsider_key, reader_key, method, path, body):  # noqa: PLR0917
+def test_outsiders_change_nothing(ask, make, outsider_key, reader_key, method, path, body):  # noqa: PLR0917
     made = make()
     path = path.format(id=made["assistant_id"])
 
@@ -63,7 +63,7 @@ def test_who_may_change(ask, make, outsider_key, reader_key, method, path, body)
     assert ask("get", f"/{made['assistant_id']}").json() == made
 
 
-def test_a_new_assistant_has_defaults(make):
+def test_new_assistant_has_defaults(make):
     made = make()
 
     assert UUID(made["assistant_id"]).version == 4
@@ -101,7 +101,7 @@ def test_config_and_context_mirror_each_other(make, fields, config, context):
     assert (made["config"], made["context"]) == (config, context)
 
 
-def test_both_at_once_are_refused(ask, make):
+def test_config_and_context_together_are_rejected(ask, make):
     both = {"config": {"configurable": {"a": 1}}, "context": {"a": 1}}
     made = make()
 
@@ -127,7 +127,7 @@ def test_both_at_once_are_refused(ask, make):
         ([], 422),
     ],
 )
-def test_what_is_refused(ask, agent, body, status):
+def test_invalid_body_is_rejected(ask, agent, body, status):
     route_of(agent)
 
     response = ask("post", "", body)
@@ -137,7 +137,7 @@ def test_what_is_refused(ask, agent, body, status):
     assert Assistant.unscoped.count() == 2
 
 
-def test_an_unknown_graph_is_told_which_are_known(ask):
+def test_unknown_graph_is_rejected_with_the_known_graphs(ask):
     response = ask("post", "", {"graph_id": "nothing"})
 
     assert response.json()["detail"] == (
@@ -145,14 +145,14 @@ def test_an_unknown_graph_is_told_which_are_known(ask):
     )
 
 
-def test_what_postgresql_cannot_store_is_mended(make):
+def test_characters_that_postgresql_rejects_are_replaced(make):
     made = make(name="a\0b", metadata={"k\0": "v\0"})
 
     assert made["name"] == "a\ufffdb"
     assert made["metadata"] == {"k\ufffd": "v\ufffd"}
 
 
-def test_a_given_id_is_taken_once(ask, make):
+def test_repeated_assistant_id_is_a_conflict(ask, make):
     given = str(uuid4())
     first = make(assistant_id=given, name="first")
 
@@ -164,7 +164,7 @@ def test_a_given_id_is_taken_once(ask, make):
     assert AssistantVersion.unscoped.filter(assistant__assistant_id=given).count() == 1
 
 
-def test_an_id_that_is_hidden_is_taken_all_the_same(agent):
+def test_id_of_a_hidden_assistant_is_a_conflict(agent):
     route = route_of(agent)
     hidden = Scope(route, visible='{"owner": "ann"}')
     body = assistant_changes.NewAssistant(
@@ -175,7 +175,7 @@ def test_an_id_that_is_hidden_is_taken_all_the_same(agent):
         assistant_changes.create(hidden, body)
 
 
-def test_each_change_is_a_version(ask, make):
+def test_each_change_creates_a_version(ask, make):
     made = make(name="one", description="d", metadata={"a": 1, "b": 1}, context={"x": 1})
     path = f"/{made['assistant_id']}"
 
@@ -205,7 +205,7 @@ def test_each_change_is_a_version(ask, make):
     assert ask("get", path).json() == again
 
 
-def test_going_back_restores_everything(ask, make):
+def test_activating_an_old_version_restores_all_fields(ask, make):
     made = make(name="one", context={"x": 1}, metadata={"a": 1})
     path = f"/{made['assistant_id']}"
     ask(
@@ -225,7 +225,7 @@ def test_going_back_restores_everything(ask, make):
     ]
 
 
-def test_versions_are_found_by_metadata_and_page(ask, make):
+def test_versions_are_filtered_by_metadata_and_paginated(ask, make):
     made = make(metadata={"stage": "draft"})
     path = f"/{made['assistant_id']}"
     ask("patch", path, {"metadata": {"stage": "final"}})
@@ -243,7 +243,7 @@ def test_versions_are_found_by_metadata_and_page(ask, make):
 @pytest.mark.parametrize(
     ("body", "status"), [({"version": 7}, 404), ({}, 422), ({"version": "x"}, 422)]
 )
-def test_a_version_that_is_not_there_changes_nothing(ask, make, body, status):
+def test_activating_an_unknown_version_changes_nothing(ask, make, body, status):
     made = make()
 
     assert ask("post", f"/{made['assistant_id']}/latest", body).status_code == status
@@ -251,7 +251,7 @@ def test_a_version_that_is_not_there_changes_nothing(ask, make, body, status):
 
 
 @pytest.mark.django_db(transaction=True)
-def test_changes_at_once_each_get_a_version(agent):
+def test_concurrent_changes_create_one_version_each(agent):
     scope = Scope(route_of(agent))
     assistant_id = UUID(AGENT_ID)
 
@@ -276,7 +276,7 @@ def threads_left():
     return set(Thread.unscoped.filter(temporary=False).values_list("pk", flat=True))
 
 
-def test_deleting_takes_the_versions_and_leaves_the_threads(ask, make, agent):
+def test_deletion_removes_the_versions_and_keeps_the_threads(ask, make, agent):
     made = make()
     thread = ThreadFactory(deployment=agent, metadata={"assistant_id": made["assistant_id"]})
 
@@ -290,7 +290,7 @@ def test_deleting_takes_the_versions_and_leaves_the_threads(ask, make, agent):
     assert Thread.unscoped.filter(pk=thread.pk).exists()
 
 
-def test_deleting_with_threads_spares_those_of_others(ask, make, agent):
+def test_deletion_with_threads_keeps_threads_of_other_assistants(ask, make, agent):
     made = make()
     mark = {"assistant_id": made["assistant_id"]}
     thread = ThreadFactory(deployment=agent, metadata=mark)
@@ -305,7 +305,7 @@ def test_deleting_with_threads_spares_those_of_others(ask, make, agent):
     assert AgentRun.unscoped.count() == 0
 
 
-def test_deleting_with_threads_spares_those_that_the_caller_may_not_see(agent, make):
+def test_deletion_with_threads_keeps_threads_hidden_from_the_caller(agent, make):
     made = make()
     mark = {"assistant_id": made["assistant_id"]}
     hers = ThreadFactory(deployment=agent, metadata={**mark, "owner": "ann"})
@@ -321,7 +321,7 @@ def test_deleting_with_threads_spares_those_that_the_caller_may_not_see(agent, m
     assert threads_left() == {hers.pk}
 
 
-def test_the_own_assistant_of_a_graph_stays(ask, agent):
+def test_system_assistant_cannot_be_deleted(ask, agent):
     route_of(agent)
 
     deleted = ask("delete", f"/{AGENT_ID}?delete_threads=true")
@@ -347,7 +347,7 @@ def _next_revision(agent, /, **graphs):
     routes.clear_cache()
 
 
-def test_a_revision_without_the_graph_hides_its_own_assistant(ask, agent):
+def test_revision_without_the_graph_hides_its_system_assistant(ask, agent):
     route_of(agent)
     before = agent.active_revision
     _next_revision(agent, other="Otherwise", third="")
@@ -367,7 +367,7 @@ def test_a_revision_without_the_graph_hides_its_own_assistant(ask, agent):
     assert ask("get", f"/{AGENT_ID}").status_code == 200
 
 
-def test_a_description_that_somebody_wrote_outlives_the_projects(ask, agent):
+def test_edited_description_survives_a_new_revision(ask, agent):
     mine = {"description": "mine"}
     ask("patch", f"/{AGENT_ID}", mine)
 
@@ -376,7 +376,7 @@ def test_a_description_that_somebody_wrote_outlives_the_projects(ask, agent):
     assert ask("get", f"/{AGENT_ID}").json()["description"] == "mine"
 
 
-def test_an_assistant_of_a_graph_that_is_gone_stays_and_says_so(ask, make, agent):
+def test_assistant_of_a_removed_graph_can_be_read_and_changed(ask, make, agent):
     made = make()
     _next_revision(agent, other="")
 
@@ -385,7 +385,7 @@ def test_an_assistant_of_a_graph_that_is_gone_stays_and_says_so(ask, make, agent
     assert (changed.status_code, changed.json()["graph_id"]) == (200, "agent")
 
 
-def test_another_agent_in_the_same_workspace_does_not_see_them(client, make, agent):
+def test_assistants_are_invisible_to_another_agent_of_the_workspace(client, make, agent):
     made = make()
     beside = AgentFactory(workspace=agent.workspace)
     key = key_for(agent.workspace)
@@ -396,7 +396,7 @@ def test_another_agent_in_the_same_workspace_does_not_see_them(client, make, age
     assert client.delete(path, headers={"X-Api-Key": key}).status_code == 404
 
 
-def test_searches_take_one_query_more_or_less_rows(ask, make, django_assert_num_queries):
+def test_search_takes_the_same_queries_for_any_number_of_rows(ask, make, django_assert_num_queries):
     for number in range(3):
         make(name=f"n{number}")
     ask("post", "/search", {})
