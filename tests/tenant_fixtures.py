@@ -17,10 +17,10 @@ from apps.organizations.models import Workspace
 from apps.trace_store import run_store
 from apps.trace_store.postgres.postprocess.processor import process_all
 from apps.tracing.models import (
-    DoomedFile,
-    KeptTrace,
     ModelPrice,
+    PendingFileDeletion,
     Project,
+    RetainedTrace,
     SavedView,
     Share,
     TraceDeletion,
@@ -186,8 +186,8 @@ def _beside(
     )
     share = Share(workspace=workspace, project=project, trace_id=trace_id, run_id=trace_id)
     of_thread = Share(workspace=workspace, project=project, thread_key=word)
-    kept = KeptTrace(workspace=workspace, trace_id=trace_id)
-    doomed = DoomedFile(workspace=workspace, run_id=uuid4(), path=f"attachments/{secret}")
+    kept = RetainedTrace(workspace=workspace, trace_id=trace_id)
+    doomed = PendingFileDeletion(workspace=workspace, run_id=uuid4(), path=f"attachments/{secret}")
     for row in (view, price, deletion, held, share, of_thread, kept, doomed):
         row.save()
     return {

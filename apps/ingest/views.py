@@ -22,7 +22,7 @@ _MAX_PAGE_DIGITS = 5
 def ingest_log_page(request: PageRequest) -> HttpResponse:
     """Received, stored, merged, rejected and removed runs by hour and project."""
     workspace_id = request.caller.workspace_id
-    period = periods.read(request.GET)
+    period = periods.read_period(request.GET)
     start, end = period.limits
     number = request.GET.get("page", "")
     page = int(number) if number.isdecimal() and len(number) <= _MAX_PAGE_DIGITS else 0
@@ -39,7 +39,7 @@ def ingest_log_page(request: PageRequest) -> HttpResponse:
         "deferred_count": ingest_log.count_deferred(workspace_id),
         "period": period,
         "presets": [
-            (key, label, "?" if key == periods.USUAL else f"?range={key}")
+            (key, label, "?" if key == periods.DEFAULT_PRESET else f"?range={key}")
             for key, (label, _) in periods.PRESETS.items()
         ],
         "page": page,

@@ -108,7 +108,9 @@ def _runs_url(chart: Chart, series: Mapping[str, Any]) -> str:
         return ""
     series_filter = (series.get("filters") or {}).get("filter")
     series_filter = series_filter or (series.get("metric_definition") or {}).get("filter")
-    text = filter_clauses.join([part for part in (common.get("filter"), series_filter) if part])
+    text = filter_clauses.join_clauses(
+        [part for part in (common.get("filter"), series_filter) if part]
+    )
     url = reverse("project-detail", args=[chart.workspace_id, projects[0]])
     return f"{url}?{urlencode({'show': 'all'} | ({'filter': text} if text else {}))}"
 

@@ -13,10 +13,13 @@ from apps.trace_store import RunQuery, filters
 from apps.trace_store.aggregation import GroupAttribute, GroupBy
 from apps.trace_store.filters import Expression
 from apps.trace_store.metrics import Measure, RunMetrics
-from apps.tracing.services.statistics import NUMBERS
+from apps.tracing.services import statistics
 
 FEEDBACK_METRICS = ("feedback", "feedback_score_avg", "feedback_values")
-METRICS = (*(name for name in NUMBERS if name != "last_run_start_time"), *FEEDBACK_METRICS)
+METRICS = (
+    *(name for name in statistics.METRICS if name != "last_run_start_time"),
+    *FEEDBACK_METRICS,
+)
 FEEDBACK_FIELD = "feedback_score"
 FIELDS = (*map(str, Measure), FEEDBACK_FIELD)
 DEFINITIONS = ("count", "sum", "max", "min", "avg", "percentile", "ratio")
@@ -162,7 +165,7 @@ def _named_metric(metric: str, feedback_key: str | None, query: RunQuery) -> Met
         return FeedbackMetricSpec(query, feedback_key, _FEEDBACK_VALUES[metric])
     if metric not in METRICS:
         raise errors.Invalid(f"metric: unknown metric {metric!r:.60}.")
-    return RunMetricSpec(query, _as_float(NUMBERS[metric]), required_measures(metric))
+    return RunMetricSpec(query, _as_float(statistics.METRICS[metric]), required_measures(metric))
 
 
 _FEEDBACK_VALUES: dict[str, Callable[[Mapping[str, Any]], Any]] = {

@@ -55,7 +55,7 @@ def dashboard_list(request: PageRequest) -> HttpResponse:
 def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
     """Render the page without charts; htmx loads them as a fragment. `whole` renders both."""
     section = _section(request, section_id)
-    period = periods.read(request.GET)
+    period = periods.read_period(request.GET)
     context: dict[str, Any] = {
         "section": section,
         "may_write": request.caller.may(Permission.CHARTS_WRITE),
@@ -69,7 +69,7 @@ def dashboard_detail(request: PageRequest, section_id: UUID) -> HttpResponse:
         "chart_count": section.charts.count(),
         "period": period,
         "presets": [
-            (key, label, "?" if key == periods.USUAL else f"?range={key}")
+            (key, label, "?" if key == periods.DEFAULT_PRESET else f"?range={key}")
             for key, (label, _) in periods.PRESETS.items()
         ],
     }
@@ -101,7 +101,7 @@ def dashboard_change(request: PageRequest, section_id: UUID) -> HttpResponse:
 @workspace_page(Permission.CHARTS_WRITE)
 def copy_project_dashboard(request: PageRequest, project_id: UUID) -> HttpResponse:
     """Copy the prebuilt dashboard of the project into an editable one."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    project = projects.get_project(request.caller.workspace_id, project_id)
     section = dashboards.clone_project_dashboard(project=project)
     return redirect("dashboard-detail", project.workspace_id, section.pk)
 
@@ -176,7 +176,7 @@ def _preview(section: Section, fields: dict[str, Any]) -> pages.ChartCard:
 
 
 def _chart_card(chart: Chart) -> pages.ChartCard:
-    return pages.build_chart_cards(chart.workspace_id, [chart], periods.read({}))[0]
+    return pages.build_chart_cards(chart.workspace_id, [chart], periods.read_period({}))[0]
 
 
 def _section(request: PageRequest, section_id: UUID) -> Section:

@@ -1,4 +1,4 @@
-"""For operators."""
+"""Admin pages of tracing."""
 
 from __future__ import annotations
 

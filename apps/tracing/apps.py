@@ -25,8 +25,8 @@ class TracingConfig(AppConfig):
 
         resources.describe(ResourceType.PROJECT, projects)
         resources.describe(ResourceType.EXPERIMENT, experiments)
-        hooks.workspace_created.connect(workspace_hooks.furnish)
-        hooks.workspace_deleted.connect(workspace_hooks.clear)
-        hooks.public_links_revoked.connect(workspace_hooks.close_shares)
-        usage_sources.register(usage.ingested)
+        hooks.workspace_created.connect(workspace_hooks.provision)
+        hooks.workspace_deleted.connect(workspace_hooks.deprovision)
+        hooks.public_links_revoked.connect(workspace_hooks.revoke_public_links)
+        usage_sources.register(usage.collect_usage)
         retention_extended.connect(retention.upgrade_traces)

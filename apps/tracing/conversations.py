@@ -1,4 +1,4 @@
-"""What is new in each turn of a conversation."""
+"""Detection of the new messages of a turn."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from apps.tracing.messages import Message
 
 
-def fresh(messages: Sequence[Message], known: Sequence[Message]) -> Sequence[Message]:
-    """The messages without those at their beginning that are known; of some, at least the last.
+def new_messages(messages: Sequence[Message], known: Sequence[Message]) -> Sequence[Message]:
+    """Return the messages without the known ones at the start, but at least the last one.
 
-    A chat sends its whole history with each turn.
+    Chat clients send the whole history with each turn.
     """
     seen = {(m.role, m.parts) for m in known}
-    at = 0
-    while at < len(messages) and (messages[at].role, messages[at].parts) in seen:
-        at += 1
-    return messages[at:] if at < len(messages) else messages[-1:]
+    index = 0
+    while index < len(messages) and (messages[index].role, messages[index].parts) in seen:
+        index += 1
+    return messages[index:] if index < len(messages) else messages[-1:]

@@ -1,4 +1,4 @@
-"""What can go wrong with traces, each with a stable code."""
+"""Errors of tracing, each with a stable code."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ThreadNotFound(errors.NotFound):
 
 
 class NeedsModel(errors.AppError):
-    """A search in plain language, which takes a language model that this server does not have."""
+    """Raised for a plain-language search, which needs a language model that is not configured."""
 
     status, code, detail = 501, "not_implemented", "This search needs a language model."
 

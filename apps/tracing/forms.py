@@ -1,4 +1,4 @@
-"""The forms of the tracing pages."""
+"""Forms of the tracing pages."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 from django import forms
 
 from apps.tracing.models import Project, TraceTier
-from apps.tracing.services.projects import NAME_LENGTH
+from apps.tracing.services.projects import MAX_NAME_LENGTH
 
 
 class ProjectForm(forms.Form):
-    name = forms.CharField(max_length=NAME_LENGTH, label="Name")
+    name = forms.CharField(max_length=MAX_NAME_LENGTH, label="Name")
     description = forms.CharField(
         max_length=10_000, required=False, widget=forms.Textarea, label="Description"
     )
@@ -43,5 +43,5 @@ class ProjectForm(forms.Form):
 
     @property
     def changes(self) -> dict[str, Any]:
-        """What differs from what is there."""
+        """Return the fields that differ from the project's."""
         return {name: self.cleaned_data[name] for name in self.changed_data}

@@ -1,8 +1,7 @@
-"""Chat messages in the shapes in which clients record them, as one that a page can show.
+"""Parsing of recorded chat messages into one shape.
 
-Understood: LangChain's constructor form, its dictionaries (`type`), the form of model providers
-(`role`), pairs of role and text, generations, choices; text, images, thinking and tool calls in
-them.
+Supported: LangChain's constructor form, its dictionaries (`type`), the form of model providers
+(`role`), pairs of role and text, generations, choices; with text, images, thinking and tool calls.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _ROLES = {
     "tool": "tool",
     "function": "tool",
 }
-_LONGEST_LIST = 400
+MAX_MESSAGES = 400
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True)
 class ToolCall:
-    """A call that a model asked for, with what the tool answered when that is in the list too."""
+    """A tool call of a model, with the tool's result if the list contains it."""
 
     name: str
     arguments: str
@@ -48,7 +47,7 @@ class ToolCall:
 
 @dataclass(frozen=True)
 class Document:
-    """What a retriever found: a text, where it is from, how well it fits."""
+    """A document of a retriever: its text and metadata."""
 
     text: str
     facts: tuple[tuple[str, str], ...] = ()
@@ -61,7 +60,7 @@ class Message:
     name: str = ""
     tool_calls: tuple[ToolCall, ...] = ()
     answers: str = ""
-    """The id of the tool call that it answers."""
+    """The id of the tool call that this message is the result of."""
     failed: bool = field(default=False)
 
     @property
@@ -69,21 +68,23 @@ class Message:
         return not self.parts and not self.tool_calls
 
 
-def find(payload: Any) -> list[Message]:
-    """The messages of a run's inputs or outputs; none when it holds something else."""
-    found = [message for message in map(_message, _candidates(payload)) if message is not None]
-    return _joined(found)
+def parse_messages(payload: Any) -> list[Message]:
+    """Return the messages of a payload; empty if it holds anything else."""
+    results = [
+        message for message in map(_message, _message_candidates(payload)) if message is not None
+    ]
+    return _join_tool_results(results)
 
 
-def documents(payload: Any) -> list[Document]:
-    """The documents that a payload consists of; none when it holds something else."""
+def parse_documents(payload: Any) -> list[Document]:
+    """Return the documents of a payload; empty if it holds anything else."""
     items = payload
     if isinstance(payload, dict):
         items = payload.get("documents", payload.get("output"))
-    if not isinstance(items, list) or not items or len(items) > _LONGEST_LIST:
+    if not isinstance(items, list) or not items or len(items) > MAX_MESSAGES:
         return []
-    found = [_document(item) for item in items]
-    return [document for document in found if document] if all(found) else []
+    results = [_document(item) for item in items]
+    return [document for document in results if document] if all(results) else []
 
 
 def _document(item: Any) -> Document | None:
@@ -95,11 +96,11 @@ def _document(item: Any) -> Document | None:
         return None
     metadata = fields.get("metadata")
     facts = metadata.items() if isinstance(metadata, dict) else ()
-    return Document(text, tuple((str(name), _pretty(value)) for name, value in facts))
+    return Document(text, tuple((str(name), _as_text(value)) for name, value in facts))
 
 
-def text_of(payload: Any) -> str | None:
-    """The one text that the payload consists of, if that is what it is."""
+def single_text(payload: Any) -> str | None:
+    """Return the text of a payload that is, or wraps, a single string."""
     if isinstance(payload, str):
         return payload
     if isinstance(payload, dict) and len(payload) == 1:
@@ -108,8 +109,8 @@ def text_of(payload: Any) -> str | None:
     return None
 
 
-def _candidates(payload: Any) -> list[Any]:
-    """What might be messages, all of them or none."""
+def _message_candidates(payload: Any) -> list[Any]:
+    """Return the payload's list of messages, if all its items are messages."""
     if isinstance(payload, dict):
         if _is_message(payload):
             return [payload]
@@ -117,16 +118,16 @@ def _candidates(payload: Any) -> list[Any]:
             inner = payload.get(key)
             if isinstance(inner, dict) and _is_message(inner):
                 return [inner]
-            if isinstance(inner, list) and (found := _list(inner)):
-                return found
+            if isinstance(inner, list) and (result := _message_list(inner)):
+                return result
         return _generations(payload) or _choices(payload)
-    return _list(payload) if isinstance(payload, list) else []
+    return _message_list(payload) if isinstance(payload, list) else []
 
 
-def _list(items: list[Any]) -> list[Any]:
+def _message_list(items: list[Any]) -> list[Any]:
     if len(items) == 1 and isinstance(items[0], list) and not _is_message(items[0]):
         items = items[0]
-    if not items or len(items) > _LONGEST_LIST:
+    if not items or len(items) > MAX_MESSAGES:
         return []
     return items if all(map(_is_message, items)) else []
 
@@ -137,18 +138,18 @@ def _generations(payload: dict[str, Any]) -> list[Any]:
         generations = generations[0]
     if not isinstance(generations, list):
         return []
-    found = [
+    results = [
         g.get("message") or {"role": "ai", "content": g.get("text")} for g in _dicts(generations)
     ]
-    return [message for message in found if _is_message(message)]
+    return [message for message in results if _is_message(message)]
 
 
 def _choices(payload: dict[str, Any]) -> list[Any]:
     choices = payload.get("choices")
     if not isinstance(choices, list):
         return []
-    found = [choice.get("message") for choice in _dicts(choices)]
-    return [message for message in found if _is_message(message)]
+    results = [choice.get("message") for choice in _dicts(choices)]
+    return [message for message in results if _is_message(message)]
 
 
 def _dicts(items: Iterable[Any]) -> Iterable[dict[str, Any]]:
@@ -169,7 +170,7 @@ def _is_text_pair(role: Any, text: Any) -> bool:
 
 
 def _fields(item: dict[str, Any]) -> dict[str, Any]:
-    """The message's own fields, out of the wrappings that serialisers put around them."""
+    """Return the fields of a message without the wrappers of serializers."""
     if item.get("lc") and isinstance(item.get("kwargs"), dict):
         return dict(item["kwargs"])
     if isinstance(item.get("data"), dict) and "type" in item:
@@ -178,9 +179,9 @@ def _fields(item: dict[str, Any]) -> dict[str, Any]:
 
 
 def _role(item: dict[str, Any], fields: dict[str, Any]) -> str | None:
-    for said in (fields.get("role"), fields.get("type"), item.get("type")):
-        if isinstance(said, str):
-            role = _ROLES.get(said.lower().removesuffix("messagechunk").removesuffix("message"))
+    for data in (fields.get("role"), fields.get("type"), item.get("type")):
+        if isinstance(data, str):
+            role = _ROLES.get(data.lower().removesuffix("messagechunk").removesuffix("message"))
             if role:
                 return role
     path = item.get("id")
@@ -199,15 +200,15 @@ def _message(item: Any) -> Message | None:
         return None
     parts, calls = _content(fields.get("content"))
     kwargs = fields.get("additional_kwargs")
-    asked = fields.get("tool_calls") or (
+    params = fields.get("tool_calls") or (
         kwargs.get("tool_calls") if isinstance(kwargs, dict) else None
     )
     return Message(
         role,
         tuple(parts),
         name=_text(fields.get("name")),
-        tool_calls=tuple(map(_tool_call, _dicts(asked)))
-        if isinstance(asked, list) and asked
+        tool_calls=tuple(map(_tool_call, _dicts(params)))
+        if isinstance(params, list) and params
         else tuple(calls),
         answers=_text(fields.get("tool_call_id")),
         failed=fields.get("status") == "error",
@@ -222,7 +223,7 @@ def _content(content: Any) -> tuple[list[Part], list[ToolCall]]:
     if isinstance(content, str):
         return ([Part("text", content)] if content else []), []
     if not isinstance(content, list):
-        return ([] if content is None else [Part("json", _pretty(content))]), []
+        return ([] if content is None else [Part("json", _as_text(content))]), []
     parts: list[Part] = []
     calls: list[ToolCall] = []
     for block in content:
@@ -242,15 +243,15 @@ def _part(block: Any) -> Part:
                 return Part("text" if kind == "text" else "thinking", block[kind])
         if address := _image(block):
             return Part("image" if address.startswith("data:image/") else "link", address)
-    return Part("json", _pretty(block))
+    return Part("json", _as_text(block))
 
 
 def _image(block: dict[str, Any]) -> str:
-    given = block.get("image_url")
-    if isinstance(given, dict):
-        given = given.get("url")
-    if isinstance(given, str):
-        return given if given.startswith(("data:image/", "https://", "http://")) else ""
+    value = block.get("image_url")
+    if isinstance(value, dict):
+        value = value.get("url")
+    if isinstance(value, str):
+        return value if value.startswith(("data:image/", "https://", "http://")) else ""
     source = block.get("source")
     if block.get("type") == "image" and isinstance(source, dict) and source.get("type") == "base64":
         return f"data:{source.get('media_type')};base64,{source.get('data')}"
@@ -263,12 +264,12 @@ def _tool_call(call: dict[str, Any]) -> ToolCall:
     arguments = function.get("arguments", call.get("args", call.get("input")))
     return ToolCall(
         name=_text(function.get("name") or call.get("name")) or "tool",
-        arguments=_pretty(_unpacked(arguments)),
+        arguments=_as_text(_decode_arguments(arguments)),
         id=_text(call.get("id")),
     )
 
 
-def _unpacked(arguments: Any) -> Any:
+def _decode_arguments(arguments: Any) -> Any:
     if isinstance(arguments, str):
         try:
             return loads(arguments)
@@ -277,15 +278,15 @@ def _unpacked(arguments: Any) -> Any:
     return arguments
 
 
-def _pretty(value: Any) -> str:
-    """A value as text: strings as they are, the rest as short JSON."""
+def _as_text(value: Any) -> str:
+    """Return a string unchanged and any other value as compact JSON."""
     if value is None:
         return ""
     return value if isinstance(value, str) else dumps_text(value)
 
 
-def _joined(messages: list[Message]) -> list[Message]:
-    """Each tool's answer goes under the call that asked for it."""
+def _join_tool_results(messages: list[Message]) -> list[Message]:
+    """Attach the result of each tool to its call."""
     answers = {message.answers: message for message in messages if message.answers}
     taken: set[str] = set()
 

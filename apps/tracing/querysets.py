@@ -1,4 +1,4 @@
-"""Chainable questions about projects and what belongs to them."""
+"""Query sets of projects and related models."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from django.db import models
 if TYPE_CHECKING:
     from apps.organizations.models import Workspace
     from apps.tracing.models import (  # noqa: F401
-        DoomedFile,
-        KeptTrace,
         ModelPrice,
+        PendingFileDeletion,
         Project,
+        RetainedTrace,
         Retention,
         RunCount,
         SavedView,
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 class ProjectQuerySet(models.QuerySet["Project"]):
     def present(self) -> ProjectQuerySet:
-        """Those that nobody has deleted."""
+        """Projects that are not deleted."""
         return self.filter(deleted_at=None)
 
     def newest_first(self) -> ProjectQuerySet:
@@ -34,7 +34,7 @@ class ProjectQuerySet(models.QuerySet["Project"]):
         return self.exclude(reference_dataset_id=None)
 
     def plain(self) -> ProjectQuerySet:
-        """Those that are no experiment."""
+        """Projects that are not experiments."""
         return self.filter(reference_dataset_id=None)
 
 
@@ -47,11 +47,11 @@ class TraceDeletionQuerySet(models.QuerySet["TraceDeletion"]):
         return self.filter(status="pending")
 
 
-class DoomedFileQuerySet(models.QuerySet["DoomedFile"]):
+class PendingFileDeletionQuerySet(models.QuerySet["DoomedFile"]):
     pass
 
 
-class KeptTraceQuerySet(models.QuerySet["KeptTrace"]):
+class RetainedTraceQuerySet(models.QuerySet["KeptTrace"]):
     pass
 
 
@@ -60,9 +60,9 @@ class ModelPriceQuerySet(models.QuerySet["ModelPrice"]):
         return self.order_by("-pk")
 
     def version(self) -> tuple[int, datetime | None]:
-        """Differs from before when anything was changed."""
-        found = self.aggregate(count=models.Count("pk"), latest=models.Max("updated_at"))
-        return found["count"], found["latest"]
+        """Return a value that changes with any change of the entries."""
+        result = self.aggregate(count=models.Count("pk"), latest=models.Max("updated_at"))
+        return result["count"], result["latest"]
 
 
 class SavedViewQuerySet(models.QuerySet["SavedView"]):
@@ -71,7 +71,7 @@ class SavedViewQuerySet(models.QuerySet["SavedView"]):
 
 class RetentionQuerySet(models.QuerySet["Retention"]):
     def reaching(self, workspace: Workspace) -> RetentionQuerySet:
-        """What says something about the workspace: its own word first, then its organization's."""
+        """Return the settings of the workspace, then those of its organization."""
         return self.filter(
             models.Q(workspace=workspace)
             | models.Q(workspace=None, organization_id=workspace.organization_id)

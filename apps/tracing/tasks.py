@@ -1,4 +1,4 @@
-"""What tracing has done for it on a schedule. Each task may run twice, or late."""
+"""Celery tasks of tracing. Each is idempotent and may run late."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from celery import shared_task
 
 
 @shared_task(name="tracing.make_partitions", time_limit=60)
-def make_partitions() -> None:
-    """Make the days of runs that are to come."""
+def ensure_partitions() -> None:
+    """Create the partitions of coming days."""
     from apps.trace_store.postgres import partitions  # noqa: PLC0415  (services import this module)
 
     partitions.create_partitions()
@@ -25,15 +25,15 @@ def compact_run_counts() -> None:
 
 @shared_task(name="tracing.remove_deleted_projects", time_limit=3600)
 def remove_deleted_projects() -> None:
-    """Remove the runs and files of projects that were deleted, then their rows."""
+    """Remove the data of deleted projects, then their rows."""
     from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
 
     maintenance.remove_deleted_projects()
 
 
 @shared_task(name="tracing.settle", time_limit=120)
-def settle() -> None:
-    """Do what follows from the runs that came."""
+def process_pending_runs() -> None:
+    """Post-process received runs."""
     from apps.trace_store.postgres.postprocess import processor  # noqa: PLC0415  (services import this module)
 
     processor.process_for(seconds=10)
@@ -41,31 +41,31 @@ def settle() -> None:
 
 @shared_task(name="tracing.delete_traces", time_limit=3600)
 def delete_traces(deletion_id: str) -> None:
-    """Go on with a deletion that was too large for its request."""
+    """Continue a deletion that its request did not complete."""
     from apps.tracing.services import deletion  # noqa: PLC0415  (services import this module)
 
-    deletion.work_off(UUID(deletion_id))
+    deletion.process_deletion(UUID(deletion_id))
 
 
 @shared_task(name="tracing.go_on_deleting", time_limit=3600)
-def go_on_deleting() -> None:
-    """Take up deletions whose message was lost, and files whose runs are gone."""
+def continue_deletions() -> None:
+    """Resume deletions whose task was lost, and delete files of removed runs."""
     from apps.tracing.services import deletion  # noqa: PLC0415  (services import this module)
 
-    deletion.go_on()
+    deletion.continue_deletions()
 
 
 @shared_task(name="tracing.expire", time_limit=10_800)
 def expire() -> None:
-    """Remove the traces that have lived long enough."""
+    """Remove expired traces."""
     from apps.tracing.services import expiry  # noqa: PLC0415  (services import this module)
 
     expiry.expire()
 
 
 @shared_task(name="tracing.make_rollups", time_limit=300, expires=30)
-def make_rollups() -> None:
-    """Make statistics of quarters, hours and days again in which runs have changed."""
+def build_rollups() -> None:
+    """Rebuild the rollups of quarter hours, hours and days with changed runs."""
     from apps.trace_store.postgres.rollups import build  # noqa: PLC0415  (services import this module)
 
     build.rebuild_dirty_intervals()

@@ -1,4 +1,4 @@
-"""The forms of what holds for a whole workspace."""
+"""Forms of the workspace settings of tracing."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from apps.feedback.models import FeedbackConfig
 from apps.trace_store.pricing import entries
 from apps.trace_store.pricing.entries import MATCH_PATHS
 from apps.tracing.models import ModelPrice, TraceTier
-from apps.tracing.services.retention import Lives
+from apps.tracing.services.retention import RetentionPolicy
 
 _MILLION = Decimal(1_000_000)
 _DAY = 86_400
@@ -59,15 +59,15 @@ class PriceForm(forms.Form):
 
     @property
     def fields_of_price(self) -> dict[str, Any]:
-        said = self.cleaned_data
+        data = self.cleaned_data
         return {
-            "name": said["name"],
-            "match_pattern": said["match_pattern"],
+            "name": data["name"],
+            "match_pattern": data["match_pattern"],
             "match_path": list(MATCH_PATHS),
-            "provider": said["provider"] or None,
-            "start_time": said["start_time"],
-            "prompt_cost": said["prompt_cost"] / _MILLION,
-            "completion_cost": said["completion_cost"] / _MILLION,
+            "provider": data["provider"] or None,
+            "start_time": data["start_time"],
+            "prompt_cost": data["prompt_cost"] / _MILLION,
+            "completion_cost": data["completion_cost"] / _MILLION,
         }
 
 
@@ -91,7 +91,7 @@ class FeedbackConfigForm(forms.Form):
     @staticmethod
     def of(row: FeedbackConfig) -> dict[str, Any]:
         config = row.config
-        lines = [f"{one['value']:g} {one['label']}" for one in config.get("categories") or []]
+        lines = [f"{item['value']:g} {item['label']}" for item in config.get("categories") or []]
         return {
             "key": row.key,
             "type": config.get("type"),
@@ -102,39 +102,39 @@ class FeedbackConfigForm(forms.Form):
         }
 
     def clean_categories(self) -> list[dict[str, Any]]:
-        found = []
+        results = []
         for number, line in enumerate(self.cleaned_data["categories"].splitlines(), 1):
             if not line.strip():
                 continue
             value, _, label = line.strip().partition(" ")
             try:
-                found.append({"value": float(value), "label": label.strip() or value})
+                results.append({"value": float(value), "label": label.strip() or value})
             except ValueError:
                 raise forms.ValidationError(
                     f"Line {number} does not start with a number."
                 ) from None
-        return found
+        return results
 
     def clean(self) -> dict[str, Any]:
-        said: dict[str, Any] = self.cleaned_data
-        if said.get("type") == "categorical" and len(said.get("categories") or []) < 2:
+        data: dict[str, Any] = self.cleaned_data
+        if data.get("type") == "categorical" and len(data.get("categories") or []) < 2:
             self.add_error("categories", "Enter at least two categories.")
-        least, most = said.get("min"), said.get("max")
+        least, most = data.get("min"), data.get("max")
         if least is not None and most is not None and least >= most:
             self.add_error("max", "The maximum must be greater than the minimum.")
-        return said
+        return data
 
     @property
     def config(self) -> dict[str, Any]:
-        said = self.cleaned_data
-        if said["type"] == "categorical":
-            return {"type": "categorical", "categories": said["categories"]}
-        if said["type"] == "continuous":
-            return {"type": "continuous", "min": said["min"], "max": said["max"]}
+        data = self.cleaned_data
+        if data["type"] == "categorical":
+            return {"type": "categorical", "categories": data["categories"]}
+        if data["type"] == "continuous":
+            return {"type": "continuous", "min": data["min"], "max": data["max"]}
         return {"type": "freeform"}
 
 
-class LivesForm(forms.Form):
+class RetentionForm(forms.Form):
     default_trace_tier = forms.ChoiceField(
         choices=[(TraceTier.LONG, "Long-lived"), (TraceTier.SHORT, "Short-lived")],
         label="Default tier of new projects",
@@ -148,7 +148,7 @@ class LivesForm(forms.Form):
     all_projects = forms.BooleanField(required=False, label="Apply the tier to existing projects")
 
     @staticmethod
-    def of(lives: Lives) -> dict[str, Any]:
+    def of(lives: RetentionPolicy) -> dict[str, Any]:
         return {
             "default_trace_tier": lives.default_tier,
             "long_days": lives.long_seconds and lives.long_seconds // _DAY,
@@ -157,9 +157,9 @@ class LivesForm(forms.Form):
 
     @property
     def changes(self) -> dict[str, Any]:
-        said = self.cleaned_data
+        data = self.cleaned_data
         return {
-            "default_trace_tier": said["default_trace_tier"],
-            "longlived_ttl_seconds": said["long_days"] and said["long_days"] * _DAY,
-            "shortlived_ttl_seconds": said["short_days"] and said["short_days"] * _DAY,
+            "default_trace_tier": data["default_trace_tier"],
+            "longlived_ttl_seconds": data["long_days"] and data["long_days"] * _DAY,
+            "shortlived_ttl_seconds": data["short_days"] and data["short_days"] * _DAY,
         }

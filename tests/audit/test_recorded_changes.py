@@ -59,12 +59,12 @@ def test_deletions_and_links_of_traces_are_recorded(workspace):
     planted = plant(workspace, "word", "word")
     project = projects.Project.objects.for_workspace(workspace).get(pk=planted["project_id"])
 
-    sharing.unshare_trace(workspace.pk, planted["run_id"])
+    sharing.revoke_trace_link(workspace.pk, planted["run_id"])
     before = len(present(workspace))
     share = sharing.share_trace(workspace.pk, planted["run_id"])
     sharing.share_trace(workspace.pk, planted["run_id"])
-    sharing.unshare_tokens(workspace.pk, [share.token])
-    sharing.unshare_tokens(workspace.pk, [share.token])
+    sharing.revoke_links(workspace.pk, [share.token])
+    sharing.revoke_links(workspace.pk, [share.token])
     deletion.delete_traces(project=project, metadata={"customer": "secret-name"})
     projects.delete_project(project=project)
 
@@ -79,7 +79,7 @@ def test_deletions_and_links_of_traces_are_recorded(workspace):
 
 def test_retention_change_is_recorded_with_old_and_new_values(workspace):
     for days in (1, 2):
-        retention.set_lives(
+        retention.set_policy(
             organization_id=workspace.organization_id,
             workspace_id=workspace.pk,
             changes={"shortlived_ttl_seconds": days * 86_400},

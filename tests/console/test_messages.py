@@ -29,7 +29,7 @@ HELLO = (Part("text", "hello"),)
     ],
 )
 def test_human_message_is_found_in_each_format(payload):
-    [message] = find(payload)
+    [message] = parse_messages(payload)
 
     assert (message.role, message.parts) == ("human", HELLO)
 
@@ -49,7 +49,7 @@ def test_human_message_is_found_in_each_format(payload):
     ],
 )
 def test_model_message_is_found_in_each_format(payload):
-    [message] = find(payload)
+    [message] = parse_messages(payload)
 
     assert (message.role, message.parts) == ("ai", HELLO)
 
@@ -62,7 +62,7 @@ def test_tool_result_is_attached_to_its_tool_call():
     result = {"role": "tool", "content": "on its way", "tool_call_id": "c1", "status": "error"}
     unmatched = {"role": "tool", "content": "who asked?", "tool_call_id": "c9"}
 
-    first, second = find({"messages": [request, result, unmatched]})
+    first, second = parse_messages({"messages": [request, result, unmatched]})
 
     assert first.tool_calls == (
         ToolCall("find", '{"order":7}', "c1", (Part("text", "on its way"),), failed=True),
@@ -80,7 +80,7 @@ def test_reasoning_image_and_unknown_blocks_keep_their_kind():
         {"type": "tool_use", "id": "t", "name": "find", "input": {"a": 1}},
     ]
 
-    [message] = find([{"role": "assistant", "content": content}])
+    [message] = parse_messages([{"role": "assistant", "content": content}])
 
     assert [part.kind for part in message.parts] == ["thinking", "image", "link", "json"]
     assert message.tool_calls == (ToolCall("find", '{"a":1}', "t"),)
@@ -91,13 +91,13 @@ def test_reasoning_image_and_unknown_blocks_keep_their_kind():
     [None, {}, [], "text", {"messages": "no"}, {"messages": [1]}, {"documents": [{"type": "x"}]}],
 )
 def test_payload_without_messages_has_none(payload):
-    assert find(payload) == []
+    assert parse_messages(payload) == []
 
 
 def test_single_text_of_a_payload_is_found():
-    assert text_of({"input": "hello"}) == "hello"
-    assert text_of({"a": "b", "c": "d"}) is None
-    assert text_of({"a": 1}) is None
+    assert single_text({"input": "hello"}) == "hello"
+    assert single_text({"a": "b", "c": "d"}) is None
+    assert single_text({"a": 1}) is None
 
 
 json_values = st.recursive(
@@ -115,5 +115,5 @@ json_values = st.recursive(
 
 @given(json_values)
 def test_arbitrary_payload_never_raises(payload):
-    find(payload)
-    text_of(payload)
+    parse_messages(payload)
+    single_text(payload)

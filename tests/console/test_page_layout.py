@@ -117,7 +117,7 @@ def test_server_error_page_shows_no_details(page, workspace, monkeypatch):
     def broken(*args, **kwargs):
         raise RuntimeError("secret detail")
 
-    monkeypatch.setattr("apps.tracing.pages.projects.listed", broken)
+    monkeypatch.setattr("apps.tracing.pages.projects.load_project_list", broken)
     page.raise_request_exception = False
 
     response = page.get(f"/o/{workspace.pk}/projects")

@@ -13,7 +13,7 @@ from apps.core.ids import uuid7
 from apps.feedback.models import Feedback, FeedbackConfig
 from apps.feedback.services import attach_to_runs
 from apps.trace_store.postgres.postprocess.processor import process_all
-from apps.tracing.models import KeptTrace
+from apps.tracing.models import RetainedTrace
 from apps.tracing.services import ensure_addressed_project
 from tests.factories.tracing import (
     ProjectFactory,
@@ -198,7 +198,7 @@ def test_feedback_keeps_its_trace_for_longer_unless_it_says_no(api, workspace):
     api.post("/feedback", {"key": "k", "run_id": str(kept)})
     api.post("/feedback", {"key": "k", "run_id": str(not_kept), "extend_trace_retention": False})
 
-    kept_traces = KeptTrace.objects.for_workspace(workspace)
+    kept_traces = RetainedTrace.objects.for_workspace(workspace)
     assert list(kept_traces.values_list("trace_id", flat=True)) == [kept]
 
 

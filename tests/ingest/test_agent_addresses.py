@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from apps.core.ids import uuid7
-from apps.tracing.models import KeptTrace, Project, TraceTier
+from apps.tracing.models import Project, RetainedTrace, TraceTier
 from tests.factories.tracing import ProjectFactory, begun, ended, read, rows, wire_run
 
 ADDRESS = "lrn:agents/support/environments/production"
@@ -62,7 +62,7 @@ def test_a_run_may_ask_for_its_trace_to_live_long(api, workspace):
         "/runs/batch", {"post": [lasting | {"trace_tier": "longlived", "ttl_seconds": 9}, usual]}
     )
 
-    kept = KeptTrace.objects.for_workspace(workspace).values_list("trace_id", flat=True)
+    kept = RetainedTrace.objects.for_workspace(workspace).values_list("trace_id", flat=True)
     assert [str(one) for one in kept] == [lasting["id"]]
 
 

@@ -76,7 +76,7 @@ def test_the_objects_of_a_deleted_project_go_with_it(api, workspace, settings):
 
     api.delete(f"/sessions/{project.pk}")
     maintenance.remove_deleted_projects()
-    deletion.remove_doomed_files()
+    deletion.remove_pending_files()
 
     assert rows() == 1
     (file,) = kept(settings)

@@ -26,43 +26,48 @@ PAIR = 'and(eq(metadata_key, "user"), eq(metadata_value, "u-1"))'
     ],
 )
 def test_what_an_and_joins_are_its_clauses(text, found):
-    assert filter_clauses.split(text) == found
+    assert filter_clauses.split_clauses(text) == found
 
 
 def test_a_clause_goes_as_it_came():
-    text = filter_clauses.toggled(filter_clauses.toggled("gt(latency, '5s')", TAG), PAIR)
+    text = filter_clauses.toggle_clause(
+        filter_clauses.toggle_clause("gt(latency, '5s')", TAG), PAIR
+    )
 
     assert text == f"and(gt(latency, '5s'), {TAG}, {PAIR})"
-    assert filter_clauses.has(text, 'has(tags,   "a, b)")')
-    assert filter_clauses.toggled(filter_clauses.toggled(text, PAIR), TAG) == "gt(latency, '5s')"
+    assert filter_clauses.has_clause(text, 'has(tags,   "a, b)")')
+    assert (
+        filter_clauses.toggle_clause(filter_clauses.toggle_clause(text, PAIR), TAG)
+        == "gt(latency, '5s')"
+    )
 
 
 def test_values_of_a_field_come_together():
-    one = filter_clauses.toggled_value(TAG, "name", "desk")
-    two = filter_clauses.toggled_value(one, "name", 'the "other"')
+    one = filter_clauses.toggle_value(TAG, "name", "desk")
+    two = filter_clauses.toggle_value(one, "name", 'the "other"')
 
     assert one == f'and({TAG}, eq(name, "desk"))'
     assert two == f'and({TAG}, in(name, ["desk", "the \\"other\\""]))'
-    assert filter_clauses.chosen(two, "name") == ["desk", 'the "other"']
+    assert filter_clauses.chosen_values(two, "name") == ["desk", 'the "other"']
     assert (
-        filter_clauses.toggled_value(two, "name", "desk")
+        filter_clauses.toggle_value(two, "name", "desk")
         == f'and({TAG}, eq(name, "the \\"other\\""))'
     )
-    assert filter_clauses.without_field(two, "name") == TAG
+    assert filter_clauses.remove_field(two, "name") == TAG
 
 
 @given(st.lists(st.text(min_size=1, max_size=12), min_size=1, max_size=4, unique=True))
 def test_whatever_the_values_the_text_is_one_filter_and_gives_them_back(values):
     text = ERROR
     for value in values:
-        text = filter_clauses.toggled_value(text, "name", value)
+        text = filter_clauses.toggle_value(text, "name", value)
 
-    assert filter_clauses.chosen(text, "name") == values
+    assert filter_clauses.chosen_values(text, "name") == values
     if "\x00" not in text and text.isprintable():
         assert filters.parse(text)
 
 
 @given(st.text(max_size=60))
 def test_no_text_is_too_strange_to_be_split(text):
-    assert isinstance(filter_clauses.split(f"and({text}"), list)
-    assert isinstance(filter_clauses.chosen(text, "name"), list)
+    assert isinstance(filter_clauses.split_clauses(f"and({text}"), list)
+    assert isinstance(filter_clauses.chosen_values(text, "name"), list)

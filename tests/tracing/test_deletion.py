@@ -12,7 +12,7 @@ from apps.core.ids import uuid7
 from apps.feedback.models import Feedback
 from apps.trace_store.postgres.postprocess import processor
 from apps.trace_store.postgres.writing import delete_runs
-from apps.tracing.models import DoomedFile, Share, TraceDeletion
+from apps.tracing.models import PendingFileDeletion, Share, TraceDeletion
 from apps.tracing.services import deletion, ensure_project, upgrade_traces
 from tests.factories.tracing import form, ingest, read, rows, stored_run, wire_run
 
@@ -140,7 +140,7 @@ def test_a_large_deletion_goes_on_after_the_answer(api, workspace, project, monk
     answer = api.post("/runs/delete", body).json()
 
     assert (answer["status"], rows(), queued) == ("pending", 4, [answer["id"]])
-    assert deletion.work_off(UUID(answer["id"]))
+    assert deletion.process_deletion(UUID(answer["id"]))
     done = api.get(f"/runs/delete/{answer['id']}").json()
     assert (done["status"], done["removed_runs"], rows()) == ("done", 10, 0)
 
@@ -166,7 +166,7 @@ def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
     assert listed == {kept, later["id"]}
     assert {api.get(f"/runs/{one['id']}").status_code for one in (root, child)} == {404}
     assert api.post("/runs/query", {"trace": root["id"]}).json()["runs"] == []
-    assert deletion.work_off(UUID(answer["id"]))
+    assert deletion.process_deletion(UUID(answer["id"]))
     assert rows() == 2
     done = api.get(f"/runs/delete/{answer['id']}").json()
     assert (done["status"], done["removed_runs"]) == ("done", 2)
@@ -181,7 +181,7 @@ def test_a_trace_larger_than_a_batch_goes_whole_though_its_word_goes_first(
     wanted = TraceDeletion(workspace=workspace, project=project, metadata={"user": 7})
     wanted.save()
 
-    assert deletion.work_off(wanted.pk)
+    assert deletion.process_deletion(wanted.pk)
 
     wanted.refresh_from_db()
     assert (wanted.removed_runs, rows()) == (10, 0)
@@ -192,8 +192,8 @@ def test_what_was_interrupted_is_taken_up_from_its_row(api, workspace, project):
     lost = TraceDeletion(workspace=workspace, project=project, trace_ids=[root["id"]])
     lost.save()
 
-    deletion.go_on()
-    deletion.go_on()
+    deletion.continue_deletions()
+    deletion.continue_deletions()
 
     lost.refresh_from_db()
     assert (lost.status, lost.removed_runs, rows()) == ("done", 2, 0)
@@ -203,13 +203,13 @@ def test_what_was_interrupted_is_taken_up_from_its_row(api, workspace, project):
 def test_files_whose_removal_was_interrupted_are_removed_later(api, workspace, project):
     root, _ = tree(workspace, project, api)
     removed = delete_runs.delete_trace_runs(workspace.pk, project.pk, [UUID(root["id"])])
-    deletion.forget(workspace.pk, removed)
+    deletion.remove_related_rows(workspace.pk, removed)
     assert len(stored_files()) == 1
 
-    deletion.remove_doomed_files()
+    deletion.remove_pending_files()
 
     assert stored_files() == []
-    assert not DoomedFile.unscoped.exists()
+    assert not PendingFileDeletion.unscoped.exists()
 
 
 def test_a_file_stays_while_a_run_of_that_id_is_there(api, workspace, project):
@@ -227,7 +227,7 @@ def test_what_came_after_the_request_for_metadata_is_not_meant(workspace, projec
     earlier.save()
     ingest(workspace, run)
 
-    deletion.work_off(earlier.pk)
+    deletion.process_deletion(earlier.pk)
 
     assert rows() == 1
 

@@ -118,7 +118,7 @@ def test_a_deletion_by_id_is_ended_by_the_next_worker(api, workspace, project, t
     killed_in_its_second_batch(asked.pk, tmp_path)
 
     nothing_is_half_there(api, project, trace)
-    deletion.go_on()
+    deletion.continue_deletions()
     asked.refresh_from_db()
     assert (asked.status, asked.removed_runs) == ("done", RUNS)
     nothing_is_left(workspace)

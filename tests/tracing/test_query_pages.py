@@ -112,16 +112,16 @@ def test_a_cursor_leads_on_and_back_to_the_same_pages(standing, limit, text, bac
     where = None if text is None else filters.parse(text)
     query = RunQuery(project_ids=[project.pk], where=where, oldest_first=oldest_first)
 
-    pages = [paging.page(workspace.pk, query, limit=limit)]
+    pages = [paging.read_page(workspace.pk, query, limit=limit)]
     while pages[-1].following is not None:
-        pages.append(paging.page(workspace.pk, query, limit=limit, cursor=pages[-1].following))
+        pages.append(paging.read_page(workspace.pk, query, limit=limit, cursor=pages[-1].following))
     turned = pages[min(back_at, len(pages) - 1)]
 
     assert [one for page in pages for one in ids(page)] == expected
     if turned.previous is None:
         assert turned is pages[0]
     else:
-        back = paging.page(workspace.pk, query, limit=limit, cursor=turned.previous)
+        back = paging.read_page(workspace.pk, query, limit=limit, cursor=turned.previous)
         assert ids(back) == ids(pages[pages.index(turned) - 1])
 
 

@@ -11,7 +11,7 @@ from django.db import connection
 from apps.api_keys.services import issue_key
 from apps.feedback.models import Feedback
 from apps.trace_store.postgres import partitions
-from apps.tracing.models import KeptTrace, TraceTier
+from apps.tracing.models import RetainedTrace, TraceTier
 from apps.tracing.services import ensure_project, expiry, retention, update_project, upgrade_traces
 from tests.factories.tracing import ProjectFactory, ingest, rows, stored_run, wire_run
 
@@ -119,7 +119,7 @@ def test_an_upgraded_trace_survives_whole_and_goes_when_the_long_lived_do(worksp
 def test_an_upgrade_where_nothing_is_short_lived_costs_no_row(workspace, project):
     upgrade_traces(workspace.pk, [UUID(int=7)])
 
-    assert not KeptTrace.unscoped.exists()
+    assert not RetainedTrace.unscoped.exists()
 
 
 def test_a_trace_goes_with_its_root_and_late_children_go_too(workspace, project):
@@ -161,7 +161,7 @@ def test_days_without_anything_to_keep_go_as_a_whole(workspace, stranger, projec
 
 
 def test_a_day_is_not_dropped_while_anybody_keeps_something_in_it(workspace, stranger, project):
-    retention.set_lives(
+    retention.set_policy(
         organization_id=stranger.organization_id,
         workspace_id=stranger.pk,
         changes={"longlived_ttl_seconds": 1000 * DAY},

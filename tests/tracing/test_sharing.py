@@ -290,7 +290,7 @@ def test_a_page_of_a_link_costs_the_same_for_one_run_and_many(anybody, api, work
 
 
 def test_the_page_of_a_link_has_its_data(workspace, trace, token):
-    shown = sharing.shared_trace(token)
+    shown = sharing.load_shared_trace(token)
 
     assert shown.opened.row.name == "root"
     assert [row.name for row in shown.runs] == ["root", "child"]

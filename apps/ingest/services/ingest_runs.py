@@ -49,7 +49,7 @@ from apps.trace_store.pricing.costs import add_costs
 from apps.trace_store.run_writes import RunWrite
 from apps.trace_store.types import RunKey, RunLocation
 from apps.tracing.models import TraceTier
-from apps.tracing.services.projects import NAME_LENGTH
+from apps.tracing.services.projects import MAX_NAME_LENGTH
 from apps.tracing.services.retention import upgrade_traces
 from apps.usage import meter, quotas
 from apps.usage.errors import UsageLimitExceeded
@@ -121,8 +121,8 @@ def _check_quotas(workspace_id: UUID, request: IngestRequest) -> None:
 def _prepare(workspace_id: UUID, operation: RunOperation) -> None:
     """Parse the operation and put its attachments and large payloads in object storage."""
     name = operation.run.session_name
-    if name is not None and len(name) > NAME_LENGTH:
-        raise RejectedItem(f"`session_name` may have {NAME_LENGTH} characters.", "bad_name")
+    if name is not None and len(name) > MAX_NAME_LENGTH:
+        raise RejectedItem(f"`session_name` may have {MAX_NAME_LENGTH} characters.", "bad_name")
     parse_operation(operation, add_costs=partial(add_costs, workspace_id))
     content = operation.content
     for file in operation.files:

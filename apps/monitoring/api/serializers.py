@@ -13,7 +13,7 @@ from apps.monitoring.models import ChartType
 from apps.monitoring.series import parse_group_by
 from apps.monitoring.services.chart_computer import TimeRange
 from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
-from apps.tracing.api.run_queries import moment
+from apps.tracing.api.run_queries import parse_time
 
 
 class StrideSerializer(serializers.Serializer[Any]):
@@ -52,8 +52,8 @@ def parse_time_range(data: Any) -> TimeRange:
     body.is_valid(raise_exception=True)
     fields: dict[str, Any] = body.validated_data
     return TimeRange.with_defaults(
-        start=moment(fields.get("start_time")),
-        end=moment(fields.get("end_time")),
+        start=parse_time(fields.get("start_time")),
+        end=parse_time(fields.get("end_time")),
         stride=_parse_stride(fields.get("stride")),
         zone=fields.get("timezone") or ZoneInfo("UTC"),
         group_by=parse_group_by(fields.get("group_by")),

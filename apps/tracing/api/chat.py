@@ -1,4 +1,4 @@
-"""The messages of a run, in one shape whatever the client recorded."""
+"""The chat messages of a run, normalized from the shapes that clients record."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from apps.tracing.messages import Message, Part
 
 
 def messages_json(run: RunDetail) -> list[dict[str, Any]]:
-    """What went in and what came out; empty when the run is no conversation."""
-    found = [
+    """Return the input and output messages; empty if the payloads hold no messages."""
+    results = [
         message
         for payload in (Payload.INPUTS, Payload.OUTPUTS)
-        for message in messages.find(run.value(payload))
+        for message in messages.parse_messages(run.value(payload))
     ]
-    return [_message(message) for message in found]
+    return [_message(message) for message in results]
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Attachments for holders of a signed address, without any other credential."""
+"""Attachment downloads by signed URL, without other authentication."""
 
 from __future__ import annotations
 
@@ -17,29 +17,37 @@ from apps.trace_store import Attachment
 from apps.tracing import errors
 
 _SALT = "tracing.attachment"
-LIFE_SECONDS = 3600
-# Shown by a browser as they are; anything else could run as a page of this server.
-_SHOWN = ("image/png", "image/jpeg", "image/gif", "image/webp", "audio/", "video/", "text/plain")
+URL_SECONDS = 3600
+# Types that browsers may render; any other could execute as a page of this origin.
+_INLINE_TYPES = (
+    "image/png",
+    "image/jpeg",
+    "image/gif",
+    "image/webp",
+    "audio/",
+    "video/",
+    "text/plain",
+)
 
 
 def signed_url(attachment: Attachment) -> str:
-    """An absolute address that gives out the attachment for an hour."""
+    """Return an absolute URL that serves the attachment for `URL_SECONDS`."""
     return signed_file_url(attachment.path, attachment.mime_type, attachment.name)
 
 
 def signed_file_url(object_path: str, mime_type: str, name: str) -> str:
-    """An absolute address that gives out an object for an hour, under that name."""
-    said = [object_path, mime_type, name]
-    token = signing.dumps(said, salt=_SALT, compress=True)
+    """Return an absolute URL that serves a stored object under `name` for `URL_SECONDS`."""
+    data = [object_path, mime_type, name]
+    token = signing.dumps(data, salt=_SALT, compress=True)
     return f"{settings.BASE_URL}/public/download?{urlencode({'token': token})}"
 
 
 @require_safe
 def download(request: HttpRequest) -> HttpResponse | FileResponse:
-    """The bytes with the type they were sent with; 403 when the signature is wrong or too old."""
+    """Serve the file with its recorded type; 403 if the signature is invalid or expired."""
     try:
-        said: Any = signing.loads(request.GET.get("token", ""), salt=_SALT, max_age=LIFE_SECONDS)
-        path, mime_type, name = said
+        data: Any = signing.loads(request.GET.get("token", ""), salt=_SALT, max_age=URL_SECONDS)
+        path, mime_type, name = data
     except (signing.BadSignature, ValueError):
         return error_response(request, errors.DownloadExpired())
     return file_response(request, path, mime_type, name)
@@ -48,23 +56,23 @@ def download(request: HttpRequest) -> HttpResponse | FileResponse:
 def file_response(
     request: HttpRequest, path: str, mime_type: str, name: str
 ) -> HttpResponse | FileResponse:
-    """An attachment as a download that cannot act as a page of this server."""
+    """Return a file response whose content cannot execute as a page of this origin."""
     try:
         file = objects.reader(path)
     except FileNotFoundError:
         return error_response(request, errors.RunNotFound("The attachment is not there any more."))
     response = FileResponse(
         file,
-        as_attachment=not mime_type.startswith(_SHOWN),
+        as_attachment=not mime_type.startswith(_INLINE_TYPES),
         filename=name,
-        content_type=_one_line(mime_type),
+        content_type=_safe_mime_type(mime_type),
     )
     response["Content-Security-Policy"] = "sandbox; default-src 'none'"
     response["Cache-Control"] = "private, max-age=3600"
     return response
 
 
-def _one_line(mime_type: str) -> str:
+def _safe_mime_type(mime_type: str) -> str:
     return "".join(c for c in mime_type if c.isprintable())[:200] or "application/octet-stream"
 
 

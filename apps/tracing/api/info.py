@@ -1,4 +1,4 @@
-"""What this server is and can do. Clients ask before anything else, and without a good key."""
+"""Server information. Clients request it first, and without a valid key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rest_framework.response import Response
 from apps.core.api import OpenAPIView
 from apps.core.regions import REGIONS
 
-# The version of the protocol that clients compare with what they need, not Slipway's own.
+# The protocol version that clients compare with their minimum; not Slipway's own version.
 PROTOCOL_VERSION = "0.18.0"
 INFO = {
     "version": PROTOCOL_VERSION,
@@ -50,7 +50,7 @@ class InfoView(OpenAPIView):
 
 
 def _region() -> dict[str, object]:
-    """Where this is, and the addresses for lists of what is allowed in or out."""
+    """Return the region's name and its IP addresses for firewall allowlists."""
     region = REGIONS[settings.REGION]
     return {"name": region.name, "egress": region.egress, "ingress": region.ingress}
 

@@ -1,4 +1,4 @@
-"""The description of the platform API: what REST framework's views say, and the ingest's own."""
+"""The OpenAPI document of the platform: generated from DRF views, plus the ingest routes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from apps.tracing.api.v1.serializers import SELECTABLE
 _JSON = "application/json"
 _TEXT = {"type": "string", "nullable": True}
 _ID = {"type": "string", "format": "uuid"}
-_MOMENT = {
+_TIMESTAMP = {
     "oneOf": [{"type": "string", "format": "date-time"}, {"type": "number"}],
     "description": "ISO 8601, without a zone UTC; or milliseconds since 1970.",
 }
@@ -36,8 +36,8 @@ _RUN = {
         "dotted_order": {"type": "string"},
         "name": {"type": "string"},
         "run_type": {"type": "string", "enum": [str(kind) for kind in RunType]},
-        "start_time": _MOMENT,
-        "end_time": {**_MOMENT, "nullable": True},
+        "start_time": _TIMESTAMP,
+        "end_time": {**_TIMESTAMP, "nullable": True},
         "inputs": _OBJECT,
         "outputs": _OBJECT,
         "extra": _OBJECT,
@@ -50,7 +50,7 @@ _RUN = {
         "reference_example_id": {**_ID, "nullable": True},
     },
 }
-_ACCEPTED = {
+_ACCEPTED_RESPONSE = {
     "202": {
         "description": "Stored, durably. What was refused is listed with its reason.",
         "content": {_JSON: {"schema": {"type": "object", "additionalProperties": True}}},
@@ -64,7 +64,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
             "operationId": "run_create",
             "description": "One run; without an id it gets one.",
             "requestBody": _RUN_BODY,
-            "responses": _ACCEPTED,
+            "responses": _ACCEPTED_RESPONSE,
         }
     },
     "/runs/{run_id}": {
@@ -73,7 +73,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
             "description": "An update; it may come before its run.",
             "parameters": [{"name": "run_id", "in": "path", "required": True, "schema": _ID}],
             "requestBody": _RUN_BODY,
-            "responses": _ACCEPTED,
+            "responses": _ACCEPTED_RESPONSE,
         }
     },
     "/runs/batch": {
@@ -87,7 +87,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
                     }
                 }
             },
-            "responses": _ACCEPTED,
+            "responses": _ACCEPTED_RESPONSE,
         }
     },
     "/runs/multipart": {
@@ -99,7 +99,7 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
                 f" of their own: {', '.join(Payload)}."
             ),
             "requestBody": {"content": {"multipart/form-data": {"schema": {"type": "object"}}}},
-            "responses": _ACCEPTED,
+            "responses": _ACCEPTED_RESPONSE,
         }
     },
     "/otel/v1/traces": {
@@ -116,53 +116,53 @@ _OPERATIONS: dict[str, dict[str, Any]] = {
         }
     },
 }
-_KEY = "ApiKey"
-# Agents describe their own routes, and one of ours is described by hand in part.
-_ELSEWHERE = ("agents/", "admin/")
-_IN_PART = "run-read-update"
+_KEY_SCHEME = "ApiKey"
+# Agent Servers have their own document; `_HAND_WRITTEN` is partly described in `_OPERATIONS`.
+_EXCLUDED_PREFIXES = ("agents/", "admin/")
+_HAND_WRITTEN = "run-read-update"
 
 
 class KeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How callers show who they are, in the words of OpenAPI."""
+    """The OpenAPI security scheme of API keys."""
 
     target_class = "apps.api_keys.authentication.CallerAuthentication"
-    name = _KEY
+    name = _KEY_SCHEME
 
     def get_security_definition(self, auto_schema: Any) -> dict[str, Any]:
         return {"type": "apiKey", "in": "header", "name": "X-Api-Key"}
 
 
 @cache
-def document() -> dict[str, Any]:
-    """The description, made once a process: routes do not change while it runs."""
-    described = [path("runs/<uuid:run_id>", RunView.as_view()), *_routes(get_resolver())]
+def build_document() -> dict[str, Any]:
+    """Return the OpenAPI document, built once per process."""
+    described = [path("runs/<uuid:run_id>", RunView.as_view()), *_described_routes(get_resolver())]
     generator = SchemaGenerator(patterns=described)  # type: ignore[no-untyped-call]
-    found = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
-    made: dict[str, Any] = found
+    result = generator.get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
+    created: dict[str, Any] = result
     for address, operations in _OPERATIONS.items():
-        made["paths"].setdefault(address, {}).update(operations)
+        created["paths"].setdefault(address, {}).update(operations)
         for operation in operations.values():
-            operation["security"] = [{_KEY: []}]
-    made["components"]["schemas"]["IngestRun"] = _RUN
-    made["info"]["description"] = f"Fields of a run: {', '.join(sorted(SELECTABLE))}."
-    return made
+            operation["security"] = [{_KEY_SCHEME: []}]
+    created["components"]["schemas"]["IngestRun"] = _RUN
+    created["info"]["description"] = f"Fields of a run: {', '.join(sorted(SELECTABLE))}."
+    return created
 
 
-def _routes(resolver: URLResolver) -> Iterator[URLPattern]:
+def _described_routes(resolver: URLResolver) -> Iterator[URLPattern]:
     for entry in resolver.url_patterns:
-        if str(entry.pattern).startswith(_ELSEWHERE):
+        if str(entry.pattern).startswith(_EXCLUDED_PREFIXES):
             continue
         if isinstance(entry, URLResolver):
-            yield from _routes(entry)
-        elif entry.name != _IN_PART:
+            yield from _described_routes(entry)
+        elif entry.name != _HAND_WRITTEN:
             yield entry
 
 
 class DocumentView(OpenAPIView):
     @extend_schema(exclude=True)
     def get(self, request: Request) -> Response:
-        """OpenAPI 3 of the platform's routes. Agents have documents of their own."""
-        return Response(document())
+        """Return OpenAPI 3 of the platform's routes; Agent Servers serve their own documents."""
+        return Response(build_document())
 
 
 routes = [path("openapi.json", DocumentView.as_view(), name="openapi")]

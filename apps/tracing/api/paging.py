@@ -1,4 +1,4 @@
-"""Pages of runs in both directions, by the place of their first and last run."""
+"""Bidirectional keyset pagination of runs."""
 
 from __future__ import annotations
 
@@ -8,43 +8,47 @@ from uuid import UUID
 
 from apps.trace_store import Payload, RunDetail, RunQuery, RunRow, cursors, run_store
 
-_BACK = "~"
-"""Begins a cursor that leads back; none of the store's own has it."""
+_BACKWARD_PREFIX = "~"
+"""Prefix of cursors to the previous page; cursors of the store never start with it."""
 
 
 @dataclass(frozen=True, slots=True)
-class Paged:
-    """Some runs in the order that was asked for, and where it goes on from them."""
+class RunPage:
+    """Runs in the requested order, with the cursors of the next and the previous page."""
 
     runs: Sequence[RunDetail]
     following: str | None
     previous: str | None
 
 
-def page(
+def read_page(
     workspace_id: UUID,
     query: RunQuery,
     *,
     limit: int,
     cursor: str | None = None,
     payloads: Collection[Payload] = (),
-) -> Paged:
-    """The page at the cursor; `InvalidCursor` for one that nobody was given."""
-    is_back = cursor is not None and cursor.startswith(_BACK)
+) -> RunPage:
+    """Return the page at the cursor; raises `InvalidCursor` for a malformed one."""
+    is_back = cursor is not None and cursor.startswith(_BACKWARD_PREFIX)
     if cursor is not None and is_back:
         query = replace(query, oldest_first=not query.oldest_first)
-        cursor = cursor.removeprefix(_BACK)
-    found = run_store.query(workspace_id, query, limit=limit, cursor=cursor, payloads=payloads)
+        cursor = cursor.removeprefix(_BACKWARD_PREFIX)
+    page = run_store.query(workspace_id, query, limit=limit, cursor=cursor, payloads=payloads)
     if not is_back:
-        first = found.runs[0].row if found.runs and cursor is not None else None
-        return Paged(found.runs, found.next_cursor, _back_from(first))
-    runs = list(reversed(found.runs))
+        first = page.runs[0].row if page.runs and cursor is not None else None
+        return RunPage(page.runs, page.next_cursor, _backward_cursor(first))
+    runs = list(reversed(page.runs))
     following = (
         cursors.encode_cursor(runs[-1].row.partition_time, runs[-1].row.id) if runs else None
     )
-    first = runs[0].row if runs and found.next_cursor is not None else None
-    return Paged(runs, following, _back_from(first))
+    first = runs[0].row if runs and page.next_cursor is not None else None
+    return RunPage(runs, following, _backward_cursor(first))
 
 
-def _back_from(row: RunRow | None) -> str | None:
-    return None if row is None else _BACK + cursors.encode_cursor(row.partition_time, row.id)
+def _backward_cursor(row: RunRow | None) -> str | None:
+    return (
+        None
+        if row is None
+        else _BACKWARD_PREFIX + cursors.encode_cursor(row.partition_time, row.id)
+    )

@@ -1,4 +1,4 @@
-"""What the wire shows of a run that is not stored with it, gathered for a page at once."""
+"""Fields of runs that other tables hold, loaded for a whole page at once."""
 
 from __future__ import annotations
 
@@ -14,44 +14,46 @@ from apps.trace_store.postgres.reading import trace_times
 from apps.trace_store.types import TraceTimes
 from apps.tracing.models import Project, Share, TraceTier
 from apps.tracing.services import retention
-from apps.tracing.services.retention import Lives
+from apps.tracing.services.retention import RetentionPolicy
 
-TIMES = frozenset({"trace_min_max_start_time", "trace_first_received_at"})
+TRACE_TIME_FIELDS = frozenset({"trace_min_max_start_time", "trace_first_received_at"})
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
-    """By run, trace or project; what is not there is not known."""
+class RelatedFields:
+    """Values by run, trace or project id; missing entries have no value."""
 
     feedback: Mapping[UUID, dict[str, Any]] = field(default_factory=dict)
     shares: Mapping[tuple[UUID, UUID], Share] = field(default_factory=dict)
     tiers: Mapping[UUID, tuple[str, bool]] = field(default_factory=dict)
     datasets: Mapping[UUID, UUID] = field(default_factory=dict)
     times: Mapping[UUID, TraceTimes] = field(default_factory=dict)
-    lives: Lives | None = None
+    lives: RetentionPolicy | None = None
     long_days: Mapping[UUID, int] = field(default_factory=dict)
-    """Of projects that say themselves how long their long-lived traces live."""
+    """Retention days of projects that override the workspace's long-lived retention."""
 
     def share_token(self, row: RunRow) -> UUID | None:
         share = self.shares.get((row.project_id, row.trace_id))
         return share.token if share and (row.is_root or share.run_id == row.id) else None
 
     def tier(self, row: RunRow) -> tuple[str, bool]:
-        """The trace's tier, and whether that is an upgrade."""
+        """Return the trace's tier, and whether feedback upgraded it."""
         return self.tiers.get(row.trace_id, (TraceTier.LONG, False))
 
     def seconds(self, row: RunRow) -> int | None:
-        """How long the trace lives; None is without end."""
+        """Return the trace's retention in seconds; None if unlimited."""
         tier, _ = self.tier(row)
         if tier == TraceTier.LONG and row.project_id in self.long_days:
             return self.long_days[row.project_id] * 86_400
         return None if self.lives is None else self.lives.seconds(tier)
 
 
-def gather(workspace_id: UUID, rows: Collection[RunRow], selected: Collection[str] = ()) -> Beside:
-    """A handful of queries, however many runs."""
+def load_related_fields(
+    workspace_id: UUID, rows: Collection[RunRow], selected: Collection[str] = ()
+) -> RelatedFields:
+    """Load the related fields of the rows with a constant number of queries."""
     if not rows:
-        return Beside()
+        return RelatedFields()
     shares = Share.objects.for_workspace(workspace_id).filter(
         trace_id__in={row.trace_id for row in rows}
     )
@@ -59,10 +61,10 @@ def gather(workspace_id: UUID, rows: Collection[RunRow], selected: Collection[st
         pk__in={row.project_id for row in rows if row.reference_example_id is not None},
         reference_dataset_id__isnull=False,
     )
-    return Beside(
+    return RelatedFields(
         feedback=score_stats.by_run(workspace_id, [row.id for row in rows]),
         shares={(share.project_id, share.trace_id): share for share in shares if share.trace_id},
-        tiers=retention.tiers_of(workspace_id, rows),
+        tiers=retention.tiers_for_runs(workspace_id, rows),
         datasets={
             project_id: dataset_id
             for project_id, dataset_id in experiments.values_list("pk", "reference_dataset_id")
@@ -70,21 +72,21 @@ def gather(workspace_id: UUID, rows: Collection[RunRow], selected: Collection[st
         },
         times=(
             trace_times.trace_times(workspace_id, {row.trace_id for row in rows})
-            if TIMES & set(selected)
+            if TRACE_TIME_FIELDS & set(selected)
             else {}
         ),
         lives=(
-            retention.lives_of(Workspace.objects.get(pk=workspace_id))
+            retention.policy_for_workspace(Workspace.objects.get(pk=workspace_id))
             if "ttl_seconds" in selected
             else None
         ),
-        long_days=_long_days(workspace_id, rows) if "ttl_seconds" in selected else {},
+        long_days=_project_retention_days(workspace_id, rows) if "ttl_seconds" in selected else {},
     )
 
 
-def _long_days(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, int]:
+def _project_retention_days(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, int]:
     projects = Project.objects.for_workspace(workspace_id).filter(
         pk__in={row.project_id for row in rows}, long_days__isnull=False
     )
-    found = projects.values_list("pk", "long_days")
-    return {project_id: days for project_id, days in found if days is not None}
+    result = projects.values_list("pk", "long_days")
+    return {project_id: days for project_id, days in result if days is not None}

@@ -1,6 +1,6 @@
-"""What agent servers and their licences ask: whether a key is good, and to leave their counts here.
+"""Endpoints that self-hosted agent servers call: key validation, licence check, telemetry.
 
-Nobody is billed by this server: counts are taken, looked at and let go.
+Nothing is billed by these numbers: they are validated and discarded.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from apps.core.json import dumps
 
 @csrf_exempt
 def auth(request: HttpRequest) -> HttpResponse:
-    """Whether the key is good, and whose it is; for agent servers, and for proxies to ask first."""
+    """Validate a key and return its owner; for agent servers and authenticating proxies."""
     try:
         caller = authenticate(request.headers)
         if caller is None:
@@ -46,50 +46,50 @@ def auth(request: HttpRequest) -> HttpResponse:
 class PublicAuthView(OpenAPIView):
     @extend_schema(responses=dict)
     def get(self, request: Request) -> Response:
-        """How people sign in here."""
+        """Return the sign-in methods of this server."""
         return Response({"auth_type": "password", "sign_in_url": f"{settings.BASE_URL}/sign-in"})
 
 
-class _TakingView(OpenAPIView):
+class _TelemetryView(OpenAPIView):
     def _object(self, request: Request) -> dict[str, Any]:
         if not isinstance(request.data, dict):
             raise errors.Invalid("The body must be an object.")
         return request.data
 
 
-class LicenceView(_TakingView):
+class LicenceView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
-        """Every licence is as good as none: nothing here depends on one."""
+        """Accept any licence: no feature depends on one."""
         self._object(request)
         return Response({"token": ""})
 
 
-class TransactionsView(_TakingView):
+class TransactionsView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
-        """Counts of traces, taken and let go."""
-        told = self._object(request).get("trace_transactions", [])
-        if not isinstance(told, list):
+        """Accept trace counts and discard them."""
+        stats = self._object(request).get("trace_transactions", [])
+        if not isinstance(stats, list):
             raise errors.Invalid("`trace_transactions` must be a list.")
-        return Response({"inserted_count": len(told)})
+        return Response({"inserted_count": len(stats)})
 
 
-class UsageView(_TakingView):
+class UsageView(_TelemetryView):
     @extend_schema(request=dict, responses=dict)
     def post(self, request: Request) -> Response:
-        """Usage, metrics or traces of a server, taken and let go."""
+        """Accept usage, metrics or traces of an agent server and discard them."""
         self._object(request)
         return Response({})
 
 
-class MetadataView(_TakingView):
+class MetadataView(_TelemetryView):
     @extend_schema(request=dict, responses={204: None})
     def post(self, request: Request) -> Response:
-        """What an agent server has done in the last minutes, taken and let go."""
-        told = self._object(request)
+        """Accept an agent server's activity summary and discard it."""
+        stats = self._object(request)
         for name, kind in (("tags", dict), ("measures", dict), ("logs", list)):
-            if not isinstance(told.get(name, kind()), kind):
+            if not isinstance(stats.get(name, kind()), kind):
                 raise errors.Invalid(f"`{name}` is not of the right kind.")
         return Response(status=204)
 

@@ -1,4 +1,4 @@
-"""The platform API's addresses of tracing: each module lists its own."""
+"""URLs of tracing's API; each module defines its own routes."""
 
 from apps.tracing.api import downloads, info, openapi, telemetry
 from apps.tracing.api.public import views as public

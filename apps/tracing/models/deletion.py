@@ -1,4 +1,4 @@
-"""What is on its way out: work is a row, so that nothing stops half-way for good."""
+"""Pending deletions: stored as rows, so that they resume after a crash."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from django.db import models
 
 from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.tracing.models.projects import Project
-from apps.tracing.querysets import DoomedFileQuerySet, TraceDeletionQuerySet
+from apps.tracing.querysets import PendingFileDeletionQuerySet, TraceDeletionQuerySet
 
 
 class DeletionStatus(models.TextChoices):
@@ -16,13 +16,13 @@ class DeletionStatus(models.TextChoices):
 
 
 class TraceDeletion(WorkspaceOwned):
-    """Traces of a project that somebody asked to delete, by their ids or by their metadata."""
+    """A requested deletion of a project's traces, by id or by metadata."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="+", db_index=False)
     trace_ids = ArrayField(models.UUIDField(), default=list)
-    """Which; of a deletion by metadata, those that are found and on their way out."""
+    """The traces to delete; of a deletion by metadata, the batch in progress."""
     metadata = models.JSONField(null=True)
-    """Pairs that one run of a trace has to have; a list of values means any of them."""
+    """Metadata that any run of a trace must have; a list of values matches any of them."""
     status = models.CharField(max_length=10, choices=DeletionStatus, default=DeletionStatus.PENDING)
     removed_runs = models.BigIntegerField(default=0)
     finished_at = models.DateTimeField(null=True)
@@ -45,18 +45,18 @@ class TraceDeletion(WorkspaceOwned):
         return f"{self.removed_runs} runs of {self.project_id} removed"
 
 
-class DoomedFile(WorkspaceOwned):
-    """A file in object storage whose run is gone: written with the removal, kept till it is gone.
+class PendingFileDeletion(WorkspaceOwned):
+    """A file in object storage whose run was removed, written in the removal's transaction.
 
-    So a crash between the two leaves no file behind that nobody knows of.
+    The row stays until the file is deleted, so a crash leaves no orphaned file.
     """
 
     id = models.BigAutoField(primary_key=True)  # type: ignore[assignment]
     run_id = models.UUIDField()
     path = models.TextField()
 
-    objects = TenantManager(DoomedFileQuerySet)
-    unscoped = DoomedFileQuerySet.as_manager()
+    objects = TenantManager(PendingFileDeletionQuerySet)
+    unscoped = PendingFileDeletionQuerySet.as_manager()
 
     class Meta:
         base_manager_name = "unscoped"

@@ -1,4 +1,4 @@
-"""What models cost."""
+"""Model prices."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from apps.tracing.querysets import ModelPriceQuerySet
 
 
 class ModelPrice(WorkspaceOwned):
-    """A workspace's own entry of the price map: it goes before the built-in ones."""
+    """A workspace's entry of the price map; it takes precedence over built-in ones."""
 
     name = models.CharField(max_length=500)
     match_pattern = models.CharField(max_length=1000)
-    """A regular expression of RE2, looked for in the names under `match_path`."""
+    """An RE2 pattern, searched in the names under `match_path`."""
     match_path = models.JSONField(default=list)
     provider = models.CharField(max_length=200, null=True, blank=True)  # noqa: DJ001  (null is any)
     start_time = models.DateTimeField(null=True, blank=True)
-    """For runs that started then or later; without it for all."""
+    """Applies to runs that started at or after this time; null for all."""
     prompt_cost = models.DecimalField(max_digits=40, decimal_places=24)
     completion_cost = models.DecimalField(max_digits=40, decimal_places=24)
-    """In US dollars a token."""
+    """US dollars per token."""
     prompt_cost_details = models.JSONField(default=dict, blank=True)
     completion_cost_details = models.JSONField(default=dict, blank=True)
-    """Prices of kinds of tokens, decimals as texts."""
+    """Prices by kind of token, decimals as strings."""
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = TenantManager(ModelPriceQuerySet)

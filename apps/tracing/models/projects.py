@@ -12,38 +12,38 @@ DEFAULT_PROJECT = "default"
 
 
 class TraceTier(models.TextChoices):
-    """How long traces are kept; the values are the wire's."""
+    """Retention tiers of traces; the values are those of the API."""
 
     LONG = "longlived"
     SHORT = "shortlived"
 
 
 class Project(WorkspaceOwned):
-    """A container of traces; with a reference dataset an experiment. `session` on the wire."""
+    """A container of traces (`session` in the API); an experiment if it has a reference dataset."""
 
     name = models.CharField(max_length=1000)
     description = models.TextField(null=True, blank=True)  # noqa: DJ001  (null and "" differ on the wire)
     extra = models.JSONField(default=dict, blank=True)
-    """What the client attached; `metadata` in it is the project's metadata."""
+    """Data attached by the client; its `metadata` is the project's metadata."""
     start_time = models.DateTimeField(default=timezone.now)
     end_time = models.DateTimeField(null=True, blank=True)
     default_dataset_id = models.UUIDField(null=True, blank=True)
     reference_dataset_id = models.UUIDField(null=True, blank=True)
     trace_tier = models.CharField(max_length=20, choices=TraceTier, default=TraceTier.LONG)
     short_since = models.DateTimeField(null=True, blank=True, editable=False)
-    """Traces received from then on are short-lived; null while new ones are long-lived."""
+    """Traces received since then are short-lived; null while new traces are long-lived."""
     long_days = models.PositiveIntegerField(null=True, blank=True)
-    """How long its long-lived traces live; null while the workspace's word holds."""
-    agent_id = models.CharField(max_length=63, null=True, blank=True)  # noqa: DJ001  (of few)
+    """Retention of long-lived traces; null for the workspace's setting."""
+    agent_id = models.CharField(max_length=63, null=True, blank=True)  # noqa: DJ001  (set for few projects)
     agent_environment = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
-    """With `agent_id`, the address under which clients reach the project instead of a name."""
+    """With `agent_id`, identifies the project to clients in place of a name."""
     plan = models.JSONField(null=True, blank=True, editable=False)
-    """Of an experiment: `num_examples`, `num_repetitions`, `evaluator_keys` that are expected."""
+    """Expected `num_examples`, `num_repetitions` and `evaluator_keys` of an experiment."""
     kicked_off_by = models.CharField(max_length=1000, null=True, blank=True)  # noqa: DJ001
-    """Who or what began it, as its client says."""
+    """The origin of the experiment, as reported by the client."""
     updated_at = models.DateTimeField(auto_now=True)
     deleted_at = models.DateTimeField(null=True, blank=True)
-    """Set at once; the row goes when the last of its runs has gone."""
+    """Set on deletion; the row is removed after its last run."""
 
     objects = TenantManager(ProjectQuerySet)
     unscoped = ProjectQuerySet.as_manager()

@@ -1,4 +1,4 @@
-"""How long traces are kept: docs/adr/0020-retention.md."""
+"""Retention of traces; see docs/adr/0020-retention.md."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from django.db import models
 from apps.core.tenancy import TenantManager, WorkspaceOwned
 from apps.organizations.models import Organization, Workspace
 from apps.tracing.models.projects import TraceTier
-from apps.tracing.querysets import KeptTraceQuerySet, RetentionQuerySet
+from apps.tracing.querysets import RetainedTraceQuerySet, RetentionQuerySet
 
 
 class Retention(models.Model):
-    """The lives of traces in one workspace, or in all of an organization that say nothing."""
+    """Retention settings of a workspace, or the defaults of an organization."""
 
     organization = models.ForeignKey(Organization, models.CASCADE, related_name="+", db_index=False)
     workspace = models.OneToOneField(Workspace, models.CASCADE, null=True, related_name="+")
-    # Null: as the level above has it; the installation comes last.
+    # Null inherits: workspace, then organization, then the installation's settings.
     default_trace_tier = models.CharField(max_length=20, choices=TraceTier, null=True)  # noqa: DJ001
-    """The tier of projects that are made from now on."""
+    """The tier of new projects."""
     longlived_ttl_seconds = models.BigIntegerField(null=True)
     shortlived_ttl_seconds = models.BigIntegerField(null=True)
     updated_at = models.DateTimeField(auto_now=True)
@@ -37,13 +37,13 @@ class Retention(models.Model):
         return f"lives of traces in {self.workspace_id or self.organization_id}"
 
 
-class KeptTrace(WorkspaceOwned):
-    """A trace that was worth more than its project's tier: it lives as long as a long-lived one."""
+class RetainedTrace(WorkspaceOwned):
+    """A trace that feedback upgraded to the long-lived tier."""
 
     trace_id = models.UUIDField()
 
-    objects = TenantManager(KeptTraceQuerySet)
-    unscoped = KeptTraceQuerySet.as_manager()
+    objects = TenantManager(RetainedTraceQuerySet)
+    unscoped = RetainedTraceQuerySet.as_manager()
 
     class Meta:
         base_manager_name = "unscoped"

@@ -9,7 +9,7 @@ from apps.tracing.querysets import RunCountQuerySet
 
 
 class RunCount(WorkspaceOwned):
-    """How many runs one request added to or removed from one project.
+    """The number of runs that one request added to or removed from one project.
 
     Rows are only appended, in the transaction of the runs that they count: the sums are exact and
     requests do not wait for each other. Compaction leaves one row for each project and past hour.

@@ -1,4 +1,4 @@
-"""Filters of a project's runs that people gave a name."""
+"""Named filters of a project's runs."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from apps.tracing.querysets import SavedViewQuerySet
 
 
 class ViewType(models.TextChoices):
-    """What the view lists; the values are the wire's."""
+    """The kind of rows that a view lists; the values are those of the API."""
 
     RUNS = "runs"
     THREADS = "threads"
 
 
 class SavedView(WorkspaceOwned):
-    """A filter with a name, seen by everybody in the workspace."""
+    """A named filter, visible to all members of the workspace."""
 
     project = models.ForeignKey(Project, models.CASCADE, related_name="saved_views")
     display_name = models.CharField(max_length=200)
@@ -27,9 +27,9 @@ class SavedView(WorkspaceOwned):
     tree_filter_string = models.TextField(null=True, blank=True)  # noqa: DJ001
     type = models.CharField(max_length=20, choices=ViewType, default=ViewType.RUNS)
     shown = models.JSONField(default=dict, blank=True)
-    """What a page shows besides: its tab, order, time, columns, as its address says them."""
+    """Further state of the page (tab, order, time range, columns) as query parameters."""
     is_default = models.BooleanField(default=False)
-    """Whether the project opens with it."""
+    """Whether the project's page opens with this view."""
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = TenantManager(SavedViewQuerySet)

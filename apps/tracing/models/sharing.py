@@ -1,4 +1,4 @@
-"""What is open to everybody who has the link."""
+"""Public links."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from apps.tracing.querysets import ShareQuerySet
 
 
 class Share(WorkspaceOwned):
-    """A link to one trace, whole, or to all traces of one thread; nothing else is reached by it."""
+    """A public link to one trace or to all traces of one thread."""
 
     token = models.UUIDField(unique=True, default=uuid4)
     """The link's secret; a client may choose it."""
     project = models.ForeignKey(Project, models.CASCADE, related_name="shares", db_index=False)
     trace_id = models.UUIDField(null=True)
     run_id = models.UUIDField(null=True)
-    """The run that the link opens with."""
+    """The run that the link's page shows first."""
     thread_key = models.TextField(null=True)  # noqa: DJ001  (null: a trace)
 
     objects = TenantManager(ShareQuerySet)

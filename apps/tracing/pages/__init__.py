@@ -1,1 +1,1 @@
-"""Page-shaped reads: what the tracing pages show."""
+"""Data of the tracing pages."""

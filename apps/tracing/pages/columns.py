@@ -1,4 +1,4 @@
-"""The columns of the list of runs: which there are, and which a person chose, in what order."""
+"""Columns of the run list: the available ones and a user's selection."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 COOKIE = "slipway_columns"
-_MOST = 24
-_LONGEST = 120
-LONGEST_COLUMNS = _MOST * _LONGEST
+_MAX_COLUMNS = 24
+_MAX_KEY_LENGTH = 120
+MAX_COOKIE_LENGTH = _MAX_COLUMNS * _MAX_KEY_LENGTH
 
 
 @dataclass(frozen=True)
 class Column:
-    """`key` names it; `metadata.…` and `feedback.…` name what to look for in the run."""
+    """`key` identifies the column; `metadata.…` and `feedback.…` name a key of the run."""
 
     key: str
     label: str
     css: str = ""
     narrow: str = "hide"
-    """What becomes of it below 48 rem: `hide`, `line` (a line of its own) or `""` (stays)."""
+    """Layout below 48 rem: `hide`, `line` (a separate line) or `""` (unchanged)."""
     is_number: bool = False
 
     @property
@@ -29,11 +29,11 @@ class Column:
 
     @property
     def inner(self) -> str:
-        """What comes after the point: a key of metadata or feedback."""
+        """The key of metadata or feedback after the dot."""
         return self.key.partition(".")[2]
 
 
-STANDARD = {
+STANDARD_COLUMNS = {
     column.key: column
     for column in (
         Column("name", "Name", "cell-name", narrow=""),
@@ -52,49 +52,49 @@ STANDARD = {
         Column("run_type", "Type", "cell-short"),
     )
 }
-USUAL = ("name", "input", "output", "start", "latency", "tokens", "cost", "feedback")
-NEEDED = "name"
-"""It carries the link, so it cannot be left out."""
+DEFAULT_COLUMNS = ("name", "input", "output", "start", "latency", "tokens", "cost", "feedback")
+REQUIRED_COLUMN = "name"
+"""Contains the link to the run, so it cannot be removed."""
 
 
-def find(key: str) -> Column | None:
+def find_column(key: str) -> Column | None:
     kind, _, inner = key.partition(".")
-    if key in STANDARD:
-        return STANDARD[key]
-    if kind in ("metadata", "feedback") and inner and len(key) <= _LONGEST:
+    if key in STANDARD_COLUMNS:
+        return STANDARD_COLUMNS[key]
+    if kind in ("metadata", "feedback") and inner and len(key) <= _MAX_KEY_LENGTH:
         return Column(key, inner, "cell-short")
     return None
 
 
-def chosen(said: str | None) -> list[Column]:
-    """The columns that an address or a cookie names, in its order; the usual ones without."""
+def parse_columns(text: str | None) -> list[Column]:
+    """Parse the columns of a query parameter or cookie; the default columns if empty."""
     try:
-        keys = json.loads(said) if said else None
+        keys = json.loads(text) if text else None
     except (ValueError, RecursionError):
         keys = None
-    return named(keys) if isinstance(keys, list) else named(USUAL)
+    return columns_by_key(keys) if isinstance(keys, list) else columns_by_key(DEFAULT_COLUMNS)
 
 
-def named(keys: Iterable[object]) -> list[Column]:
-    """The columns of these keys, each once; what nobody knows is left out."""
-    found = [column for key in keys if isinstance(key, str) and (column := find(key))]
-    once = list({column.key: column for column in found}.values())[:_MOST]
-    if all(column.key != NEEDED for column in once):
-        once.insert(0, STANDARD[NEEDED])
+def columns_by_key(keys: Iterable[object]) -> list[Column]:
+    """Return the columns of these keys without duplicates; unknown keys are ignored."""
+    results = [column for key in keys if isinstance(key, str) and (column := find_column(key))]
+    once = list({column.key: column for column in results}.values())[:_MAX_COLUMNS]
+    if all(column.key != REQUIRED_COLUMN for column in once):
+        once.insert(0, STANDARD_COLUMNS[REQUIRED_COLUMN])
     return once
 
 
-def offered(now: Iterable[Column]) -> list[Column]:
-    """The standard columns that are not shown."""
+def available_columns(now: Iterable[Column]) -> list[Column]:
+    """Return the standard columns that are not shown."""
     shown = {column.key for column in now}
-    return [column for key, column in STANDARD.items() if key not in shown]
+    return [column for key, column in STANDARD_COLUMNS.items() if key not in shown]
 
 
-def as_text(columns: Iterable[Column]) -> str:
+def serialize_columns(columns: Iterable[Column]) -> str:
     return json.dumps([column.key for column in columns], separators=(",", ":"))
 
 
-def as_cookie(columns: Iterable[Column]) -> str:
-    """Nothing for the usual ones."""
-    text = as_text(columns)
-    return "" if text == as_text(named(USUAL)) else text
+def serialize_cookie(columns: Iterable[Column]) -> str:
+    """Return the cookie's value; empty for the default columns."""
+    text = serialize_columns(columns)
+    return "" if text == serialize_columns(columns_by_key(DEFAULT_COLUMNS)) else text

@@ -1,6 +1,6 @@
-"""A filter's text as the list of what must all hold, so that a click can add or remove one.
+"""Editing of filter text by clause, so that a click can add or remove one.
 
-The text stays the person's own: only whole clauses come and go, nothing is written anew.
+Only whole clauses are added or removed; the rest of the user's text stays unchanged.
 """
 
 from __future__ import annotations
@@ -10,116 +10,119 @@ import re
 from collections.abc import Sequence
 
 _OPEN, _CLOSE = "([", ")]"
-_OF_A_PAIR = re.compile(r"\w+\s*\(\s*(?:metadata|input|output|feedback)_")
+_PAIR_FIELD = re.compile(r"\w+\s*\(\s*(?:metadata|input|output|feedback)_")
 _VALUES = re.compile(r"^(?P<call>eq|in)\((?P<field>\w+),(?P<value>.+)\)$", re.DOTALL)
 
 
-def split(text: str) -> list[str]:
-    """The clauses that an `and(…)` around everything joins; other text is one clause."""
+def split_clauses(text: str) -> list[str]:
+    """Return the clauses of a top-level `and(…)`; any other text is a single clause."""
     text = text.strip()
     if not text:
         return []
-    inner = _inside_and(text)
+    inner = _and_arguments(text)
     if inner is None:
         return [text]
     parts = [clause for part in inner for clause in [part.strip()] if clause]
-    # Conditions on a key and its value belong together: alone they would say something else.
-    return [text] if len(parts) > 1 and all(map(_OF_A_PAIR.match, parts)) else parts
+    # Conditions on a key and its value form a pair: separately they would mean something else.
+    return [text] if len(parts) > 1 and all(map(_PAIR_FIELD.match, parts)) else parts
 
 
-def join(clauses: Sequence[str]) -> str:
+def join_clauses(clauses: Sequence[str]) -> str:
     if len(clauses) < 2:
         return "".join(clauses)
     return f"and({', '.join(clauses)})"
 
 
-def without(text: str, clause: str) -> str:
-    """The text less every clause that says the same."""
-    said = plain(clause)
-    return join([kept for kept in split(text) if plain(kept) != said])
+def remove_clause(text: str, clause: str) -> str:
+    """Return the text without all clauses equal to this one."""
+    data = describe_clause(clause)
+    return join_clauses([kept for kept in split_clauses(text) if describe_clause(kept) != data])
 
 
-def toggled(text: str, clause: str) -> str:
-    """The text without the clause when it has it, else with it at the end."""
-    if has(text, clause):
-        return without(text, clause)
-    return join([*split(text), clause])
+def toggle_clause(text: str, clause: str) -> str:
+    """Remove the clause from the text, or append it if absent."""
+    if has_clause(text, clause):
+        return remove_clause(text, clause)
+    return join_clauses([*split_clauses(text), clause])
 
 
-def has(text: str, clause: str) -> bool:
-    said = plain(clause)
-    return any(plain(kept) == said for kept in split(text))
+def has_clause(text: str, clause: str) -> bool:
+    data = describe_clause(clause)
+    return any(describe_clause(kept) == data for kept in split_clauses(text))
 
 
-def chosen(text: str, field: str) -> list[str]:
-    """The values that `eq(field, …)` or `in(field, […])` lets through; none without either."""
-    for clause in split(text):
-        found = _VALUES.match(plain(clause))
-        if found is None or found["field"] != field:
+def chosen_values(text: str, field: str) -> list[str]:
+    """Return the values of the `eq(field, …)` or `in(field, […])` clause; empty without one."""
+    for clause in split_clauses(text):
+        match = _VALUES.match(describe_clause(clause))
+        if match is None or match["field"] != field:
             continue
         try:
-            value = json.loads(found["value"])
+            value = json.loads(match["value"])
         except ValueError:
             continue
         values = value if isinstance(value, list) else [value]
-        if all(isinstance(one, str) for one in values):
+        if all(isinstance(item, str) for item in values):
             return values
     return []
 
 
-def toggled_value(text: str, field: str, value: str) -> str:
-    """The text letting one value of the field more, or less, through."""
-    values = chosen(text, field)
-    kept = split(without_field(text, field))
-    values = [one for one in values if one != value] if value in values else [*values, value]
+def toggle_value(text: str, field: str, value: str) -> str:
+    """Add the value to the field's clause, or remove it if present."""
+    values = chosen_values(text, field)
+    kept = split_clauses(remove_field(text, field))
+    values = [item for item in values if item != value] if value in values else [*values, value]
     if values:
-        kept.append(one_of(field, values))
-    return join(kept)
+        kept.append(build_clause(field, values))
+    return join_clauses(kept)
 
 
-def without_field(text: str, field: str) -> str:
-    """The text without the clauses that let only some values of the field through."""
-    return join([clause for clause in split(text) if not chosen(clause, field)])
-
-
-def one_of(field: str, values: Sequence[str]) -> str:
-    if len(values) == 1:
-        return f"eq({field}, {quoted(values[0])})"
-    return f"in({field}, [{', '.join(map(quoted, values))}])"
-
-
-def quoted(value: str) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def plain(text: str) -> str:
-    """The text without white space outside quotes: what two spellings have in common."""
-    return "".join(
-        piece if piece[:1] in ("'", '"') else re.sub(r"\s+", "", piece) for piece in _pieces(text)
+def remove_field(text: str, field: str) -> str:
+    """Remove the clauses that restrict the field's values."""
+    return join_clauses(
+        [clause for clause in split_clauses(text) if not chosen_values(clause, field)]
     )
 
 
-def _pieces(text: str) -> list[str]:
-    """Quoted strings, and what is between them."""
+def build_clause(field: str, values: Sequence[str]) -> str:
+    if len(values) == 1:
+        return f"eq({field}, {quote_value(values[0])})"
+    return f"in({field}, [{', '.join(map(quote_value, values))}])"
+
+
+def quote_value(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def describe_clause(text: str) -> str:
+    """Return the text without white space outside quotes, for comparison."""
+    return "".join(
+        piece if piece[:1] in ("'", '"') else re.sub(r"\s+", "", piece)
+        for piece in _top_level_arguments(text)
+    )
+
+
+def _top_level_arguments(text: str) -> list[str]:
+    """Split the text into quoted strings and the text between them."""
     return re.findall(r'"(?:\\.|[^"\\])*"?|\'(?:\\.|[^\'\\])*\'?|[^"\']+', text, re.DOTALL)
 
 
-def _inside_and(text: str) -> list[str] | None:
-    """The arguments of the `and(…)` that the whole text is; None when it is something else."""
+def _and_arguments(text: str) -> list[str] | None:
+    """Return the arguments of a top-level `and(…)`; None for any other text."""
     head = re.match(r"and\s*\(", text)
     if head is None:
         return None
     parts: list[str] = []
     depth, part = 1, ""
-    pieces = _pieces(text[head.end() :])
+    pieces = _top_level_arguments(text[head.end() :])
     for number, piece in enumerate(pieces):
         if piece[:1] in ("'", '"'):
             part += piece
             continue
-        for at, letter in enumerate(piece):
+        for index, letter in enumerate(piece):
             depth += (letter in _OPEN) - (letter in _CLOSE)
             if depth == 0:
-                is_last = number == len(pieces) - 1 and not piece[at + 1 :].strip()
+                is_last = number == len(pieces) - 1 and not piece[index + 1 :].strip()
                 return [*parts, part] if is_last else None
             if letter == "," and depth == 1:
                 parts.append(part)

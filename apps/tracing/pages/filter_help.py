@@ -1,4 +1,4 @@
-"""What the filter's field suggests while somebody types."""
+"""Suggestions of the filter input."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 from apps.trace_store.filters.fields import FIELDS, OPERATORS
 
 
-def suggestions() -> dict[str, Any]:
-    """For `<filter-input>`: fields with what they are and which operators they take, and calls."""
+def filter_suggestions() -> dict[str, Any]:
+    """Return the fields, with description and operators, and the functions for `<filter-input>`."""
     return {
         "fields": [
             {"name": field.name, "about": field.about, "operators": OPERATORS[field.kind]}

@@ -1,4 +1,4 @@
-"""The dashboard that every project has: how much, how fast, how well, at what price."""
+"""The prebuilt dashboard of a project: volume, latency, errors, tokens, cost, feedback."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from apps.tracing.pages import filter_clauses, periods
 from apps.tracing.pages.periods import Period
 from apps.web_ui.charts import HUES, Chart, Line, edges, format_value
 
-GROUPS = {
+GROUP_ATTRIBUTES = {
     "": "None",
     "name": "Name",
     "model": "Model",
@@ -23,13 +23,13 @@ GROUPS = {
     "tag": "Tag",
     "metadata": "Metadata",
 }
-TOP = 5
+MAX_GROUPS = 5
 Value = Callable[[RunMetrics], float | None]
 
 
 @dataclass(frozen=True)
-class State:
-    """What the address asks for."""
+class DashboardState:
+    """The dashboard's state in the query parameters."""
 
     period: Period
     group: str
@@ -37,20 +37,20 @@ class State:
     compares: bool
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> State:
-        group = given.get("group", "")
-        path = given.get("path", "").strip()[:200]
-        known = group in GROUPS and (group != "metadata" or path)
-        return cls(periods.read(given), group if known else "", path, "compare" in given)
+    def read(cls, params: Mapping[str, str]) -> DashboardState:
+        group = params.get("group", "")
+        path = params.get("path", "").strip()[:200]
+        known = group in GROUP_ATTRIBUTES and (group != "metadata" or path)
+        return cls(periods.read_period(params), group if known else "", path, "compare" in params)
 
     @property
     def parameters(self) -> dict[str, str]:
-        said = {
+        data = {
             "group": self.group,
             "path": self.path if self.group == "metadata" else "",
             "compare": "1" if self.compares else "",
         }
-        return {name: value for name, value in said.items() if value}
+        return {name: value for name, value in data.items() if value}
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
@@ -62,22 +62,22 @@ class State:
 
     @property
     def presets(self) -> list[tuple[str, str, str]]:
-        found = []
+        results = []
         for key, (label, _) in periods.PRESETS.items():
-            said = self.parameters | ({} if key == periods.USUAL else {"range": key})
-            found.append((key, label, f"?{urlencode(said)}"))
-        return found
+            data = self.parameters | ({} if key == periods.DEFAULT_PRESET else {"range": key})
+            results.append((key, label, f"?{urlencode(data)}"))
+        return results
 
     @property
     def group_by(self) -> GroupBy | None:
         if not self.group:
             return None
-        return GroupBy(GroupAttribute(self.group), path=self.path, max_groups=TOP)
+        return GroupBy(GroupAttribute(self.group), path=self.path, max_groups=MAX_GROUPS)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A number of the whole period, beside that of the period before."""
+class MetricTile:
+    """A metric over the period, compared with the previous period."""
 
     name: str
     value: str
@@ -93,23 +93,23 @@ class Section:
 
 @dataclass(frozen=True)
 class Dashboard:
-    figures: Sequence[Figure]
+    figures: Sequence[MetricTile]
     sections: Sequence[Section]
     counted_since: datetime | None = None
 
 
 def _quantile(measure: Measure, share: float) -> Value:
     def value(figures: RunMetrics) -> float | None:
-        found = figures.quantile(measure, share)
-        return None if found is None else float(found)
+        result = figures.quantile(measure, share)
+        return None if result is None else float(result)
 
     return value
 
 
 def _total(measure: Measure) -> Value:
     def value(figures: RunMetrics) -> float | None:
-        found = figures.total(measure)
-        return None if found is None else float(found)
+        result = figures.total(measure)
+        return None if result is None else float(result)
 
     return value
 
@@ -123,7 +123,7 @@ def _error_rate(figures: RunMetrics) -> float | None:
 
 
 M = Measure
-FIGURES: tuple[tuple[str, str, Value, int], ...] = (
+TILES: tuple[tuple[str, str, Value, int], ...] = (
     ("Traces", "count", _count, 0),
     ("Error rate", "share", _error_rate, -1),
     ("Latency p50", "s", _quantile(M.LATENCY, 0.5), -1),
@@ -131,12 +131,12 @@ FIGURES: tuple[tuple[str, str, Value, int], ...] = (
     ("Tokens", "tokens", _total(M.TOTAL_TOKENS), 0),
     ("Cost", "usd", _total(M.TOTAL_COST), 0),
 )
-"""Name, unit, value, and whether more is better (1), worse (-1) or neither."""
+"""Name, unit, value and direction: more is better (1), worse (-1) or neutral (0)."""
 
 
-def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
-    """All charts of the project in five questions to the store, or six."""
-    page = _Page(project, state, list_address)
+def load_dashboard(project: Project, state: DashboardState, list_address: str) -> Dashboard:
+    """Load all charts of the project with five or six store queries."""
+    page = _DashboardBuilder(project, state, list_address)
     roots = page.ask(RunQuery(is_root=True), grouped=True)
     before = page.ask(RunQuery(is_root=True), before=True)
     calls = page.ask(RunQuery(run_type="llm"), grouped=True)
@@ -195,10 +195,10 @@ def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
     )
     by_tool = page.named(tools, "tools", 'eq(run_type, "tool")')
     by_name = page.named(below, "below", "")
-    # Grouped, the answer leaves out runs of no group and of small ones.
+    # A grouped result omits runs without group and small groups.
     whole = page.ask(RunQuery(is_root=True)).whole if state.group else roots.whole
     return Dashboard(
-        [_figure(spec, whole, before.whole) for spec in FIGURES],
+        [_build_tile(spec, whole, before.whole) for spec in TILES],
         [
             Section("Traces", traces),
             Section("LLM calls", models),
@@ -210,10 +210,10 @@ def dashboard(project: Project, state: State, list_address: str) -> Dashboard:
     )
 
 
-class _Page:
-    """What the charts of one page share: project, time, grouping, where they lead."""
+class _DashboardBuilder:
+    """Builds the charts of one page for a project, period and grouping."""
 
-    def __init__(self, project: Project, state: State, list_address: str) -> None:
+    def __init__(self, project: Project, state: DashboardState, list_address: str) -> None:
         self.project, self.state, self.list_address = project, state, list_address
         start, end = state.period.limits
         self.edges = edges(start, end, state.period.step)
@@ -235,7 +235,7 @@ class _Page:
             start, end = bounds[0], bounds[-1]
         group_by = self.state.group_by if grouped else None
         if by_name:
-            group_by = GroupBy(GroupAttribute.NAME, max_groups=TOP)
+            group_by = GroupBy(GroupAttribute.NAME, max_groups=MAX_GROUPS)
         query = replace(
             query,
             project_ids=[self.project.pk],
@@ -259,9 +259,9 @@ class _Page:
         specs: Sequence[tuple[str, str, str, Sequence[tuple[str, Value]]]],
         show: str = "",
     ) -> list[Chart]:
-        """One chart a line of `specs`; grouped, each shows its first value by group."""
+        """Build a chart per entry of `specs`; a grouped chart shows its first value by group."""
         groups = self._groups(answer)
-        made = []
+        created = []
         for number, (title, unit, kind, values) in enumerate(specs):
             href = self._href("", show)
             if self.state.group:
@@ -281,11 +281,11 @@ class _Page:
                     lines.append(Line(f"{name} before", "before", self._row(before, None, value)))
             shown = f"{title}, {values[0][0]}" if self.state.group and len(values) > 1 else title
             drawn = "line" if any(line.hue == "before" for line in lines) else kind
-            made.append(Chart(f"{prefix}-{number}", shown, unit, drawn, self.edges, lines, href))
-        return made
+            created.append(Chart(f"{prefix}-{number}", shown, unit, drawn, self.edges, lines, href))
+        return created
 
     def named(self, answer: MetricsResult, prefix: str, limit: str) -> list[Chart]:
-        """Count, failures and latency by name."""
+        """Build the charts of count, errors and latency by name."""
         names = self._groups(answer)
         specs: tuple[tuple[str, str, str, Value], ...] = (
             ("Runs", "count", "stack", _count),
@@ -311,45 +311,47 @@ class _Page:
         ]
 
     def _groups(self, answer: MetricsResult) -> list[str]:
-        found = [group for group in answer.by_group if group is not None]
-        return sorted(found, key=lambda group: (-answer.by_group[group].runs, group))[:TOP]
+        results = [group for group in answer.by_group if group is not None]
+        return sorted(results, key=lambda group: (-answer.by_group[group].runs, group))[:MAX_GROUPS]
 
     def _row(self, answer: MetricsResult, group: str | None, value: Value) -> list[float | None]:
-        found = [answer.by_bucket.get((at, group)) for at in range(len(self.edges) - 1)]
-        return [value(one or RunMetrics()) for one in found]
+        results = [answer.by_bucket.get((index, group)) for index in range(len(self.edges) - 1)]
+        return [value(item or RunMetrics()) for item in results]
 
     def _named(self, name: str, limit: str) -> str:
-        parts = [limit, filter_clauses.one_of("name", [name]) if name else ""]
-        text = filter_clauses.join([part for part in parts if part])
-        said = {"show": "all"} | ({"filter": text} if text else {})
-        return f"{self.list_address}?{urlencode(said)}"
+        parts = [limit, filter_clauses.build_clause("name", [name]) if name else ""]
+        text = filter_clauses.join_clauses([part for part in parts if part])
+        data = {"show": "all"} | ({"filter": text} if text else {})
+        return f"{self.list_address}?{urlencode(data)}"
 
     def _href(self, group: str, show: str) -> str:
-        """The list behind a line."""
-        said = {"show": show} if show else {}
+        """Return the URL of the run list behind a series."""
+        data = {"show": show} if show else {}
         if group:
-            said["filter"] = self._clause(group)
-        return f"{self.list_address}?{urlencode(said)}"
+            data["filter"] = self._clause(group)
+        return f"{self.list_address}?{urlencode(data)}"
 
     def _clause(self, group: str) -> str:
-        value = filter_clauses.quoted(group)
+        value = filter_clauses.quote_value(group)
         match self.state.group:
             case "tag":
                 return f"has(tags, {value})"
             case "metadata":
-                key = filter_clauses.quoted(self.state.path)
+                key = filter_clauses.quote_value(self.state.path)
                 return f"and(eq(metadata_key, {key}), eq(metadata_value, {value}))"
         return f"eq({self.state.group}, {value})"
 
 
-def _figure(spec: tuple[str, str, Value, int], now: RunMetrics, before: RunMetrics) -> Figure:
+def _build_tile(
+    spec: tuple[str, str, Value, int], now: RunMetrics, before: RunMetrics
+) -> MetricTile:
     name, unit, value, good = spec
     this, last = value(now), value(before)
     if this is None or not last:
-        return Figure(name, format_value(this, unit))
+        return MetricTile(name, format_value(this, unit))
     change = this / last - 1
     if abs(change) < 0.005:
-        return Figure(name, format_value(this, unit), "no change")
+        return MetricTile(name, format_value(this, unit), "no change")
     words = f"{'+' if change > 0 else '−'}{abs(change) * 100:.0f} %"  # noqa: RUF001  (a minus sign)
     is_better = None if not good else (change > 0) == (good > 0)
-    return Figure(name, format_value(this, unit), words, is_better)
+    return MetricTile(name, format_value(this, unit), words, is_better)

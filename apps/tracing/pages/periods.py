@@ -1,4 +1,4 @@
-"""The stretch of time that a page looks at: a preset, or two moments, from the address."""
+"""The time range of a page, from query parameters: a preset, or a start and an end."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ PRESETS: dict[str, tuple[str, timedelta | None]] = {
     "30d": ("Last 30 days", timedelta(days=30)),
     "all": ("All time", None),
 }
-USUAL = "7d"
-_STEPS = (1, 5, 15, 30, 60, 180, 360, 720, 1440, 10_080)
-_MOST_STEPS = 90
+DEFAULT_PRESET = "7d"
+_STEP_MINUTES = (1, 5, 15, 30, 60, 180, 360, 720, 1440, 10_080)
+_MAX_STEPS = 90
 
 
 @dataclass(frozen=True)
 class Period:
-    """From `start` to `end`; an absent one does not limit."""
+    """A range from `start` to `end`; None is unlimited."""
 
     key: str
-    """A preset's, or `""` for two moments."""
+    """The preset's key, or `""` for a custom range."""
     start: datetime | None
     end: datetime | None
     now: datetime
@@ -34,71 +34,77 @@ class Period:
     def label(self) -> str:
         if self.key:
             return PRESETS[self.key][0]
-        words = [_words(moment) if moment else "…" for moment in (self.start, self.end)]
+        words = [
+            _time_label(parse_time) if parse_time else "…" for parse_time in (self.start, self.end)
+        ]
         return f"{words[0]} to {words[1] if self.end else 'now'}"
 
     @property
     def parameters(self) -> dict[str, str]:
-        """How an address says it; the usual one is not said."""
+        """Return the query parameters; the default preset has none."""
         if self.key:
-            return {} if self.key == USUAL else {"range": self.key}
-        found = {"from": self.start, "to": self.end}
-        return {name: stamp(moment) for name, moment in found.items() if moment}
+            return {} if self.key == DEFAULT_PRESET else {"range": self.key}
+        result = {"from": self.start, "to": self.end}
+        return {name: format_time(parse_time) for name, parse_time in result.items() if parse_time}
 
     @property
     def limits(self) -> tuple[datetime, datetime]:
-        """A beginning and an end for sums and charts, which need both."""
+        """Return a start and an end, both set."""
         end = self.end or self.now
         return self.start or end - timedelta(days=30), end
 
     @property
     def step(self) -> timedelta:
-        """A round stretch that cuts the period into at most ninety."""
+        """Return a round step that divides the period into at most `_MAX_STEPS`."""
         start, end = self.limits
         minutes = (end - start) / timedelta(minutes=1)
-        fit = next((step for step in _STEPS if minutes / step <= _MOST_STEPS), _STEPS[-1])
+        fit = next(
+            (step for step in _STEP_MINUTES if minutes / step <= _MAX_STEPS), _STEP_MINUTES[-1]
+        )
         return timedelta(minutes=fit)
 
     @property
     def before(self) -> Period:
-        """The period of the same length before this one."""
+        """Return the preceding period of the same length."""
         start, end = self.limits
         return Period("", start - (end - start), start, self.now)
 
 
-def read(given: Mapping[str, str], *, now: datetime | None = None, usual: str = USUAL) -> Period:
-    """What the parameters `range`, `from` and `to` say; nonsense counts as nothing said."""
+def read_period(
+    params: Mapping[str, str], *, now: datetime | None = None, usual: str = DEFAULT_PRESET
+) -> Period:
+    """Parse the parameters `range`, `from` and `to`; invalid values are ignored."""
     now = now or datetime.now(UTC)
-    start, end = moment(given.get("from", "")), moment(given.get("to", ""))
+    start, end = parse_time(params.get("from", "")), parse_time(params.get("to", ""))
     if start or end:
         if start and end and start > end:
             start, end = end, start
         return Period("", start, end, now)
-    key = given.get("range", "")
+    key = params.get("range", "")
     key = key if key in PRESETS else usual
     length = PRESETS[key][1]
     return Period(key, now - length if length else None, None, now)
 
 
-def moment(text: str) -> datetime | None:
-    """ISO 8601; without a zone it is UTC."""
+def parse_time(text: str) -> datetime | None:
+    """Parse ISO 8601; naive times are UTC. Returns None if invalid."""
     try:
-        found = datetime.fromisoformat(text.strip()) if text else None
+        result = datetime.fromisoformat(text.strip()) if text else None
     except ValueError:
         return None
-    if found is None:
+    if result is None:
         return None
     try:
-        return found.astimezone(UTC) if found.tzinfo else found.replace(tzinfo=UTC)
+        return result.astimezone(UTC) if result.tzinfo else result.replace(tzinfo=UTC)
     except OverflowError:
         return None
 
 
-def stamp(value: datetime) -> str:
-    """Short and exact, for an address."""
+def format_time(value: datetime) -> str:
+    """Format for a query parameter, without loss."""
     text = value.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="milliseconds")
     return text.removesuffix(".000") + "Z"
 
 
-def _words(value: datetime) -> str:
+def _time_label(value: datetime) -> str:
     return value.strftime("%-d %b %H:%M")

@@ -1,4 +1,4 @@
-"""What stands beside a list of runs: its strip of charts, and the values that narrow it."""
+"""The chart strip and the facets of the run list."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
 from apps.tracing.pages import filter_clauses
 from apps.tracing.pages.run_list import ListState
-from apps.tracing.services.facets import facets_of
+from apps.tracing.services.facets import collect_facets
 from apps.web_ui.charts import Chart, Line, edges
 
 FACET_VALUES = 30
-SHOWN_AT_ONCE = 6
+VISIBLE_VALUES = 6
 
 
-def strip(project: Project, state: ListState) -> list[Chart]:
-    """How many and how many failed, and how long they took, over the list's time.
+def load_strip(project: Project, state: ListState) -> list[Chart]:
+    """Load run count, error count and latency over the list's period.
 
-    None when the filter cannot be read: the list says so.
+    Returns None for an invalid filter, which the list reports.
     """
     try:
         query = state.query(project)
@@ -33,17 +33,17 @@ def strip(project: Project, state: ListState) -> list[Chart]:
         project.workspace_id,
         MetricsQuery(query=query, edges=bounds, measures=(Measure.LATENCY,), quantiles=(0.5, 0.95)),
     )
-    found = [answer.by_bucket.get((at, None)) for at in range(len(bounds) - 1)]
-    good = [one.runs - one.errors if one else 0 for one in found]
-    bad = [one.errors if one else 0 for one in found]
+    results = [answer.by_bucket.get((index, None)) for index in range(len(bounds) - 1)]
+    good = [item.runs - item.errors if item else 0 for item in results]
+    bad = [item.errors if item else 0 for item in results]
     half, most = (
-        [one.quantile(Measure.LATENCY, share) if one else None for one in found]
+        [item.quantile(Measure.LATENCY, share) if item else None for item in results]
         for share in (0.5, 0.95)
     )
     whole = answer.whole
     note = f"since {answer.counted_since:%-d %b %H:%M}" if answer.counted_since else ""
     here = state.address(drop=("range", "from", "to"))
-    failed = state.address(filter=filter_clauses.toggled_value(state.filter, "status", "error"))
+    failed = state.address(filter=filter_clauses.toggle_value(state.filter, "status", "error"))
     return [
         Chart(
             "strip-count",
@@ -80,95 +80,111 @@ class FacetValue:
 @dataclass(frozen=True)
 class Facet:
     title: str
-    values: Sequence[FacetValue]
+    suggest_values: Sequence[FacetValue]
 
     @property
     def first(self) -> Sequence[FacetValue]:
-        return self.values[:SHOWN_AT_ONCE]
+        return self.values[:VISIBLE_VALUES]
 
     @property
     def rest(self) -> Sequence[FacetValue]:
-        return self.values[SHOWN_AT_ONCE:]
+        return self.values[VISIBLE_VALUES:]
 
 
-FIELDS = {
+FACET_FIELDS = {
     "status": ("Status", GroupAttribute.STATUS),
     "name": ("Name", GroupAttribute.NAME),
     "run_type": ("Type", GroupAttribute.RUN_TYPE),
 }
-_TITLES = {"tag": "Tags", "feedback_key": "Feedback"}
-_SUGGESTED = {**{name: name for name in FIELDS}, "tags": "tag", "feedback_key": "feedback_key"}
+_FACET_TITLES = {"tag": "Tags", "feedback_key": "Feedback"}
+_SUGGESTED_FIELDS = {
+    **{name: name for name in FACET_FIELDS},
+    "tags": "tag",
+    "feedback_key": "feedback_key",
+}
 
 
-def facets(project: Project, state: ListState) -> list[Facet]:
-    """The most frequent values in the list's time; each address lets one more or less through.
+def load_facets(project: Project, state: ListState) -> list[Facet]:
+    """Load the most frequent values in the list's period; each links to the toggled filter.
 
-    What is chosen of a field does not limit that field's own values, so that others can be added.
+    A selection in a field does not limit that field's values, so that others can be added.
     """
     try:
         query = state.query(project)
     except FilterError:
         return []
-    found: dict[str, list[FacetValue]] = {name: [] for name in FIELDS}
-    for one in facets_of(project.workspace_id, query):
-        if one["key"] in FIELDS:
-            value = _of_field(state, one["key"], one["value"], one["n"])
+    result: dict[str, list[FacetValue]] = {name: [] for name in FACET_FIELDS}
+    for item in collect_facets(project.workspace_id, query):
+        if item["key"] in FACET_FIELDS:
+            value = _field_facet(state, item["key"], item["value"], item["n"])
         else:
-            value = _clause(state, one["value"], one["n"], one["query"])
-        found.setdefault(one["key"], []).append(value)
-    for name in FIELDS:
-        if filter_clauses.chosen(state.filter, name):
-            found[name] = _without_own_limit(project, state, name)
+            value = _facet_clause(state, item["value"], item["n"], item["query"])
+        result.setdefault(item["key"], []).append(value)
+    for name in FACET_FIELDS:
+        if filter_clauses.chosen_values(state.filter, name):
+            result[name] = _query_without_field(project, state, name)
     useful = {
-        key: values
-        for key, values in found.items()
-        if values and (key == "name" or key not in FIELDS or len(values) > 1 or values[0].is_chosen)
+        key: suggest_values
+        for key, suggest_values in result.items()
+        if suggest_values
+        and (
+            key == "name"
+            or key not in FACET_FIELDS
+            or len(suggest_values) > 1
+            or suggest_values[0].is_chosen
+        )
     }
-    return [Facet(_title(key), values) for key, values in useful.items()]
+    return [Facet(_facet_title(key), suggest_values) for key, suggest_values in useful.items()]
 
 
-def values(project: Project, state: ListState, name: str) -> list[str]:
-    """The most frequent values of a field, for suggestions."""
-    key = _SUGGESTED.get("tags" if name == "tag" else name)
-    found = (
-        facets_of(project.workspace_id, state.query(project)) if key or "metadata" in name else []
+def suggest_values(project: Project, state: ListState, name: str) -> list[str]:
+    """Return the most frequent values of a field."""
+    key = _SUGGESTED_FIELDS.get("tags" if name == "tag" else name)
+    result = (
+        collect_facets(project.workspace_id, state.query(project))
+        if key or "metadata" in name
+        else []
     )
     if name == "metadata_key":
-        keys = (one["key"] for one in found if one["key"].startswith("metadata."))
-        return list(dict.fromkeys(one.removeprefix("metadata.") for one in keys))
+        keys = (item["key"] for item in result if item["key"].startswith("metadata."))
+        return list(dict.fromkeys(item.removeprefix("metadata.") for item in keys))
     if name == "metadata_value":
-        return [one["value"] for one in found if one["key"].startswith("metadata.")]
-    return [one["value"] for one in found if one["key"] == key]
+        return [item["value"] for item in result if item["key"].startswith("metadata.")]
+    return [item["value"] for item in result if item["key"] == key]
 
 
-def _title(key: str) -> str:
-    if key in FIELDS:
-        return FIELDS[key][0]
-    return _TITLES.get(key, key.removeprefix("metadata."))
+def _facet_title(key: str) -> str:
+    if key in FACET_FIELDS:
+        return FACET_FIELDS[key][0]
+    return _FACET_TITLES.get(key, key.removeprefix("metadata."))
 
 
-def _of_field(state: ListState, name: str, value: str, count: int) -> FacetValue:
-    text = filter_clauses.toggled_value(state.filter, name, value)
-    is_chosen = value in filter_clauses.chosen(state.filter, name)
+def _field_facet(state: ListState, name: str, value: str, count: int) -> FacetValue:
+    text = filter_clauses.toggle_value(state.filter, name, value)
+    is_chosen = value in filter_clauses.chosen_values(state.filter, name)
     return FacetValue(value, count, state.address(filter=text, view=""), is_chosen)
 
 
-def _without_own_limit(project: Project, state: ListState, name: str) -> list[FacetValue]:
-    text = filter_clauses.without_field(state.filter, name)
+def _query_without_field(project: Project, state: ListState, name: str) -> list[FacetValue]:
+    text = filter_clauses.remove_field(state.filter, name)
     answer = run_store.aggregate(
         project.workspace_id,
         MetricsQuery(
             query=state.saying(text).query(project),
-            group_by=GroupBy(FIELDS[name][1], max_groups=FACET_VALUES),
+            group_by=GroupBy(FACET_FIELDS[name][1], max_groups=FACET_VALUES),
             measures=(),
         ),
     )
     counted = {group: figures.runs for group, figures in answer.by_group.items() if group}
-    counted |= {one: 0 for one in filter_clauses.chosen(state.filter, name) if one not in counted}
+    counted |= {
+        entry: 0
+        for entry in filter_clauses.chosen_values(state.filter, name)
+        if entry not in counted
+    }
     ordered = sorted(counted.items(), key=lambda item: (-item[1], item[0]))
-    return [_of_field(state, name, value, count) for value, count in ordered]
+    return [_field_facet(state, name, value, count) for value, count in ordered]
 
 
-def _clause(state: ListState, label: str, count: int, clause: str) -> FacetValue:
-    address = state.address(filter=filter_clauses.toggled(state.filter, clause), view="")
-    return FacetValue(label, count, address, filter_clauses.has(state.filter, clause))
+def _facet_clause(state: ListState, label: str, count: int, clause: str) -> FacetValue:
+    address = state.address(filter=filter_clauses.toggle_clause(state.filter, clause), view="")
+    return FacetValue(label, count, address, filter_clauses.has_clause(state.filter, clause))

@@ -1,4 +1,4 @@
-"""What the list of a project's runs shows: the state that its address says, and the rows."""
+"""The run list of a project: its state in the query parameters, and its rows."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from apps.trace_store import RunQuery, RunRow, filters, run_store
 from apps.trace_store.errors import FilterError
 from apps.tracing.models import Project
 from apps.tracing.pages import filter_clauses, periods
-from apps.tracing.pages.columns import LONGEST_COLUMNS, Column
+from apps.tracing.pages.columns import MAX_COOKIE_LENGTH, Column
 from apps.tracing.pages.periods import Period
 
-RUNS_A_PAGE = 50
-LONGEST_FILTER = 8_000
+RUNS_PER_PAGE = 50
+MAX_FILTER_LENGTH = 8_000
 
-SHOWN: dict[str, tuple[str, dict[str, Any]]] = {
+TABS: dict[str, tuple[str, dict[str, Any]]] = {
     "": ("Traces", {"is_root": True}),
     "all": ("Runs", {}),
     "llm": ("LLM calls", {"run_type": "llm"}),
 }
-"""The tabs of the list by the parameter `show`: each is a limit of its own."""
+"""The tabs of the list by the parameter `show`, each with its restriction of the query."""
 
 
 FILTERS = {"filter": "filter", "trace": "root run filter", "tree": "trace runs filter"}
-"""What the filters are called, by their parameters."""
+"""Labels of the filters by query parameter."""
 
 
 @dataclass(frozen=True)
-class Problem:
-    """A filter that was not understood, and where."""
+class FilterProblem:
+    """An invalid filter with the position of its error."""
 
     text: str
     line: str
@@ -48,7 +48,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class ListState:
-    """All that the address says, so that each link on the page can say it with one change."""
+    """The list's state in the query parameters, from which each link derives its URL."""
 
     show: str
     filter: str
@@ -56,64 +56,63 @@ class ListState:
     period: Period
     oldest_first: bool = False
     view: str = ""
-    """The saved view that is open; `all` for none although the project has a default one."""
+    """The open saved view; `all` for none despite a default view."""
     trace: str = ""
-    """A filter of the traces' roots."""
+    """A filter of root runs."""
     tree: str = ""
-    """A filter that any run of the trace meets."""
+    """A filter that any run of the trace must meet."""
     columns: str = ""
-    """The columns that a view brought, as `columns.as_text` writes them; else they are a person's
-    own."""
+    """The columns of the saved view (`columns.serialize_columns`); empty for the user's own."""
 
     @classmethod
-    def read(cls, given: Mapping[str, str]) -> ListState:
-        show = given.get("show", "")
+    def read(cls, params: Mapping[str, str]) -> ListState:
+        show = params.get("show", "")
         return cls(
-            show=show if show in SHOWN else "",
-            filter=given.get("filter", "").strip()[:LONGEST_FILTER],
-            words=given.get("q", "").strip()[:500],
-            period=periods.read(given),
-            oldest_first=given.get("sort") == "start",
-            view=given.get("view", "")[:36],
-            trace=given.get("trace", "").strip()[:LONGEST_FILTER],
-            tree=given.get("tree", "").strip()[:LONGEST_FILTER],
-            columns=given.get("columns", "")[:LONGEST_COLUMNS],
+            show=show if show in TABS else "",
+            filter=params.get("filter", "").strip()[:MAX_FILTER_LENGTH],
+            words=params.get("q", "").strip()[:500],
+            period=periods.read_period(params),
+            oldest_first=params.get("sort") == "start",
+            view=params.get("view", "")[:36],
+            trace=params.get("trace", "").strip()[:MAX_FILTER_LENGTH],
+            tree=params.get("tree", "").strip()[:MAX_FILTER_LENGTH],
+            columns=params.get("columns", "")[:MAX_COOKIE_LENGTH],
         )
 
     def saying(self, text: str) -> ListState:
-        """The same with another filter."""
+        """Return a copy with another filter."""
         return replace(self, filter=text)
 
     @property
     def title(self) -> str:
-        return SHOWN[self.show][0]
+        return TABS[self.show][0]
 
     @property
     def is_limited(self) -> bool:
         return bool(self.filter or self.words or self.trace or self.tree)
 
     @property
-    def problem(self) -> Problem | None:
-        """The first of the filters that cannot be read."""
+    def problem(self) -> FilterProblem | None:
+        """Return the first invalid filter, if any."""
         texts = {"filter": self.filter, "trace": self.trace, "tree": self.tree}
         for name, text in texts.items():
             try:
                 filters.parse(text) if text else None
             except FilterError as error:
-                return replace(problem_of(error, text), field=name, title=FILTERS[name])
+                return replace(filter_problem(error, text), field=name, title=FILTERS[name])
         return None
 
     @property
     def clauses(self) -> list[tuple[str, str]]:
-        """Each clause of the filter, and the address without it."""
+        """Return each clause of the filter with the URL that removes it."""
         return [
-            (clause, self.address(filter=filter_clauses.without(self.filter, clause)))
-            for clause in filter_clauses.split(self.filter)
+            (clause, self.address(filter=filter_clauses.remove_clause(self.filter, clause)))
+            for clause in filter_clauses.split_clauses(self.filter)
         ]
 
     @property
     def parameters(self) -> dict[str, str]:
-        said = {
+        data = {
             "show": self.show,
             "filter": self.filter,
             "trace": self.trace,
@@ -123,12 +122,12 @@ class ListState:
             "view": self.view,
             "columns": self.columns,
         }
-        return {name: value for name, value in said.items() if value} | self.period.parameters
+        return {name: value for name, value in data.items() if value} | self.period.parameters
 
     def address(self, *, drop: Sequence[str] = (), **changes: str) -> str:
-        """The query string with some parameters said differently."""
-        said = self.parameters | changes
-        kept = {name: value for name, value in said.items() if value and name not in drop}
+        """Return the query string with changed parameters."""
+        data = self.parameters | changes
+        kept = {name: value for name, value in data.items() if value and name not in drop}
         return f"?{urlencode(kept)}"
 
     @property
@@ -139,7 +138,7 @@ class ListState:
     def tabs(self) -> list[tuple[str, str, str]]:
         return [
             (key, title, self.address(show=key, view="", sort=""))
-            for key, (title, _) in SHOWN.items()
+            for key, (title, _) in TABS.items()
         ]
 
     @property
@@ -148,7 +147,9 @@ class ListState:
             (
                 key,
                 label,
-                self.address(drop=("from", "to"), range="" if key == periods.USUAL else key),
+                self.address(
+                    drop=("from", "to"), range="" if key == periods.DEFAULT_PRESET else key
+                ),
             )
             for key, (label, _) in periods.PRESETS.items()
         ]
@@ -179,26 +180,26 @@ class ListState:
 
     @property
     def hidden(self) -> list[tuple[str, str]]:
-        """What the filter's form says besides its own fields."""
+        """Return the hidden fields of the filter form."""
         own = ("filter", "trace", "tree", "q", "view")
         return [(name, value) for name, value in self.parameters.items() if name not in own]
 
     @property
     def unperiodic(self) -> list[tuple[str, str]]:
-        """What the time range's form says besides its own fields."""
+        """Return the hidden fields of the time range form."""
         own = ("range", "from", "to")
         return [(name, value) for name, value in self.parameters.items() if name not in own]
 
     @property
     def text(self) -> str:
-        """The filter and the words as one filter."""
-        found = filter_clauses.split(self.filter)
+        """Return the filter and the search text as one filter."""
+        result = filter_clauses.split_clauses(self.filter)
         if self.words:
-            found.append(f"search({filters.quote(self.words)})")
-        return filter_clauses.join(found)
+            result.append(f"search({filters.quote(self.words)})")
+        return filter_clauses.join_clauses(result)
 
     def query(self, project: Project) -> RunQuery:
-        """Which runs; `FilterError` when the filter is not understood."""
+        """Build the store query; raises `FilterError` for an invalid filter."""
         where = filters.parse(self.filter) if self.filter else None
         if self.words:
             where = filters.parse(self.text)
@@ -210,7 +211,7 @@ class ListState:
             where=where,
             where_root=filters.parse(self.trace) if self.trace else None,
             where_any=filters.parse(self.tree) if self.tree else None,
-            **SHOWN[self.show][1],
+            **TABS[self.show][1],
         )
 
 
@@ -225,55 +226,57 @@ class ListedRun:
 class RunList:
     rows: list[ListedRun] = field(default_factory=list)
     next_cursor: str | None = None
-    problem: Problem | None = None
+    problem: FilterProblem | None = None
 
 
-def run_list(
+def load_run_list(
     project: Project, state: ListState, columns: Sequence[Column], *, cursor: str = ""
 ) -> RunList:
-    """A page of runs; a filter that cannot be read is a problem to show, not an error."""
+    """Load a page of runs; an invalid filter is returned as `problem`, not raised."""
     if problem := state.problem:
         return RunList(problem=problem)
     query = state.query(project)
-    page = run_store.query(project.workspace_id, query, limit=RUNS_A_PAGE, cursor=cursor or None)
+    page = run_store.query(project.workspace_id, query, limit=RUNS_PER_PAGE, cursor=cursor or None)
     rows = [detail.row for detail in page.runs]
-    said: Mapping[Any, score_stats.FeedbackStats] = {}
+    data: Mapping[Any, score_stats.FeedbackStats] = {}
     if any(column.kind == "feedback" for column in columns):
-        said = score_stats.by_run(project.workspace_id, [row.id for row in rows])
-    return RunList([_listed(row, columns, said.get(row.id, {})) for row in rows], page.next_cursor)
+        data = score_stats.by_run(project.workspace_id, [row.id for row in rows])
+    return RunList(
+        [_build_rows(row, columns, data.get(row.id, {})) for row in rows], page.next_cursor
+    )
 
 
-def problem_of(error: FilterError, text: str) -> Problem:
+def filter_problem(error: FilterError, text: str) -> FilterProblem:
     where = error.errors[0] if error.errors else {}
     lines = text.splitlines() or [""]
     number = min(max(1, where.get("line", 1)), len(lines))
-    return Problem(where.get("message", error.detail), lines[number - 1], where.get("column"))
+    return FilterProblem(where.get("message", error.detail), lines[number - 1], where.get("column"))
 
 
-def _listed(
+def _build_rows(
     row: RunRow, columns: Sequence[Column], feedback: score_stats.FeedbackStats
 ) -> ListedRun:
-    said = chips(feedback)
+    data = feedback_chips(feedback)
     metadata = row.metadata if any(column.kind == "metadata" for column in columns) else {}
-    cells = [(column, _text(column, metadata, said)) for column in columns]
-    return ListedRun(row, cells, said)
+    cells = [(column, _cell_text(column, metadata, data)) for column in columns]
+    return ListedRun(row, cells, data)
 
 
-def _text(column: Column, metadata: Mapping[str, Any], said: list[tuple[str, str]]) -> str:
+def _cell_text(column: Column, metadata: Mapping[str, Any], value: list[tuple[str, str]]) -> str:
     if column.kind == "metadata":
         value = metadata.get(column.inner)
         return "" if value is None else value if isinstance(value, str) else dumps_text(value)
     if column.kind == "feedback" and column.inner:
-        return dict(said).get(column.inner, "")
+        return dict(value).get(column.inner, "")
     return ""
 
 
-def chips(feedback: score_stats.FeedbackStats) -> list[tuple[str, str]]:
-    """Key and short value of each feedback: its mean, else its most frequent value."""
-    return [(key, _short(stats)) for key, stats in sorted(feedback.items())]
+def feedback_chips(feedback: score_stats.FeedbackStats) -> list[tuple[str, str]]:
+    """Return key and short value of each feedback key: the mean, else the most frequent value."""
+    return [(key, _short_score(stats)) for key, stats in sorted(feedback.items())]
 
 
-def _short(stats: Mapping[str, Any]) -> str:
+def _short_score(stats: Mapping[str, Any]) -> str:
     if stats.get("n") and stats.get("avg") is not None:
         return f"{stats['avg']:.2f}".rstrip("0").rstrip(".")
     values = stats.get("values") or {}

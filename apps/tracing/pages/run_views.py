@@ -1,4 +1,4 @@
-"""One run in full: what went in and out, what it used, what was said about it."""
+"""Data of the run page: payloads, usage, events, feedback."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from apps.tracing.messages import Document, Message
 from apps.tracing.models import Project
 
 INLINE_BYTES = 100_000
-"""Larger payloads are fetched and parsed by the viewer, off the main thread."""
+"""Larger payloads are fetched and parsed by a web worker."""
 RENDERED_BYTES = 2_000_000
-MOST_FEEDBACK = 200
-MOST_EVENTS = 500
+MAX_FEEDBACK = 200
+MAX_EVENTS = 500
 _PARAMETERS = ("temperature", "max_tokens", "max_completion_tokens", "top_p", "stop", "seed")
 
 
 @dataclass(frozen=True)
 class PayloadView:
-    """Inputs or outputs, and the best way to show them."""
+    """A payload and its best presentation."""
 
     name: str
     body: Fragment | None
@@ -54,7 +54,7 @@ class PayloadView:
 
     @property
     def pretty(self) -> str:
-        """As lines, for eyes that compare."""
+        """Return indented JSON for comparison."""
         value = json.loads(self.body) if self.body and self.size <= INLINE_BYTES else None
         if value is None:
             return self.beginning
@@ -62,13 +62,13 @@ class PayloadView:
 
     @property
     def beginning(self) -> str:
-        """Enough of it for those who have no script."""
+        """Return the beginning, for browsers without JavaScript."""
         return bytes(self.body or b"")[:16_000].decode("utf-8", "ignore")
 
 
 @dataclass(frozen=True)
 class UsageLine:
-    """A row of the breakdown: what was used, how much, what it cost."""
+    """A row of the usage breakdown: kind, tokens, cost."""
 
     name: str
     tokens: int | None
@@ -86,7 +86,7 @@ class EventView:
 
 @dataclass(frozen=True)
 class RunView:
-    """One run in full."""
+    """All data of the run page."""
 
     row: RunRow
     inputs: PayloadView
@@ -110,7 +110,7 @@ class RunView:
 
     @property
     def usage(self) -> list[UsageLine]:
-        return usage_lines(self.row.usage)
+        return build_usage_lines(self.row.usage)
 
     @property
     def facts(self) -> dict[str, str]:
@@ -121,63 +121,63 @@ class RunView:
         return self.facts.get("revision_id", "")
 
 
-_READ = (Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR, Payload.EXTRA, Payload.EVENTS)
+_PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS, Payload.ERROR, Payload.EXTRA, Payload.EVENTS)
 
 
-def run(project: Project, run_id: UUID) -> RunView:
-    """One run with its payloads; 404 when it is not in the project."""
-    detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=_READ)
+def load_run(project: Project, run_id: UUID) -> RunView:
+    """Load a run with its payloads; raises 404 if it is not in the project."""
+    detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=_PAYLOADS)
     if detail is None:
         raise errors.NotFound
-    return view_of(detail, feedback_of(project, run_id))
+    return build_view(detail, load_feedback(project, run_id))
 
 
-def feedback_of(project: Project, run_id: UUID) -> list[Feedback]:
-    """What was said about the run, newest first."""
-    said = Feedback.objects.for_workspace(project.workspace_id).filter(run_id=run_id)
-    return list(said.order_by("-created_at", "-id")[:MOST_FEEDBACK])
+def load_feedback(project: Project, run_id: UUID) -> list[Feedback]:
+    """Return the run's feedback, newest first."""
+    data = Feedback.objects.for_workspace(project.workspace_id).filter(run_id=run_id)
+    return list(data.order_by("-created_at", "-id")[:MAX_FEEDBACK])
 
 
-def view_of(detail: RunDetail, feedback: Sequence[Feedback] = ()) -> RunView:
+def build_view(detail: RunDetail, feedback: Sequence[Feedback] = ()) -> RunView:
     extra = detail.value(Payload.EXTRA)
     extra = extra if isinstance(extra, dict) else {}
     events = detail.value(Payload.EVENTS)
     events = events if isinstance(events, list) else []
-    metadata = _facts(detail.row.metadata)
+    metadata = _key_values(detail.row.metadata)
     return RunView(
         row=detail.row,
-        inputs=payload_view(detail, Payload.INPUTS),
-        outputs=payload_view(detail, Payload.OUTPUTS),
+        inputs=build_payload_view(detail, Payload.INPUTS),
+        outputs=build_payload_view(detail, Payload.OUTPUTS),
         error=_error(detail),
         metadata=metadata,
-        runtime=_facts(extra.get("runtime")),
+        runtime=_key_values(extra.get("runtime")),
         parameters=_parameters(extra.get("invocation_params"), dict(metadata)),
-        events=[_event(e, detail.row.start_time) for e in events[:MOST_EVENTS]],
+        events=[_build_event(e, detail.row.start_time) for e in events[:MAX_EVENTS]],
         event_count=len(events),
         feedback=list(feedback),
     )
 
 
-def payload(project: Project, run_id: UUID, which: Payload) -> Fragment:
-    """One payload as the JSON that was sent; 404 when there is none."""
+def load_payload(project: Project, run_id: UUID, which: Payload) -> Fragment:
+    """Return a payload as recorded JSON; raises 404 if absent."""
     detail = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=(which,))
-    found = detail.json(which) if detail else None
-    if found is None:
+    result = detail.json(which) if detail else None
+    if result is None:
         raise errors.NotFound
-    return found
+    return result
 
 
-def payload_view(detail: RunDetail, which: Payload) -> PayloadView:
+def build_payload_view(detail: RunDetail, which: Payload) -> PayloadView:
     body = detail.json(which)
     value = detail.value(which) if body is not None and len(body) <= RENDERED_BYTES else None
-    found = messages.find(value)
-    documents = [] if found else messages.documents(value)
-    text = None if found or documents else messages.text_of(value)
-    return PayloadView(which.value, body, found, text, documents)
+    result = messages.parse_messages(value)
+    documents = [] if result else messages.parse_documents(value)
+    text = None if result or documents else messages.single_text(value)
+    return PayloadView(which.value, body, result, text, documents)
 
 
-def usage_lines(usage: Usage) -> list[UsageLine]:
-    """Prompt, completion and their parts, as far as anything is known of them."""
+def build_usage_lines(usage: Usage) -> list[UsageLine]:
+    """Return the rows of prompt, completion and their details, as far as recorded."""
     lines = []
     details = usage.details or {}
     for name, tokens, cost, key in (
@@ -187,8 +187,8 @@ def usage_lines(usage: Usage) -> list[UsageLine]:
         if tokens is None and cost is None:
             continue
         lines.append(UsageLine(name, tokens, cost))
-        of_tokens = _numbers(details.get(f"{key}_token_details"))
-        of_cost = _numbers(details.get(f"{key}_cost_details"))
+        of_tokens = _parse_details(details.get(f"{key}_token_details"))
+        of_cost = _parse_details(details.get(f"{key}_cost_details"))
         for part in sorted(of_tokens.keys() | of_cost.keys()):
             count = of_tokens.get(part)
             whole = None if count is None else int(count)
@@ -198,8 +198,8 @@ def usage_lines(usage: Usage) -> list[UsageLine]:
     return lines
 
 
-def _numbers(details: Mapping[str, Any] | None) -> dict[str, Decimal]:
-    found = {}
+def _parse_details(details: Mapping[str, Any] | None) -> dict[str, Decimal]:
+    result = {}
     for name, value in (details or {}).items():
         if isinstance(value, (int, float, str, Decimal)) and not isinstance(value, bool):
             try:
@@ -207,36 +207,36 @@ def _numbers(details: Mapping[str, Any] | None) -> dict[str, Decimal]:
             except ArithmeticError:
                 continue
             if number.is_finite() and number:
-                found[str(name)] = number
-    return found
+                result[str(name)] = number
+    return result
 
 
-def _event(event: Any, start: datetime) -> EventView:
+def _build_event(event: Any, start: datetime) -> EventView:
     if not isinstance(event, dict):
         return EventView("event", "", None, dumps_text(event)[:500])
     rest = {key: value for key, value in event.items() if key not in ("name", "time")}
     time = str(event.get("time") or "")
     try:
-        at: datetime | None = datetime.fromisoformat(time)
+        index: datetime | None = datetime.fromisoformat(time)
     except ValueError:
-        at = None
-    offset = at.replace(tzinfo=at.tzinfo or start.tzinfo) - start if at else None
+        index = None
+    offset = index.replace(tzinfo=index.tzinfo or start.tzinfo) - start if index else None
     text = dumps_text(rest)[:500] if rest else ""
     return EventView(str(event.get("name") or "event"), time, offset, text)
 
 
 def _parameters(invocation: Any, metadata: Mapping[str, str]) -> list[tuple[str, str]]:
-    """What a model was called with, from where clients put it."""
-    given = invocation if isinstance(invocation, dict) else {}
-    found = {}
+    """Return the invocation parameters of a model, from the places where clients record them."""
+    values = invocation if isinstance(invocation, dict) else {}
+    result = {}
     for name in _PARAMETERS:
-        value = given.get(name, metadata.get(f"ls_{name}"))
+        value = values.get(name, metadata.get(f"ls_{name}"))
         if value is not None:
-            found[name.replace("_", " ")] = value if isinstance(value, str) else dumps_text(value)
-    tools = given.get("tools")
+            result[name.replace("_", " ")] = value if isinstance(value, str) else dumps_text(value)
+    tools = values.get("tools")
     if isinstance(tools, list) and tools:
-        found["tools"] = str(len(tools))
-    return list(found.items())
+        result["tools"] = str(len(tools))
+    return list(result.items())
 
 
 def _error(detail: RunDetail) -> str | None:
@@ -246,8 +246,8 @@ def _error(detail: RunDetail) -> str | None:
     return error if isinstance(error, str) else dumps_text(error)
 
 
-def _facts(values: Any) -> list[tuple[str, str]]:
-    """Names and values as text, in the order of their names."""
+def _key_values(values: Any) -> list[tuple[str, str]]:
+    """Return names and values as text, sorted by name."""
     if not isinstance(values, dict):
         return []
     pairs = ((str(k), v if isinstance(v, str) else dumps_text(v)) for k, v in values.items())

@@ -1,4 +1,4 @@
-"""Tags on projects: what each carries, and what the list can be narrowed by."""
+"""Tags of projects: assignment and filtering."""
 
 from __future__ import annotations
 
@@ -15,57 +15,57 @@ from apps.organizations.services import tags
 
 
 @dataclass(frozen=True)
-class Choice:
-    """A key, its values, and the one that a project carries."""
+class TagChoice:
+    """A tag key with its values and the project's value."""
 
     key: TagKey
     values: list[TagValue]
-    chosen: UUID | None = None
+    parse_tag_filter: UUID | None = None
 
     @property
     def field(self) -> str:
         return f"tag-{self.key.pk}"
 
 
-def choices(workspace_id: UUID, project_id: UUID | None = None) -> list[Choice]:
-    """The keys that have values, by name; with what the project carries."""
+def load_tag_choices(workspace_id: UUID, project_id: UUID | None = None) -> list[TagChoice]:
+    """Return the tag keys that have values, by name, with the project's values."""
     carried = {}
     if project_id is not None:
-        for one in tags.list_taggings(workspace_id, ResourceType.PROJECT, [project_id]):
-            carried[one.tag_value.tag_key_id] = one.tag_value_id
+        for item in tags.list_taggings(workspace_id, ResourceType.PROJECT, [project_id]):
+            carried[item.tag_value.tag_key_id] = item.tag_value_id
     values = TagValue.objects.for_workspace(workspace_id).order_by("value")
     keys = TagKey.objects.for_workspace(workspace_id).order_by("key")
-    found = keys.prefetch_related(Prefetch("values", values))
-    offered = [Choice(key, list(key.values.all()), carried.get(key.pk)) for key in found]
+    result = keys.prefetch_related(Prefetch("values", values))
+    offered = [TagChoice(key, list(key.values.all()), carried.get(key.pk)) for key in result]
     return [choice for choice in offered if choice.values]
 
 
-def on_projects(workspace_id: UUID, ids: Collection[UUID]) -> Mapping[UUID, list[Tagging]]:
-    """What these projects carry, by key."""
-    found: dict[UUID, list[Tagging]] = defaultdict(list)
-    for one in tags.list_taggings(workspace_id, ResourceType.PROJECT, ids):
-        found[one.resource_id].append(one)
-    return found
+def tags_by_project(workspace_id: UUID, ids: Collection[UUID]) -> Mapping[UUID, list[Tagging]]:
+    """Return the tags of these projects."""
+    result: dict[UUID, list[Tagging]] = defaultdict(list)
+    for item in tags.list_taggings(workspace_id, ResourceType.PROJECT, ids):
+        result[item.resource_id].append(item)
+    return result
 
 
-def chosen(given: str, offered: Collection[Choice]) -> TagValue | None:
-    """The value that an address names; None for nonsense and what is not here."""
+def parse_tag_filter(text: str, offered: Collection[TagChoice]) -> TagValue | None:
+    """Return the tag text of a query parameter; None if invalid or unknown."""
     with suppress(ValueError):
-        wanted = UUID(given)
-        return next((v for choice in offered for v in choice.values if v.pk == wanted), None)
+        selected = UUID(text)
+        return next((v for choice in offered for v in choice.values if v.pk == selected), None)
     return None
 
 
-def put(workspace_id: UUID, project_id: UUID, posted: Mapping[str, str]) -> None:
-    """Carry what was chosen for each key that the form had; an empty choice takes it off."""
-    wanted: dict[UUID, UUID | None] = {}
-    for choice in choices(workspace_id, project_id):
+def set_tag(workspace_id: UUID, project_id: UUID, posted: Mapping[str, str]) -> None:
+    """Set the selected value of each submitted key; an empty selection removes the tag."""
+    selected: dict[UUID, UUID | None] = {}
+    for choice in load_tag_choices(workspace_id, project_id):
         if choice.field in posted:
-            value = chosen(posted[choice.field], [choice])
-            wanted[choice.key.pk] = value.pk if value else None
+            value = parse_tag_filter(posted[choice.field], [choice])
+            selected[choice.key.pk] = value.pk if value else None
     tags.set_tags(
         workspace_id=workspace_id,
         resource_type=ResourceType.PROJECT,
         resource_id=project_id,
-        values_by_key=wanted,
+        values_by_key=selected,
     )

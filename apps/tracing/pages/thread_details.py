@@ -1,4 +1,4 @@
-"""A thread in figures: how long, how dear, how it was judged, and each turn in a row."""
+"""Metrics of a thread (duration, tokens, cost, feedback) with one row per turn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.trace_store import RunQuery, RunRow, filters, run_store
 from apps.trace_store.aggregation import ThreadRow
 from apps.trace_store.metrics import Measure
 from apps.tracing.models import Project
-from apps.tracing.pages.threads import turns_of
+from apps.tracing.pages.threads import load_turns
 
 
 @dataclass(frozen=True)
@@ -22,18 +22,18 @@ class ThreadDetails:
     turns: Sequence[RunRow]
     next_cursor: str | None
     feedback: Sequence[tuple[str, Mapping[str, Any]]]
-    """On the thread and on its turns, by key."""
+    """Feedback on the thread and on its turns, by key."""
     metadata: Sequence[tuple[str, Any]]
-    """Of the last turn that is shown."""
+    """The last turn of the page."""
 
     @property
     def lasted(self) -> timedelta | None:
-        """From the first turn's start to the last turn's end."""
+        """Return the time from the first turn's start to the last turn's end."""
         return None if self.row.last_end is None else self.row.last_end - self.row.first_start
 
     def _quantile(self, share: float) -> float | None:
-        found = self.row.figures.quantile(Measure.LATENCY, share)
-        return None if found is None else float(found)
+        result = self.row.figures.quantile(Measure.LATENCY, share)
+        return None if result is None else float(result)
 
     @property
     def usual_latency(self) -> float | None:
@@ -45,28 +45,28 @@ class ThreadDetails:
 
     @property
     def tokens(self) -> tuple[int, int, int]:
-        """In, out and together."""
+        """Return input, output and total."""
         measures = (Measure.PROMPT_TOKENS, Measure.COMPLETION_TOKENS, Measure.TOTAL_TOKENS)
-        first, second, both = (int(self.row.figures.total(one)) for one in measures)
+        first, second, both = (int(self.row.figures.total(measure)) for measure in measures)
         return first, second, both
 
     @property
     def costs(self) -> tuple[Decimal, Decimal, Decimal]:
-        """In, out and together."""
+        """Return input, output and total."""
         measures = (Measure.PROMPT_COST, Measure.COMPLETION_COST, Measure.TOTAL_COST)
-        first, second, both = (Decimal(self.row.figures.total(one)) for one in measures)
+        first, second, both = (Decimal(self.row.figures.total(measure)) for measure in measures)
         return first, second, both
 
 
-def details(project: Project, key: str, *, cursor: str = "") -> ThreadDetails | None:
-    """The thread's figures with a page of its turns; None when there is no such thread."""
+def load_details(project: Project, key: str, *, cursor: str = "") -> ThreadDetails | None:
+    """Load the thread's metrics with a page of its turns; None if it does not exist."""
     of_thread = filters.parse(f"eq(thread_id, {filters.quote(key)})")
     query = RunQuery(project_ids=[project.pk], where=of_thread)
     row = run_store.thread(project.workspace_id, key, query)
     if row is None:
         return None
-    page = turns_of(project, key, cursor=cursor)
+    page = load_turns(project, key, cursor=cursor)
     turns = [detail.row for detail in page.runs]
-    said = score_stats.by_thread(project.workspace_id, project.pk, [key]).get(key, {})
+    data = score_stats.by_thread(project.workspace_id, project.pk, [key]).get(key, {})
     metadata = sorted(turns[-1].metadata.items()) if turns else []
-    return ThreadDetails(row, turns, page.next_cursor, sorted(said.items()), metadata)
+    return ThreadDetails(row, turns, page.next_cursor, sorted(data.items()), metadata)

@@ -1,4 +1,4 @@
-"""A thread: its turns, each a trace, as one conversation."""
+"""Data of threads: their turns as one conversation."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from apps.trace_store.metrics import Measure
 from apps.tracing import conversations
 from apps.tracing.messages import Message
 from apps.tracing.models import Project
-from apps.tracing.pages.run_list import ListState, Problem, chips, problem_of
-from apps.tracing.pages.run_views import PayloadView, payload_view
+from apps.tracing.pages.run_list import FilterProblem, ListState, feedback_chips, filter_problem
+from apps.tracing.pages.run_views import PayloadView, build_payload_view
 
-TURNS_A_PAGE = 50
-THREADS_A_PAGE = 50
+TURNS_PER_PAGE = 50
+THREADS_PER_PAGE = 50
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Turn:
     inputs: PayloadView
     outputs: PayloadView
     said: Sequence[Message]
-    """What is new in this turn: the messages that came in after those of the turn before."""
+    """The input messages that the previous turn did not have."""
     answered: Sequence[Message]
     feedback: Sequence[tuple[str, str]] = ()
 
@@ -67,37 +67,39 @@ class ListedThread:
 
     @property
     def latency(self) -> float | None:
-        found = self.row.figures.quantile(Measure.LATENCY, 0.5)
-        return None if found is None else float(found)
+        result = self.row.figures.quantile(Measure.LATENCY, 0.5)
+        return None if result is None else float(result)
 
 
 @dataclass(frozen=True)
 class ThreadList:
     threads: Sequence[ListedThread] = ()
     total: int = 0
-    problem: Problem | None = None
+    problem: FilterProblem | None = None
 
 
-def listed(project: Project, state: ListState, page: int) -> ThreadList:
-    """A page of the project's threads, those that went on last first."""
+def load_thread_list(project: Project, state: ListState, page: int) -> ThreadList:
+    """Load a page of the project's threads by latest turn."""
     try:
         query = state.query(project)
     except FilterError as error:
-        return ThreadList(problem=problem_of(error, state.filter))
-    found = run_store.threads(
-        project.workspace_id, query, offset=page * THREADS_A_PAGE, limit=THREADS_A_PAGE
+        return ThreadList(problem=filter_problem(error, state.filter))
+    result = run_store.threads(
+        project.workspace_id, query, offset=page * THREADS_PER_PAGE, limit=THREADS_PER_PAGE
     )
-    said = score_stats.by_thread(
-        project.workspace_id, project.pk, [row.thread_key for row in found.threads]
+    data = score_stats.by_thread(
+        project.workspace_id, project.pk, [row.thread_key for row in result.threads]
     )
-    rows = [ListedThread(row, chips(said.get(row.thread_key, {}))) for row in found.threads]
-    return ThreadList(rows, found.total)
+    rows = [
+        ListedThread(row, feedback_chips(data.get(row.thread_key, {}))) for row in result.threads
+    ]
+    return ThreadList(rows, result.total)
 
 
-def turns_of(
+def load_turns(
     project: Project, key: str, *, cursor: str = "", payloads: Collection[Payload] = ()
 ) -> RunPage:
-    """A page of the roots that are the thread's turns, oldest first."""
+    """Load a page of the thread's turns (root runs), oldest first."""
     query = RunQuery(
         project_ids=[project.pk],
         is_root=True,
@@ -107,27 +109,29 @@ def turns_of(
     return run_store.query(
         project.workspace_id,
         query,
-        limit=TURNS_A_PAGE,
+        limit=TURNS_PER_PAGE,
         cursor=cursor or None,
         payloads=payloads,
     )
 
 
-def thread(project: Project, key: str, *, cursor: str = "") -> Thread:
-    """A page of the thread's turns as a conversation; none when there is no such thread."""
-    page = turns_of(project, key, cursor=cursor, payloads=(Payload.INPUTS, Payload.OUTPUTS))
+def load_thread(project: Project, key: str, *, cursor: str = "") -> Thread:
+    """Load a page of the thread's turns as a conversation; None if it does not exist."""
+    page = load_turns(project, key, cursor=cursor, payloads=(Payload.INPUTS, Payload.OUTPUTS))
     ids = [detail.row.id for detail in page.runs]
-    said = score_stats.by_run(project.workspace_id, ids) if ids else {}
+    data = score_stats.by_run(project.workspace_id, ids) if ids else {}
     turns: list[Turn] = []
     for detail in page.runs:
-        turns.append(_turn(detail, turns, chips(said.get(detail.row.id, {}))))
+        turns.append(_build_turn(detail, turns, feedback_chips(data.get(detail.row.id, {}))))
     return Thread(key, turns, page.next_cursor)
 
 
-def _turn(detail: RunDetail, before: Sequence[Turn], feedback: Sequence[tuple[str, str]]) -> Turn:
-    """What was there already is left out."""
-    inputs, outputs = (payload_view(detail, p) for p in (Payload.INPUTS, Payload.OUTPUTS))
+def _build_turn(
+    detail: RunDetail, before: Sequence[Turn], feedback: Sequence[tuple[str, str]]
+) -> Turn:
+    """Build a turn without the messages of the previous one."""
+    inputs, outputs = (build_payload_view(detail, p) for p in (Payload.INPUTS, Payload.OUTPUTS))
     known = [m for turn in before for m in (*turn.said, *turn.answered)]
-    said = conversations.fresh(inputs.messages, known)
-    answered = conversations.fresh(outputs.messages, [*known, *said])
-    return Turn(detail.row, inputs, outputs, said, answered, feedback)
+    data = conversations.new_messages(inputs.messages, known)
+    answered = conversations.new_messages(outputs.messages, [*known, *data])
+    return Turn(detail.row, inputs, outputs, data, answered, feedback)

@@ -1,4 +1,4 @@
-"""One trace: its runs as a tree."""
+"""Data of the trace page: the tree of runs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from apps.feedback.services import score_stats
 from apps.feedback.services.score_stats import FeedbackStats
 from apps.trace_store import RunRow, run_store
 from apps.tracing.models import Project
-from apps.tracing.pages.run_list import chips
+from apps.tracing.pages.run_list import feedback_chips
 
 FIRST_ROWS = 60
-"""Rows of a tree that the page has without script; the rest comes as data."""
+"""Rows rendered by the server; the rest is sent as data."""
 INLINE_RUNS = 1_000
-"""A larger tree comes after the page, so that the page is there first."""
+"""A larger tree is fetched after the page has loaded."""
 
 
 @dataclass(frozen=True)
 class TreeRun:
-    """A run in its tree: what a row shows, times in milliseconds from the trace's beginning."""
+    """A row of the tree; times are milliseconds from the trace's start."""
 
     row: RunRow
     parent: int
@@ -33,7 +33,7 @@ class TreeRun:
     feedback: Sequence[tuple[str, str]] = ()
 
     def as_json(self) -> list[Any]:
-        """The shape that `<trace-tree>` reads."""
+        """Return the array that `<trace-tree>` reads."""
         usage, token = self.row.usage, self.row.first_token_time
         cost = usage.total_cost
         return [
@@ -54,11 +54,11 @@ class TreeRun:
 
 @dataclass(frozen=True)
 class Tree:
-    """The runs of one trace, depth first."""
+    """The runs of one trace in depth-first order."""
 
     runs: list[TreeRun] = field(default_factory=list)
     total: float = 0.0
-    """Milliseconds from the first start to the last end."""
+    """Milliseconds from the earliest start to the latest end."""
 
     @property
     def first(self) -> list[TreeRun]:
@@ -73,42 +73,42 @@ class Tree:
         return sum(run.row.error_preview is not None for run in self.runs)
 
     def as_json(self) -> Fragment:
-        shown = [run.as_json() for run in self.runs]
-        return Fragment(dumps_text({"total": self.total, "runs": shown}).encode())
+        visible_tree = [run.as_json() for run in self.runs]
+        return Fragment(dumps_text({"total": self.total, "runs": visible_tree}).encode())
 
 
-def trace(project: Project, trace_id: UUID, *, now: datetime | None = None) -> Tree:
-    """The whole trace, with what was said about its runs."""
+def load_trace(project: Project, trace_id: UUID, *, now: datetime | None = None) -> Tree:
+    """Load the whole trace with the feedback on its runs."""
     rows = run_store.trace(project.workspace_id, trace_id, project_id=project.pk)
-    said = _feedback(project.workspace_id, rows)
-    return tree(rows, now or datetime.now(UTC), said)
+    data = _feedback(project.workspace_id, rows)
+    return build_tree(rows, now or datetime.now(UTC), data)
 
 
-def shown(rows: Sequence[RunRow]) -> Tree:
-    """Runs in any order as a tree, or as several when they are of several traces."""
-    return tree(sorted(rows, key=lambda row: row.dotted_order), datetime.now(UTC))
+def visible_tree(rows: Sequence[RunRow]) -> Tree:
+    """Build the tree of runs in any order; runs of several traces form several trees."""
+    return build_tree(sorted(rows, key=lambda row: row.dotted_order), datetime.now(UTC))
 
 
-def tree(
-    rows: Sequence[RunRow], now: datetime, said: Mapping[UUID, FeedbackStats] | None = None
+def build_tree(
+    rows: Sequence[RunRow], now: datetime, feedback: Mapping[UUID, FeedbackStats] | None = None
 ) -> Tree:
-    """Rows in depth-first order as a tree; a run whose parent is not there stands at the edge."""
+    """Build the tree of rows in depth-first order; a run without its parent becomes a root."""
     if not rows:
         return Tree()
     begin = min(row.start_time for row in rows)
     end = max(row.end_time or now for row in rows)
-    at = {row.id: index for index, row in enumerate(rows)}
-    made: list[TreeRun] = []
+    position = {row.id: index for index, row in enumerate(rows)}
+    created: list[TreeRun] = []
     for row in rows:
-        parent = at.get(row.parent_run_id, -1) if row.parent_run_id else -1
-        depth = made[parent].depth + 1 if 0 <= parent < len(made) else 0
+        parent = position.get(row.parent_run_id, -1) if row.parent_run_id else -1
+        depth = created[parent].depth + 1 if 0 <= parent < len(created) else 0
         latency = row.latency
         took = None if latency is None else max(0.0, _milliseconds(latency))
-        feedback = chips((said or {}).get(row.id, {}))
-        made.append(
+        feedback = feedback_chips((feedback or {}).get(row.id, {}))
+        created.append(
             TreeRun(row, parent, depth, _milliseconds(row.start_time - begin), took, feedback)
         )
-    return Tree(made, max(0.0, _milliseconds(end - begin)))
+    return Tree(created, max(0.0, _milliseconds(end - begin)))
 
 
 def _feedback(workspace_id: UUID, rows: Collection[RunRow]) -> Mapping[UUID, FeedbackStats]:

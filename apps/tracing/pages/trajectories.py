@@ -1,4 +1,4 @@
-"""What happened in a thread, turn by turn: calls of models and tools, without what was said."""
+"""Trajectory of a thread: the model and tool calls of each turn, without messages."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from uuid import UUID
 
 from apps.trace_store import RunQuery, RunRow, RunType, filters, run_store
 from apps.tracing.models import Project
-from apps.tracing.pages.threads import turns_of
+from apps.tracing.pages.threads import load_turns
 
-STEPS = (RunType.LLM, RunType.TOOL, RunType.RETRIEVER, RunType.EMBEDDING)
-MOST_STEPS = 1000
-_SKEW = timedelta(hours=1)
+STEP_TYPES = (RunType.LLM, RunType.TOOL, RunType.RETRIEVER, RunType.EMBEDDING)
+MAX_STEPS = 1000
+_CLOCK_SKEW = timedelta(hours=1)
 
 
 @dataclass(frozen=True)
-class Moment:
-    """One step, or several that were taken at the same time by the same run."""
+class Step:
+    """One call, or several concurrent calls of the same parent run."""
 
     steps: Sequence[RunRow]
 
@@ -29,64 +29,64 @@ class Moment:
 
 
 @dataclass(frozen=True)
-class Passage:
-    """A turn and its steps, in order."""
+class TurnSteps:
+    """A turn with its steps in order."""
 
     number: int
     turn: RunRow
-    moments: Sequence[Moment]
+    group_steps: Sequence[Step]
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    passages: Sequence[Passage]
+    passages: Sequence[TurnSteps]
     next_cursor: str | None
     is_cut: bool
-    """Whether there are more steps than are shown."""
+    """Whether the turn has more steps than `MAX_STEPS`."""
 
 
-def trajectory(project: Project, key: str, *, cursor: str = "") -> Trajectory:
-    """The steps of a page of turns; no passage when there is no such thread."""
-    page = turns_of(project, key, cursor=cursor)
+def load_trajectory(project: Project, key: str, *, cursor: str = "") -> Trajectory:
+    """Load the steps of a page of turns; empty if the thread does not exist."""
+    page = load_turns(project, key, cursor=cursor)
     turns = [detail.row for detail in page.runs]
-    steps, is_cut = _steps(project, turns)
+    steps, is_cut = _read_steps(project, turns)
     by_trace: dict[UUID, list[RunRow]] = defaultdict(list)
     for step in steps:
         by_trace[step.trace_id].append(step)
     passages = [
-        Passage(number, turn, moments(by_trace[turn.trace_id]))
+        TurnSteps(number, turn, group_steps(by_trace[turn.trace_id]))
         for number, turn in enumerate(turns, 1)
     ]
     return Trajectory(passages, page.next_cursor, is_cut)
 
 
-def _steps(project: Project, turns: Sequence[RunRow]) -> tuple[list[RunRow], bool]:
+def _read_steps(project: Project, turns: Sequence[RunRow]) -> tuple[list[RunRow], bool]:
     if not turns:
         return [], False
     traces = ", ".join(filters.quote(str(turn.trace_id)) for turn in turns)
-    kinds = ", ".join(filters.quote(str(kind)) for kind in STEPS)
+    kinds = ", ".join(filters.quote(str(kind)) for kind in STEP_TYPES)
     query = RunQuery(
         project_ids=[project.pk],
-        started_from=min(turn.start_time for turn in turns) - _SKEW,
+        started_from=min(turn.start_time for turn in turns) - _CLOCK_SKEW,
         where=filters.parse(f"and(in(trace_id, [{traces}]), in(run_type, [{kinds}]))"),
         oldest_first=True,
     )
-    page = run_store.query(project.workspace_id, query, limit=MOST_STEPS)
+    page = run_store.query(project.workspace_id, query, limit=MAX_STEPS)
     return [detail.row for detail in page.runs], page.next_cursor is not None
 
 
-def moments(steps: Iterable[RunRow]) -> list[Moment]:
-    """The steps in order of time; those of one parent that overlap are one moment."""
-    found: list[list[RunRow]] = []
-    for step in sorted(steps, key=lambda one: (one.start_time, one.dotted_order)):
-        if found and _is_beside(step, found[-1]):
-            found[-1].append(step)
+def group_steps(steps: Iterable[RunRow]) -> list[Step]:
+    """Group the calls by time; overlapping calls of one parent form one step."""
+    results: list[list[RunRow]] = []
+    for step in sorted(steps, key=lambda item: (item.start_time, item.dotted_order)):
+        if results and _is_concurrent(step, results[-1]):
+            results[-1].append(step)
         else:
-            found.append([step])
-    return [Moment(one) for one in found]
+            results.append([step])
+    return [Step(item) for item in results]
 
 
-def _is_beside(step: RunRow, others: Sequence[RunRow]) -> bool:
+def _is_concurrent(step: RunRow, others: Sequence[RunRow]) -> bool:
     first = others[0]
     is_of_kind = step.run_type == first.run_type and step.parent_run_id == first.parent_run_id
     return is_of_kind and any(

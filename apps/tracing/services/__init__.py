@@ -1,4 +1,4 @@
-"""What other apps may ask of tracing, besides the store of runs."""
+"""The services of tracing that other apps use."""
 
 from apps.tracing.services.projects import (
     create_project,

@@ -1,8 +1,8 @@
-"""Deleting traces for good: the request is a row, the work is done from it, batch by batch.
+"""Permanent deletion of traces: a request is a row, processed in batches.
 
-A batch is one transaction that takes runs with everything that is known about them, and writes
-down which files they had; the files go after it. So whatever kills the process, the next one goes
-on where it was, and nobody ever sees a run without its payload or feedback without its run.
+A batch is one transaction that removes runs with all related rows and records their files, which
+are deleted afterwards. A killed process therefore loses nothing: the next one resumes, and no
+reader sees a run without its payload or feedback without its run.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from apps.trace_store.types import DeletedRun
 from apps.tracing import hooks, tasks
 from apps.tracing.models import (
     DeletionStatus,
-    DoomedFile,
-    KeptTrace,
+    PendingFileDeletion,
     Project,
+    RetainedTrace,
     RunCount,
     Share,
     TraceDeletion,
 )
 
-AT_ONCE = 3
-"""Batches that are done before the answer: for all but huge traces the answer is the deed."""
-_PAGE = 100
-_FILES = 500
+INLINE_BATCHES = 3
+"""Batches processed within the request, which suffices for all but huge traces."""
+_TRACES_PER_BATCH = 100
+_FILES_PER_BATCH = 500
 
 
 def delete_traces(
@@ -48,8 +48,8 @@ def delete_traces(
 ) -> TraceDeletion:
     """Delete the traces of these ids, or those with a run that has this metadata.
 
-    Nobody sees any of them from now on. Small deletions are done on return; of the rest the worker
-    takes care. Safe to repeat: what is not there is not deleted.
+    The traces are hidden at once. Small deletions are complete on return; the worker processes
+    the rest. Idempotent: missing traces are ignored.
     """
     with transaction.atomic():
         deletion = TraceDeletion(
@@ -62,7 +62,7 @@ def delete_traces(
         record(
             Action.TRACES_DELETED,
             Target("traces", deletion.pk, project.name),
-            # Metadata are words of the traces themselves, so only their names are kept.
+            # Metadata values are content of traces, so the audit log records only their keys.
             after={
                 "session_id": project.pk,
                 "trace_ids": deletion.trace_ids,
@@ -70,16 +70,16 @@ def delete_traces(
             },
             workspace_id=project.workspace_id,
         )
-    if not work_off(deletion.pk, batches=AT_ONCE):
+    if not process_deletion(deletion.pk, batches=INLINE_BATCHES):
         tasks.delete_traces.delay(str(deletion.pk))
     deletion.refresh_from_db()
     return deletion
 
 
-def work_off(deletion_id: UUID, *, batches: int | None = None) -> bool:
-    """Go on with the deletion, so many batches or to its end; whether it is done.
+def process_deletion(deletion_id: UUID, *, batches: int | None = None) -> bool:
+    """Process some or all remaining batches; return whether the deletion is complete.
 
-    Safe to run twice and to kill: of two workers, one waits.
+    Safe to run concurrently and to kill: a row lock serializes workers.
     """
     pending = TraceDeletion.objects.across_workspaces(reason="each row says whose it is").pending()
     done = 0
@@ -96,28 +96,28 @@ def work_off(deletion_id: UUID, *, batches: int | None = None) -> bool:
         done += 1
     else:
         return False
-    remove_doomed_files()
+    remove_pending_files()
     return True
 
 
 def _next_batch(deletion: TraceDeletion) -> list[DeletedRun]:
-    """Remove some runs of the traces that are meant; of none any more, find those that are next.
+    """Remove a batch of runs; if none remain, find the next traces by metadata.
 
-    What is found is kept: the run that has the metadata may go long before the rest of its trace.
+    The found ids are stored: the run with the metadata may be removed before its trace's others.
     """
     workspace_id, project_id = deletion.workspace_id, deletion.project_id
     removed = delete_runs.delete_trace_runs(workspace_id, project_id, deletion.trace_ids)
     if not removed and deletion.metadata:
-        for trace_ids in _with_metadata(deletion):
+        for trace_ids in _find_by_metadata(deletion):
             deletion.trace_ids = trace_ids
             removed = delete_runs.delete_trace_runs(workspace_id, project_id, trace_ids)
             if removed:
                 break
-    return forget(workspace_id, removed)
+    return remove_related_rows(workspace_id, removed)
 
 
-def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
-    """The traces that have the metadata and came before they were asked for, page by page."""
+def _find_by_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
+    """Yield pages of the traces that have the metadata and were received before the request."""
     query = RunQuery(
         project_ids=[deletion.project_id],
         where=metadata_filter(deletion.metadata or {}),
@@ -125,7 +125,7 @@ def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
     )
     cursor = None
     while True:
-        page = run_store.query(deletion.workspace_id, query, limit=_PAGE, cursor=cursor)
+        page = run_store.query(deletion.workspace_id, query, limit=_TRACES_PER_BATCH, cursor=cursor)
         rows = [run.row for run in page.runs if run.row.received_at <= deletion.created_at]
         if rows:
             yield list({row.trace_id for row in rows})
@@ -134,19 +134,19 @@ def _with_metadata(deletion: TraceDeletion) -> Iterator[list[UUID]]:
             return
 
 
-def remove_runs_of(project: Project) -> None:
-    """Remove all runs of the project, batch by batch."""
+def remove_project_runs(project: Project) -> None:
+    """Remove all runs of the project in batches."""
     while True:
         with transaction.atomic():
             removed = delete_runs.delete_project_runs(project.workspace_id, project.pk)
-            forget(project.workspace_id, removed)
+            remove_related_rows(project.workspace_id, removed)
         if len(removed) < delete_runs.BATCH_SIZE:
             break
-    remove_doomed_files()
+    remove_pending_files()
 
 
-def forget(workspace_id: UUID, removed: Sequence[DeletedRun]) -> list[DeletedRun]:
-    """Remove what else is known about these runs, in the transaction that removed them."""
+def remove_related_rows(workspace_id: UUID, removed: Sequence[DeletedRun]) -> list[DeletedRun]:
+    """Remove rows related to these runs, in the transaction that removed the runs."""
     if not removed:
         return []
     run_ids = [run.id for run in removed]
@@ -158,23 +158,23 @@ def forget(workspace_id: UUID, removed: Sequence[DeletedRun]) -> list[DeletedRun
         Share.objects.for_workspace(workspace_id).filter(
             project_id__in=projects, trace_id__in=traces
         ).delete()
-        KeptTrace.objects.for_workspace(workspace_id).filter(trace_id__in=traces).delete()
+        RetainedTrace.objects.for_workspace(workspace_id).filter(trace_id__in=traces).delete()
         with raw_cursor() as cursor:
             for table in ("tracing_otlptrace", "tracing_otlporphan"):
                 cursor.execute(
-                    sql(f"DELETE FROM {table} WHERE workspace_id = %s AND trace_id = ANY(%s)"),  # noqa: S608  (ours)
+                    sql(f"DELETE FROM {table} WHERE workspace_id = %s AND trace_id = ANY(%s)"),  # noqa: S608  (constant table names)
                     [workspace_id, traces],
                 )
-    DoomedFile.objects.for_workspace(workspace_id).bulk_create(
-        DoomedFile(workspace_id=workspace_id, run_id=run.id, path=path)
+    PendingFileDeletion.objects.for_workspace(workspace_id).bulk_create(
+        PendingFileDeletion(workspace_id=workspace_id, run_id=run.id, path=path)
         for run in removed
         for path in run.files
     )
-    _count_down(workspace_id, removed)
+    _count_removed_runs(workspace_id, removed)
     return list(removed)
 
 
-def _count_down(workspace_id: UUID, removed: Sequence[DeletedRun]) -> None:
+def _count_removed_runs(workspace_id: UUID, removed: Sequence[DeletedRun]) -> None:
     hour = timezone.now().replace(minute=0, second=0, microsecond=0)
     for project_id in sorted({run.project_id for run in removed}):
         of_project = [run for run in removed if run.project_id == project_id]
@@ -187,28 +187,32 @@ def _count_down(workspace_id: UUID, removed: Sequence[DeletedRun]) -> None:
         ).save(force_insert=True)
 
 
-def remove_doomed_files() -> None:
-    """Delete files whose runs are gone, then the rows that remember them. Safe to stop anywhere.
+def remove_pending_files() -> None:
+    """Delete files of removed runs, then their rows. Safe to interrupt.
 
-    A file stays while a run of that id is there: two projects may have it.
+    A file stays while a run with that id exists: two projects may share it.
     """
-    doomed = DoomedFile.objects.across_workspaces(reason="removes files, each of its own workspace")
+    doomed = PendingFileDeletion.objects.across_workspaces(
+        reason="removes files, each of its own workspace"
+    )
     while True:
         with transaction.atomic():
-            rows = list(doomed.order_by("pk").select_for_update(skip_locked=True)[:_FILES])
+            rows = list(
+                doomed.order_by("pk").select_for_update(skip_locked=True)[:_FILES_PER_BATCH]
+            )
             for workspace_id in {row.workspace_id for row in rows}:
                 own = [row for row in rows if row.workspace_id == workspace_id]
                 alive = run_store.existing(workspace_id, {row.run_id for row in own})
                 for path in {row.path for row in own if row.run_id not in alive}:
                     default_storage.delete(path)
             doomed.filter(pk__in=[row.pk for row in rows]).delete()
-        if len(rows) < _FILES:
+        if len(rows) < _FILES_PER_BATCH:
             return
 
 
-def go_on() -> None:
-    """Take up the deletions whose message was lost, and files that were left."""
+def continue_deletions() -> None:
+    """Resume deletions whose task was lost, and delete remaining files."""
     pending = TraceDeletion.objects.across_workspaces(reason="each row says whose it is").pending()
     for deletion_id in pending.order_by("created_at").values_list("pk", flat=True):
-        work_off(deletion_id)
-    remove_doomed_files()
+        process_deletion(deletion_id)
+    remove_pending_files()

@@ -1,4 +1,4 @@
-"""What makes a project an experiment: its number among those of its dataset, and how far it is."""
+"""Numbering and progress of experiments."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from django.db.models.functions import RowNumber
 from apps.tracing.models import Project
 
 
-def numbers(workspace_id: UUID, projects: Collection[Project]) -> dict[UUID, int]:
-    """By project: 1 for the dataset's first experiment, 2 for its second, and so on."""
-    datasets = {one.reference_dataset_id for one in projects if one.reference_dataset_id}
+def experiment_numbers(workspace_id: UUID, projects: Collection[Project]) -> dict[UUID, int]:
+    """Return each project's ordinal among the experiments of its dataset, from 1."""
+    datasets = {
+        project.reference_dataset_id for project in projects if project.reference_dataset_id
+    }
     if not datasets:
         return {}
     siblings = Project.objects.for_workspace(workspace_id).present()
@@ -28,10 +30,10 @@ def numbers(workspace_id: UUID, projects: Collection[Project]) -> dict[UUID, int
     return dict(numbered.values_list("pk", "number"))
 
 
-def progress(
+def experiment_progress(
     project: Project, traces: int, feedback: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, Any] | None:
-    """How much of what was planned is there; None when nobody said what was planned."""
+    """Return the completed share of the plan; None without a plan."""
     plan = project.plan or {}
     examples = plan.get("num_examples")
     if not project.reference_dataset_id or not examples:
@@ -41,12 +43,12 @@ def progress(
         "expected_run_count": expected,
         "run_progress": min(traces / expected, 1.0),
         "evaluator_progress": {
-            key: min(_given(feedback.get(key, {})) / expected, 1.0)
+            key: min(_count_feedback(feedback.get(key, {})) / expected, 1.0)
             for key in plan.get("evaluator_keys") or ()
         },
     }
 
 
-def _given(stats: Mapping[str, Any]) -> int:
+def _count_feedback(stats: Mapping[str, Any]) -> int:
     labels: Mapping[str, int] = stats.get("values") or {}
     return int(stats.get("n") or 0) + sum(labels.values())

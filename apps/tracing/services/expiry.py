@@ -1,7 +1,7 @@
-"""Removing traces that have lived long enough: docs/adr/0020-retention.md.
+"""Removal of expired traces; see docs/adr/0020-retention.md.
 
-Days in which nothing is to be kept go as a whole, at no cost; from the others, the traces that are
-due are taken project by project.
+Daily partitions without retained traces are dropped; from the others, expired traces are deleted
+by project.
 """
 
 from __future__ import annotations
@@ -25,26 +25,26 @@ from apps.tracing.models import Project, TraceTier
 from apps.tracing.services import deletion, retention
 
 log = logging.getLogger(__name__)
-_TRACES = 200
+_TRACES_PER_BATCH = 200
 _DAY = timedelta(days=1)
 
 
 def expire(now: datetime | None = None) -> None:
-    """Remove what is due. Safe to repeat, to race and to stop anywhere."""
+    """Remove expired traces. Idempotent, safe to run concurrently and to interrupt."""
     now = now or timezone.now()
     by_workspace = dict(_cutoffs(now))
-    everybody = [one for cutoffs in by_workspace.values() for one in cutoffs]
-    _drop_days(everybody, now)
+    everybody = [cutoff for cutoffs in by_workspace.values() for cutoff in cutoffs]
+    _drop_expired_partitions(everybody, now)
     for workspace_id, cutoffs in by_workspace.items():
-        for one in cutoffs:
-            _expire_project(workspace_id, one)
-    deletion.remove_doomed_files()
-    _forget_upgrades()
+        for cutoff in cutoffs:
+            _expire_project(workspace_id, cutoff)
+    deletion.remove_pending_files()
+    _delete_stale_retained_traces()
 
 
 def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[RetentionCutoffs]]]:
     for workspace in Workspace.objects.all():
-        lives = retention.lives_of(workspace)
+        lives = retention.policy_for_workspace(workspace)
         long, short = lives.cutoff(TraceTier.LONG, now), lives.cutoff(TraceTier.SHORT, now)
         projects = Project.objects.for_workspace(workspace).present()
         yield (
@@ -60,16 +60,16 @@ def _cutoffs(now: datetime) -> Iterator[tuple[UUID, list[RetentionCutoffs]]]:
         )
 
 
-def _drop_days(cutoffs: list[RetentionCutoffs], now: datetime) -> None:
-    latest = [one.latest for one in cutoffs if one.latest is not None]
+def _drop_expired_partitions(cutoffs: list[RetentionCutoffs], now: datetime) -> None:
+    latest = [cutoff.latest for cutoff in cutoffs if cutoff.latest is not None]
     if not latest:
         return
     for day in partitions.list_partitions():
         if day.ends_at > max(latest):
             break
         try:
-            _drop(day, cutoffs)
-        except DatabaseError:  # somebody reads or writes that day for long: there is another time
+            _drop_partition(day, cutoffs)
+        except DatabaseError:  # a long transaction locks the partition: retry on the next run
             log.exception("a day of runs could not be dropped: %s", day.suffix)
     try:
         partitions.merge_empty_partitions(max(latest))
@@ -78,7 +78,7 @@ def _drop_days(cutoffs: list[RetentionCutoffs], now: datetime) -> None:
 
 
 @transaction.atomic
-def _drop(day: Partition, cutoffs: list[RetentionCutoffs]) -> None:
+def _drop_partition(day: Partition, cutoffs: list[RetentionCutoffs]) -> None:
     if partitions.is_empty(day):
         return
     partitions.lock_partition(day)
@@ -86,13 +86,13 @@ def _drop(day: Partition, cutoffs: list[RetentionCutoffs]) -> None:
         return
     with connection.cursor() as cursor:
         cursor.execute(
-            _WITH_THE_DAY.format(
+            _ROWS_OF_PARTITION_SQL.format(
                 day=day.table, payloads=day.payload_table, paths=offloaded_paths_sql("p")
             )
         )
         for table in ("trace_store_rollup_interval", "trace_store_rollup"):
             cursor.execute(
-                f"DELETE FROM {table} WHERE begins_at >= %s AND begins_at < %s",  # noqa: S608  (ours)
+                f"DELETE FROM {table} WHERE begins_at >= %s AND begins_at < %s",  # noqa: S608  (constant table names)
                 [day.begins_at or EARLIEST_TIME, day.ends_at],
             )
         cursor.execute(
@@ -102,7 +102,7 @@ def _drop(day: Partition, cutoffs: list[RetentionCutoffs]) -> None:
     partitions.truncate_partition(day)
 
 
-_WITH_THE_DAY = """
+_ROWS_OF_PARTITION_SQL = """
 DELETE FROM feedback_feedback f USING "{day}" r
 WHERE f.workspace_id = r.workspace_id AND f.run_id = r.id;
 
@@ -128,29 +128,29 @@ SELECT now(), workspace_id, project_id, date_trunc('hour', now(), 'UTC'), 0, 0, 
        count(*), count(*) FILTER (WHERE parent_run_id IS NULL)
 FROM "{day}" GROUP BY workspace_id, project_id;
 """
-"""What is known about the runs of a day besides the runs."""
+"""Delete the rows related to a partition's runs."""
 
 
 def _expire_project(workspace_id: UUID, cutoffs: RetentionCutoffs) -> None:
     for find in (expired_traces.find_expired_traces, expired_traces.find_expired_orphans):
-        while trace_ids := find(workspace_id, cutoffs, limit=_TRACES):
-            if not _remove(workspace_id, cutoffs.project_id, trace_ids):
-                break  # another is at it
+        while trace_ids := find(workspace_id, cutoffs, limit=_TRACES_PER_BATCH):
+            if not _remove_traces(workspace_id, cutoffs.project_id, trace_ids):
+                break  # another worker has the lock
 
 
-def _remove(workspace_id: UUID, project_id: UUID, trace_ids: list[UUID]) -> int:
+def _remove_traces(workspace_id: UUID, project_id: UUID, trace_ids: list[UUID]) -> int:
     removed = 0
     while True:
         with transaction.atomic():
             batch = delete_runs.delete_trace_runs(workspace_id, project_id, trace_ids)
-            deletion.forget(workspace_id, batch)
+            deletion.remove_related_rows(workspace_id, batch)
         removed += len(batch)
         if len(batch) < delete_runs.BATCH_SIZE:
             return removed
 
 
-def _forget_upgrades() -> None:
-    """Upgrades of traces that are not there any more, or that never came."""
+def _delete_stale_retained_traces() -> None:
+    """Delete upgrades of traces that were removed or never received."""
     with connection.cursor() as cursor:
         cursor.execute(
             """

@@ -1,4 +1,4 @@
-"""What keeps the store in shape, called by beat."""
+"""Periodic maintenance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _BATCH_SIZE = 1000
 
 @transaction.atomic
 def compact_run_counts() -> None:
-    """Merge the counts of each project and past hour into one row; the sums stay the same."""
+    """Merge the counts of each project and past hour into one row; sums are unchanged."""
     table = RunCount._meta.db_table
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('tracing.run_counts', 0))")
@@ -40,10 +40,10 @@ def compact_run_counts() -> None:
 
 
 def remove_deleted_projects() -> None:
-    """Remove what belonged to deleted projects, then their rows. Safe to stop anywhere."""
+    """Remove the data of deleted projects, then their rows. Safe to interrupt."""
     deleted = Project.objects.across_workspaces(reason="removes what its owners have deleted")
     for project in deleted.exclude(deleted_at=None).order_by("deleted_at"):
-        deletion.remove_runs_of(project)
+        deletion.remove_project_runs(project)
         Feedback.objects.for_workspace(project.workspace_id).filter(project=project).delete()
         RunCount.objects.for_workspace(project.workspace_id).filter(project_id=project.pk).delete()
         dirty_intervals.delete_project(project.workspace_id, project.pk)

@@ -1,4 +1,4 @@
-"""The price map of a workspace: its own entries change, the built-in ones are only shown."""
+"""The price map of a workspace: editable entries before read-only built-in ones."""
 
 from __future__ import annotations
 
@@ -15,52 +15,52 @@ from apps.trace_store.pricing import entries, price_map
 from apps.trace_store.pricing.entries import PriceEntry
 from apps.tracing.models import ModelPrice
 
-MOST = 1000
-"""Entries of a workspace: each is tried on each new name of a model."""
+MAX_PRICES = 1000
+"""Entries per workspace; each is matched against each new model name."""
 
 
-def price_entries(workspace_id: UUID) -> list[ModelPrice | PriceEntry]:
-    """All entries in the order in which they are tried, the workspace's own first."""
+def list_prices(workspace_id: UUID) -> list[ModelPrice | PriceEntry]:
+    """Return all entries in matching order, the workspace's own first."""
     own = ModelPrice.objects.for_workspace(workspace_id).newest_first()
     return [*own, *entries.built_in_entries()]
 
 
 @transaction.atomic
 def create_price(*, workspace_id: UUID, **fields: Any) -> ModelPrice:
-    """A new entry. Costs of runs that are stored stay what they are."""
-    if ModelPrice.objects.for_workspace(workspace_id).count() >= MOST:
+    """Create an entry. Costs of stored runs do not change."""
+    if ModelPrice.objects.for_workspace(workspace_id).count() >= MAX_PRICES:
         raise TooManyPrices
     price = ModelPrice(workspace_id=workspace_id, **fields)
     price.save(force_insert=True)
-    _changed(price, after=_shown(price))
+    _record_change(price, after=_audit_values(price))
     return price
 
 
 @transaction.atomic
 def replace_price(*, price: ModelPrice, **fields: Any) -> ModelPrice:
-    """Another content for an entry, for runs that come from now on."""
-    before = _shown(price)
+    """Replace an entry's content; it applies to runs received from now on."""
+    before = _audit_values(price)
     for name, value in fields.items():
         setattr(price, name, value)
     price.save()
-    _changed(price, before=before, after=_shown(price))
+    _record_change(price, before=before, after=_audit_values(price))
     return price
 
 
 @transaction.atomic
 def delete_price(*, price: ModelPrice) -> None:
-    _changed(price, before=_shown(price))
+    _record_change(price, before=_audit_values(price))
     price.delete()
 
 
 def find_price(workspace_id: UUID, price_id: UUID) -> ModelPrice:
-    """The workspace's own entry; `BuiltInPrice` for one that is not anybody's to change."""
-    if any(one.id == price_id for one in entries.built_in_entries()):
+    """Return the workspace's entry; raises `BuiltInPrice` for a built-in one."""
+    if any(item.id == price_id for item in entries.built_in_entries()):
         raise BuiltInPrice
     return get_or_404(ModelPrice.objects.for_workspace(workspace_id), pk=price_id)
 
 
-def _changed(
+def _record_change(
     price: ModelPrice, before: dict[str, Any] | None = None, after: dict[str, Any] | None = None
 ) -> None:
     workspace_id = price.workspace_id
@@ -69,8 +69,8 @@ def _changed(
     transaction.on_commit(lambda: price_map.invalidate(workspace_id))
 
 
-def _shown(price: ModelPrice) -> dict[str, Any]:
-    """What the audit log keeps of an entry."""
+def _audit_values(price: ModelPrice) -> dict[str, Any]:
+    """Return the audit log's representation of an entry."""
     return {
         "name": price.name,
         "match_pattern": price.match_pattern,

@@ -1,7 +1,7 @@
-"""How long traces live: docs/adr/0020-retention.md.
+"""Retention policies; see docs/adr/0020-retention.md.
 
-A trace has its project's tier at the moment it came: lowering a tier concerns what comes from then
-on, raising it all that is there. A trace that somebody gave feedback on is long-lived anyway.
+A trace has the tier that its project had when it was received: lowering the tier affects new
+traces, raising it all traces. Feedback makes a trace long-lived.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from apps.audit.services import Target, record
 from apps.core.raw_sql import raw_cursor
 from apps.organizations.models import Organization, Workspace
 from apps.trace_store import RunRow
-from apps.tracing.models import KeptTrace, Project, Retention, TraceTier
+from apps.tracing.models import Project, RetainedTrace, Retention, TraceTier
 
 
 @dataclass(frozen=True, slots=True)
-class Lives:
-    """What holds in a workspace; `None` seconds are without end."""
+class RetentionPolicy:
+    """The policy in effect; None means unlimited retention."""
 
     default_tier: str
     long_seconds: int | None
@@ -36,53 +36,53 @@ class Lives:
         return self.short_seconds if tier == TraceTier.SHORT else self.long_seconds
 
     def cutoff(self, tier: str, now: datetime) -> datetime | None:
-        """What came before then has lived long enough."""
+        """Return the time before which traces of the tier have expired; None if unlimited."""
         seconds = self.seconds(tier)
         return None if seconds is None else now - timedelta(seconds=seconds)
 
 
-def lives_of(workspace: Workspace) -> Lives:
-    """The workspace's own word, else its organization's, else the installation's."""
-    said = list(Retention.objects.reaching(workspace))
-    return _lives(said)
+def policy_for_workspace(workspace: Workspace) -> RetentionPolicy:
+    """Return the policy of the workspace, inherited from organization and installation."""
+    data = list(Retention.objects.reaching(workspace))
+    return _resolve_policy(data)
 
 
-def lives_of_organization(organization: Organization) -> Lives:
-    return _lives(Retention.objects.filter(organization=organization, workspace=None))
+def policy_for_organization(organization: Organization) -> RetentionPolicy:
+    return _resolve_policy(Retention.objects.filter(organization=organization, workspace=None))
 
 
-def _lives(said: Iterable[Retention]) -> Lives:
-    rows = list(said)
+def _resolve_policy(settings_rows: Iterable[Retention]) -> RetentionPolicy:
+    rows = list(settings_rows)
     tiers = [row.default_trace_tier for row in rows if row.default_trace_tier]
     long = [row.longlived_ttl_seconds for row in rows if row.longlived_ttl_seconds is not None]
     short = [row.shortlived_ttl_seconds for row in rows if row.shortlived_ttl_seconds is not None]
-    return Lives(
+    return RetentionPolicy(
         default_tier=tiers[0] if tiers else TraceTier.LONG,
-        long_seconds=long[0] if long else _days(settings.TRACE_RETENTION_DAYS),
-        short_seconds=short[0] if short else _days(settings.TRACE_RETENTION_SHORT_DAYS),
+        long_seconds=long[0] if long else _days_to_seconds(settings.TRACE_RETENTION_DAYS),
+        short_seconds=short[0] if short else _days_to_seconds(settings.TRACE_RETENTION_SHORT_DAYS),
     )
 
 
-def _days(days: int) -> int | None:
+def _days_to_seconds(days: int) -> int | None:
     return days * 86_400 or None
 
 
 @transaction.atomic
-def set_lives(
+def set_policy(
     *,
     organization_id: UUID,
     workspace_id: UUID | None,
     changes: Mapping[str, Any],
     all_projects: bool = False,
 ) -> None:
-    """Say how long traces live in the workspace, or by default in its organization.
+    """Set the policy of the workspace, or the default of the organization.
 
-    With `all_projects`, those that are there take the default tier too.
+    With `all_projects`, existing projects get the default tier as well.
     """
-    # None is the organization's own row, which the stubs do not take for a value.
+    # workspace_id None is the organization's row; the stubs do not accept None here.
     place: dict[str, Any] = {"organization_id": organization_id, "workspace_id": workspace_id}
-    said = Retention.objects.filter(**place)
-    before = said.values(*changes).first() if changes else None
+    data = Retention.objects.filter(**place)
+    before = data.values(*changes).first() if changes else None
     record(
         Action.RETENTION_CHANGED,
         Target("retention", workspace_id or organization_id),
@@ -94,20 +94,20 @@ def set_lives(
     tier = changes.get("default_trace_tier")
     if not all_projects or tier is None:
         return
-    of = [workspace_id] if workspace_id else _workspaces_of(organization_id)
-    for one in of:
-        for project in Project.objects.for_workspace(one).present().exclude(trace_tier=tier):
+    of = [workspace_id] if workspace_id else _workspace_ids(organization_id)
+    for item in of:
+        for project in Project.objects.for_workspace(item).present().exclude(trace_tier=tier):
             set_tier(project, tier)
             project.save(update_fields=["trace_tier", "short_since", "updated_at"])
 
 
-def _workspaces_of(organization_id: UUID) -> list[UUID]:
-    found = Workspace.objects.filter(organization_id=organization_id)
-    return list(found.values_list("pk", flat=True))
+def _workspace_ids(organization_id: UUID) -> list[UUID]:
+    rows = Workspace.objects.filter(organization_id=organization_id)
+    return list(rows.values_list("pk", flat=True))
 
 
 def set_tier(project: Project, tier: str) -> None:
-    """Give a project, which the caller saves, its tier from now on."""
+    """Set the tier of new traces on the project, which the caller saves."""
     project.trace_tier = tier
     if tier == TraceTier.LONG:
         project.short_since = None
@@ -116,13 +116,13 @@ def set_tier(project: Project, tier: str) -> None:
 
 
 def upgrade_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
-    """Make the traces long-lived, in the caller's transaction. Safe to repeat and to race.
+    """Make the traces long-lived, in the caller's transaction. Idempotent and race-safe.
 
-    Costs a look at an index where the workspace has no short-lived project.
+    Costs one index lookup if the workspace has no short-lived project.
     """
     if not trace_ids:
         return
-    # Many name the same traces at once; in one order, none waits in a circle.
+    # Sorted, so that concurrent transactions with the same traces cannot deadlock.
     with raw_cursor() as cursor:
         cursor.execute(
             "INSERT INTO tracing_kepttrace (id, created_at, workspace_id, trace_id)"
@@ -135,8 +135,8 @@ def upgrade_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
         )
 
 
-def tiers_of(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, tuple[str, bool]]:
-    """By the id of each run's trace: its tier, and whether that is an upgrade."""
+def tiers_for_runs(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, tuple[str, bool]]:
+    """Return by trace id the tier, and whether feedback upgraded it."""
     projects = {row.project_id for row in rows}
     short = {
         project.pk: project.short_since
@@ -153,7 +153,7 @@ def tiers_of(workspace_id: UUID, rows: Collection[RunRow]) -> dict[UUID, tuple[s
     kept: set[UUID] = set()
     if doubtful:
         kept = set(
-            KeptTrace.objects.for_workspace(workspace_id)
+            RetainedTrace.objects.for_workspace(workspace_id)
             .filter(trace_id__in=doubtful)
             .values_list("trace_id", flat=True)
         )

@@ -1,4 +1,4 @@
-"""Naming filters of a project's runs, and changing and dropping what was named."""
+"""Creating, updating and deleting saved views."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from django.db import transaction
 from apps.trace_store import filters
 from apps.tracing.models import Project, SavedView
 
-FILTERS = ("filter_string", "trace_filter_string", "tree_filter_string")
+FILTER_FIELDS = ("filter_string", "trace_filter_string", "tree_filter_string")
 
 
-def save_view(*, project: Project, **fields: Any) -> SavedView:
-    """A new view of the project. A filter that makes no sense is refused with its column."""
+def create_view(*, project: Project, **fields: Any) -> SavedView:
+    """Create a view of the project; an invalid filter raises `FilterError` with its column."""
     _check(fields)
     view = SavedView(workspace_id=project.workspace_id, project=project, **fields)
     view.save(force_insert=True)
     return view
 
 
-def change_view(*, view: SavedView, changes: Mapping[str, Any]) -> SavedView:
-    """Set the given fields and return the view."""
+def update_view(*, view: SavedView, changes: Mapping[str, Any]) -> SavedView:
+    """Update the given fields and return the view."""
     _check(changes)
     for name, value in changes.items():
         setattr(view, name, value)
@@ -32,8 +32,8 @@ def change_view(*, view: SavedView, changes: Mapping[str, Any]) -> SavedView:
 
 
 @transaction.atomic
-def choose_default(*, project: Project, view: SavedView | None) -> None:
-    """The project opens with this view from now on, or with all its traces. Safe to repeat."""
+def set_default_view(*, project: Project, view: SavedView | None) -> None:
+    """Set the view that the project's page opens with; None for all traces. Idempotent."""
     Project.objects.for_workspace(project.workspace_id).select_for_update(no_key=True).get(
         pk=project.pk
     )
@@ -43,12 +43,12 @@ def choose_default(*, project: Project, view: SavedView | None) -> None:
         views.filter(pk=view.pk).update(is_default=True)
 
 
-def drop_view(*, view: SavedView) -> None:
-    """The view is gone. Safe to repeat."""
+def delete_view(*, view: SavedView) -> None:
+    """Delete the view. Idempotent."""
     SavedView.objects.for_workspace(view.workspace_id).filter(pk=view.pk).delete()
 
 
 def _check(fields: Mapping[str, Any]) -> None:
-    for name in FILTERS:
+    for name in FILTER_FIELDS:
         if fields.get(name):
             filters.parse(fields[name])

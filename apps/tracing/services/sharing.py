@@ -1,4 +1,4 @@
-"""Links that open one trace, or one thread, to everybody who has them, and nothing else."""
+"""Public links to one trace or one thread."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from apps.trace_store.filters import Expression
 from apps.tracing import errors
 from apps.tracing.models import Share
 
-MOST_RUNS_SHOWN = 1000
+MAX_RUNS_SHOWN = 1000
 
 
 def is_sharing_allowed(workspace_id: UUID) -> bool:
-    """Whether the workspace's organization lets its traces be opened to everybody.
+    """Return whether the workspace's organization permits public links.
 
-    The one place that decides, for making links and for following them. What is deleted is closed.
+    Checked when a link is created and when it is followed; false for deleted workspaces.
     """
     return (
         Workspace.objects.present()
@@ -46,15 +46,15 @@ def is_sharing_allowed(workspace_id: UUID) -> bool:
 def share_trace(
     workspace_id: UUID, run_id: UUID, *, project_id: UUID | None = None, token: UUID | None = None
 ) -> Share:
-    """Open the trace that the run belongs to; a repeat returns the link that is there.
+    """Share the run's trace; a repeated call returns the existing link.
 
-    `RunNotFound` when the workspace has no such run, `ShareTokenTaken` for a token of another
-    link, whosever that is.
+    Raises `RunNotFound` for an unknown run, and `ShareTokenTaken` if any other link has the
+    token.
     """
     run = run_store.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
     if run is None:
         raise errors.RunNotFound
-    return _opened(
+    return _save_share(
         Share(
             workspace_id=workspace_id,
             token=token or uuid4(),
@@ -66,14 +66,16 @@ def share_trace(
 
 
 def share_thread(workspace_id: UUID, project_id: UUID, thread_key: str) -> Share:
-    """Open all traces of the thread, those to come included; a repeat returns the same link."""
-    query = RunQuery(project_ids=[project_id], is_root=True, where=_in_thread(thread_key))
+    """Share all present and future traces of the thread; repeated calls return one link."""
+    query = RunQuery(project_ids=[project_id], is_root=True, where=_thread_filter(thread_key))
     if not run_store.query(workspace_id, query, limit=1).runs:
         raise errors.ThreadNotFound
-    return _opened(Share(workspace_id=workspace_id, project_id=project_id, thread_key=thread_key))
+    return _save_share(
+        Share(workspace_id=workspace_id, project_id=project_id, thread_key=thread_key)
+    )
 
 
-def _opened(share: Share) -> Share:
+def _save_share(share: Share) -> Share:
     if not is_sharing_allowed(share.workspace_id):
         raise errors.SharingForbidden
     try:
@@ -81,18 +83,18 @@ def _opened(share: Share) -> Share:
             share.save(force_insert=True)
             _record(Action.RUN_SHARED, share)
     except IntegrityError:
-        there = Share.objects.for_workspace(share.workspace_id).filter(
+        existing = Share.objects.for_workspace(share.workspace_id).filter(
             project_id=share.project_id, trace_id=share.trace_id, thread_key=share.thread_key
         )
-        found = there.first()
-        if found is None:
+        row = existing.first()
+        if row is None:
             raise errors.ShareTokenTaken from None
-        return found
+        return row
     return share
 
 
-def share_of_run(workspace_id: UUID, run_id: UUID) -> Share | None:
-    """The link that opens the run's trace; `RunNotFound` when the workspace has no such run."""
+def find_share_of_run(workspace_id: UUID, run_id: UUID) -> Share | None:
+    """Return the link of the run's trace, if any; raises `RunNotFound` for an unknown run."""
     run = run_store.get(workspace_id, run_id, payloads=NO_PAYLOADS)
     if run is None:
         raise errors.RunNotFound
@@ -103,29 +105,29 @@ def share_of_run(workspace_id: UUID, run_id: UUID) -> Share | None:
     )
 
 
-def unshare_trace(workspace_id: UUID, run_id: UUID, *, project_id: UUID | None = None) -> None:
-    """Close the trace of the run, if it is open. Safe to repeat."""
+def revoke_trace_link(workspace_id: UUID, run_id: UUID, *, project_id: UUID | None = None) -> None:
+    """Revoke the link of the run's trace, if any. Idempotent."""
     run = run_store.get(workspace_id, run_id, project_id=project_id, payloads=NO_PAYLOADS)
     if run is None:
         raise errors.RunNotFound
     shares = Share.objects.for_workspace(workspace_id)
-    _close(shares.filter(project_id=run.row.project_id, trace_id=run.row.trace_id))
+    _delete_shares(shares.filter(project_id=run.row.project_id, trace_id=run.row.trace_id))
 
 
-def unshare_tokens(workspace_id: UUID, tokens: Collection[UUID]) -> None:
-    """Close these links; those of others, and unknown ones, are passed over."""
-    _close(Share.objects.for_workspace(workspace_id).filter(token__in=tokens))
+def revoke_links(workspace_id: UUID, tokens: Collection[UUID]) -> None:
+    """Revoke these links of the workspace; others are ignored."""
+    _delete_shares(Share.objects.for_workspace(workspace_id).filter(token__in=tokens))
 
 
 @transaction.atomic
-def _close(shares: QuerySet[Share]) -> None:
+def _delete_shares(shares: QuerySet[Share]) -> None:
     for share in shares.select_for_update():
         _record(Action.RUN_UNSHARED, share)
         share.delete()
 
 
 def _record(action: Action, share: Share) -> None:
-    """The link itself is not written down: who reads the log could open it."""
+    """Record the change without the token: readers of the audit log could open the link."""
     record(
         action,
         Target("run", share.run_id or "", share.thread_key or ""),
@@ -135,8 +137,8 @@ def _record(action: Action, share: Share) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Shared:
-    """What a link opens: all reading goes through here, and reaches nothing else."""
+class SharedContent:
+    """The runs and feedback that a link exposes; all public reads go through it."""
 
     share: Share
 
@@ -147,7 +149,7 @@ class Shared:
         is_root: bool | None = None,
         where: Expression | None = None,
     ) -> RunQuery:
-        """Some of the runs that the link opens."""
+        """Return the query of the shared runs, or of some of them."""
         share = self.share
         query = RunQuery(
             project_ids=[share.project_id],
@@ -158,19 +160,20 @@ class Shared:
             oldest_first=True,
         )
         if share.thread_key is not None:
-            query = replace(query, where_root=_in_thread(share.thread_key))
+            query = replace(query, where_root=_thread_filter(share.thread_key))
         return query
 
     def run(self, run_id: UUID | None, payloads: Collection[Payload] = ALL_PAYLOADS) -> RunDetail:
-        """The run, without an id the one that the link begins with; else `RunNotFound`."""
-        wanted = run_id or self.share.run_id
+        """Return a shared run, by default the link's initial run; raises `RunNotFound`."""
+        selected = run_id or self.share.run_id
         query = self.query(
-            run_ids=None if wanted is None else [wanted], is_root=True if wanted is None else None
+            run_ids=None if selected is None else [selected],
+            is_root=True if selected is None else None,
         )
-        found = run_store.query(self.share.workspace_id, query, limit=1, payloads=payloads)
-        if not found.runs:
+        page = run_store.query(self.share.workspace_id, query, limit=1, payloads=payloads)
+        if not page.runs:
             raise errors.RunNotFound
-        return found.runs[0]
+        return page.runs[0]
 
     def feedback(self) -> FeedbackQuerySet:
         """What was said about the runs that the link opens."""
@@ -182,33 +185,33 @@ class Shared:
         return rows.filter(trace_id=share.trace_id)
 
 
-def open_link(token: UUID) -> Shared:
-    """What the link opens; `NotFound` when there is none, or none any more."""
+def resolve_link(token: UUID) -> SharedContent:
+    """Return the content of the link; raises `ShareNotFound` if it is unknown or revoked."""
     shares = Share.objects.across_workspaces(reason="the token itself names the workspace")
     share = shares.filter(token=token, project__deleted_at=None).first()
     if share is None or not is_sharing_allowed(share.workspace_id):
         raise errors.ShareNotFound
-    return Shared(share)
+    return SharedContent(share)
 
 
 @dataclass(frozen=True, slots=True)
 class SharedTrace:
-    """What the page of a link shows."""
+    """Data of a public page."""
 
     share: Share
     opened: RunDetail
-    """The run that the link begins with, whole."""
+    """The initial run with its payloads."""
     runs: Sequence[RunRow]
-    """All runs that it opens, oldest first; of many the first thousand."""
+    """The shared runs, oldest first, at most `MAX_RUNS_SHOWN`."""
 
 
-def shared_trace(token: UUID) -> SharedTrace:
-    """For the page of a link; `NotFound` when there is nothing to see."""
-    shared = open_link(token)
+def load_shared_trace(token: UUID) -> SharedTrace:
+    """Load the data of a public page; raises `ShareNotFound` or `RunNotFound`."""
+    shared = resolve_link(token)
     opened = shared.run(None)
-    found = run_store.query(shared.share.workspace_id, shared.query(), limit=MOST_RUNS_SHOWN)
-    return SharedTrace(shared.share, opened, [run.row for run in found.runs])
+    page = run_store.query(shared.share.workspace_id, shared.query(), limit=MAX_RUNS_SHOWN)
+    return SharedTrace(shared.share, opened, [run.row for run in page.runs])
 
 
-def _in_thread(thread_key: str) -> Expression:
+def _thread_filter(thread_key: str) -> Expression:
     return filters.parse(f"eq(thread_id, {filters.quote(thread_key)})")

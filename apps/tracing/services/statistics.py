@@ -1,4 +1,4 @@
-"""Statistics of runs in the words of the wire: of a query, of its groups, of whole projects."""
+"""Statistics of runs in the API's terms: of a query, of its groups, of projects."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from apps.tracing.services import facets
 M = Measure
 
 
-def money(amount: Decimal | None) -> str | None:
-    """An amount as text, so that no reader rounds it, and without an exponent."""
+def format_cost(amount: Decimal | None) -> str | None:
+    """Format an amount as a string without exponent, so that no client rounds it."""
     return None if amount is None else format(amount.normalize(), "f")
 
 
 def _quantile(measure: Measure, share: float) -> Callable[[RunMetrics], Any]:
     def found(figures: RunMetrics) -> Any:
         value = figures.quantile(measure, share)
-        return money(value) if isinstance(value, Decimal) else value
+        return format_cost(value) if isinstance(value, Decimal) else value
 
     return found
 
@@ -34,12 +34,12 @@ def _quantile(measure: Measure, share: float) -> Callable[[RunMetrics], Any]:
 def _total(measure: Measure) -> Callable[[RunMetrics], Any]:
     def found(figures: RunMetrics) -> Any:
         value = figures.total(measure)
-        return money(value) if isinstance(value, Decimal) else value
+        return format_cost(value) if isinstance(value, Decimal) else value
 
     return found
 
 
-NUMBERS: dict[str, Callable[[RunMetrics], Any]] = {
+METRICS: dict[str, Callable[[RunMetrics], Any]] = {
     "run_count": lambda figures: figures.runs,
     "latency_p50": _quantile(M.LATENCY, 0.5),
     "latency_p99": _quantile(M.LATENCY, 0.99),
@@ -64,7 +64,7 @@ NUMBERS: dict[str, Callable[[RunMetrics], Any]] = {
     "error_rate": lambda figures: figures.error_rate,
     "streaming_rate": lambda figures: figures.streaming_rate,
 }
-_NEEDS = {
+_MEASURES_BY_PREFIX = {
     "latency": (M.LATENCY,),
     "first": (M.FIRST_TOKEN,),
     "total": (M.TOTAL_TOKENS, M.TOTAL_COST),
@@ -74,12 +74,12 @@ _NEEDS = {
     "tokens": (M.TOTAL_TOKENS,),
     "cost": (M.TOTAL_COST,),
 }
-BESIDE = ("feedback_stats", "session_feedback_stats", "thread_feedback_stats", "run_facets")
-SETS = {
-    "all_run_stats": (*NUMBERS, *BESIDE),
-    "all_token_stats": tuple(name for name in NUMBERS if "token" in name or "cost" in name),
+RELATED_STATS = ("feedback_stats", "session_feedback_stats", "thread_feedback_stats", "run_facets")
+METRIC_SETS = {
+    "all_run_stats": (*METRICS, *RELATED_STATS),
+    "all_token_stats": tuple(name for name in METRICS if "token" in name or "cost" in name),
 }
-SELECTABLE = frozenset({*NUMBERS, *BESIDE, *DETAILS, *SETS, "group_count"})
+SELECTABLE = frozenset({*METRICS, *RELATED_STATS, *DETAILS, *METRIC_SETS, "group_count"})
 
 
 def run_stats(
@@ -89,15 +89,15 @@ def run_stats(
     select: Collection[str] | None = None,
     with_details: bool = False,
 ) -> dict[str, Any]:
-    """All statistics of the query's runs, or those that are selected; zeros and nulls of none.
+    """Return all or the selected statistics of the query's runs; zeros and nulls without runs.
 
-    Where only the newest runs could be looked at, `counted_since` says from when on.
+    If only the newest runs were counted, `counted_since` is the start of their period.
     """
-    wanted = _wanted(select, with_details=with_details)
-    answer = run_store.aggregate(workspace_id, _question(query, wanted))
-    told = _told(answer.whole, wanted)
-    told |= _beside(workspace_id, query, wanted)
-    return told | _partial(answer)
+    selected = _selected_names(select, with_details=with_details)
+    answer = run_store.aggregate(workspace_id, _metrics_query(query, selected))
+    stats = _render_metrics(answer.whole, selected)
+    stats |= _related_stats(workspace_id, query, selected)
+    return stats | _partial_result(answer)
 
 
 def grouped_stats(
@@ -109,27 +109,31 @@ def grouped_stats(
     select: Collection[str] | None = None,
     with_details: bool = False,
 ) -> dict[str, dict[str, Any]]:
-    """The same by group: those that are named, else the ones with the most runs."""
-    wanted = _wanted(select, with_details=with_details) - set(BESIDE)
+    """Return the statistics by group: of the named groups, else of the largest."""
+    selected = _selected_names(select, with_details=with_details) - set(RELATED_STATS)
     if groups is not None:
         group_by = replace(group_by, max_groups=10_000)
-    answer = run_store.aggregate(workspace_id, replace(_question(query, wanted), group_by=group_by))
-    names = groups if groups is not None else _by_size(answer)
-    count = {"group_count": len(answer.by_group)} if "group_count" in wanted else {}
+    answer = run_store.aggregate(
+        workspace_id, replace(_metrics_query(query, selected), group_by=group_by)
+    )
+    names = groups if groups is not None else _groups_by_size(answer)
+    count = {"group_count": len(answer.by_group)} if "group_count" in selected else {}
     return {
-        name: _told(answer.by_group.get(name) or RunMetrics(), wanted) | count | _partial(answer)
+        name: _render_metrics(answer.by_group.get(name) or RunMetrics(), selected)
+        | count
+        | _partial_result(answer)
         for name in names
     }
 
 
 def turn_stats(workspace_id: UUID, query: RunQuery) -> dict[str, Any]:
-    """The same of those runs of the query that are turns of a conversation."""
+    """Return the statistics of the query's runs that belong to a thread."""
     in_thread = filters.parse("is_not_null(thread_id)")
     turns = replace(query, where=filters.all_of([query.where, in_thread]))
-    return run_stats(workspace_id, turns, select=[*NUMBERS, "feedback_stats"])
+    return run_stats(workspace_id, turns, select=[*METRICS, "feedback_stats"])
 
 
-def _by_size(answer: MetricsResult) -> list[str]:
+def _groups_by_size(answer: MetricsResult) -> list[str]:
     names = [name for name in answer.by_group if name is not None]
     return sorted(names, key=lambda name: (-answer.by_group[name].runs, name))
 
@@ -143,110 +147,122 @@ def project_stats(
     select: Collection[str] | None = None,
     with_facets: bool = False,
 ) -> Mapping[UUID, dict[str, Any]]:
-    """What the list of projects shows of each, with `include_stats`; all projects are there.
+    """Return the statistics of each project, as the list shows them with `include_stats`.
 
-    Counts, tokens and first tokens are those of all runs; latencies and the rate of errors those of
-    traces. `since` leaves out runs that started before; `where` (its filters) other runs.
+    Counts, tokens and first tokens cover all runs, latencies and the error rate root runs. `since`
+    excludes runs that started earlier; the filters of `where` exclude others.
     """
     if not project_ids:
         return {}
     query = replace(where or RunQuery(), project_ids=list(project_ids))
     if since is not None:
         query = replace(query, started_from=since)
-    wanted = _wanted(select, with_details=False)
-    everything = _by_project(workspace_id, query, wanted)
-    of_traces = {"latency_p50", "latency_p99", "latency_avg", "error_rate"} & wanted
+    selected = _selected_names(select, with_details=False)
+    everything = _by_project(workspace_id, query, selected)
+    of_traces = {"latency_p50", "latency_p99", "latency_avg", "error_rate"} & selected
     roots: Mapping[str | None, RunMetrics] = {}
     if of_traces:
         roots = _by_project(workspace_id, replace(query, is_root=True), of_traces)
-    said = _feedback(workspace_id, project_ids, since, wanted)
-    told: dict[UUID, dict[str, Any]] = {}
+    data = _feedback(workspace_id, project_ids, since, selected)
+    stats: dict[UUID, dict[str, Any]] = {}
     for project_id in project_ids:
-        told[project_id] = _told(everything.get(str(project_id)) or RunMetrics(), wanted)
-        told[project_id] |= _told(roots.get(str(project_id)) or RunMetrics(), of_traces)
-        told[project_id] |= {
-            name: score_stats.get(project_id, {}) for name, score_stats in said.items()
+        stats[project_id] = _render_metrics(
+            everything.get(str(project_id)) or RunMetrics(), selected
+        )
+        stats[project_id] |= _render_metrics(roots.get(str(project_id)) or RunMetrics(), of_traces)
+        stats[project_id] |= {
+            name: score_stats.get(project_id, {}) for name, score_stats in data.items()
         }
         if with_facets:
-            one = replace(query, project_ids=[project_id])
-            told[project_id]["run_facets"] = facets.facets_of(workspace_id, one)
-    return told
+            result = replace(query, project_ids=[project_id])
+            stats[project_id]["run_facets"] = facets.collect_facets(workspace_id, result)
+    return stats
 
 
 def _by_project(
-    workspace_id: UUID, query: RunQuery, wanted: Collection[str]
+    workspace_id: UUID, query: RunQuery, selected: Collection[str]
 ) -> Mapping[str | None, RunMetrics]:
     group_by = GroupBy(GroupAttribute.PROJECT, max_groups=len(query.project_ids or ()))
-    question = replace(_question(query, wanted), group_by=group_by)
+    question = replace(_metrics_query(query, selected), group_by=group_by)
     return run_store.aggregate(workspace_id, question).by_group
 
 
 def _feedback(
-    workspace_id: UUID, project_ids: Sequence[UUID], since: datetime | None, wanted: Collection[str]
+    workspace_id: UUID,
+    project_ids: Sequence[UUID],
+    since: datetime | None,
+    selected: Collection[str],
 ) -> dict[str, Mapping[UUID, Any]]:
-    said: dict[str, Mapping[UUID, Any]] = {}
-    if "feedback_stats" in wanted:
-        said["feedback_stats"] = score_stats.by_project_runs(
+    data: dict[str, Mapping[UUID, Any]] = {}
+    if "feedback_stats" in selected:
+        data["feedback_stats"] = score_stats.by_project_runs(
             workspace_id, project_ids, started_from=since
         )
-    if "session_feedback_stats" in wanted:
-        said["session_feedback_stats"] = score_stats.by_project(workspace_id, project_ids)
-    return said
+    if "session_feedback_stats" in selected:
+        data["session_feedback_stats"] = score_stats.by_project(workspace_id, project_ids)
+    return data
 
 
-def _wanted(select: Collection[str] | None, *, with_details: bool) -> set[str]:
+def _selected_names(select: Collection[str] | None, *, with_details: bool) -> set[str]:
     if not select:
-        return {*NUMBERS, *BESIDE, *(DETAILS if with_details else ())}
-    wanted = {name for one in select for name in SETS.get(one, (one,))}
-    return wanted | set(DETAILS if with_details else ())
+        return {*METRICS, *RELATED_STATS, *(DETAILS if with_details else ())}
+    selected = {name for item in select for name in METRIC_SETS.get(item, (item,))}
+    return selected | set(DETAILS if with_details else ())
 
 
-def _question(query: RunQuery, wanted: Collection[str]) -> MetricsQuery:
+def _metrics_query(query: RunQuery, selected: Collection[str]) -> MetricsQuery:
     needed = {
-        measure for name in wanted & NUMBERS.keys() for measure in _NEEDS.get(_word(name), ())
+        measure
+        for name in selected & METRICS.keys()
+        for measure in _MEASURES_BY_PREFIX.get(_prefix(name), ())
     }
     return MetricsQuery(
         query=query,
         measures=[measure for measure in Measure if measure in needed],
-        details=bool(set(DETAILS) & set(wanted)),
+        details=bool(set(DETAILS) & set(selected)),
     )
 
 
-def _word(name: str) -> str:
+def _prefix(name: str) -> str:
     return name.partition("_")[0]
 
 
-def _told(figures: RunMetrics, wanted: Collection[str]) -> dict[str, Any]:
-    told = {name: value(figures) for name, value in NUMBERS.items() if name in wanted}
+def _render_metrics(figures: RunMetrics, selected: Collection[str]) -> dict[str, Any]:
+    stats = {name: value(figures) for name, value in METRICS.items() if name in selected}
     for kind in DETAILS:
-        if kind in wanted:
+        if kind in selected:
             amounts = figures.details.get(kind, {})
             is_cost = kind.endswith("cost_details")
-            told[kind] = {
-                name: money(amount) if is_cost else int(amount) for name, amount in amounts.items()
+            stats[kind] = {
+                name: format_cost(amount) if is_cost else int(amount)
+                for name, amount in amounts.items()
             }
-    return told
+    return stats
 
 
-def _beside(workspace_id: UUID, query: RunQuery, wanted: Collection[str]) -> dict[str, Any]:
-    told: dict[str, Any] = {}
-    if "feedback_stats" in wanted:
-        told["feedback_stats"] = score_stats.for_query(workspace_id, query)
-    if "session_feedback_stats" in wanted:
+def _related_stats(
+    workspace_id: UUID, query: RunQuery, selected: Collection[str]
+) -> dict[str, Any]:
+    stats: dict[str, Any] = {}
+    if "feedback_stats" in selected:
+        stats["feedback_stats"] = score_stats.for_query(workspace_id, query)
+    if "session_feedback_stats" in selected:
         of_each = score_stats.by_project(workspace_id, query.project_ids or [])
-        told["session_feedback_stats"] = score_stats.merge_stats(of_each.values())
-    if "thread_feedback_stats" in wanted:
-        told["thread_feedback_stats"] = {
+        stats["session_feedback_stats"] = score_stats.merge_stats(of_each.values())
+    if "thread_feedback_stats" in selected:
+        stats["thread_feedback_stats"] = {
             key: score_stats
-            for key, score_stats in (told.get("feedback_stats") or {}).items()
+            for key, score_stats in (stats.get("feedback_stats") or {}).items()
             if score_stats.get("contains_thread_feedback")
         }
-    if "run_facets" in wanted:
-        told["run_facets"] = facets.facets_of(workspace_id, query, told.get("feedback_stats"))
-    return told
+    if "run_facets" in selected:
+        stats["run_facets"] = facets.collect_facets(
+            workspace_id, query, stats.get("feedback_stats")
+        )
+    return stats
 
 
-def _partial(answer: MetricsResult) -> dict[str, Any]:
+def _partial_result(answer: MetricsResult) -> dict[str, Any]:
     if answer.counted_since is None:
         return {}
     return {"counted_since": answer.counted_since}

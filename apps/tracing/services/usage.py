@@ -1,4 +1,4 @@
-"""What tracing tells of the use of workspaces, from its ledger."""
+"""Usage by workspace, from the run counts."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from apps.core.raw_sql import raw_cursor
 from apps.tracing.models import TraceTier
 from apps.usage.usage_sources import Figures
 
-# A trace is long-lived by its project, or because it was worth more than that.
-_INGESTED = """
+# A trace is long-lived by its project's tier or by an upgrade.
+_USAGE_SQL = """
 WITH counted AS (
     SELECT c.workspace_id, sum(c.runs) AS runs, sum(c.traces) AS traces,
            sum(c.traces) FILTER (WHERE p.trace_tier = %(long)s) AS lasting
@@ -32,12 +32,12 @@ FROM counted c LEFT JOIN kept USING (workspace_id)
 """
 
 
-def ingested(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> Figures:
-    """Runs, traces, and those of them that live long, by workspace."""
+def collect_usage(begin: datetime, end: datetime, workspaces: Collection[UUID] | None) -> Figures:
+    """Return runs, traces and long-lived traces by workspace."""
     some = None if workspaces is None else list(workspaces)
     values = {"begin": begin, "end": end, "some": some, "long": str(TraceTier.LONG)}
     with raw_cursor() as cursor:
-        cursor.execute(_INGESTED, values)
+        cursor.execute(_USAGE_SQL, values)
         return {
             workspace_id: {"runs": runs, "traces": traces, "longlived_traces": lasting}
             for workspace_id, runs, traces, lasting in cursor

@@ -1,4 +1,4 @@
-"""What happens to traces when a workspace is made or deleted, or links are shut."""
+"""Reactions to the creation and deletion of workspaces and to revoked public links."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from apps.tracing.models import Project, Share
 from apps.tracing.services.projects import ensure_default_project
 
 
-def furnish(workspace: Workspace) -> None:
-    """A workspace always has a project: clients learn its id from the first one."""
+def provision(workspace: Workspace) -> None:
+    """Create the default project: clients read the workspace id from the first project."""
     ensure_default_project(workspace.pk)
 
 
-def clear(workspace: Workspace) -> None:
-    """Every project goes, with its runs, files, feedback and links soon after."""
+def deprovision(workspace: Workspace) -> None:
+    """Delete all projects; a task removes their runs, files, feedback and links."""
     projects = Project.objects.for_workspace(workspace).present()
     projects.update(deleted_at=timezone.now())
-    # A sweeper finds them too, should the message be lost.
+    # The periodic task also finds them if this message is lost.
     transaction.on_commit(tasks.remove_deleted_projects.delay, robust=True)
 
 
-def close_shares(organization: Organization) -> None:
-    """No link that was given out opens anything any more, in any workspace."""
+def revoke_public_links(organization: Organization) -> None:
+    """Revoke all public links of the organization's workspaces."""
     for workspace_id in organization.workspaces.values_list("pk", flat=True):
         Share.objects.for_workspace(workspace_id).delete()

@@ -17,7 +17,7 @@ register = template.Library()
 @register.simple_tag
 def filter_link(name: str, value: str) -> str:
     """Return the query string of the run list filtered by a metadata value."""
-    quoted_name, quoted_value = filter_clauses.quoted(name), filter_clauses.quoted(value)
+    quoted_name, quoted_value = filter_clauses.quote_value(name), filter_clauses.quote_value(value)
     text = f"and(eq(metadata_key, {quoted_name}), eq(metadata_value, {quoted_value}))"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
 
@@ -25,7 +25,7 @@ def filter_link(name: str, value: str) -> str:
 @register.simple_tag
 def thread_link(key: str) -> str:
     """Return the query string of the run list filtered by a thread."""
-    text = f"eq(thread_id, {filter_clauses.quoted(key)})"
+    text = f"eq(thread_id, {filter_clauses.quote_value(key)})"
     return f"?{urlencode({'filter': text, 'range': 'all'})}"
 
 

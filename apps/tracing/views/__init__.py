@@ -1,1 +1,1 @@
-"""The pages of tracing, by subject: a view finds the caller, reads by `pages`, renders."""
+"""Views of the tracing pages: they load data with `pages` and render it."""

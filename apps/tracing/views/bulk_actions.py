@@ -1,4 +1,4 @@
-"""What can be done with traces: those selected in the list, or one."""
+"""Actions on the traces selected in the run list."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from apps.tracing.pages import projects
 from apps.tracing.services.deletion import delete_traces
 from apps.web_ui.pages import PageRequest, workspace_page
 
-MOST = 200
+MAX_SELECTED = 200
 
 
 @require_POST
 @workspace_page(Permission.RUNS_READ)
-def traces_selected(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Compare two, or delete the traces of those selected, which is asked again first."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    rows = _rows(project, request.POST.getlist("run"))
+def bulk_action(request: PageRequest, project_id: UUID) -> HttpResponse:
+    """Compare two selected runs, or delete the selected traces after confirmation."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    rows = _selected_rows(project, request.POST.getlist("run"))
     back = reverse("project-detail", args=[project.workspace_id, project.pk])
     if query := request.POST.get("back", ""):
         back = f"{back}?{query}"
@@ -56,13 +56,13 @@ def traces_selected(request: PageRequest, project_id: UUID) -> HttpResponse:
     return redirect(back)
 
 
-def _rows(project: Project, given: Collection[str]) -> list[RunRow]:
-    """The runs of the project that these ids name, in that order."""
+def _selected_rows(project: Project, run_ids: Collection[str]) -> list[RunRow]:
+    """Return the project's runs with these ids, in their order."""
     try:
-        ids = list(dict.fromkeys(UUID(one) for one in given))[:MOST]
+        ids = list(dict.fromkeys(UUID(item) for item in run_ids))[:MAX_SELECTED]
     except ValueError:
         raise errors.BadRequest("`run` must be a run id.") from None
     query = RunQuery(project_ids=[project.pk], run_ids=ids)
-    page = run_store.query(project.workspace_id, query, limit=MOST) if ids else None
-    found = {detail.row.id: detail.row for detail in page.runs} if page else {}
-    return [found[one] for one in ids if one in found]
+    page = run_store.query(project.workspace_id, query, limit=MAX_SELECTED) if ids else None
+    result = {detail.row.id: detail.row for detail in page.runs} if page else {}
+    return [result[item] for item in ids if item in result]

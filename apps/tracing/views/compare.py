@@ -1,4 +1,4 @@
-"""Two traces side by side."""
+"""Comparison of two traces."""
 
 from __future__ import annotations
 
@@ -16,37 +16,37 @@ from apps.tracing.pages import projects, run_views
 from apps.tracing.pages.run_views import RunView
 from apps.web_ui.pages import PageRequest, workspace_page
 
-CANDIDATES = 30
+MAX_CANDIDATES = 30
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def traces_compare(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """The runs `a` and `b`; while `b` is not chosen, runs of the same name to choose from."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    first = _run(project, request.GET.get("a", ""))
+    """Compare the runs `a` and `b`; without `b`, offer runs of the same name."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    first = _read_run(project, request.GET.get("a", ""))
     if first is None:
         raise errors.NotFound
-    second = _run(project, request.GET.get("b", ""))
+    second = _read_run(project, request.GET.get("b", ""))
     context = {"project": project, "sides": [first, second] if second else [first], "a": first}
     if second is None:
-        context["candidates"] = _like(project, first.row)
+        context["candidates"] = _similar_runs(project, first.row)
     return render(request, "tracing/compare.html", context)
 
 
-def _run(project: Project, given: str) -> RunView | None:
+def _read_run(project: Project, run_id: str) -> RunView | None:
     try:
-        return run_views.run(project, UUID(given)) if given else None
+        return run_views.load_run(project, UUID(run_id)) if run_id else None
     except ValueError:
         raise errors.NotFound from None
 
 
-def _like(project: Project, row: RunRow) -> list[RunRow]:
-    """The newest runs of the same standing."""
+def _similar_runs(project: Project, row: RunRow) -> list[RunRow]:
+    """Return the newest runs with the same name and position (root or child)."""
     query = RunQuery(
         project_ids=[project.pk],
         is_root=True if row.is_root else None,
         run_type=None if row.is_root else row.run_type,
     )
-    page = run_store.query(project.workspace_id, query, limit=CANDIDATES)
+    page = run_store.query(project.workspace_id, query, limit=MAX_CANDIDATES)
     return [detail.row for detail in page.runs if detail.row.id != row.id]

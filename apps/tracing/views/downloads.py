@@ -1,4 +1,4 @@
-"""A run or a whole trace to take away, as JSON."""
+"""Downloads of runs and traces as JSON."""
 
 from __future__ import annotations
 
@@ -20,42 +20,46 @@ from apps.tracing.pages import projects
 from apps.tracing.pages.run_list import ListState
 from apps.web_ui.pages import PageRequest, workspace_page
 
-AT_ONCE = 100
-MOST = 100_000
+BATCH_SIZE = 100
+MAX_RUNS = 100_000
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_download(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponseBase:
-    """The run; with `whole` every run of the trace of that id, one a line."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    """Download the run; with `whole` all runs of its trace, one per line."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
     if "whole" in request.GET:
         query = RunQuery(project_ids=[project.pk], trace_id=run_id, oldest_first=True)
-        return _file(_lines(project, query), f"trace-{run_id}.jsonl", "application/x-ndjson")
-    found = run_store.get(project.workspace_id, run_id, project_id=project.pk)
-    if found is None:
+        return _file_response(
+            _ndjson_lines(project, query), f"trace-{run_id}.jsonl", "application/x-ndjson"
+        )
+    result = run_store.get(project.workspace_id, run_id, project_id=project.pk)
+    if result is None:
         raise errors.NotFound
-    body = dumps(runs_json(project.workspace_id, [found])[0])
-    return _file(iter([body]), f"run-{run_id}.json", "application/json")
+    body = dumps(runs_json(project.workspace_id, [result])[0])
+    return _file_response(iter([body]), f"run-{run_id}.json", "application/json")
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def list_download(request: PageRequest, project_id: UUID) -> HttpResponseBase:
-    """What the list shows, to its end, one run a line."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    """Download all runs that the list matches, one per line."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
     try:
         query = ListState.read(request.GET).query(project)
     except FilterError as error:
         raise errors.BadRequest(error.detail) from None
-    return _file(_lines(project, query), f"{project.pk}.jsonl", "application/x-ndjson")
+    return _file_response(
+        _ndjson_lines(project, query), f"{project.pk}.jsonl", "application/x-ndjson"
+    )
 
 
-def _lines(project: Project, query: RunQuery) -> Iterator[bytes]:
+def _ndjson_lines(project: Project, query: RunQuery) -> Iterator[bytes]:
     cursor, sent = None, 0
-    while sent < MOST:
+    while sent < MAX_RUNS:
         page = run_store.query(
-            project.workspace_id, query, limit=AT_ONCE, cursor=cursor, payloads=ALL_PAYLOADS
+            project.workspace_id, query, limit=BATCH_SIZE, cursor=cursor, payloads=ALL_PAYLOADS
         )
         for run in runs_json(project.workspace_id, page.runs):
             yield dumps(run) + b"\n"
@@ -65,6 +69,6 @@ def _lines(project: Project, query: RunQuery) -> Iterator[bytes]:
             return
 
 
-def _file(lines: Iterator[bytes], name: str, kind: str) -> StreamingHttpResponse:
+def _file_response(lines: Iterator[bytes], name: str, kind: str) -> StreamingHttpResponse:
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingHttpResponse(lines, content_type=kind, headers=headers)

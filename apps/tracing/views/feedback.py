@@ -59,7 +59,7 @@ def feedback_delete(
 
 
 def _run(request: PageRequest, project_id: UUID, run_id: UUID) -> tuple[Project, RunRow]:
-    project = projects.project(request.caller.workspace_id, project_id)
+    project = projects.get_project(request.caller.workspace_id, project_id)
     run = run_store.get(project.workspace_id, run_id, project_id=project.pk, payloads=())
     if run is None:
         raise core_errors.NotFound
@@ -88,7 +88,7 @@ def _render(
         return redirect("trace-detail", project.workspace_id, project.pk, row.id)
     context = {
         "project": project,
-        "run": {"row": row, "feedback": run_views.feedback_of(project, row.id)},
+        "run": {"row": row, "feedback": run_views.load_feedback(project, row.id)},
         **feedback_context(request, form),
     }
     return render(request, "tracing/feedback.html#list", context, status=422 if is_invalid else 200)

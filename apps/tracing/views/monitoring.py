@@ -1,4 +1,4 @@
-"""How a project does over time."""
+"""The monitoring page of a project."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @require_GET
 @workspace_page(Permission.CHARTS_READ)
 def project_monitoring(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """The page at once, its figures as a fragment; `whole` asks for both together."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    chosen = monitoring.State.read(request.GET)
+    """Return the page, and its charts as a fragment; `whole` returns both together."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    chosen = monitoring.DashboardState.read(request.GET)
     context = {"project": project, "chosen": chosen}
     if request.htmx or "whole" in request.GET:
         address = reverse("project-detail", args=[project.workspace_id, project.pk])
-        context["dashboard"] = monitoring.dashboard(project, chosen, address)
+        context["dashboard"] = monitoring.load_dashboard(project, chosen, address)
     if request.htmx:
         return render(request, "tracing/project_monitoring.html#metrics", context)
     context |= {
         "tab": "monitoring",
         "may_write": request.caller.may(Permission.CHARTS_WRITE),
-        "groups": monitoring.GROUPS.items(),
+        "groups": monitoring.GROUP_ATTRIBUTES.items(),
     }
     return render(request, "tracing/project_monitoring.html", context)

@@ -17,9 +17,9 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @workspace_page(Permission.PROJECTS_READ)
 def project_list(request: PageRequest) -> HttpResponse:
     text = request.GET.get("q", "").strip()[:200]
-    offered = tagging.choices(request.caller.workspace_id)
-    tag = tagging.chosen(request.GET.get("tag", ""), offered)
-    rows, cursor = projects.listed(
+    offered = tagging.load_tag_choices(request.caller.workspace_id)
+    tag = tagging.parse_tag_filter(request.GET.get("tag", ""), offered)
+    rows, cursor = projects.load_project_list(
         request.caller.workspace_id,
         text=text,
         after=request.GET.get("after", ""),
@@ -40,17 +40,17 @@ def project_list(request: PageRequest) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.PROJECTS_DELETE)
 def projects_delete(request: PageRequest) -> HttpResponse:
-    """Projects selected in the list, gone when the word for how many is typed."""
-    found = projects.named(request.caller.workspace_id, request.POST.getlist("project"))
-    if not found:
+    """Delete the selected projects after the typed confirmation."""
+    result = projects.get_projects(request.caller.workspace_id, request.POST.getlist("project"))
+    if not result:
         messages.error(request, "No projects are selected.")
         return redirect("project-list", request.caller.workspace_id)
-    sure = found[0].name if len(found) == 1 else f"{len(found)} projects"
+    sure = result[0].name if len(result) == 1 else f"{len(result)} projects"
     if request.POST.get("sure") != sure:
-        context = {"projects": found, "sure": sure, "is_wrong": "sure" in request.POST}
+        context = {"projects": result, "sure": sure, "is_wrong": "sure" in request.POST}
         status = 422 if "sure" in request.POST else 200
         return render(request, "tracing/projects_delete.html", context, status=status)
-    for project in found:
+    for project in result:
         services.delete_project(project=project)
     messages.success(request, f"{sure} deleted. Traces are deleted in the background.")
     return redirect("project-list", request.caller.workspace_id)

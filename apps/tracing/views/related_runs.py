@@ -1,4 +1,4 @@
-"""Fragments beside the list of runs, fetched after it: they may take longer than the list."""
+"""Fragments of the run list page that load after the list."""
 
 from __future__ import annotations
 
@@ -18,28 +18,32 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def project_strip(request: PageRequest, project_id: UUID) -> HttpResponse:
-    project = projects.project(request.caller.workspace_id, project_id)
-    charts = related_runs.strip(project, ListState.read(request.GET))
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    charts = related_runs.load_strip(project, ListState.read(request.GET))
     return render(request, "tracing/list_charts.html", {"charts": charts})
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def project_facets(request: PageRequest, project_id: UUID) -> HttpResponse:
-    project = projects.project(request.caller.workspace_id, project_id)
+    project = projects.get_project(request.caller.workspace_id, project_id)
     state = ListState.read(request.GET)
-    context = {"project": project, "state": state, "facets": related_runs.facets(project, state)}
+    context = {
+        "project": project,
+        "state": state,
+        "facets": related_runs.load_facets(project, state),
+    }
     return render(request, "tracing/facets.html", context)
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def project_values(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """What a field's values are, for the suggestions of the filter's field."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    """Return the values of a field as suggestions for the filter input."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
     state = ListState.read({"range": request.GET.get("range", "")})
     try:
-        found = related_runs.values(project, state, request.GET.get("field", ""))
+        results = related_runs.suggest_values(project, state, request.GET.get("field", ""))
     except FilterError:
-        found = []
-    return JsonResponse({"values": found})
+        results = []
+    return JsonResponse({"values": results})

@@ -1,4 +1,4 @@
-"""Saved views of a project's list: filters, time and columns with a name, for everybody here."""
+"""Saved views of a project's list: named filters, time range and columns."""
 
 from __future__ import annotations
 
@@ -22,46 +22,46 @@ from apps.tracing.pages.run_list import ListState
 from apps.tracing.services import saved_views
 from apps.web_ui.pages import PageRequest, workspace_page
 
-KEPT = ("show", "sort", "range", "from", "to", "columns")
-"""What of the list's address a view keeps besides its filters."""
+KEPT_PARAMETERS = ("show", "sort", "range", "from", "to", "columns")
+"""Query parameters that a view stores besides its filters."""
 
 
 @require_POST
 @workspace_page(Permission.PROJECTS_WRITE)
 def project_views(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Save what the list shows as a new view or into one, make it the default, delete it."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    """Create, update, delete a view or set it as default."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
     state = ListState.read(QueryDict(request.POST.get("back", "")))
     if not state.columns:
-        own = columns.chosen(request.COOKIES.get(columns.COOKIE))
-        state = replace(state, columns=columns.as_text(own))
+        own = columns.parse_columns(request.COOKIES.get(columns.COOKIE))
+        state = replace(state, columns=columns.serialize_columns(own))
     name = request.POST.get("name", "").strip()[:200] or "Untitled"
     action = request.POST.get("action", "create")
     if action == "create":
-        saved = saved_views.save_view(project=project, display_name=name, **_fields(state))
+        saved = saved_views.create_view(project=project, display_name=name, **_view_fields(state))
         messages.success(request, f"View “{name}” saved.")
-        return redirect(_address(project, saved))
-    saved = _one(project, request.POST.get("view", ""))
+        return redirect(_view_address(project, saved))
+    saved = _find_view(project, request.POST.get("view", ""))
     match action:
         case "delete":
-            saved_views.drop_view(view=saved)
+            saved_views.delete_view(view=saved)
             messages.success(request, f"View “{saved.display_name}” deleted.")
-            return redirect(_address(project, None))
+            return redirect(_view_address(project, None))
         case "default" | "usual":
             is_default = action == "default"
-            saved_views.choose_default(project=project, view=saved if is_default else None)
+            saved_views.set_default_view(project=project, view=saved if is_default else None)
             what = f"“{saved.display_name}”" if is_default else "all traces"
             messages.success(request, f"The default view of {project.name} is {what}.")
         case _:
-            changes = {"display_name": name} | _fields(state)
-            saved = saved_views.change_view(view=saved, changes=changes)
+            changes = {"display_name": name} | _view_fields(state)
+            saved = saved_views.update_view(view=saved, changes=changes)
             messages.success(request, f"View “{name}” saved.")
-    return redirect(_address(project, saved))
+    return redirect(_view_address(project, saved))
 
 
-def _fields(state: ListState) -> dict[str, Any]:
-    """What a view keeps of the list: its filters, and what else its address says."""
-    kept = {name: value for name, value in state.parameters.items() if name in KEPT}
+def _view_fields(state: ListState) -> dict[str, Any]:
+    """Return a view's fields: the list's filters and other query parameters."""
+    kept = {name: value for name, value in state.parameters.items() if name in KEPT_PARAMETERS}
     return {
         "filter_string": state.text,
         "trace_filter_string": state.trace,
@@ -70,21 +70,21 @@ def _fields(state: ListState) -> dict[str, Any]:
     }
 
 
-def opened(view: SavedView) -> str:
-    """The query string of the list as the view has it."""
-    said = {
+def view_query(view: SavedView) -> str:
+    """Return the query string of the view."""
+    data = {
         "filter": view.filter_string,
         "trace": view.trace_filter_string,
         "tree": view.tree_filter_string,
-        **{name: view.shown.get(name) for name in KEPT},
+        **{name: view.shown.get(name) for name in KEPT_PARAMETERS},
         "view": str(view.pk),
     }
-    return f"?{urlencode({name: value for name, value in said.items() if value})}"
+    return f"?{urlencode({name: value for name, value in data.items() if value})}"
 
 
-def _one(project: Project, given: str) -> SavedView:
+def _find_view(project: Project, view_id: str) -> SavedView:
     try:
-        key = UUID(given)
+        key = UUID(view_id)
     except ValueError:
         raise errors.NotFound from None
     return get_or_404(
@@ -92,6 +92,6 @@ def _one(project: Project, given: str) -> SavedView:
     )
 
 
-def _address(project: Project, view: SavedView | None) -> str:
+def _view_address(project: Project, view: SavedView | None) -> str:
     address = reverse("project-detail", args=[project.workspace_id, project.pk])
-    return address + (opened(view) if view else "?view=all")
+    return address + (view_query(view) if view else "?view=all")

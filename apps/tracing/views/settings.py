@@ -1,4 +1,4 @@
-"""What can be said about a project, and its end."""
+"""Settings, tags and deletion of a project."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.PROJECTS_READ)
 def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
-    project = projects.project(request.caller.workspace_id, project_id)
+    project = projects.get_project(request.caller.workspace_id, project_id)
     form = ProjectForm.of(project, request.POST or None)
     if request.method == "POST":
         request.caller.require(Permission.PROJECTS_WRITE)
@@ -36,7 +36,7 @@ def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
         "project": project,
         "form": form,
         "tab": "settings",
-        "tags": tagging.choices(project.workspace_id, project.pk),
+        "tags": tagging.load_tag_choices(project.workspace_id, project.pk),
         "may_tag": request.caller.may(Permission.TAGS_WRITE),
         "may_write": request.caller.may(Permission.PROJECTS_WRITE),
         "may_export": request.caller.may(Permission.EXPORTS_MANAGE),
@@ -49,9 +49,9 @@ def project_settings(request: PageRequest, project_id: UUID) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.TAGS_WRITE)
 def project_tags(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """What the project carries of each key."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    tagging.put(project.workspace_id, project.pk, request.POST)
+    """Set the project's tags."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    tagging.set_tag(project.workspace_id, project.pk, request.POST)
     messages.success(request, "Project saved.")
     return redirect("project-settings", project.workspace_id, project.pk)
 
@@ -59,8 +59,8 @@ def project_tags(request: PageRequest, project_id: UUID) -> HttpResponse:
 @require_POST
 @workspace_page(Permission.PROJECTS_DELETE)
 def project_delete(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """Gone when the name is typed: the runs follow."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    """Delete the project after its name was typed; its runs are removed by a task."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
     if request.POST.get("name") != project.name:
         messages.error(request, "The name does not match. The project was not deleted.")
         return redirect("project-settings", project.workspace_id, project.pk)

@@ -1,4 +1,4 @@
-"""Public links: making and closing them, and the page that they open."""
+"""Public links: their creation and revocation, and the public page."""
 
 from __future__ import annotations
 
@@ -24,58 +24,58 @@ from apps.web_ui.pages import PageRequest, workspace_page
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.RUNS_SHARE)
 def trace_share(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
-    """The link of the run's trace: made, shown, closed."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    row = run_views.run(project, run_id).row
-    share = _share(project, row)
+    """Create, show or revoke the link of the run's trace."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    row = run_views.load_run(project, run_id).row
+    share = _find_share(project, row)
     if request.method == "POST":
         if request.POST.get("action") == "stop":
-            sharing.unshare_trace(project.workspace_id, run_id, project_id=project.pk)
+            sharing.revoke_trace_link(project.workspace_id, run_id, project_id=project.pk)
             share = None
         else:
             share = sharing.share_trace(project.workspace_id, run_id, project_id=project.pk)
         if not request.htmx:
             messages.success(request, "Public link created." if share else "Public link revoked.")
             return redirect("trace-share", project.workspace_id, project.pk, run_id)
-    context = {"project": project, "row": row, "share": share, "address": _address(share)}
+    context = {"project": project, "row": row, "share": share, "address": _public_address(share)}
     part = "#dialog" if request.htmx else ""
     return render(request, f"tracing/share.html{part}", context)
 
 
 @require_GET
 def public_trace(request: HttpRequest, token: UUID, run_id: UUID | None = None) -> HttpResponse:
-    """What the link opens, for everybody who has it; 404 when it is closed."""
-    shared = sharing.open_link(token)
+    """Render the public page of a link; 404 if it was revoked."""
+    shared = sharing.resolve_link(token)
     detail = shared.run(run_id)
-    said = list(shared.feedback().filter(run_id=detail.row.id).order_by("-created_at", "-id")[:200])
+    data = list(shared.feedback().filter(run_id=detail.row.id).order_by("-created_at", "-id")[:200])
     address = reverse("public-trace", args=[token])
     context = {
-        "run": run_views.view_of(detail, said),
+        "run": run_views.build_view(detail, data),
         "is_public": True,
         "token": token,
         "run_base": f"{address}/",
     }
     if request.headers.get("HX-Request"):
-        return _private(render(request, "tracing/run.html", context))
+        return _without_referrer(render(request, "tracing/run.html", context))
     workspace_id = shared.share.workspace_id
-    page = run_store.query(workspace_id, shared.query(), limit=sharing.MOST_RUNS_SHOWN)
+    page = run_store.query(workspace_id, shared.query(), limit=sharing.MAX_RUNS_SHOWN)
     context |= {
-        "tree": traces.shown([one.row for one in page.runs]),
+        "tree": traces.visible_tree([run.row for run in page.runs]),
         "icons": dumps_text(RUN_TYPES),
         "mode": "waterfall" if request.COOKIES.get("slipway_trace") == "waterfall" else "tree",
     }
-    return _private(render(request, "tracing/public_trace.html", context))
+    return _without_referrer(render(request, "tracing/public_trace.html", context))
 
 
-def _private(response: HttpResponse) -> HttpResponse:
-    """Not for search engines, nor for caches that outlive the link."""
+def _without_referrer(response: HttpResponse) -> HttpResponse:
+    """Exclude search engines, and caches that would outlive the link."""
     response["X-Robots-Tag"] = "noindex, nofollow"
     response["Cache-Control"] = "private, no-store"
     response["Referrer-Policy"] = "no-referrer"
     return response
 
 
-def _share(project: Project, row: RunRow) -> Share | None:
+def _find_share(project: Project, row: RunRow) -> Share | None:
     return (
         Share.objects.for_workspace(project.workspace_id)
         .filter(project=project, trace_id=row.trace_id)
@@ -83,5 +83,5 @@ def _share(project: Project, row: RunRow) -> Share | None:
     )
 
 
-def _address(share: Share | None) -> str:
+def _public_address(share: Share | None) -> str:
     return f"{settings.BASE_URL}{reverse('public-trace', args=[share.token])}" if share else ""

@@ -1,4 +1,4 @@
-"""Threads: conversations of several traces."""
+"""Pages of threads."""
 
 from __future__ import annotations
 
@@ -17,58 +17,58 @@ from apps.tracing.pages.run_list import ListState
 from apps.web_ui.pages import PageRequest, workspace_page
 
 VIEWS = (("trajectory", "Trajectory"), ("", "Turns"), ("details", "Details"))
-"""The ways to read a thread, as its address names them."""
+"""The views of a thread by query parameter."""
 _TEMPLATES = {"trajectory": "thread_trajectory", "": "thread", "details": "thread_details"}
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def thread_detail(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """The turns of the thread that `thread` names: keys may hold anything, so not in the path."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    """Render a thread; its key is a query parameter because keys may hold any character."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
     key, after = request.GET.get("thread", ""), request.GET.get("after", "")
     view = request.GET.get("view", "")
     if not key or view not in dict(VIEWS):
         raise errors.NotFound
-    found = _read(project, key, view, after)
-    if found is None:
+    result = _read(project, key, view, after)
+    if result is None:
         raise errors.NotFound
     context = {"project": project, "key": key, "view": view, "views": VIEWS, "after": after}
-    return render(request, f"tracing/{_TEMPLATES[view]}.html", context | found)
+    return render(request, f"tracing/{_TEMPLATES[view]}.html", context | result)
 
 
 def _read(project: Project, key: str, view: str, after: str) -> dict[str, Any] | None:
-    """What the way to read needs; None when there is no such thread."""
+    """Load the data of the view; None if the thread does not exist."""
     match view:
         case "trajectory":
-            steps = trajectories.trajectory(project, key, cursor=after)
-            there = bool(steps.passages)
-            found = {"trajectory": steps, "most_steps": trajectories.MOST_STEPS}
-            return found | {"next_cursor": steps.next_cursor} if there else None
+            steps = trajectories.load_trajectory(project, key, cursor=after)
+            existing = bool(steps.passages)
+            result = {"trajectory": steps, "most_steps": trajectories.MAX_STEPS}
+            return result | {"next_cursor": steps.next_cursor} if existing else None
         case "details":
-            told = thread_details.details(project, key, cursor=after)
-            return {"details": told, "next_cursor": told.next_cursor} if told else None
-    thread = threads.thread(project, key, cursor=after)
+            stats = thread_details.load_details(project, key, cursor=after)
+            return {"details": stats, "next_cursor": stats.next_cursor} if stats else None
+    thread = threads.load_thread(project, key, cursor=after)
     return {"thread": thread, "next_cursor": thread.next_cursor} if thread.turns else None
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def project_threads(request: PageRequest, project_id: UUID) -> HttpResponse:
-    """The project's threads, by their last turn."""
-    project = projects.project(request.caller.workspace_id, project_id)
+    """Render the project's threads by latest turn."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
     state = ListState.read(request.GET)
-    given = request.GET.get("page", "")
-    page = int(given) if given.isdecimal() and len(given) < 6 else 0
-    found = threads.listed(project, state, page)
+    value = request.GET.get("page", "")
+    page = int(value) if value.isdecimal() and len(value) < 6 else 0
+    result = threads.load_thread_list(project, state, page)
     context = {
         "project": project,
         "tab": "threads",
         "chosen": state,
-        "list": found,
-        "language": filter_help.suggestions(),
+        "list": result,
+        "language": filter_help.filter_suggestions(),
         "page": page,
-        "next_page": page + 1 if (page + 1) * threads.THREADS_A_PAGE < found.total else None,
+        "next_page": page + 1 if (page + 1) * threads.THREADS_PER_PAGE < result.total else None,
     }
-    status = 422 if found.problem else 200
+    status = 422 if result.problem else 200
     return render(request, "tracing/thread_list.html", context, status=status)

@@ -1,4 +1,4 @@
-"""A trace, its runs, their payloads and files."""
+"""Pages of a trace, its runs, payloads and attachments."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from apps.tracing.views.feedback import feedback_context
 from apps.web_ui.badges import RUN_TYPES
 from apps.web_ui.pages import PageRequest, workspace_page
 
-SHOWN = (
+PAYLOAD_SECTIONS = (
     "image/png",
     "image/jpeg",
     "image/gif",
@@ -30,15 +30,15 @@ SHOWN = (
     "video/",
     "application/pdf",
 )
-"""Attachments that a browser may show; others are only handed out as files."""
+"""Attachment types that browsers may render; others are downloads."""
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
-    """A run within its trace; as a fragment the run alone."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    run = run_views.run(project, run_id)
+    """Render a run within its trace; for htmx only the run."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    run = run_views.load_run(project, run_id)
     context = {
         "project": project,
         "run": run,
@@ -52,28 +52,28 @@ def trace_detail(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpRe
     address = reverse("project-detail", args=[project.workspace_id, project.pk])
     key = run.row.thread_key
     context |= {
-        "tree": traces.trace(project, run.row.trace_id),
+        "tree": traces.load_trace(project, run.row.trace_id),
         "tree_src": f"{address}/r/{run.row.trace_id}/tree.json",
         "run_base": f"{address}/r/",
         "thread_address": f"{address}/thread?{urlencode({'thread': key})}" if key else "",
         "icons": dumps_text(RUN_TYPES),
-        "mode": _mode(request),
+        "mode": _display_mode(request),
     }
     return render(request, "tracing/trace.html", context)
 
 
-def _mode(request: PageRequest) -> str:
-    """How the runs are drawn: what the address says, else as this person left it."""
-    said = request.GET.get("view", "") or request.COOKIES.get("slipway_trace", "")
-    return "waterfall" if said == "waterfall" else "tree"
+def _display_mode(request: PageRequest) -> str:
+    """Return the tree's display mode from the query parameter or the user's cookie."""
+    data = request.GET.get("view", "") or request.COOKIES.get("slipway_trace", "")
+    return "waterfall" if data == "waterfall" else "tree"
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_tree(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResponse:
-    """The runs of the trace as data, for trees too large for the page."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    tree = traces.trace(project, run_id)
+    """Return the runs of the trace as JSON, for trees too large for the page."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    tree = traces.load_trace(project, run_id)
     if not tree.runs:
         raise errors.NotFound
     return HttpResponse(bytes(tree.as_json()), content_type="application/json")
@@ -84,22 +84,22 @@ def trace_tree(request: PageRequest, project_id: UUID, run_id: UUID) -> HttpResp
 def trace_payload(
     request: PageRequest, project_id: UUID, run_id: UUID, payload: str
 ) -> HttpResponse:
-    """Inputs, outputs, extra or events as the JSON that was sent."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    json = run_views.payload(project, run_id, Payload(payload))
+    """Return inputs, outputs, extra or events as recorded JSON."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    json = run_views.load_payload(project, run_id, Payload(payload))
     return HttpResponse(bytes(json), content_type="application/json")
 
 
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_attachment(request: PageRequest, project_id: UUID, run_id: UUID, number: int) -> Any:
-    """A file of the run. Only media open in the browser, in a sandbox: the rest is a download."""
-    project = projects.project(request.caller.workspace_id, project_id)
-    files = run_views.run(project, run_id).row.attachments
+    """Serve an attachment: media inline in a sandbox, any other type as a download."""
+    project = projects.get_project(request.caller.workspace_id, project_id)
+    files = run_views.load_run(project, run_id).row.attachments
     if number >= len(files) or not default_storage.exists(files[number].path):
         raise errors.NotFound
     file = files[number]
-    shown = file.mime_type.startswith(SHOWN) and "download" not in request.GET
+    shown = file.mime_type.startswith(PAYLOAD_SECTIONS) and "download" not in request.GET
     response = FileResponse(
         default_storage.open(file.path),
         as_attachment=not shown,
@@ -113,8 +113,8 @@ def trace_attachment(request: PageRequest, project_id: UUID, run_id: UUID, numbe
 @require_GET
 @workspace_page(Permission.RUNS_READ)
 def trace_redirect(request: PageRequest, run_id: UUID) -> HttpResponse:
-    """A run by its id alone."""
-    found = run_store.get(request.caller.workspace_id, run_id, payloads=())
-    if found is None:
+    """Redirect from a run id to the run's page."""
+    result = run_store.get(request.caller.workspace_id, run_id, payloads=())
+    if result is None:
         raise errors.NotFound
-    return redirect("trace-detail", request.caller.workspace_id, found.row.project_id, run_id)
+    return redirect("trace-detail", request.caller.workspace_id, result.row.project_id, run_id)

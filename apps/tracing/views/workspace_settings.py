@@ -19,18 +19,18 @@ from apps.organizations.models import Workspace
 from apps.organizations.permissions import Permission
 from apps.tracing.models import ModelPrice
 from apps.tracing.services import prices, retention
-from apps.tracing.workspace_forms import FeedbackConfigForm, LivesForm, PriceForm
+from apps.tracing.workspace_forms import FeedbackConfigForm, PriceForm, RetentionForm
 from apps.web_ui.pages import PageRequest, workspace_page
 
-PRICES_A_PAGE = 100
+PRICES_PER_PAGE = 100
 
 
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_prices(request: PageRequest) -> HttpResponse:
-    """The price map; the form adds an entry of the workspace's own, or changes `price`."""
+    """Show the price map; the form creates an entry or updates `price`."""
     workspace_id = request.caller.workspace_id
-    edited = _own_price(workspace_id, request.GET.get("price", ""))
+    edited = _find_price(workspace_id, request.GET.get("price", ""))
     form = PriceForm(request.POST or None, initial=PriceForm.of(edited) if edited else None)
 
     def save() -> None:
@@ -39,18 +39,20 @@ def setting_prices(request: PageRequest) -> HttpResponse:
         else:
             prices.replace_price(price=edited, **form.fields_of_price)
 
-    if request.method == "POST" and _saved(request, Permission.WORKSPACE_MANAGE, form, save):
+    if request.method == "POST" and _save_form(request, Permission.WORKSPACE_MANAGE, form, save):
         messages.success(request, f"The price of {form.cleaned_data['name']} was saved.")
         return redirect("setting-prices", workspace_id)
     text = request.GET.get("q", "").strip().lower()[:200]
-    entries = prices.price_entries(workspace_id)
+    entries = prices.list_prices(workspace_id)
     if text:
-        entries = [one for one in entries if text in f"{one.name} {one.provider or ''}".lower()]
-    page = _number(request.GET.get("page", ""))
-    begin, end = page * PRICES_A_PAGE, (page + 1) * PRICES_A_PAGE
+        entries = [
+            entry for entry in entries if text in f"{entry.name} {entry.provider or ''}".lower()
+        ]
+    page = _page_number(request.GET.get("page", ""))
+    begin, end = page * PRICES_PER_PAGE, (page + 1) * PRICES_PER_PAGE
     context = {
         "tab": "prices",
-        "entries": [(one, isinstance(one, ModelPrice)) for one in entries[begin:end]],
+        "entries": [(entry, isinstance(entry, ModelPrice)) for entry in entries[begin:end]],
         "count": len(entries),
         "page": page,
         "next_page": page + 1 if len(entries) > end else None,
@@ -59,7 +61,7 @@ def setting_prices(request: PageRequest) -> HttpResponse:
         "text": text,
         "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
     }
-    return _page(request, "tracing/prices.html", context, form)
+    return _render_page(request, "tracing/prices.html", context, form)
 
 
 @require_POST
@@ -73,7 +75,7 @@ def setting_price_delete(request: PageRequest, price_id: UUID) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.FEEDBACK_READ)
 def setting_feedback(request: PageRequest) -> HttpResponse:
-    """The keys of feedback and what their scores mean."""
+    """Show and edit the feedback keys."""
     workspace_id = request.caller.workspace_id
     rows = list(FeedbackConfig.objects.for_workspace(workspace_id).order_by("key")[:500])
     edited = next((row for row in rows if row.key == request.GET.get("key")), None)
@@ -82,21 +84,21 @@ def setting_feedback(request: PageRequest) -> HttpResponse:
     )
 
     def save() -> None:
-        said, lower = form.config, form.cleaned_data["is_lower_score_better"]
+        data, lower = form.config, form.cleaned_data["is_lower_score_better"]
         key = form.cleaned_data["key"]
         if any(row.key == key for row in rows):
-            changes = {"feedback_config": said, "is_lower_score_better": lower}
+            changes = {"feedback_config": data, "is_lower_score_better": lower}
             configs.change_config(workspace_id=workspace_id, lookup={"key": key}, changes=changes)
         else:
             configs.create_config(
                 workspace_id=workspace_id,
                 key=key,
-                config=configs.parse_config(said),
+                config=configs.parse_config(data),
                 is_lower_score_better=lower,
                 is_enforced=False,
             )
 
-    if request.method == "POST" and _saved(request, Permission.FEEDBACK_WRITE, form, save):
+    if request.method == "POST" and _save_form(request, Permission.FEEDBACK_WRITE, form, save):
         messages.success(request, f"{form.cleaned_data['key']} was saved.")
         return redirect("setting-feedback", workspace_id)
     context = {
@@ -106,7 +108,7 @@ def setting_feedback(request: PageRequest) -> HttpResponse:
         "edited": edited,
         "may_write": request.caller.may(Permission.FEEDBACK_WRITE),
     }
-    return _page(request, "tracing/feedback_configs.html", context, form)
+    return _render_page(request, "tracing/feedback_configs.html", context, form)
 
 
 @require_POST
@@ -121,21 +123,21 @@ def setting_feedback_delete(request: PageRequest) -> HttpResponse:
 @require_http_methods(["GET", "POST"])
 @workspace_page(Permission.WORKSPACE_READ)
 def setting_retention(request: PageRequest) -> HttpResponse:
-    """How long traces live in the workspace."""
+    """Show and edit the retention policy."""
     workspace_id = request.caller.workspace_id
     workspace = Workspace.objects.select_related("organization").get(pk=workspace_id)
-    lives = retention.lives_of(workspace)
-    form = LivesForm(request.POST or None, initial=LivesForm.of(lives))
+    lives = retention.policy_for_workspace(workspace)
+    form = RetentionForm(request.POST or None, initial=RetentionForm.of(lives))
 
     def save() -> None:
-        retention.set_lives(
+        retention.set_policy(
             organization_id=workspace.organization_id,
             workspace_id=workspace_id,
             changes=form.changes,
             all_projects=form.cleaned_data["all_projects"],
         )
 
-    if request.method == "POST" and _saved(request, Permission.WORKSPACE_MANAGE, form, save):
+    if request.method == "POST" and _save_form(request, Permission.WORKSPACE_MANAGE, form, save):
         messages.success(request, "Retention saved. Expired traces are deleted within one day.")
         return redirect("setting-retention", workspace_id)
     context = {
@@ -144,13 +146,13 @@ def setting_retention(request: PageRequest) -> HttpResponse:
         "lives": lives,
         "may_write": request.caller.may(Permission.WORKSPACE_MANAGE),
     }
-    return _page(request, "tracing/retention.html", context, form)
+    return _render_page(request, "tracing/retention.html", context, form)
 
 
-def _saved(
+def _save_form(
     request: PageRequest, permission: Permission, form: Form, save: Callable[[], None]
 ) -> bool:
-    """Whether the form was valid and its deed done; what the deed refuses the form says."""
+    """Return whether the form was valid and saved; errors of the service are added to the form."""
     request.caller.require(permission)
     if not form.is_valid():
         return False
@@ -162,18 +164,20 @@ def _saved(
     return True
 
 
-def _page(request: PageRequest, template: str, context: dict[str, Any], form: Form) -> HttpResponse:
+def _render_page(
+    request: PageRequest, template: str, context: dict[str, Any], form: Form
+) -> HttpResponse:
     status = 422 if form.is_bound and form.errors else 200
     return render(request, template, context, status=status)
 
 
-def _own_price(workspace_id: UUID, given: str) -> ModelPrice | None:
+def _find_price(workspace_id: UUID, price_id: str) -> ModelPrice | None:
     try:
-        key = UUID(given) if given else None
+        key = UUID(price_id) if price_id else None
     except ValueError:
         return None
     return ModelPrice.objects.for_workspace(workspace_id).filter(pk=key).first() if key else None
 
 
-def _number(text: str) -> int:
+def _page_number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 6 else 0

@@ -1,6 +1,6 @@
-"""What a public link shows of a run and of feedback: its content, and nothing of the house.
+"""JSON of runs and feedback behind a public link: content, without workspace internals.
 
-Each field is named here, so that one which is new elsewhere stays inside until somebody decides.
+Public fields are an allowlist, so a new field stays private until it is added here.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from apps.feedback.api.rendering import feedback_json
 from apps.feedback.models import Feedback
 from apps.feedback.services import score_stats
 from apps.trace_store import Payload, RunDetail
-from apps.tracing.api.related_fields import Beside
+from apps.tracing.api.related_fields import RelatedFields
 from apps.tracing.api.v1.rendering import run_json
 from apps.tracing.api.v2.rendering import FIELDS
-from apps.tracing.services.sharing import Shared
+from apps.tracing.services.sharing import SharedContent
 
-OPEN = frozenset(
+PUBLIC_FIELDS = frozenset(
     """
     id name run_type start_time end_time status trace_id dotted_order parent_run_id parent_run_ids
     child_run_ids direct_child_run_ids tags thread_id inputs_preview outputs_preview error_preview
@@ -30,15 +30,15 @@ OPEN = frozenset(
     completion_cost_details inputs outputs error extra events serialized execution_order
     """.split()  # noqa: SIM905  (thirty quoted names are harder to read)
 )
-INSIDE = frozenset(
+PRIVATE_FIELDS = frozenset(
     """
     session_id app_path price_model_id reference_example_id reference_dataset_id in_dataset
     last_queued_at share_token trace_tier inserted_at manifest_id inputs_s3_urls outputs_s3_urls
     """.split()  # noqa: SIM905  (as above)
 )
-"""Where the run lives, how long, and what it was measured with; null here, since clients look."""
+"""Internal fields (location, retention, price model); null here because clients expect the keys."""
 
-OPEN_V2 = frozenset(FIELDS) - {
+PUBLIC_V2_FIELDS = frozenset(FIELDS) - {
     "PROJECT_ID",
     "APP_PATH",
     "SHARE_URL",
@@ -48,7 +48,7 @@ OPEN_V2 = frozenset(FIELDS) - {
     "ATTACHMENTS",
     "FEEDBACK_STATS",
 }
-_OPEN_FEEDBACK = frozenset(
+_PUBLIC_FEEDBACK_FIELDS = frozenset(
     """
     id created_at modified_at start_time run_id trace_id key score value comment correction
     feedback_thread_id is_root error
@@ -57,57 +57,65 @@ _OPEN_FEEDBACK = frozenset(
 
 
 def shared_runs_json(
-    shared: Shared, runs: Sequence[RunDetail], payloads: Collection[Payload]
+    shared: SharedContent, runs: Sequence[RunDetail], payloads: Collection[Payload]
 ) -> list[dict[str, Any]]:
-    score_stats = _stats(shared, runs)
-    found = []
+    score_stats = _feedback_stats(shared, runs)
+    results = []
     for run in runs:
         known = run_json(run, payloads)
-        shown: dict[str, Any] = {name: value for name, value in known.items() if name in OPEN}
-        shown |= dict.fromkeys(sorted(INSIDE))
+        shown: dict[str, Any] = {
+            name: value for name, value in known.items() if name in PUBLIC_FIELDS
+        }
+        shown |= dict.fromkeys(sorted(PRIVATE_FIELDS))
         shown["s3_urls"] = {
-            f"attachment.{one.name}": {
-                "presigned_url": _attachment_url(shared, run, one.name),
-                "mime_type": one.mime_type,
+            f"attachment.{attachment.name}": {
+                "presigned_url": _attachment_url(shared, run, attachment.name),
+                "mime_type": attachment.mime_type,
             }
-            for one in run.row.attachments
+            for attachment in run.row.attachments
         }
         shown["feedback_stats"] = score_stats.get(run.row.id, {})
-        found.append(shown)
-    return found
+        results.append(shown)
+    return results
 
 
 def shared_runs_v2_json(
-    shared: Shared, runs: Sequence[RunDetail], selected: Collection[str]
+    shared: SharedContent, runs: Sequence[RunDetail], selected: Collection[str]
 ) -> list[dict[str, Any]]:
     names = ["ID", *(name for name in FIELDS if name in selected and name != "ID")]
-    score_stats = _stats(shared, runs) if "FEEDBACK_STATS" in names else {}
-    found = []
+    score_stats = _feedback_stats(shared, runs) if "FEEDBACK_STATS" in names else {}
+    results = []
     for run in runs:
         shown = {
-            name.lower(): FIELDS[name](run, Beside()) if name in OPEN_V2 else None for name in names
+            name.lower(): FIELDS[name](run, RelatedFields()) if name in PUBLIC_V2_FIELDS else None
+            for name in names
         }
         if "attachments" in shown:
             shown["attachments"] = {
-                one.name: _attachment_url(shared, run, one.name) for one in run.row.attachments
+                attachment.name: _attachment_url(shared, run, attachment.name)
+                for attachment in run.row.attachments
             }
         if "feedback_stats" in shown:
             shown["feedback_stats"] = score_stats.get(run.row.id, {})
-        found.append(shown)
-    return found
+        results.append(shown)
+    return results
 
 
-def shared_feedback_json(one: Feedback) -> dict[str, Any]:
-    """What was said, without who said it and in which other trace."""
-    shown = {name: value for name, value in feedback_json(one).items() if name in _OPEN_FEEDBACK}
-    return shown | {"feedback_source": {"type": one.source_type}, "session_id": None}
+def shared_feedback_json(feedback: Feedback) -> dict[str, Any]:
+    """Return the feedback without its author and without references to other traces."""
+    shown = {
+        name: value
+        for name, value in feedback_json(feedback).items()
+        if name in _PUBLIC_FEEDBACK_FIELDS
+    }
+    return shown | {"feedback_source": {"type": feedback.source_type}, "session_id": None}
 
 
-def _stats(shared: Shared, runs: Sequence[RunDetail]) -> Mapping[UUID, Any]:
+def _feedback_stats(shared: SharedContent, runs: Sequence[RunDetail]) -> Mapping[UUID, Any]:
     return score_stats.by_run(shared.share.workspace_id, [run.row.id for run in runs])
 
 
-def _attachment_url(shared: Shared, run: RunDetail, name: str) -> str:
-    """By the link itself, so that it ends with it and tells nothing of where the file lies."""
+def _attachment_url(shared: SharedContent, run: RunDetail, name: str) -> str:
+    """Return a URL below the share link: it expires with the link and hides the storage path."""
     path = reverse("public-attachment", args=[shared.share.token, run.row.id, name])
     return f"{settings.BASE_URL}{path}"

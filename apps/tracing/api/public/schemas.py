@@ -1,4 +1,4 @@
-"""JSON Schemas of a chat message and of a tool's definition, to which clients' schemas refer."""
+"""JSON Schemas of a chat message and a tool definition, which schemas of clients reference."""
 
 from __future__ import annotations
 
@@ -82,12 +82,12 @@ _TOOL: dict[str, Any] = {
 
 
 def message_schema() -> bytes:
-    return dumps({"$schema": _DRAFT, "$id": _address("message"), **_MESSAGE})
+    return dumps({"$schema": _DRAFT, "$id": _schema_url("message"), **_MESSAGE})
 
 
 def tool_schema() -> bytes:
-    return dumps({"$schema": _DRAFT, "$id": _address("tooldef"), **_TOOL})
+    return dumps({"$schema": _DRAFT, "$id": _schema_url("tooldef"), **_TOOL})
 
 
-def _address(name: str) -> str:
+def _schema_url(name: str) -> str:
     return f"{settings.BASE_URL}/public/schemas/v1/{name}.json"

@@ -1,4 +1,4 @@
-"""What public links open: no key is needed, and nothing else is reached."""
+"""Public routes of shared traces and threads, without authentication."""
 
 from __future__ import annotations
 
@@ -28,35 +28,35 @@ from apps.tracing.api.public.rendering import (
     shared_runs_v2_json,
 )
 from apps.tracing.api.v1.serializers import OneOrMany
-from apps.tracing.api.v2.base import selects
-from apps.tracing.api.v2.rendering import SELECTABLE, payloads_of
-from apps.tracing.services.sharing import open_link
+from apps.tracing.api.v2.base import selects_field
+from apps.tracing.api.v2.rendering import SELECTABLE, payloads_for
+from apps.tracing.services.sharing import resolve_link
 
-LARGEST_PAGE = 100
-MOST_IDS = 1000
-OPEN_FILTERS = ("run", "key", "source", "limit", "offset")
-MOST_RUNS_V2 = 50_000
+MAX_PAGE_SIZE = 100
+MAX_IDS = 1000
+FEEDBACK_FILTERS = ("run", "key", "source", "limit", "offset")
+MAX_RUNS_V2 = 50_000
 
 
 class SharedQuerySerializer(serializers.Serializer[Any]):
-    """Which runs of those that the link opens; without ids all of them."""
+    """A selection of the shared runs; without ids all of them."""
 
     id = OneOrMany(
-        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MOST_IDS
+        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MAX_IDS
     )
     cursor = serializers.CharField(required=False, allow_null=True)
     limit = serializers.IntegerField(required=False, allow_null=True, min_value=1)
 
 
 class SharedQueryV2Serializer(serializers.Serializer[Any]):
-    selects = selects(SELECTABLE)
+    selects_field = selects_field(SELECTABLE)
 
 
 class SharedRunView(OpenAPIView):
     @extend_schema(responses=dict)
     def get(self, request: Request, token: UUID, run_id: UUID | None = None) -> Response:
-        """The run that the link begins with, or another one that it opens."""
-        shared = open_link(token)
+        """Return the link's initial run, or another of its runs by id."""
+        shared = resolve_link(token)
         run = shared.run(run_id)
         return Response(shared_runs_json(shared, [run], ALL_PAYLOADS)[0])
 
@@ -64,16 +64,16 @@ class SharedRunView(OpenAPIView):
 class SharedRunsView(OpenAPIView):
     @extend_schema(request=SharedQuerySerializer, responses=dict)
     def post(self, request: Request, token: UUID) -> Response:
-        """A page of what the link opens, oldest first."""
-        shared = open_link(token)
+        """Return a page of the shared runs, oldest first."""
+        shared = resolve_link(token)
         body = SharedQuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
+        params: dict[str, Any] = body.validated_data
         page = run_store.query(
             shared.share.workspace_id,
-            shared.query(run_ids=asked.get("id") or None),
-            limit=min(asked.get("limit") or LARGEST_PAGE, LARGEST_PAGE),
-            cursor=asked.get("cursor") or None,
+            shared.query(run_ids=params.get("id") or None),
+            limit=min(params.get("limit") or MAX_PAGE_SIZE, MAX_PAGE_SIZE),
+            cursor=params.get("cursor") or None,
             payloads=ALL_PAYLOADS,
         )
         return Response(
@@ -87,50 +87,50 @@ class SharedRunsView(OpenAPIView):
 class SharedFeedbackView(OpenAPIView):
     @extend_schema(parameters=[FeedbackListSerializer], responses=dict)
     def get(self, request: Request, token: UUID) -> Response:
-        """What was said about the runs that the link opens, newest first."""
-        page, _ = page_of_feedback(request, open_link(token).feedback(), only=OPEN_FILTERS)
-        return Response([shared_feedback_json(one) for one in page])
+        """Return the feedback on the shared runs, newest first."""
+        page, _ = page_of_feedback(request, resolve_link(token).feedback(), only=FEEDBACK_FILTERS)
+        return Response([shared_feedback_json(item) for item in page])
 
 
 class SharedRunV2View(OpenAPIView):
     @extend_schema(parameters=[SharedQueryV2Serializer], responses=dict)
     def get(self, request: Request, token: UUID, run_id: UUID) -> Response:
-        shared = open_link(token)
+        shared = resolve_link(token)
         shared.run(run_id, NO_PAYLOADS)
         query = SharedQueryV2Serializer(data=query_params(request, ("selects",)))
         query.is_valid(raise_exception=True)
         selected = query.validated_data.get("selects") or []
-        run = shared.run(run_id, payloads_of(selected))
+        run = shared.run(run_id, payloads_for(selected))
         return Response(shared_runs_v2_json(shared, [run], selected)[0])
 
 
 class SharedRunsV2View(OpenAPIView):
     @extend_schema(request=SharedQueryV2Serializer, responses=dict)
     def post(self, request: Request, token: UUID) -> Response:
-        """All runs that the link opens, oldest first, at once."""
-        shared = open_link(token)
+        """Return all shared runs, oldest first, unpaginated."""
+        shared = resolve_link(token)
         body = SharedQueryV2Serializer(data=request.data)
         body.is_valid(raise_exception=True)
         selected = body.validated_data.get("selects") or []
         page = run_store.query(
             shared.share.workspace_id,
             shared.query(),
-            limit=MOST_RUNS_V2,
-            payloads=payloads_of(selected),
+            limit=MAX_RUNS_V2,
+            payloads=payloads_for(selected),
         )
         return Response({"items": shared_runs_v2_json(shared, page.runs, selected)})
 
 
 @require_safe
 def attachment(request: HttpRequest, token: UUID, run_id: UUID, name: str) -> HttpResponseBase:
-    """A file of a run that the link opens."""
+    """Serve an attachment of a shared run."""
     try:
-        run = open_link(token).run(run_id, NO_PAYLOADS)
+        run = resolve_link(token).run(run_id, NO_PAYLOADS)
     except AppError as error:
         return error_response(request, error)
-    for one in run.row.attachments:
-        if one.name == name:
-            return file_response(request, one.path, one.mime_type, one.name)
+    for item in run.row.attachments:
+        if item.name == name:
+            return file_response(request, item.path, item.mime_type, item.name)
     return error_response(request, errors.RunNotFound("The run has no attachment of that name."))
 
 

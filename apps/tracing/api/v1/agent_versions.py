@@ -1,4 +1,4 @@
-"""Which versions of an agent a project has traces of."""
+"""Agent versions found in a project's traces."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.trace_store.postgres.reading import metadata_values
 from apps.tracing.models import Project
 
 KEY = "LANGSMITH_AGENT_VERSION"
-"""Of a trace's metadata: the commit that was running, as clients send it."""
+"""Metadata key under which clients record the commit of the running agent."""
 
 
 class AgentVersionsView(WorkspaceAPIView):
@@ -24,11 +24,11 @@ class AgentVersionsView(WorkspaceAPIView):
 
     @extend_schema(responses=list[dict[str, Any]])
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
-        """Each version with the time of its first trace, the newest first."""
+        """Return each version with the time of its first trace, newest first."""
         projects = Project.objects.for_workspace(self.workspace_id).present()
         project = get_or_404(projects, pk=project_id)
-        found = metadata_values.values_with_first_start(self.workspace_id, project.pk, KEY)
-        return Response([{"commit_sha": value, "first_seen_at": time} for value, time in found])
+        result = metadata_values.values_with_first_start(self.workspace_id, project.pk, KEY)
+        return Response([{"commit_sha": value, "first_seen_at": time} for value, time in result])
 
 
 routes = [

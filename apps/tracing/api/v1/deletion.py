@@ -1,4 +1,4 @@
-"""Deleting traces for good."""
+"""Permanent deletion of traces."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from apps.organizations.permissions import Permission
 from apps.tracing.models import Project, TraceDeletion
 from apps.tracing.services import deletion
 
-MOST_TRACES = 1000
+MAX_TRACES = 1000
 
 
 class DeleteTracesSerializer(serializers.Serializer[Any]):
-    """Which traces of which project: by their ids, or by what is in the metadata of a run."""
+    """The traces to delete: by id, or by metadata of any of their runs."""
 
     session_id = serializers.UUIDField()
     trace_ids = serializers.ListField(
-        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MOST_TRACES
+        child=serializers.UUIDField(), required=False, allow_null=True, max_length=MAX_TRACES
     )
     metadata = serializers.DictField(required=False, allow_null=True)
 
     def validate_metadata(self, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        for key, wanted in (value or {}).items():
-            for one in wanted if isinstance(wanted, list) else [wanted]:
-                if not isinstance(one, str | int | float | bool):
+        for key, selected in (value or {}).items():
+            for item in selected if isinstance(selected, list) else [selected]:
+                if not isinstance(item, str | int | float | bool):
                     raise serializers.ValidationError(f"{key!r:.60}: texts, numbers, booleans.")
-            if wanted == []:
+            if selected == []:
                 raise serializers.ValidationError(f"{key!r:.60}: no value is given.")
         return value
 
@@ -48,17 +48,17 @@ class DeleteTracesView(WorkspaceAPIView):
 
     @extend_schema(request=DeleteTracesSerializer, responses={202: dict})
     def post(self, request: ApiRequest) -> Response:
-        """Most deletions are done when this answers; `status` says so."""
+        """Delete traces; `status` is `done` if the deletion finished within the request."""
         body = DeleteTracesSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
+        params: dict[str, Any] = body.validated_data
         projects = Project.objects.for_workspace(self.workspace_id).present()
         done = deletion.delete_traces(
-            project=get_or_404(projects, pk=asked["session_id"]),
-            trace_ids=asked.get("trace_ids") or (),
-            metadata=asked.get("metadata"),
+            project=get_or_404(projects, pk=params["session_id"]),
+            trace_ids=params.get("trace_ids") or (),
+            metadata=params.get("metadata"),
         )
-        return Response(_json(done), status=202)
+        return Response(_deletion_json(done), status=202)
 
 
 class DeletionView(WorkspaceAPIView):
@@ -67,17 +67,17 @@ class DeletionView(WorkspaceAPIView):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, deletion_id: UUID) -> Response:
         deletions = TraceDeletion.objects.for_workspace(self.workspace_id)
-        return Response(_json(get_or_404(deletions, pk=deletion_id)))
+        return Response(_deletion_json(get_or_404(deletions, pk=deletion_id)))
 
 
-def _json(found: TraceDeletion) -> dict[str, Any]:
+def _deletion_json(deletion: TraceDeletion) -> dict[str, Any]:
     return {
-        "id": found.pk,
-        "session_id": found.project_id,
-        "status": found.status,
-        "removed_runs": found.removed_runs,
-        "created_at": found.created_at,
-        "finished_at": found.finished_at,
+        "id": deletion.pk,
+        "session_id": deletion.project_id,
+        "status": deletion.status,
+        "removed_runs": deletion.removed_runs,
+        "created_at": deletion.created_at,
+        "finished_at": deletion.finished_at,
     }
 
 

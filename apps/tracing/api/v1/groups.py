@@ -1,4 +1,4 @@
-"""Runs grouped by conversation."""
+"""Runs grouped by thread."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from apps.trace_store import RunQuery, run_store
 from apps.trace_store.aggregation import ThreadRow
 from apps.trace_store.filters import quote
 from apps.trace_store.metrics import Measure
-from apps.tracing.api.run_queries import expression, moment
+from apps.tracing.api.run_queries import parse_filters, parse_time
 from apps.tracing.services import statistics
 
 THREAD_KEYS = '["session_id", "conversation_id", "thread_id"]'
 
 
 class GroupSerializer(serializers.Serializer[Any]):
-    """Which turns, and which page of their conversations."""
+    """A filter of turns, and a page of their threads."""
 
     session_id = serializers.UUIDField()
     group_by = serializers.ChoiceField(choices=["conversation"], default="conversation")
@@ -41,19 +41,19 @@ class GroupsView(WorkspaceAPIView):
 
     @extend_schema(request=GroupSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A page of conversations, the one with the newest turn first, and how many there are."""
-        asked = _asked(request)
+        """Return a page of threads by newest turn, and the total."""
+        params = _parse_body(request)
         page = run_store.threads(
             self.workspace_id,
-            _query(asked),
-            offset=asked["offset"],
-            limit=min(asked["limit"], 100),
+            _run_query(params),
+            offset=params["offset"],
+            limit=min(params["limit"], 100),
         )
-        said = score_stats.by_thread(
-            self.workspace_id, asked["session_id"], [row.thread_key for row in page.threads]
+        data = score_stats.by_thread(
+            self.workspace_id, params["session_id"], [row.thread_key for row in page.threads]
         )
         groups = [
-            _group(row) | {"feedback_stats": said.get(row.thread_key)} for row in page.threads
+            _group_json(row) | {"feedback_stats": data.get(row.thread_key)} for row in page.threads
         ]
         return Response({"groups": groups, "total": page.total})
 
@@ -63,33 +63,33 @@ class GroupStatsView(WorkspaceAPIView):
 
     @extend_schema(request=GroupSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """What all turns of these conversations come to, and how many conversations there are."""
-        query = _query(_asked(request))
+        """Return statistics of all matching turns, and the number of threads."""
+        query = _run_query(_parse_body(request))
         page = run_store.threads(self.workspace_id, query, offset=0, limit=1)
         stats = statistics.turn_stats(self.workspace_id, query)
         return Response(stats | {"group_count": page.total})
 
 
-def _asked(request: ApiRequest) -> dict[str, Any]:
+def _parse_body(request: ApiRequest) -> dict[str, Any]:
     body = GroupSerializer(data=request.data)
     body.is_valid(raise_exception=True)
-    found: dict[str, Any] = body.validated_data
-    return found
+    result: dict[str, Any] = body.validated_data
+    return result
 
 
-def _query(asked: dict[str, Any]) -> RunQuery:
+def _run_query(params: dict[str, Any]) -> RunQuery:
     return RunQuery(
-        project_ids=[asked["session_id"]],
+        project_ids=[params["session_id"]],
         is_root=True,
-        started_from=moment(asked.get("start_time")),
-        started_until=moment(asked.get("end_time")),
-        where=expression(asked.get("filter")),
-        where_root=expression(asked.get("trace_filter")),
-        where_any=expression(asked.get("tree_filter")),
+        started_from=parse_time(params.get("start_time")),
+        started_until=parse_time(params.get("end_time")),
+        where=parse_filters(params.get("filter")),
+        where_root=parse_filters(params.get("trace_filter")),
+        where_any=parse_filters(params.get("tree_filter")),
     )
 
 
-def _group(row: ThreadRow) -> dict[str, Any]:
+def _group_json(row: ThreadRow) -> dict[str, Any]:
     figures = row.figures
     key = quote(row.thread_key)
     return {
@@ -100,9 +100,9 @@ def _group(row: ThreadRow) -> dict[str, Any]:
         "total_tokens": figures.total(Measure.TOTAL_TOKENS),
         "prompt_tokens": figures.total(Measure.PROMPT_TOKENS),
         "completion_tokens": figures.total(Measure.COMPLETION_TOKENS),
-        "total_cost": statistics.money(figures.total(Measure.TOTAL_COST)),
-        "prompt_cost": statistics.money(figures.total(Measure.PROMPT_COST)),
-        "completion_cost": statistics.money(figures.total(Measure.COMPLETION_COST)),
+        "total_cost": statistics.format_cost(figures.total(Measure.TOTAL_COST)),
+        "prompt_cost": statistics.format_cost(figures.total(Measure.PROMPT_COST)),
+        "completion_cost": statistics.format_cost(figures.total(Measure.COMPLETION_COST)),
         "min_start_time": row.first_start,
         "max_start_time": row.last_start,
         "latency_p50": figures.quantile(Measure.LATENCY, 0.5),

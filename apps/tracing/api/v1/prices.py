@@ -19,11 +19,11 @@ from apps.tracing.models import ModelPrice
 from apps.tracing.services import prices
 
 _DIGITS, _PLACES = 40, 24
-_MOST_KINDS = 50
+_MAX_TOKEN_KINDS = 50
 
 
 class PriceField(serializers.DecimalField):
-    """US dollars a token, as a number or as a text."""
+    """US dollars per token, as a number or a string."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(
@@ -31,7 +31,7 @@ class PriceField(serializers.DecimalField):
         )
 
     def to_internal_value(self, data: Any) -> Decimal:
-        # 1.5e-07 is a number of JSON and too long for nobody.
+        # A JSON number such as 1.5e-07 must not fail by its binary digits.
         return super().to_internal_value(str(data) if isinstance(data, float) else data)
 
 
@@ -69,18 +69,19 @@ class PriceSerializer(serializers.Serializer[Any]):
         child=PriceField(), required=False, allow_null=True
     )
 
-    def validate(self, given: dict[str, Any]) -> dict[str, Any]:
+    def validate(self, value: dict[str, Any]) -> dict[str, Any]:
         for name in ("prompt_cost_details", "completion_cost_details"):
-            details = given.get(name) or {}
-            if len(details) > _MOST_KINDS:
-                raise serializers.ValidationError({name: f"At most {_MOST_KINDS} kinds."})
-            given[name] = {
-                kind.replace("\x00", "\ufffd"): _text(price) for kind, price in details.items()
+            details = value.get(name) or {}
+            if len(details) > _MAX_TOKEN_KINDS:
+                raise serializers.ValidationError({name: f"At most {_MAX_TOKEN_KINDS} kinds."})
+            value[name] = {
+                kind.replace("\x00", "\ufffd"): _price_text(price)
+                for kind, price in details.items()
             }
-        given["match_path"] = given.get("match_path") or list(MATCH_PATHS)
-        given["provider"] = given.get("provider") or None
-        given.setdefault("start_time", None)
-        return given
+        value["match_path"] = value.get("match_path") or list(MATCH_PATHS)
+        value["provider"] = value.get("provider") or None
+        value.setdefault("start_time", None)
+        return value
 
 
 class PricesView(WorkspaceAPIView):
@@ -88,21 +89,21 @@ class PricesView(WorkspaceAPIView):
 
     @extend_schema(parameters=[PriceListSerializer], responses=list[dict[str, Any]])
     def get(self, request: ApiRequest) -> Response:
-        """The entries, in the order in which they are tried; without `tenant_id` it is built in.
+        """Return the entries in matching order; built-in ones have no `tenant_id`.
 
-        `X-Pagination-Total` has the number of all.
+        `X-Pagination-Total` is the number of entries.
         """
         query = PriceListSerializer(data=request.query_params)
         query.is_valid(raise_exception=True)
         begin = query.validated_data["offset"]
-        found = prices.price_entries(self.workspace_id)
-        page = found[begin : begin + query.validated_data["limit"]]
-        total = {"X-Pagination-Total": str(len(found))}
-        return Response([price_json(one) for one in page], headers=total)
+        result = prices.list_prices(self.workspace_id)
+        page = result[begin : begin + query.validated_data["limit"]]
+        total = {"X-Pagination-Total": str(len(result))}
+        return Response([price_json(item) for item in page], headers=total)
 
     @extend_schema(request=PriceSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        created = prices.create_price(workspace_id=self.workspace_id, **_fields(request))
+        created = prices.create_price(workspace_id=self.workspace_id, **_parse_body(request))
         return Response(price_json(created))
 
 
@@ -111,8 +112,8 @@ class PriceView(WorkspaceAPIView):
 
     @extend_schema(request=PriceSerializer, responses=dict)
     def put(self, request: ApiRequest, price_id: UUID) -> Response:
-        found = prices.find_price(self.workspace_id, price_id)
-        price = prices.replace_price(price=found, **_fields(request))
+        result = prices.find_price(self.workspace_id, price_id)
+        price = prices.replace_price(price=result, **_parse_body(request))
         return Response(price_json(price))
 
     @extend_schema(responses=None)
@@ -121,7 +122,7 @@ class PriceView(WorkspaceAPIView):
         return Response({"message": "deleted"})
 
 
-def _fields(request: ApiRequest) -> dict[str, Any]:
+def _parse_body(request: ApiRequest) -> dict[str, Any]:
     body = PriceSerializer(data=request.data)
     body.is_valid(raise_exception=True)
     fields: dict[str, Any] = body.validated_data
@@ -136,20 +137,20 @@ def price_json(entry: ModelPrice | PriceEntry) -> dict[str, Any]:
         "match_path": list(entry.match_path),
         "provider": entry.provider,
         "start_time": entry.start_time,
-        "prompt_cost": _text(entry.prompt_cost),
-        "completion_cost": _text(entry.completion_cost),
-        "prompt_cost_details": _texts(entry.prompt_cost_details),
-        "completion_cost_details": _texts(entry.completion_cost_details),
+        "prompt_cost": _price_text(entry.prompt_cost),
+        "completion_cost": _price_text(entry.completion_cost),
+        "prompt_cost_details": _price_texts(entry.prompt_cost_details),
+        "completion_cost_details": _price_texts(entry.completion_cost_details),
         "tenant_id": entry.workspace_id if isinstance(entry, ModelPrice) else None,
     }
 
 
-def _texts(details: Any) -> dict[str, str]:
-    return {kind: _text(Decimal(price)) for kind, price in details.items()}
+def _price_texts(details: Any) -> dict[str, str]:
+    return {kind: _price_text(Decimal(price)) for kind, price in details.items()}
 
 
-def _text(price: Decimal) -> str:
-    """All digits, no exponent, no zeros at the end."""
+def _price_text(price: Decimal) -> str:
+    """Format without exponent and trailing zeros."""
     text = format(price, "f")
     return text.rstrip("0").rstrip(".") if "." in text else text
 

@@ -1,4 +1,4 @@
-"""Projects, which the wire calls sessions."""
+"""Projects; the API calls them sessions."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import ProjectStats, run_store
 from apps.trace_store.postgres.reading import metadata_values
 from apps.tracing import errors, services
-from apps.tracing.api.run_queries import moment, uuid_of
+from apps.tracing.api.run_queries import parse_time, parse_uuid
 from apps.tracing.api.v1 import project_listing
 from apps.tracing.api.v1.rendering import project_json
 from apps.tracing.api.v1.serializers import (
@@ -33,15 +33,15 @@ from apps.tracing.api.v1.serializers import (
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services import experiments
 
-TIMES = ("start_time", "end_time")
-PLAN = ("num_examples", "num_repetitions", "evaluator_keys")
-MOST_DELETED = 100
+TIME_FIELDS = ("start_time", "end_time")
+PLAN_FIELDS = ("num_examples", "num_repetitions", "evaluator_keys")
+MAX_DELETED = 100
 
 
 class DeleteProjectsSerializer(serializers.Serializer[Any]):
-    """The query string of a deletion of several projects."""
+    """Query parameters of a bulk deletion."""
 
-    session_ids = serializers.ListField(child=serializers.UUIDField(), max_length=MOST_DELETED)
+    session_ids = serializers.ListField(child=serializers.UUIDField(), max_length=MAX_DELETED)
 
 
 class ProjectsView(WorkspaceAPIView):
@@ -53,16 +53,16 @@ class ProjectsView(WorkspaceAPIView):
 
     @extend_schema(parameters=[ProjectListSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """A page of projects; the number of all that match is in `X-Pagination-Total`.
+        """Return a page of projects; `X-Pagination-Total` is the number of matches.
 
-        Never empty without a filter: clients learn their workspace's id from the first one.
+        Never empty without a filter: clients read the workspace id from the first project.
         """
-        asked = query_params(ProjectListSerializer, request)
-        if asked.get("name", DEFAULT_PROJECT) == DEFAULT_PROJECT:
+        params = query_params(ProjectListSerializer, request)
+        if params.get("name", DEFAULT_PROJECT) == DEFAULT_PROJECT:
             services.ensure_default_project(self.workspace_id)
-        page, total = project_listing.page(self.workspace_id, asked)
+        page, total = project_listing.list_page(self.workspace_id, params)
         return Response(
-            projects_json(self.workspace_id, page, asked),
+            projects_json(self.workspace_id, page, params),
             headers={"X-Pagination-Total": str(total)},
         )
 
@@ -74,16 +74,16 @@ class ProjectsView(WorkspaceAPIView):
     def post(self, request: ApiRequest) -> Response:
         body = CreateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        project = made_project(request, body, self.workspace_id)
+        project = create_from_body(request, body, self.workspace_id)
         return Response(projects_json(self.workspace_id, [project])[0])
 
     @extend_schema(parameters=[DeleteProjectsSerializer], responses={202: dict})
     def delete(self, request: ApiRequest) -> Response:
-        """Several projects, or none of them when one is not there."""
-        wanted = set(query_params(DeleteProjectsSerializer, request)["session_ids"])
-        found = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=wanted)
-        projects = list(found)
-        if len(projects) < len(wanted):
+        """Delete several projects; deletes none if one does not exist."""
+        selected = set(query_params(DeleteProjectsSerializer, request)["session_ids"])
+        rows = Project.objects.for_workspace(self.workspace_id).present().filter(pk__in=selected)
+        projects = list(rows)
+        if len(projects) < len(selected):
             raise errors.ProjectNotFound
         for project in projects:
             services.delete_project(project=project)
@@ -103,20 +103,20 @@ class ProjectView(WorkspaceAPIView):
     @extend_schema(parameters=[ProjectStatsSerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
         project = self._project(project_id)
-        asked = query_params(ProjectStatsSerializer, request)
-        return Response(projects_json(self.workspace_id, [project], asked)[0])
+        params = query_params(ProjectStatsSerializer, request)
+        return Response(projects_json(self.workspace_id, [project], params)[0])
 
     @extend_schema(request=UpdateProjectSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID) -> Response:
         project = self._project(project_id)
         body = UpdateProjectSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        changed = services.update_project(project=project, changes=changes_of(body))
+        changed = services.update_project(project=project, changes=changed_fields(body))
         return Response(projects_json(self.workspace_id, [changed])[0])
 
     @extend_schema(responses={202: dict})
     def delete(self, request: ApiRequest, project_id: UUID) -> Response:
-        """The project is gone at once; its runs follow."""
+        """Delete the project; its runs are removed in the background."""
         services.delete_project(project=self._project(project_id))
         return Response({"message": "deleted"}, status=202)
 
@@ -126,18 +126,18 @@ class ProjectMetadataView(WorkspaceAPIView):
 
     @extend_schema(parameters=[ProjectMetadataSerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
-        """The most frequent keys of the runs' metadata, each with its most frequent values."""
+        """Return the most frequent metadata keys with their most frequent values."""
         projects = Project.objects.for_workspace(self.workspace_id).present()
         project = get_or_404(projects, pk=project_id)
-        asked = query_params(ProjectMetadataSerializer, request)
-        found = metadata_values.frequent_values(
+        params = query_params(ProjectMetadataSerializer, request)
+        result = metadata_values.frequent_values(
             self.workspace_id,
             project.pk,
-            keys=asked.get("metadata_keys"),
-            since=moment(asked.get("start_time")),
-            values_per_key=asked["k"],
+            keys=params.get("metadata_keys"),
+            since=parse_time(params.get("start_time")),
+            values_per_key=params["k"],
         )
-        return Response({"metadata": found})
+        return Response({"metadata": result})
 
 
 class ResolutionView(WorkspaceAPIView):
@@ -145,30 +145,30 @@ class ResolutionView(WorkspaceAPIView):
 
     @extend_schema(parameters=[ResolutionSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """The project that an address stands for: an agent's in an environment, an experiment."""
-        asked = query_params(ResolutionSerializer, request)
+        """Resolve an agent's environment or an experiment to its project."""
+        params = query_params(ResolutionSerializer, request)
         projects = Project.objects.for_workspace(self.workspace_id).present()
-        if asked["kind"] == "AGENT":
+        if params["kind"] == "AGENT":
             projects = projects.filter(
-                agent_id=asked.get("id", ""), agent_environment=asked.get("environment", "")
+                agent_id=params.get("id", ""), agent_environment=params.get("environment", "")
             )
-        elif asked["kind"] == "EXPERIMENT":
-            project_id = uuid_of(asked.get("id"), "id")
+        elif params["kind"] == "EXPERIMENT":
+            project_id = parse_uuid(params.get("id"), "id")
             projects = projects.experiments().filter(pk__in=[project_id] if project_id else [])
         else:
-            projects = projects.none()  # evaluators' traces have no project of their own here
-        found = projects.values_list("pk", flat=True).first()
-        if found is None:
+            projects = projects.none()  # traces of evaluators have no project of their own
+        row = projects.values_list("pk", flat=True).first()
+        if row is None:
             raise errors.ProjectNotFound("No project has this address.")
-        return Response({"session_id": found})
+        return Response({"session_id": row})
 
 
-def made_project(request: ApiRequest, body: Any, workspace_id: UUID) -> Project:
-    """The project that a checked body describes. To tag it is a right of its own."""
-    fields = {name: value for name, value in fields_of(body).items() if value is not None}
+def create_from_body(request: ApiRequest, body: Any, workspace_id: UUID) -> Project:
+    """Create the project of a validated body; tags require `TAGS_WRITE`."""
+    fields = {name: value for name, value in body_fields(body).items() if value is not None}
     if fields.get("tag_value_ids"):
         request.auth.require(Permission.TAGS_WRITE)
-    plan = {name: fields.pop(name) for name in PLAN if name in fields}
+    plan = {name: fields.pop(name) for name in PLAN_FIELDS if name in fields}
     return services.create_project(
         workspace_id=workspace_id,
         name=fields.pop("name", None),
@@ -180,14 +180,14 @@ def made_project(request: ApiRequest, body: Any, workspace_id: UUID) -> Project:
 
 
 def projects_json(
-    workspace_id: UUID, projects: Sequence[Project], asked: dict[str, Any] | None = None
+    workspace_id: UUID, projects: Sequence[Project], params: dict[str, Any] | None = None
 ) -> list[dict[str, Any]]:
-    """The projects with what is cheap to know, and with their figures when that is asked for."""
+    """Return the projects with their run counts, and with statistics if requested."""
     ids = [project.pk for project in projects]
     counts = run_store.project_stats(workspace_id, ids)
-    numbers = experiments.numbers(workspace_id, projects)
-    wants = asked is not None and asked.get("include_stats")
-    figures = project_listing.stats_of(workspace_id, ids, asked or {}) if wants else {}
+    numbers = experiments.experiment_numbers(workspace_id, projects)
+    wants = params is not None and params.get("include_stats")
+    figures = project_listing.project_statistics(workspace_id, ids, params or {}) if wants else {}
     return [
         project_json(
             project,
@@ -199,16 +199,16 @@ def projects_json(
     ]
 
 
-def changes_of(body: Any) -> dict[str, Any]:
-    """What changes. Clients send null for what they do not change; a life that is null ends."""
-    said = fields_of(body)
-    return {n: value for n, value in said.items() if value is not None or n == "long_days"}
+def changed_fields(body: Any) -> dict[str, Any]:
+    """Return the changed fields. Null means unchanged, except for `long_days`, which it resets."""
+    data = body_fields(body)
+    return {n: value for n, value in data.items() if value is not None or n == "long_days"}
 
 
-def fields_of(body: Any) -> dict[str, Any]:
-    """What a checked body says, its times in UTC."""
-    given: dict[str, Any] = dict(body.validated_data)
-    return given | {n: as_utc(given[n]) for n in TIMES if given.get(n) is not None}
+def body_fields(body: Any) -> dict[str, Any]:
+    """Return the validated fields with times in UTC."""
+    value: dict[str, Any] = dict(body.validated_data)
+    return value | {n: as_utc(value[n]) for n in TIME_FIELDS if value.get(n) is not None}
 
 
 routes = [

@@ -1,4 +1,4 @@
-"""Runs and projects as the wire has them."""
+"""JSON of runs and projects in the v1 API."""
 
 from __future__ import annotations
 
@@ -12,48 +12,52 @@ from apps.trace_store import Payload, ProjectStats, RunDetail, RunRow
 from apps.tracing.api import related_fields
 from apps.tracing.api.chat import messages_json
 from apps.tracing.api.downloads import signed_url
-from apps.tracing.api.related_fields import Beside
+from apps.tracing.api.related_fields import RelatedFields
 from apps.tracing.models import Project
 from apps.tracing.services import experiments
 
-HEAVY = {
+PAYLOAD_FIELDS = {
     **{str(payload): payload for payload in Payload},
     **{f"{payload}_or_signed_url": payload for payload in Payload},
     "manifest": Payload.SERIALIZED,
 }
-"""Fields that are left out unless they are selected; all small ones are always there."""
+"""Payload fields are returned only if selected; small fields always."""
 MESSAGES = "messages"
 
 
 def payloads_for(select: Collection[str] | None) -> set[Payload]:
-    """What has to be read for these fields; None is all of them."""
+    """Return the payloads that these fields need; None selects all fields."""
     if select is None:
         return set(Payload)
-    wanted = {HEAVY[name] for name in select if name in HEAVY}
-    return wanted | ({Payload.INPUTS, Payload.OUTPUTS} if MESSAGES in select else set())
+    selected = {PAYLOAD_FIELDS[name] for name in select if name in PAYLOAD_FIELDS}
+    return selected | ({Payload.INPUTS, Payload.OUTPUTS} if MESSAGES in select else set())
 
 
 def runs_json(
     workspace_id: UUID, runs: Sequence[RunDetail], select: Collection[str] | None = None
 ) -> list[dict[str, Any]]:
-    """The runs with everything that is known of them, heavy fields only where selected."""
-    found = related_fields.gather(workspace_id, [run.row for run in runs], select or ())
-    heavy = payloads_for(None if select is None else [name for name in select if name in HEAVY])
+    """Return the runs as JSON, with payload fields only if selected."""
+    result = related_fields.load_related_fields(
+        workspace_id, [run.row for run in runs], select or ()
+    )
+    heavy = payloads_for(
+        None if select is None else [name for name in select if name in PAYLOAD_FIELDS]
+    )
     return [
-        run_json(run, heavy, found)
+        run_json(run, heavy, result)
         | ({MESSAGES: messages_json(run)} if MESSAGES in (select or ()) else {})
-        | _selected_only(run.row, found, select or ())
+        | _selected_only(run.row, result, select or ())
         for run in runs
     ]
 
 
 def run_json(
-    run: RunDetail, selected: Collection[Payload], around: Beside | None = None
+    run: RunDetail, selected: Collection[Payload], around: RelatedFields | None = None
 ) -> dict[str, Any]:
     row = run.row
     usage = row.usage
     details = usage.details or {}
-    around = around or Beside()
+    around = around or RelatedFields()
     return {
         "id": row.id,
         "name": row.name,
@@ -95,12 +99,12 @@ def run_json(
         "share_token": around.share_token(row),
         "feedback_stats": around.feedback.get(row.id, {}),
         "s3_urls": {
-            f"attachment.{one.name}": {
-                "presigned_url": signed_url(one),
-                "s3_url": one.path,
-                "mime_type": one.mime_type,
+            f"attachment.{attachment.name}": {
+                "presigned_url": signed_url(attachment),
+                "s3_url": attachment.path,
+                "mime_type": attachment.mime_type,
             }
-            for one in row.attachments
+            for attachment in row.attachments
         },
         "inputs_s3_urls": None,
         "outputs_s3_urls": None,
@@ -112,42 +116,42 @@ def run_json(
     }
 
 
-def _selected_only(row: RunRow, around: Beside, select: Collection[str]) -> dict[str, Any]:
-    """What is looked up only for those who ask."""
-    found: dict[str, Any] = {}
+def _selected_only(row: RunRow, around: RelatedFields, select: Collection[str]) -> dict[str, Any]:
+    """Return the fields that cost a lookup, as far as they are selected."""
+    result: dict[str, Any] = {}
     if "trace_upgrade" in select:
-        found["trace_upgrade"] = around.tier(row)[1]
+        result["trace_upgrade"] = around.tier(row)[1]
     if around.lives is not None:
-        found["ttl_seconds"] = around.seconds(row)
+        result["ttl_seconds"] = around.seconds(row)
     span = around.times.get(row.trace_id)
     if span is not None:
-        found["trace_min_start_time"] = span.first_start_time
-        found["trace_max_start_time"] = span.last_start_time
-        found["trace_first_received_at"] = span.first_received_at
-    return found
+        result["trace_min_start_time"] = span.first_start_time
+        result["trace_max_start_time"] = span.last_start_time
+        result["trace_first_received_at"] = span.first_received_at
+    return result
 
 
 def app_path(row: RunRow) -> str:
     start = row.start_time.astimezone(UTC).isoformat()
-    return path_of_run(row.workspace_id, row.project_id, row.id, row.trace_id, start)
+    return run_path(row.workspace_id, row.project_id, row.id, row.trace_id, start)
 
 
-def path_of_run(
+def run_path(
     workspace_id: UUID,
     project_id: UUID,
     run_id: UUID,
     trace_id: UUID | None = None,
     start_time: str | None = None,
 ) -> str:
-    """Where people see the run."""
-    said = {"trace_id": trace_id, "start_time": start_time}
-    query = "&".join(f"{name}={quote(str(value))}" for name, value in said.items() if value)
+    """Return the path of the run's page."""
+    data = {"trace_id": trace_id, "start_time": start_time}
+    query = "&".join(f"{name}={quote(str(value))}" for name, value in data.items() if value)
     path = f"/o/{workspace_id}/projects/p/{project_id}/r/{run_id}"
     return f"{path}?{query}" if query else path
 
 
 def money(amount: Any) -> str | None:
-    """An amount as text, so that no reader rounds it, and without an exponent."""
+    """Format an amount as a string without exponent, so that no client rounds it."""
     return None if amount is None else format(amount.normalize(), "f")
 
 
@@ -157,8 +161,8 @@ def project_json(
     figures: Mapping[str, Any] | None = None,
     test_run_number: int | None = None,
 ) -> dict[str, Any]:
-    """The project with its counts, and with `figures` when they were asked for."""
-    said = (figures or {}).get("feedback_stats") or {}
+    """Return the project with its counts, and with statistics if `figures` is given."""
+    data = (figures or {}).get("feedback_stats") or {}
     return {
         "id": project.pk,
         "tenant_id": project.workspace_id,
@@ -175,11 +179,11 @@ def project_json(
         "run_count": stats.run_count,
         "last_run_start_time": stats.last_run_start_time,
         "test_run_number": test_run_number,
-        "experiment_progress": experiments.progress(project, stats.trace_count, said),
+        "experiment_progress": experiments.experiment_progress(project, stats.trace_count, data),
         **(figures or {}),
         "last_run_start_time_live": stats.last_run_start_time,
     }
 
 
-def ids(values: Collection[Any]) -> list[UUID]:
+def as_uuids(values: Collection[Any]) -> list[UUID]:
     return [value if isinstance(value, UUID) else UUID(str(value)) for value in values]

@@ -1,4 +1,4 @@
-"""How long traces live, said by a workspace or by its organization."""
+"""Retention policy of a workspace or an organization."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ from apps.organizations.models import Organization, Workspace
 from apps.organizations.permissions import OrganizationPermission, Permission
 from apps.tracing.models import TraceTier
 from apps.tracing.services import retention
-from apps.tracing.services.retention import Lives
+from apps.tracing.services.retention import RetentionPolicy
 
-_LONGEST = 100 * 366 * 86_400
+_MAX_TTL_SECONDS = 100 * 366 * 86_400
 
 
-class LivesSerializer(serializers.Serializer[Any]):
-    """What is not given, or null, stays as it is."""
+class RetentionSerializer(serializers.Serializer[Any]):
+    """Absent and null fields stay unchanged."""
 
     default_trace_tier = serializers.ChoiceField(
         choices=TraceTier.choices, required=False, allow_null=True
     )
     longlived_ttl_seconds = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=_LONGEST
+        required=False, allow_null=True, min_value=1, max_value=_MAX_TTL_SECONDS
     )
     shortlived_ttl_seconds = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=_LONGEST
+        required=False, allow_null=True, min_value=1, max_value=_MAX_TTL_SECONDS
     )
     apply_to_all_projects = serializers.BooleanField(required=False, default=False)
 
 
-class WorkspaceLivesView(WorkspaceAPIView):
+class WorkspaceRetentionView(WorkspaceAPIView):
     required_permission = {"GET": Permission.WORKSPACE_READ, "*": Permission.WORKSPACE_MANAGE}
 
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest) -> Response:
         return Response(self._json())
 
-    @extend_schema(request=LivesSerializer, responses=dict)
+    @extend_schema(request=RetentionSerializer, responses=dict)
     def put(self, request: ApiRequest) -> Response:
-        changes, all_projects = _said(request)
-        retention.set_lives(
+        changes, all_projects = _parse_body(request)
+        retention.set_policy(
             organization_id=request.auth.organization_id,
             workspace_id=self.workspace_id,
             changes=changes,
@@ -54,11 +54,13 @@ class WorkspaceLivesView(WorkspaceAPIView):
         return Response(self._json())
 
     def _json(self) -> dict[str, Any]:
-        return _json(retention.lives_of(Workspace.objects.get(pk=self.workspace_id)))
+        return _policy_json(
+            retention.policy_for_workspace(Workspace.objects.get(pk=self.workspace_id))
+        )
 
 
-class OrganizationLivesView(OrganizationAPIView):
-    """For those who speak for the whole organization, not for one of its workspaces."""
+class OrganizationRetentionView(OrganizationAPIView):
+    """The organization's default policy; requires a role in the organization."""
 
     required_permission = {
         "GET": OrganizationPermission.ORGANIZATION_READ,
@@ -69,10 +71,10 @@ class OrganizationLivesView(OrganizationAPIView):
     def get(self, request: OrganizationRequest) -> Response:
         return Response(self._json())
 
-    @extend_schema(request=LivesSerializer, responses=dict)
+    @extend_schema(request=RetentionSerializer, responses=dict)
     def put(self, request: OrganizationRequest) -> Response:
-        changes, all_projects = _said(request)
-        retention.set_lives(
+        changes, all_projects = _parse_body(request)
+        retention.set_policy(
             organization_id=self.organization_id,
             workspace_id=None,
             changes=changes,
@@ -81,20 +83,20 @@ class OrganizationLivesView(OrganizationAPIView):
         return Response(self._json())
 
     def _json(self) -> dict[str, Any]:
-        return _json(
-            retention.lives_of_organization(Organization.objects.get(pk=self.organization_id))
+        return _policy_json(
+            retention.policy_for_organization(Organization.objects.get(pk=self.organization_id))
         )
 
 
-def _said(request: Request) -> tuple[dict[str, Any], bool]:
-    body = LivesSerializer(data=request.data)
+def _parse_body(request: Request) -> tuple[dict[str, Any], bool]:
+    body = RetentionSerializer(data=request.data)
     body.is_valid(raise_exception=True)
-    said: dict[str, Any] = dict(body.validated_data)
-    all_projects = bool(said.pop("apply_to_all_projects"))
-    return {name: value for name, value in said.items() if value is not None}, all_projects
+    data: dict[str, Any] = dict(body.validated_data)
+    all_projects = bool(data.pop("apply_to_all_projects"))
+    return {name: value for name, value in data.items() if value is not None}, all_projects
 
 
-def _json(lives: Lives) -> dict[str, Any]:
+def _policy_json(lives: RetentionPolicy) -> dict[str, Any]:
     return {
         "default_trace_tier": lives.default_tier,
         "longlived_ttl_seconds": lives.long_seconds,
@@ -103,12 +105,14 @@ def _json(lives: Lives) -> dict[str, Any]:
 
 
 routes = [
-    path("ttl-settings", WorkspaceLivesView.as_view(), name="ttl-settings"),
+    path("ttl-settings", WorkspaceRetentionView.as_view(), name="ttl-settings"),
     path(
         "workspaces/current/ttl-settings",
-        WorkspaceLivesView.as_view(),
+        WorkspaceRetentionView.as_view(),
         name="workspace-ttl-settings",
     ),
-    path("orgs/ttl-settings", OrganizationLivesView.as_view(), name="organization-ttl-settings"),
-    path("orgs/current/ttl-settings", OrganizationLivesView.as_view()),
+    path(
+        "orgs/ttl-settings", OrganizationRetentionView.as_view(), name="organization-ttl-settings"
+    ),
+    path("orgs/current/ttl-settings", OrganizationRetentionView.as_view()),
 ]

@@ -1,7 +1,6 @@
-"""Rules that act on finished runs, as far as they can be read without an evaluator.
+"""The list of automation rules, which is always empty.
 
-Nothing here makes a rule yet, so nobody has one. The list is there because clients look into it
-before they do anything else; what makes, changes and runs rules comes with what they do.
+Rules cannot be created yet. Clients read the list before other calls, so it must exist.
 """
 
 from __future__ import annotations
@@ -16,11 +15,11 @@ from rest_framework.response import Response
 from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
 from apps.tracing.api.v1.serializers import query_params
-from apps.tracing.api.v2.base import UpperChoiceField, page_size
+from apps.tracing.api.v2.base import UpperChoiceField, page_size_field
 
 
 class RuleListSerializer(serializers.Serializer[Any]):
-    """The query string of the list of rules."""
+    """Query parameters of the list of rules."""
 
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     session_id = serializers.UUIDField(required=False)
@@ -32,7 +31,7 @@ class RuleListSerializer(serializers.Serializer[Any]):
     type = UpperChoiceField(choices=["SESSION", "PROJECT", "DATASET"], required=False)
     include_backfill_progress = serializers.BooleanField(required=False, default=False)
     cursor = serializers.CharField(required=False)
-    page_size = page_size(default=20, most=100)
+    page_size_field = page_size_field(default=20, most=100)
 
 
 class RulesView(WorkspaceAPIView):
@@ -40,7 +39,7 @@ class RulesView(WorkspaceAPIView):
 
     @extend_schema(parameters=[RuleListSerializer], responses=list[dict[str, Any]])
     def get(self, request: ApiRequest) -> Response:
-        """The workspace's rules, of which there are none."""
+        """Return the workspace's rules: an empty list."""
         query_params(RuleListSerializer, request)
         return Response([])
 

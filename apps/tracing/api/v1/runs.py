@@ -1,4 +1,4 @@
-"""Reading runs, first version of the protocol."""
+"""Reading runs, v1 API."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import Payload, RunQuery, filters, run_store
 from apps.tracing import errors
 from apps.tracing.api import paging
-from apps.tracing.api.run_queries import run_query, searched, uuid_of
+from apps.tracing.api.run_queries import parse_uuid, run_query, search_filter
 from apps.tracing.api.v1.rendering import MESSAGES, payloads_for, runs_json
 from apps.tracing.api.v1.serializers import (
     RunsQuerySerializer,
@@ -24,8 +24,8 @@ from apps.tracing.api.v1.serializers import (
     query_params,
 )
 
-LARGEST_PAGE = 100
-LARGEST_PAGE_OF_TRACE = 1000
+MAX_PAGE_SIZE = 100
+MAX_TRACE_PAGE_SIZE = 1000
 _FLAGS = ("exclude_serialized", "exclude_s3_stored_attributes", "include_messages")
 
 
@@ -40,7 +40,7 @@ class RunView(WorkspaceAPIView):
         responses=dict,
     )
     def get(self, request: ApiRequest, run_id: UUID) -> Response:
-        """The run with everything it has; `session_id` chooses between projects that share it."""
+        """Return a run with all fields; `session_id` selects among several projects."""
         params = request.query_params
         flags = {flag for flag in _FLAGS if params.get(flag, "").lower() == "true"}
         select = [str(payload) for payload in Payload]
@@ -51,7 +51,7 @@ class RunView(WorkspaceAPIView):
         run = run_store.get(
             self.workspace_id,
             run_id,
-            project_id=uuid_of(params.get("session_id"), "session_id"),
+            project_id=parse_uuid(params.get("session_id"), "session_id"),
             payloads=payloads_for(select),
         )
         if run is None:
@@ -64,20 +64,20 @@ class RunsQueryView(WorkspaceAPIView):
 
     @extend_schema(request=RunsQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A page of runs, newest first unless asked otherwise."""
+        """Return a page of runs, newest first unless `order` is `asc`."""
         body = RunsQuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
-        select = asked.get("select")
-        page = paging.page(
+        params: dict[str, Any] = body.validated_data
+        select = params.get("select")
+        page = paging.read_page(
             self.workspace_id,
-            run_query(self.workspace_id, asked),
-            limit=_limit(asked),
-            cursor=asked.get("cursor"),
+            run_query(self.workspace_id, params),
+            limit=_page_size(params),
+            cursor=params.get("cursor"),
             payloads=payloads_for(select),
         )
-        leads_on = not asked.get("skip_pagination")
-        leads_back = leads_on and not asked.get("skip_prev_cursor")
+        leads_on = not params.get("skip_pagination")
+        leads_back = leads_on and not params.get("skip_prev_cursor")
         return Response(
             {
                 "runs": runs_json(self.workspace_id, page.runs, select),
@@ -85,7 +85,7 @@ class RunsQueryView(WorkspaceAPIView):
                     "next": page.following if leads_on else None,
                     "prev": page.previous if leads_back else None,
                 },
-                "parsed_query": searched(asked),
+                "parsed_query": search_filter(params),
                 "search_cursors": None,
             }
         )
@@ -96,7 +96,7 @@ class ValidateQueryView(WorkspaceAPIView):
 
     @extend_schema(request=RunsQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Whether the query would be understood, and where it would not."""
+        """Validate a filter; an error carries its column."""
         body = RunsQuerySerializer(data=request.data)
         try:
             body.is_valid(raise_exception=True)
@@ -114,33 +114,33 @@ class ThreadRunsView(WorkspaceAPIView):
 
     @extend_schema(parameters=[ThreadRunsSerializer], responses=dict)
     def get(self, request: ApiRequest, thread_key: str) -> Response:
-        """The turns of a thread, oldest first: the roots of its traces, payloads if selected."""
-        asked = query_params(ThreadRunsSerializer, request)
-        project_id = asked.get("session_id")
+        """Return a thread's turns (root runs), oldest first, with payloads if selected."""
+        params = query_params(ThreadRunsSerializer, request)
+        project_id = params.get("session_id")
         query = RunQuery(
             project_ids=None if project_id is None else [project_id],
             is_root=True,
             where=filters.parse(f"eq(thread_id, {filters.quote(thread_key)})"),
             oldest_first=True,
         )
-        select = asked.get("select") or []
-        begin, end = asked["offset"], asked["offset"] + asked["limit"]
-        found = run_store.query(self.workspace_id, query, limit=end, payloads=payloads_for(select))
-        if not found.runs:
+        select = params.get("select") or []
+        begin, end = params["offset"], params["offset"] + params["limit"]
+        page = run_store.query(self.workspace_id, query, limit=end, payloads=payloads_for(select))
+        if not page.runs:
             raise errors.ThreadNotFound
         return Response(
             {
                 "thread_id": thread_key,
-                "runs": runs_json(self.workspace_id, found.runs[begin:], select),
+                "runs": runs_json(self.workspace_id, page.runs[begin:], select),
             }
         )
 
 
-def _limit(asked: dict[str, Any]) -> int:
-    """Clients pass their user's limit as it is; pages are smaller and lead on by a cursor."""
-    if asked.get("trace"):
-        return LARGEST_PAGE_OF_TRACE
-    return min(asked.get("limit") or LARGEST_PAGE, LARGEST_PAGE)
+def _page_size(params: dict[str, Any]) -> int:
+    """Return the page size; a larger requested limit is served by several pages."""
+    if params.get("trace"):
+        return MAX_TRACE_PAGE_SIZE
+    return min(params.get("limit") or MAX_PAGE_SIZE, MAX_PAGE_SIZE)
 
 
 routes = [

@@ -18,27 +18,27 @@ from apps.tracing.models import Project, SavedView, ViewType
 from apps.tracing.services import saved_views
 
 
-def _filter() -> serializers.CharField:
+def _filter_field() -> serializers.CharField:
     return serializers.CharField(
         required=False, allow_null=True, allow_blank=True, max_length=100_000
     )
 
 
 class ViewSerializer(serializers.Serializer[Any]):
-    """A filter and its name."""
+    """A named filter."""
 
     display_name = serializers.CharField(max_length=200)
     description = serializers.CharField(
         required=False, allow_null=True, allow_blank=True, max_length=10_000
     )
-    filter_string = _filter()
-    trace_filter_string = _filter()
-    tree_filter_string = _filter()
+    filter_string = _filter_field()
+    trace_filter_string = _filter_field()
+    tree_filter_string = _filter_field()
     type = serializers.ChoiceField(choices=ViewType.choices, required=False)
 
 
 class RenameSerializer(serializers.Serializer[Any]):
-    """A view's new name."""
+    """The new name of a view."""
 
     display_name = serializers.CharField(max_length=200)
     description = serializers.CharField(
@@ -47,7 +47,7 @@ class RenameSerializer(serializers.Serializer[Any]):
 
 
 class ViewListSerializer(serializers.Serializer[Any]):
-    """The query string of the list of views."""
+    """Query parameters of the list of views."""
 
     type = serializers.ChoiceField(choices=ViewType.choices, required=False)
     limit = serializers.IntegerField(required=False, min_value=1, max_value=100, default=100)
@@ -68,38 +68,40 @@ class _ProjectAPIView(WorkspaceAPIView):
 class ViewsView(_ProjectAPIView):
     @extend_schema(parameters=[ViewListSerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
-        """The project's views, the oldest first."""
+        """Return the project's views, oldest first."""
         project = self.project(project_id)
-        asked = query_params(ViewListSerializer, request)
+        params = query_params(ViewListSerializer, request)
         views = SavedView.objects.for_workspace(self.workspace_id).filter(project=project)
-        if "type" in asked:
-            views = views.filter(type=asked["type"])
-        begin, end = asked["offset"], asked["offset"] + asked["limit"]
-        return Response([_json(view) for view in views.order_by("created_at", "pk")[begin:end]])
+        if "type" in params:
+            views = views.filter(type=params["type"])
+        begin, end = params["offset"], params["offset"] + params["limit"]
+        return Response(
+            [_view_json(view) for view in views.order_by("created_at", "pk")[begin:end]]
+        )
 
     @extend_schema(request=ViewSerializer, responses=dict)
     def post(self, request: ApiRequest, project_id: UUID) -> Response:
         project = self.project(project_id)
         body = ViewSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(_json(saved_views.save_view(project=project, **body.validated_data)))
+        return Response(_view_json(saved_views.create_view(project=project, **body.validated_data)))
 
 
 class ViewView(_ProjectAPIView):
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
-        return Response(_json(self.view_of(project_id, view_id)))
+        return Response(_view_json(self.view_of(project_id, view_id)))
 
     @extend_schema(request=ViewSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
         view = self.view_of(project_id, view_id)
         body = ViewSerializer(data=request.data, partial=True)
         body.is_valid(raise_exception=True)
-        return Response(_json(saved_views.change_view(view=view, changes=body.validated_data)))
+        return Response(_view_json(saved_views.update_view(view=view, changes=body.validated_data)))
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, project_id: UUID, view_id: UUID) -> Response:
-        saved_views.drop_view(view=self.view_of(project_id, view_id))
+        saved_views.delete_view(view=self.view_of(project_id, view_id))
         return Response(status=204)
 
 
@@ -109,10 +111,10 @@ class RenameViewView(_ProjectAPIView):
         view = self.view_of(project_id, view_id)
         body = RenameSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        return Response(_json(saved_views.change_view(view=view, changes=body.validated_data)))
+        return Response(_view_json(saved_views.update_view(view=view, changes=body.validated_data)))
 
 
-def _json(view: SavedView) -> dict[str, Any]:
+def _view_json(view: SavedView) -> dict[str, Any]:
     return {
         "id": view.pk,
         "session_id": view.project_id,

@@ -1,4 +1,4 @@
-"""What the reading routes take, checked. Fields that would change the answer are not ignored."""
+"""Request bodies and query parameters of the v1 read routes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store import RunType
 from apps.tracing.api.v1.project_listing import SORTS
 from apps.tracing.models import TraceTier
-from apps.tracing.services.projects import NAME_LENGTH
+from apps.tracing.services.projects import MAX_NAME_LENGTH
 
-# Wire names of what a run has; an unknown one in `select` is a mistake worth telling.
+# Names of run fields in the API; `select` rejects others.
 SELECTABLE = frozenset(
     """
     id name run_type start_time end_time status error extra events inputs inputs_preview
@@ -32,34 +32,34 @@ SELECTABLE = frozenset(
 
 
 def query_params(kind: type[serializers.Serializer[Any]], request: Request) -> dict[str, Any]:
-    """The query string, checked: lists repeated or with commas, and empty is the same as absent."""
+    """Validate the query string: lists may repeat or use commas, empty means absent."""
     lists = {
         name for name, field in kind().fields.items() if isinstance(field, serializers.ListField)
     }
-    given: dict[str, Any] = {}
+    fields: dict[str, Any] = {}
     for name, values in request.query_params.lists():
         if name in lists:
-            given[name] = [part for value in values for part in value.split(",") if part]
+            fields[name] = [part for value in values for part in value.split(",") if part]
         elif values[-1] != "":
-            given[name] = values[-1]
-    params = kind(data=given)
+            fields[name] = values[-1]
+    params = kind(data=fields)
     params.is_valid(raise_exception=True)
-    found: dict[str, Any] = params.validated_data
-    return found
+    result: dict[str, Any] = params.validated_data
+    return result
 
 
 class OneOrMany(serializers.ListField):
-    """A list; some clients send a single value bare."""
+    """A list; a single value is accepted as a list of one."""
 
     def to_internal_value(self, data: Any) -> list[Any]:
-        found: list[Any] = super().to_internal_value([data] if isinstance(data, str) else data)
-        return found
+        result: list[Any] = super().to_internal_value([data] if isinstance(data, str) else data)
+        return result
 
 
 class RunFilterSerializer(serializers.Serializer[Any]):
-    """Which runs; null and absent mean the same.
+    """A filter of runs; null means absent.
 
-    What only a store of another kind would heed (`data_source_type`) makes no difference.
+    `data_source_type` is accepted and has no effect: there is one store.
     """
 
     session = OneOrMany(child=serializers.UUIDField(), required=False, allow_null=True)
@@ -86,7 +86,7 @@ class RunFilterSerializer(serializers.Serializer[Any]):
 
 
 class RunsQuerySerializer(RunFilterSerializer):
-    """Which runs, how many of them, and what of each."""
+    """A filter of runs, a page and the selected fields."""
 
     limit = serializers.IntegerField(required=False, allow_null=True, min_value=1)
     cursor = serializers.CharField(required=False, allow_null=True)
@@ -103,7 +103,7 @@ class RunsQuerySerializer(RunFilterSerializer):
 
 
 class ThreadRunsSerializer(serializers.Serializer[Any]):
-    """The query string of a thread's turns."""
+    """Query parameters of a thread's turns."""
 
     session_id = serializers.UUIDField(required=False)
     select = serializers.ListField(
@@ -114,7 +114,7 @@ class ThreadRunsSerializer(serializers.Serializer[Any]):
 
 
 class ProjectFields(serializers.Serializer[Any]):
-    """What a client may say about a project."""
+    """Fields of a project that clients may set."""
 
     description = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     extra = serializers.JSONField(required=False, allow_null=True)
@@ -134,7 +134,7 @@ class ProjectFields(serializers.Serializer[Any]):
 class CreateProjectSerializer(ProjectFields):
     id = serializers.UUIDField(required=False, allow_null=True)
     name = serializers.CharField(
-        required=False, allow_null=True, allow_blank=True, max_length=NAME_LENGTH
+        required=False, allow_null=True, allow_blank=True, max_length=MAX_NAME_LENGTH
     )
     start_time = serializers.DateTimeField(required=False, allow_null=True)
     reference_dataset_id = serializers.UUIDField(required=False, allow_null=True)
@@ -154,16 +154,16 @@ class CreateProjectSerializer(ProjectFields):
         max_length=MAX_TAGS_PER_REQUEST,
     )
     kicked_off_by = serializers.CharField(
-        required=False, allow_null=True, allow_blank=True, max_length=NAME_LENGTH
+        required=False, allow_null=True, allow_blank=True, max_length=MAX_NAME_LENGTH
     )
 
 
 class UpdateProjectSerializer(ProjectFields):
-    name = serializers.CharField(required=False, allow_null=True, max_length=NAME_LENGTH)
+    name = serializers.CharField(required=False, allow_null=True, max_length=MAX_NAME_LENGTH)
 
 
 class ProjectListSerializer(serializers.Serializer[Any]):
-    """The query string of the list of projects."""
+    """Query parameters of the list of projects."""
 
     limit = serializers.IntegerField(required=False, min_value=1, max_value=1000, default=100)
     offset = serializers.IntegerField(required=False, min_value=0, default=0)
@@ -190,7 +190,7 @@ class ProjectListSerializer(serializers.Serializer[Any]):
 
 
 class ProjectStatsSerializer(serializers.Serializer[Any]):
-    """The query string of one project."""
+    """Query parameters of one project."""
 
     include_stats = serializers.BooleanField(required=False, default=False)
     stats_filter = serializers.CharField(required=False)
@@ -200,7 +200,7 @@ class ProjectStatsSerializer(serializers.Serializer[Any]):
 
 
 class ProjectMetadataSerializer(serializers.Serializer[Any]):
-    """The query string of what a project's metadata holds."""
+    """Query parameters of a project's metadata."""
 
     metadata_keys = serializers.ListField(child=serializers.CharField(), required=False)
     start_time = serializers.DateTimeField(required=False)
@@ -208,7 +208,7 @@ class ProjectMetadataSerializer(serializers.Serializer[Any]):
 
 
 class ResolutionSerializer(serializers.Serializer[Any]):
-    """An address that stands for a project."""
+    """Query parameters that identify a project by agent or experiment."""
 
     kind = serializers.ChoiceField(choices=["AGENT", "EXPERIMENT", "EVALUATOR"])
     id = serializers.CharField(required=False, max_length=63)

@@ -1,4 +1,4 @@
-"""Making, finding and closing public links, by those whose traces they open."""
+"""Creating, listing and revoking public links."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.core.tenancy import get_or_404
 from apps.feedback.api.queries import PageSerializer, query_params
 from apps.organizations.permissions import Permission
-from apps.tracing.api.run_queries import uuid_of
+from apps.tracing.api.run_queries import parse_uuid
 from apps.tracing.models import Project, Share
 from apps.tracing.services import sharing as services
 
-MOST_TOKENS = 1000
+MAX_TOKENS = 1000
 
 
 class ShareSerializer(serializers.Serializer[Any]):
@@ -31,14 +31,14 @@ class ShareV2Serializer(serializers.Serializer[Any]):
 
 
 class ShareThreadSerializer(serializers.Serializer[Any]):
-    """Where the thread is; `session_id` is the project's older name."""
+    """The thread's project; `session_id` is the older name of the parameter."""
 
     project_id = serializers.UUIDField(required=False, allow_null=True, default=None)
     session_id = serializers.UUIDField(required=False, allow_null=True, default=None)
 
 
 class UnshareSerializer(serializers.Serializer[Any]):
-    share_tokens = serializers.ListField(child=serializers.UUIDField(), max_length=MOST_TOKENS)
+    share_tokens = serializers.ListField(child=serializers.UUIDField(), max_length=MAX_TOKENS)
 
 
 class RunShareView(WorkspaceAPIView):
@@ -46,29 +46,29 @@ class RunShareView(WorkspaceAPIView):
 
     @extend_schema(responses=dict)
     def get(self, request: ApiRequest, run_id: UUID) -> Response:
-        """The link, or null when the run's trace is not open."""
-        share = services.share_of_run(self.workspace_id, run_id)
-        return Response(None if share is None else _link(run_id, share))
+        """Return the link, or null if the trace is not shared."""
+        share = services.find_share_of_run(self.workspace_id, run_id)
+        return Response(None if share is None else _share_json(run_id, share))
 
     @extend_schema(request=ShareSerializer, responses=dict)
     def put(self, request: ApiRequest, run_id: UUID) -> Response:
-        """Open the run's trace, whole; a repeat keeps the first link."""
-        there = services.share_of_run(self.workspace_id, run_id)
-        if there is not None:
-            return Response(_link(run_id, there))
+        """Share the run's whole trace; a repeated call keeps the link."""
+        existing = services.find_share_of_run(self.workspace_id, run_id)
+        if existing is not None:
+            return Response(_share_json(run_id, existing))
         body = ShareSerializer(data=request.data)
         body.is_valid(raise_exception=True)
         token = body.validated_data["share_token"]
         share = services.share_trace(self.workspace_id, run_id, token=token)
-        return Response(_link(run_id, share))
+        return Response(_share_json(run_id, share))
 
     @extend_schema(responses={204: None})
     def delete(self, request: ApiRequest, run_id: UUID) -> Response:
-        services.unshare_trace(self.workspace_id, run_id)
+        services.revoke_trace_link(self.workspace_id, run_id)
         return Response(status=204)
 
 
-def _link(run_id: UUID, share: Share) -> dict[str, Any]:
+def _share_json(run_id: UUID, share: Share) -> dict[str, Any]:
     return {"run_id": run_id, "share_token": share.token}
 
 
@@ -77,8 +77,8 @@ class RunShareV2View(WorkspaceAPIView):
 
     @extend_schema(request=ShareV2Serializer, responses=dict)
     def post(self, request: ApiRequest, run_id: UUID) -> Response:
-        """Open the trace, whole; a repeat returns the same link."""
-        services.share_of_run(self.workspace_id, run_id)  # 404 goes before 422
+        """Share the whole trace; a repeated call returns the same link."""
+        services.find_share_of_run(self.workspace_id, run_id)  # 404 takes precedence over 422
         body = ShareV2Serializer(data=request.data)
         body.is_valid(raise_exception=True)
         project_id = body.validated_data["session_id"]
@@ -87,25 +87,25 @@ class RunShareV2View(WorkspaceAPIView):
 
     @extend_schema(parameters=[OpenApiParameter("session_id", UUID)], responses={204: None})
     def delete(self, request: ApiRequest, run_id: UUID) -> Response:
-        """Close it, whether it is open or not."""
-        project_id = uuid_of(request.query_params.get("session_id"), "session_id")
-        services.unshare_trace(self.workspace_id, run_id, project_id=project_id)
+        """Revoke the link, if any."""
+        project_id = parse_uuid(request.query_params.get("session_id"), "session_id")
+        services.revoke_trace_link(self.workspace_id, run_id, project_id=project_id)
         return Response(status=204)
 
 
 class ThreadShareView(WorkspaceAPIView):
     required_permission = {"GET": Permission.RUNS_READ, "*": Permission.RUNS_SHARE}
 
-    def _project(self, said: Any) -> Project:
-        query = ShareThreadSerializer(data=said)
+    def _project(self, params: Any) -> Project:
+        query = ShareThreadSerializer(params=params)
         query.is_valid(raise_exception=True)
-        asked = query.validated_data
+        params = query.validated_data
         projects = Project.objects.for_workspace(self.workspace_id).present()
-        return get_or_404(projects, pk=asked["project_id"] or asked["session_id"])
+        return get_or_404(projects, pk=params["project_id"] or params["session_id"])
 
     @extend_schema(parameters=[ShareThreadSerializer], responses=dict)
     def get(self, request: ApiRequest, thread_key: str) -> Response:
-        """The link, whose token is null when the thread is not open."""
+        """Return the link; its token is null if the thread is not shared."""
         project = self._project(query_params(request))
         shares = Share.objects.for_workspace(self.workspace_id)
         share = shares.filter(project=project, thread_key=thread_key).first()
@@ -113,7 +113,7 @@ class ThreadShareView(WorkspaceAPIView):
 
     @extend_schema(request=ShareThreadSerializer, responses=dict)
     def post(self, request: ApiRequest, thread_key: str) -> Response:
-        """Open the thread's traces, those to come included; a repeat returns the same link."""
+        """Share all present and future traces of the thread; repeated calls return one link."""
         project = self._project(request.data)
         share = services.share_thread(self.workspace_id, project.pk, thread_key)
         return Response({"share_token": share.token})
@@ -131,24 +131,24 @@ class SharedListView(WorkspaceAPIView):
 
     @extend_schema(parameters=[PageSerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        """A page of all that is open, newest first."""
+        """Return a page of the workspace's links, newest first."""
         query = PageSerializer(data=query_params(request))
         query.is_valid(raise_exception=True)
         rows = Share.objects.for_workspace(self.workspace_id).newest_first()
-        return Response({"entities": [_entity(share) for share in rows[query.page]]})
+        return Response({"entities": [_shared_entity_json(share) for share in rows[query.page]]})
 
     @extend_schema(request=UnshareSerializer, responses=dict)
     def delete(self, request: ApiRequest) -> Response:
-        """Close these links, all that there are of them."""
+        """Revoke these links; unknown ones are ignored."""
         if not isinstance(request.data, dict):
             raise core_errors.Invalid("The body must be an object with `share_tokens`.")
         body = UnshareSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        services.unshare_tokens(self.workspace_id, body.validated_data["share_tokens"])
+        services.revoke_links(self.workspace_id, body.validated_data["share_tokens"])
         return Response({"message": "unshared"})
 
 
-def _entity(share: Share) -> dict[str, Any]:
+def _shared_entity_json(share: Share) -> dict[str, Any]:
     return {
         "type": "run" if share.trace_id is not None else "thread",
         "share_token": share.token,

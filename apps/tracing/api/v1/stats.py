@@ -1,4 +1,4 @@
-"""Statistics of runs: one object, or one for each group."""
+"""Statistics of runs, in total or by group."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from apps.core.api import ApiRequest, WorkspaceAPIView
 from apps.organizations.permissions import Permission
 from apps.trace_store import RunQuery
 from apps.trace_store.aggregation import GroupAttribute, GroupBy
-from apps.tracing.api.run_queries import ONE_OF, run_query
+from apps.tracing.api.run_queries import REQUIRED_FILTERS, run_query
 from apps.tracing.api.v1.serializers import RunFilterSerializer
 from apps.tracing.models import Project
 from apps.tracing.services import statistics
@@ -22,7 +22,7 @@ WIRE_ATTRIBUTES = ("name", "run_type", "tag", "metadata", "status", "model")
 
 
 class GroupBySerializer(serializers.Serializer[Any]):
-    """What to group by; `path` is the key of the metadata."""
+    """The grouping; `path` is a metadata key."""
 
     attribute = serializers.ChoiceField(choices=WIRE_ATTRIBUTES)
     path = serializers.CharField(required=False, allow_null=True, max_length=1000)
@@ -36,15 +36,15 @@ class GroupBySerializer(serializers.Serializer[Any]):
         return attrs
 
 
-def group_by_of(asked: dict[str, Any] | None) -> GroupBy | None:
-    if not asked:
+def build_group_by(params: dict[str, Any] | None) -> GroupBy | None:
+    if not params:
         return None
-    attribute = GroupAttribute(asked["attribute"])
-    return GroupBy(attribute, asked.get("path") or "", asked.get("max_groups") or 5)
+    attribute = GroupAttribute(params["attribute"])
+    return GroupBy(attribute, params.get("path") or "", params.get("max_groups") or 5)
 
 
 class StatsSerializer(RunFilterSerializer):
-    """Which runs, and what of them."""
+    """A filter of runs and the selected statistics."""
 
     group_by = GroupBySerializer(required=False, allow_null=True)
     groups = serializers.ListField(
@@ -68,18 +68,18 @@ class StatsView(WorkspaceAPIView):
 
     @extend_schema(request=StatsSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Counts, quantiles, tokens, costs, feedback and facets of the runs that match."""
+        """Return counts, quantiles, tokens, costs, feedback and facets of the matching runs."""
         body = StatsSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
-        query = self._query(asked)
-        group_by = group_by_of(asked.get("group_by"))
-        select, details = asked.get("select"), bool(asked.get("include_details"))
+        params: dict[str, Any] = body.validated_data
+        query = self._query(params)
+        group_by = build_group_by(params.get("group_by"))
+        select, details = params.get("select"), bool(params.get("include_details"))
         if group_by is None:
             return Response(
                 statistics.run_stats(self.workspace_id, query, select=select, with_details=details)
             )
-        groups = [name or "" for name in asked["groups"]] if asked.get("groups") else None
+        groups = [name or "" for name in params["groups"]] if params.get("groups") else None
         return Response(
             statistics.grouped_stats(
                 self.workspace_id,
@@ -91,13 +91,13 @@ class StatsView(WorkspaceAPIView):
             )
         )
 
-    def _query(self, asked: dict[str, Any]) -> RunQuery:
-        """The runs that are meant; of all projects when nothing names any."""
-        if all(asked.get(name) is None for name in ONE_OF):
+    def _query(self, params: dict[str, Any]) -> RunQuery:
+        """Build the query; without a filter it covers all projects."""
+        if all(params.get(name) is None for name in REQUIRED_FILTERS):
             projects = Project.objects.for_workspace(self.workspace_id).present()
-            asked = asked | {"session": list(projects.values_list("pk", flat=True))}
-        return run_query(self.workspace_id, asked)
+            params = params | {"session": list(projects.values_list("pk", flat=True))}
+        return run_query(self.workspace_id, params)
 
 
 routes = [path("runs/stats", StatsView.as_view(), name="run-stats")]
-"""Before `runs/<id>`."""
+"""Must precede `runs/<id>`."""

@@ -1,4 +1,4 @@
-"""What the routes of the second protocol share: two forms of an answer, selects, a time window."""
+"""Shared parts of the v2 API: JSON and event-stream responses, field selection, time windows."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from apps.core.tenancy import get_or_404
 from apps.trace_store.filters import Expression
 from apps.trace_store.filters.builders import FeedbackTimeRange, has_feedback_condition
 from apps.tracing import errors
-from apps.tracing.api.run_queries import expression, moment
+from apps.tracing.api.run_queries import parse_filters, parse_time
 from apps.tracing.models import Project
 
-WINDOW = timedelta(days=1)
+DEFAULT_WINDOW = timedelta(days=1)
 
 
 class EventStreamRenderer(BaseRenderer, ABC):
-    """A page as server-sent events, a refusal as JSON."""
+    """Render a page as server-sent events, and errors as JSON."""
 
     media_type = "text/event-stream"
     format = "stream"
@@ -44,11 +44,11 @@ class EventStreamRenderer(BaseRenderer, ABC):
 
     @abstractmethod
     def events(self, page: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-        """What is sent of the page: names of events and their data, in order."""
+        """Yield the names and data of the page's events."""
 
 
 class PatchStreamRenderer(EventStreamRenderer):
-    """JSON Patches that make the page, an item each."""
+    """Yield JSON Patches that build the page, one item each."""
 
     def events(self, page: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         return (("data", patch) for patch in _patches(page))
@@ -62,31 +62,31 @@ def _patches(page: dict[str, Any]) -> Iterator[list[dict[str, Any]]]:
         yield [{"op": "add", "path": "/next_cursor", "value": page["next_cursor"]}]
 
 
-class SecondAPIView(WorkspaceAPIView):
-    """A view of the second protocol."""
+class V2APIView(WorkspaceAPIView):
+    """A view of the v2 API."""
 
     def project(self, project_id: UUID | None) -> Project:
-        """The project that is asked for; 404 when there is none, or it is somebody else's."""
+        """Return the workspace's project, or raise 404."""
         if project_id is None:
             raise errors.ProjectNotFound
         return get_or_404(Project.objects.for_workspace(self.workspace_id).present(), pk=project_id)
 
 
-class PageAPIView(SecondAPIView):
-    """One that answers with a page, at once or as a stream."""
+class V2PageAPIView(V2APIView):
+    """A view that returns a page as JSON or as an event stream."""
 
     renderer_classes = (JSONRenderer, PatchStreamRenderer)
 
 
 class UpperChoiceField(serializers.ChoiceField):
-    """One of some words that the wire writes in capitals; any case is understood."""
+    """A choice that the API writes in capitals; input is case-insensitive."""
 
     def to_internal_value(self, data: Any) -> str:
         return str(super().to_internal_value(data.upper() if isinstance(data, str) else data))
 
 
 class SearchSerializer(serializers.Serializer[Any]):
-    """What every query of the second protocol may hold."""
+    """Fields that all v2 queries accept."""
 
     min_start_time = serializers.DateTimeField(required=False, allow_null=True)
     max_start_time = serializers.DateTimeField(required=False, allow_null=True)
@@ -104,47 +104,49 @@ class SearchSerializer(serializers.Serializer[Any]):
 
 
 class FeedbackTimesSerializer(SearchSerializer):
-    """And when feedback was changed, of which its filters speak."""
+    """Adds the time range to which feedback conditions of the filters apply."""
 
     min_feedback_modified_at = serializers.DateTimeField(required=False, allow_null=True)
     max_feedback_modified_at = serializers.DateTimeField(required=False, allow_null=True)
 
 
-def filters_of(asked: dict[str, Any], *names: str) -> list[Expression | None]:
-    """These filters, their conditions on feedback limited to the times that are asked for."""
-    found = [expression(asked.get(name)) for name in names]
+def parse_filter_fields(params: dict[str, Any], *names: str) -> list[Expression | None]:
+    """Parse these filters, with their feedback conditions limited to the requested times."""
+    results = [parse_filters(params.get(name)) for name in names]
     times = FeedbackTimeRange(
-        since=moment(asked.get("min_feedback_modified_at")),
-        before=moment(asked.get("max_feedback_modified_at")),
+        since=parse_time(params.get("min_feedback_modified_at")),
+        before=parse_time(params.get("max_feedback_modified_at")),
     )
     if not times.conditions:
-        return found
-    if not any(map(has_feedback_condition, found)):
+        return results
+    if not any(map(has_feedback_condition, results)):
         raise core_errors.BadRequest(
             "min_feedback_modified_at and max_feedback_modified_at need a condition on feedback in"
             f" {' or '.join(names)}."
         )
-    return [one and times.narrowed(one) for one in found]
+    return [item and times.narrowed(item) for item in results]
 
 
-def page_size(default: int, most: int) -> serializers.IntegerField:
+def page_size_field(default: int, most: int) -> serializers.IntegerField:
     return serializers.IntegerField(
         required=False, allow_null=True, min_value=1, max_value=most, default=default
     )
 
 
-def selects(choices: Iterable[str]) -> serializers.ListField:
-    """Names of fields, as the wire has them; what is kept is as the answer has them."""
+def selects_field(choices: Iterable[str]) -> serializers.ListField:
+    """A field selection: names in API case, stored as response keys."""
     return serializers.ListField(
         child=UpperChoiceField(choices=sorted(choices)), required=False, allow_null=True
     )
 
 
-def window(asked: dict[str, Any], *, is_open: bool = False) -> tuple[datetime | None, datetime]:
-    """From when to when: the last day unless said otherwise, or open towards the past."""
+def time_window(
+    params: dict[str, Any], *, is_open: bool = False
+) -> tuple[datetime | None, datetime]:
+    """Return start and end: the last day by default, or without start if `is_open`."""
     now = datetime.now(UTC)
-    begin = moment(asked.get("min_start_time"))
+    begin = parse_time(params.get("min_start_time"))
     if begin is None and not is_open:
-        begin = now - WINDOW
-    # A clock that is ahead of ours is no reason to hide a run.
-    return begin, moment(asked.get("max_start_time")) or now + WINDOW
+        begin = now - DEFAULT_WINDOW
+    # A run of a client whose clock is ahead must not be hidden.
+    return begin, parse_time(params.get("max_start_time")) or now + DEFAULT_WINDOW

@@ -1,4 +1,4 @@
-"""Runs as the second protocol has them: only what is selected, and the id."""
+"""JSON of runs in the v2 API: the id and the selected fields."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from django.conf import settings
 from apps.trace_store import Payload, RunDetail, RunRow
 from apps.tracing.api import related_fields
 from apps.tracing.api.downloads import signed_url
-from apps.tracing.api.related_fields import Beside
+from apps.tracing.api.related_fields import RelatedFields
 from apps.tracing.api.v1.rendering import app_path
 
-Field = Callable[[RunDetail, Beside], Any]
+Field = Callable[[RunDetail, RelatedFields], Any]
 
 PAYLOADS = {
     "INPUTS": Payload.INPUTS,
@@ -27,13 +27,13 @@ PAYLOADS = {
 }
 
 
-def number(amount: Decimal | None) -> float | None:
-    """Money, which this protocol writes as a number."""
+def as_float(amount: Decimal | None) -> float | None:
+    """Convert an amount to a JSON number, as this API version does."""
     return None if amount is None else float(amount)
 
 
 def _details(name: str) -> Field:
-    def found(run: RunDetail, around: Beside) -> Any:
+    def found(run: RunDetail, around: RelatedFields) -> Any:
         raw = (run.row.usage.details or {}).get(name)
         if raw is None:
             return None
@@ -43,7 +43,7 @@ def _details(name: str) -> Field:
     return found
 
 
-def _share_url(row: RunRow, around: Beside) -> str | None:
+def _share_url(row: RunRow, around: RelatedFields) -> str | None:
     token = around.share_token(row)
     return None if token is None else f"{settings.BASE_URL}/public/{token}/r"
 
@@ -80,9 +80,9 @@ FIELDS: dict[str, Field] = {
     "TOTAL_TOKENS": lambda run, _: run.row.usage.total_tokens or 0,
     "PROMPT_TOKENS": lambda run, _: run.row.usage.prompt_tokens or 0,
     "COMPLETION_TOKENS": lambda run, _: run.row.usage.completion_tokens or 0,
-    "TOTAL_COST": lambda run, _: number(run.row.usage.total_cost),
-    "PROMPT_COST": lambda run, _: number(run.row.usage.prompt_cost),
-    "COMPLETION_COST": lambda run, _: number(run.row.usage.completion_cost),
+    "TOTAL_COST": lambda run, _: as_float(run.row.usage.total_cost),
+    "PROMPT_COST": lambda run, _: as_float(run.row.usage.prompt_cost),
+    "COMPLETION_COST": lambda run, _: as_float(run.row.usage.completion_cost),
     "PROMPT_TOKEN_DETAILS": _details("prompt_token_details"),
     "COMPLETION_TOKEN_DETAILS": _details("completion_token_details"),
     "PROMPT_COST_DETAILS": _details("prompt_cost_details"),
@@ -95,22 +95,26 @@ FIELDS: dict[str, Field] = {
     "SHARE_URL": lambda run, around: _share_url(run.row, around),
     "FEEDBACK_STATS": lambda run, around: around.feedback.get(run.row.id, {}),
 }
-NOT_KNOWN = ("THREAD_EVALUATION_TIME", "LAST_QUEUED_AT", "LS_USER_ID")
-"""Fields that may be selected and that no run here has."""
-SELECTABLE = (*FIELDS, *NOT_KNOWN)
-_AROUND = {"SHARE_URL", "FEEDBACK_STATS", "REFERENCE_DATASET_ID"}
+UNKNOWN_FIELDS = ("THREAD_EVALUATION_TIME", "LAST_QUEUED_AT", "LS_USER_ID")
+"""Fields that clients may select and that no run has."""
+SELECTABLE = (*FIELDS, *UNKNOWN_FIELDS)
+_RELATED_FIELDS = {"SHARE_URL", "FEEDBACK_STATS", "REFERENCE_DATASET_ID"}
 
 
-def payloads_of(selected: Collection[str]) -> set[Payload]:
-    """What has to be read for these fields."""
+def payloads_for(selected: Collection[str]) -> set[Payload]:
+    """Return the payloads that these fields need."""
     return {PAYLOADS[name] for name in selected if name in PAYLOADS}
 
 
 def runs_json(
     workspace_id: UUID, runs: Sequence[RunDetail], selected: Collection[str]
 ) -> list[dict[str, Any]]:
-    """The selected fields of each run, and always its id."""
+    """Return the id and the selected fields of each run."""
     names = ["ID", *(name for name in FIELDS if name in selected and name != "ID")]
     rows = [run.row for run in runs]
-    around = related_fields.gather(workspace_id, rows) if _AROUND & set(selected) else Beside()
+    around = (
+        related_fields.load_related_fields(workspace_id, rows)
+        if _RELATED_FIELDS & set(selected)
+        else RelatedFields()
+    )
     return [{name.lower(): FIELDS[name](run, around) for name in names} for run in runs]

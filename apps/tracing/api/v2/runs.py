@@ -1,4 +1,4 @@
-"""Reading runs, second version of the protocol."""
+"""Reading runs, v2 API."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import RunDetail, RunQuery, RunType, run_store
 from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
-from apps.tracing.api.run_queries import projects_of, uuid_of
-from apps.tracing.api.v1.rendering import path_of_run
+from apps.tracing.api.run_queries import parse_uuid, resolve_project_ids
+from apps.tracing.api.v1.rendering import run_path
 from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import (
     FeedbackTimesSerializer,
-    PageAPIView,
-    SecondAPIView,
     UpperChoiceField,
-    filters_of,
-    page_size,
-    selects,
-    window,
+    V2APIView,
+    V2PageAPIView,
+    page_size_field,
+    parse_filter_fields,
+    selects_field,
+    time_window,
 )
-from apps.tracing.api.v2.rendering import SELECTABLE, payloads_of, runs_json
+from apps.tracing.api.v2.rendering import SELECTABLE, payloads_for, runs_json
 
 
 class RunsQueryV2Serializer(FeedbackTimesSerializer):
-    """Which runs of which projects, and what of each."""
+    """A filter of runs and the selected fields."""
 
     project_ids = serializers.ListField(
         child=serializers.UUIDField(), required=False, allow_null=True
@@ -52,8 +52,8 @@ class RunsQueryV2Serializer(FeedbackTimesSerializer):
         child=serializers.UUIDField(), required=False, allow_null=True
     )
     include_subtree_usage = serializers.BooleanField(required=False, default=False)
-    page_size = page_size(default=100, most=1000)
-    selects = selects(SELECTABLE)
+    page_size_field = page_size_field(default=100, most=1000)
+    selects_field = selects_field(SELECTABLE)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if bool(attrs.get("project_ids")) == bool(attrs.get("reference_dataset_id")):
@@ -63,32 +63,32 @@ class RunsQueryV2Serializer(FeedbackTimesSerializer):
         return super().validate(attrs)
 
 
-class RetrieveSerializer(serializers.Serializer[Any]):
-    """The query string of one run."""
+class RunRetrieveSerializer(serializers.Serializer[Any]):
+    """Query parameters of one run."""
 
-    selects = selects(SELECTABLE)
+    selects_field = selects_field(SELECTABLE)
 
 
-class RunsQueryV2View(PageAPIView):
+class RunsQueryV2View(V2PageAPIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(request=RunsQueryV2Serializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A page of runs, newest first; of the last day, unless told otherwise."""
+        """Return a page of runs, newest first; by default those of the last day."""
         body = RunsQueryV2Serializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
-        selected = asked.get("selects") or []
+        params: dict[str, Any] = body.validated_data
+        selected = params.get("selects") or []
         page = run_store.query(
             self.workspace_id,
-            _query(self.workspace_id, asked),
-            limit=asked["page_size"] or 100,
-            cursor=asked.get("cursor") or None,
-            payloads=payloads_of(selected),
+            _run_query(self.workspace_id, params),
+            limit=params["page_size"] or 100,
+            cursor=params.get("cursor") or None,
+            payloads=payloads_for(selected),
         )
         runs = page.runs
-        if asked["include_subtree_usage"] and "FIRST_TOKEN_TIME" in selected:
-            runs = _with_first_tokens(self.workspace_id, runs)
+        if params["include_subtree_usage"] and "FIRST_TOKEN_TIME" in selected:
+            runs = _add_first_tokens(self.workspace_id, runs)
         return Response(
             {
                 "items": runs_json(self.workspace_id, runs, selected),
@@ -97,30 +97,30 @@ class RunsQueryV2View(PageAPIView):
         )
 
 
-class RunV2View(SecondAPIView):
+class RunV2View(V2APIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(
-        parameters=[RetrieveSerializer, OpenApiParameter("project_id", UUID)], responses=dict
+        parameters=[RunRetrieveSerializer, OpenApiParameter("project_id", UUID)], responses=dict
     )
     def get(self, request: ApiRequest, run_id: UUID) -> Response:
-        project_id = uuid_of(request.query_params.get("project_id"), "project_id")
-        # The row first: whose run it is decides before what is asked of it.
+        project_id = parse_uuid(request.query_params.get("project_id"), "project_id")
+        # Load the row first: access is decided before the parameters are validated.
         run = run_store.get(self.workspace_id, run_id, project_id=project_id, payloads=())
         if run is None:
             raise errors.RunNotFound
-        selected = query_params(RetrieveSerializer, request).get("selects") or []
-        wanted = payloads_of(selected)
-        if wanted:
+        selected = query_params(RunRetrieveSerializer, request).get("selects") or []
+        requested = payloads_for(selected)
+        if requested:
             run = run_store.get(
-                self.workspace_id, run_id, project_id=run.row.project_id, payloads=wanted
+                self.workspace_id, run_id, project_id=run.row.project_id, payloads=requested
             )
-            if run is None:  # it was deleted meanwhile
+            if run is None:  # deleted in the meantime
                 raise errors.RunNotFound
         return Response(runs_json(self.workspace_id, [run], selected)[0])
 
 
-class RunUrlView(SecondAPIView):
+class RunUrlView(V2APIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(
@@ -132,31 +132,33 @@ class RunUrlView(SecondAPIView):
         responses=dict,
     )
     def get(self, request: ApiRequest, run_id: UUID) -> Response:
-        """Where people see the run. It may still be on its way here: its project is enough."""
+        """Return the URL of the run's page; the run may be unknown if its project is given."""
         params = request.query_params
-        project = self.project(uuid_of(params.get("project_id"), "project_id"))
-        trace_id = uuid_of(params.get("trace_id"), "trace_id")
-        path = path_of_run(
-            self.workspace_id, project.pk, run_id, trace_id, params.get("start_time")
-        )
+        project = self.project(parse_uuid(params.get("project_id"), "project_id"))
+        trace_id = parse_uuid(params.get("trace_id"), "trace_id")
+        path = run_path(self.workspace_id, project.pk, run_id, trace_id, params.get("start_time"))
         return Response({"url": f"{settings.BASE_URL}{path}"})
 
 
-def _query(workspace_id: UUID, asked: dict[str, Any]) -> RunQuery:
-    dataset_id = asked.get("reference_dataset_id")
-    # Who knows a run, a trace or an experiment need not know its day.
-    is_open = bool(asked.get("ids") or asked.get("trace_id") or dataset_id)
-    begin, end = window(asked, is_open=is_open)
-    run_type = asked.get("run_type")
-    where, where_root, where_any = filters_of(asked, "filter", "trace_filter", "tree_filter")
+def _run_query(workspace_id: UUID, params: dict[str, Any]) -> RunQuery:
+    dataset_id = params.get("reference_dataset_id")
+    # Queries by run, trace or experiment are not limited to a time window.
+    is_open = bool(params.get("ids") or params.get("trace_id") or dataset_id)
+    begin, end = time_window(params, is_open=is_open)
+    run_type = params.get("run_type")
+    where, where_root, where_any = parse_filter_fields(
+        params, "filter", "trace_filter", "tree_filter"
+    )
     return RunQuery(
-        project_ids=projects_of(workspace_id, asked.get("project_ids") or None, dataset_id),
-        run_ids=asked.get("ids") or None,
-        trace_id=asked.get("trace_id"),
-        reference_example_ids=asked.get("reference_examples") or None,
+        project_ids=resolve_project_ids(
+            workspace_id, params.get("project_ids") or None, dataset_id
+        ),
+        run_ids=params.get("ids") or None,
+        trace_id=params.get("trace_id"),
+        reference_example_ids=params.get("reference_examples") or None,
         run_type=run_type.lower() if run_type else None,
-        is_root=asked.get("is_root"),
-        has_error=asked.get("has_error"),
+        is_root=params.get("is_root"),
+        has_error=params.get("has_error"),
         started_from=begin,
         started_until=end,
         where=where,
@@ -165,8 +167,8 @@ def _query(workspace_id: UUID, asked: dict[str, Any]) -> RunQuery:
     )
 
 
-def _with_first_tokens(workspace_id: UUID, runs: Any) -> list[RunDetail]:
-    """The runs with the first token of all that is below them."""
+def _add_first_tokens(workspace_id: UUID, runs: Any) -> list[RunDetail]:
+    """Set each run's first token time to the earliest of its subtree."""
     first = trace_times.first_token_times(workspace_id, [run.row for run in runs])
     return [
         replace(run, row=replace(run.row, first_token_time=first.get(run.row.id))) for run in runs

@@ -1,4 +1,4 @@
-"""Projects, second version of the protocol."""
+"""Projects, v2 API."""
 
 from __future__ import annotations
 
@@ -17,26 +17,28 @@ from apps.organizations.services.tags import MAX_TAGS_PER_REQUEST
 from apps.trace_store.errors import InvalidCursor
 from apps.tracing import services
 from apps.tracing.api.v1 import project_listing
-from apps.tracing.api.v1.projects import changes_of, made_project, projects_json
+from apps.tracing.api.v1.projects import changed_fields, create_from_body, projects_json
 from apps.tracing.api.v1.serializers import (
     CreateProjectSerializer,
     UpdateProjectSerializer,
     query_params,
 )
-from apps.tracing.api.v2.base import SecondAPIView, UpperChoiceField, page_size
+from apps.tracing.api.v2.base import UpperChoiceField, V2APIView, page_size_field
 from apps.tracing.models import DEFAULT_PROJECT, Project, TraceTier
 
 KINDS = ("PROJECT", "AGENT", "EXPERIMENT")
-TIERS = {"LONG_LIVED": TraceTier.LONG, "SHORT_LIVED": TraceTier.SHORT}
-_AGENTS = "The project of an agent is made by the first run that is sent to the agent's address."
+TRACE_TIERS = {"LONG_LIVED": TraceTier.LONG, "SHORT_LIVED": TraceTier.SHORT}
+_AGENT_PROJECT_MESSAGE = (
+    "The project of an agent is made by the first run that is sent to the agent's address."
+)
 _SORTS = tuple(name.upper() for name in project_listing.SORTS if name != "runs_count")
 
 
 class SessionsQuerySerializer(serializers.Serializer[Any]):
-    """Which projects, in what order, with which figures."""
+    """Filter, order and statistics of projects."""
 
     cursor = serializers.CharField(required=False)
-    page_size = page_size(default=20, most=100)
+    page_size_field = page_size_field(default=20, most=100)
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     name = serializers.CharField(required=False, trim_whitespace=False)
     name_contains = serializers.CharField(required=False)
@@ -60,62 +62,62 @@ class SessionsQuerySerializer(serializers.Serializer[Any]):
 
 
 class SessionQuerySerializer(serializers.Serializer[Any]):
-    """The query string of one project."""
+    """Query parameters of one project."""
 
     include_stats = serializers.BooleanField(required=False, default=False)
     stats_start_time = serializers.DateTimeField(required=False)
 
 
 class CreateSessionSerializer(CreateProjectSerializer):
-    """A project to be made; its type follows from what it is given."""
+    """A new project; its type follows from its fields."""
 
     type = UpperChoiceField(choices=KINDS, required=False)
-    trace_tier = UpperChoiceField(choices=list(TIERS), required=False, allow_null=True)
+    trace_tier = UpperChoiceField(choices=list(TRACE_TIERS), required=False, allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         kind = attrs.pop("type", None)
         has_dataset = attrs.get("reference_dataset_id") is not None
         if kind == "AGENT":
-            raise serializers.ValidationError({"type": _AGENTS})
+            raise serializers.ValidationError({"type": _AGENT_PROJECT_MESSAGE})
         if kind == "EXPERIMENT" and not has_dataset:
             raise serializers.ValidationError({"reference_dataset_id": "An experiment has one."})
         if kind == "PROJECT" and has_dataset:
             raise serializers.ValidationError({"type": "What has a dataset is an experiment."})
-        return _with_tier(attrs)
+        return _parse_tier(attrs)
 
 
 class UpdateSessionSerializer(UpdateProjectSerializer):
-    """What changes; what is not given stays."""
+    """Changes; absent fields stay unchanged."""
 
-    trace_tier = UpperChoiceField(choices=list(TIERS), required=False, allow_null=True)
+    trace_tier = UpperChoiceField(choices=list(TRACE_TIERS), required=False, allow_null=True)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        return _with_tier(attrs)
+        return _parse_tier(attrs)
 
 
-def _with_tier(said: dict[str, Any]) -> dict[str, Any]:
-    """The tier as the house calls it."""
-    tier = said.get("trace_tier")
-    return said | ({"trace_tier": TIERS[tier]} if tier else {})
+def _parse_tier(data: dict[str, Any]) -> dict[str, Any]:
+    """Translate the API's trace tier to the model's."""
+    tier = data.get("trace_tier")
+    return data | ({"trace_tier": TRACE_TIERS[tier]} if tier else {})
 
 
-class SessionsView(SecondAPIView):
+class SessionsView(V2APIView):
     required_permission = {"GET": Permission.PROJECTS_READ, "*": Permission.PROJECTS_WRITE}
 
     @extend_schema(parameters=[SessionsQuerySerializer], responses=dict)
     def get(self, request: ApiRequest) -> Response:
-        asked = query_params(SessionsQuerySerializer, request)
-        if asked.get("name", DEFAULT_PROJECT) == DEFAULT_PROJECT:
+        params = query_params(SessionsQuerySerializer, request)
+        if params.get("name", DEFAULT_PROJECT) == DEFAULT_PROJECT:
             services.ensure_default_project(self.workspace_id)
-        offset = _decode(asked.get("cursor"))
-        wanted = _as_first(asked, offset)
-        page, total = project_listing.page(self.workspace_id, wanted)
+        offset = _decode_cursor(params.get("cursor"))
+        selected = _v1_query(params, offset)
+        page, total = project_listing.list_page(self.workspace_id, selected)
         end = offset + len(page)
-        items = projects_json(self.workspace_id, page, wanted)
+        items = projects_json(self.workspace_id, page, selected)
         return Response(
             {
-                "items": [_json(*one) for one in zip(page, items, strict=True)],
-                "next_cursor": _encode(end) if page and end < total else None,
+                "items": [_session_json(*item) for item in zip(page, items, strict=True)],
+                "next_cursor": _encode_cursor(end) if page and end < total else None,
             }
         )
 
@@ -127,53 +129,55 @@ class SessionsView(SecondAPIView):
     def post(self, request: ApiRequest) -> Response:
         body = CreateSessionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        project = made_project(request, body, self.workspace_id)
-        return Response(_shown(self.workspace_id, project), status=201)
+        project = create_from_body(request, body, self.workspace_id)
+        return Response(_sessions_json(self.workspace_id, project), status=201)
 
 
-class SessionView(SecondAPIView):
+class SessionView(V2APIView):
     required_permission = {"GET": Permission.PROJECTS_READ, "*": Permission.PROJECTS_WRITE}
 
     @extend_schema(parameters=[SessionQuerySerializer], responses=dict)
     def get(self, request: ApiRequest, project_id: UUID) -> Response:
         project = self.project(project_id)
-        asked = query_params(SessionQuerySerializer, request)
-        return Response(_shown(self.workspace_id, project, asked))
+        params = query_params(SessionQuerySerializer, request)
+        return Response(_sessions_json(self.workspace_id, project, params))
 
     @extend_schema(request=UpdateSessionSerializer, responses=dict)
     def patch(self, request: ApiRequest, project_id: UUID) -> Response:
         project = self.project(project_id)
         body = UpdateSessionSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        changed = services.update_project(project=project, changes=changes_of(body))
-        return Response(_shown(self.workspace_id, changed))
+        changed = services.update_project(project=project, changes=changed_fields(body))
+        return Response(_sessions_json(self.workspace_id, changed))
 
 
-def _as_first(asked: dict[str, Any], offset: int) -> dict[str, Any]:
-    """The same question in the words of the first version."""
-    wanted = {name: value for name, value in asked.items() if name != "reference_dataset_id"}
-    if "reference_dataset_id" in asked:
-        wanted["reference_dataset"] = asked["reference_dataset_id"]
-    return wanted | {
+def _v1_query(params: dict[str, Any], offset: int) -> dict[str, Any]:
+    """Translate the query to v1 parameters."""
+    selected = {name: value for name, value in params.items() if name != "reference_dataset_id"}
+    if "reference_dataset_id" in params:
+        selected["reference_dataset"] = params["reference_dataset_id"]
+    return selected | {
         "offset": offset,
-        "limit": asked["page_size"] or 20,
-        "sort_by": asked["sort_by"].lower(),
-        "sort_by_desc": asked["sort_order"] == "desc",
-        "sort_by_feedback_source": asked.get("sort_by_feedback_source", "RUN").lower(),
-        "facets": asked["include_facets"],
+        "limit": params["page_size"] or 20,
+        "sort_by": params["sort_by"].lower(),
+        "sort_by_desc": params["sort_order"] == "desc",
+        "sort_by_feedback_source": params.get("sort_by_feedback_source", "RUN").lower(),
+        "facets": params["include_facets"],
     }
 
 
-def _shown(
-    workspace_id: UUID, project: Project, asked: dict[str, Any] | None = None
+def _sessions_json(
+    workspace_id: UUID, project: Project, params: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    return _json(project, projects_json(workspace_id, [project], asked)[0])
+    return _session_json(project, projects_json(workspace_id, [project], params)[0])
 
 
-def _json(project: Project, first: dict[str, Any]) -> dict[str, Any]:
+def _session_json(project: Project, first: dict[str, Any]) -> dict[str, Any]:
     second: dict[str, Any] = {
-        "type": _kind(project),
-        "trace_tier": next(name for name, tier in TIERS.items() if tier == project.trace_tier),
+        "type": _session_kind(project),
+        "trace_tier": next(
+            name for name, tier in TRACE_TIERS.items() if tier == project.trace_tier
+        ),
         **{
             name: None if first[name] is None else float(first[name])
             for name in ("prompt_cost", "completion_cost", "total_cost")
@@ -183,17 +187,17 @@ def _json(project: Project, first: dict[str, Any]) -> dict[str, Any]:
     return first | second
 
 
-def _kind(project: Project) -> str:
+def _session_kind(project: Project) -> str:
     if project.reference_dataset_id is not None:
         return "EXPERIMENT"
     return "PROJECT" if project.agent_id is None else "AGENT"
 
 
-def _encode(offset: int) -> str:
+def _encode_cursor(offset: int) -> str:
     return signing.b64_encode(str(offset).encode()).decode()
 
 
-def _decode(cursor: str | None) -> int:
+def _decode_cursor(cursor: str | None) -> int:
     if not cursor:
         return 0
     try:

@@ -1,4 +1,4 @@
-"""A thread as the conversation that it is: its turns, and in each the messages that are new."""
+"""A thread as a conversation: its turns with the messages that are new in each."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import conversations, errors, messages
 from apps.tracing.api import paging
 from apps.tracing.api.v1.serializers import query_params
-from apps.tracing.api.v2.base import EventStreamRenderer, SecondAPIView
+from apps.tracing.api.v2.base import EventStreamRenderer, V2APIView
 from apps.tracing.messages import Message, Part, ToolCall
 
 _PAYLOADS = (Payload.INPUTS, Payload.OUTPUTS)
 
 
 class ThreadMessagesSerializer(serializers.Serializer[Any]):
-    """The query string of a thread's messages; pages are counted in turns."""
+    """Query parameters of a thread's messages; a page counts turns."""
 
     project_id = serializers.UUIDField(required=False)
     limit = serializers.IntegerField(required=False, min_value=1, max_value=100, default=10)
@@ -36,39 +36,39 @@ class ThreadMessagesSerializer(serializers.Serializer[Any]):
 
 
 class GroupStreamRenderer(EventStreamRenderer):
-    """A group each, then where it goes on."""
+    """Yield one event per group, then the cursor."""
 
     def events(self, page: dict[str, Any]) -> Iterator[tuple[str, Any]]:
         yield from (("data", item) for item in page["items"])
         yield "metadata", {name: page[name] for name in ("next_cursor", "prev_cursor")}
 
 
-class ThreadMessagesView(SecondAPIView):
+class ThreadMessagesView(V2APIView):
     required_permission = Permission.RUNS_READ
     renderer_classes = (GroupStreamRenderer, JSONRenderer)
 
     @extend_schema(parameters=[ThreadMessagesSerializer], responses=dict)
     def get(self, request: ApiRequest, thread_key: str) -> Response:
-        """A page of turns, oldest first, from the one of `trace_id` on when that is given."""
-        asked = query_params(ThreadMessagesSerializer, request)
-        project = self.project(asked.get("project_id"))
-        cursor = asked.get("cursor")
+        """Return a page of turns, oldest first, starting at `trace_id` if given."""
+        params = query_params(ThreadMessagesSerializer, request)
+        project = self.project(params.get("project_id"))
+        cursor = params.get("cursor")
         query = RunQuery(
             project_ids=[project.pk],
             is_root=True,
             oldest_first=True,
             where=filters.parse(f"eq(thread_id, {filters.quote(thread_key)})"),
-            started_from=None if cursor else self._start_of(asked.get("trace_id"), project.pk),
+            started_from=None if cursor else self._start_of(params.get("trace_id"), project.pk),
         )
-        page = paging.page(
-            self.workspace_id, query, limit=asked["limit"], cursor=cursor, payloads=_PAYLOADS
+        page = paging.read_page(
+            self.workspace_id, query, limit=params["limit"], cursor=cursor, payloads=_PAYLOADS
         )
         numbers = trace_times.turn_numbers(self.workspace_id, project.pk, thread_key)
         if not numbers:
             raise errors.ThreadNotFound
         return Response(
             {
-                "items": list(_groups(page.runs, numbers)),
+                "items": list(_message_groups(page.runs, numbers)),
                 "next_cursor": page.following,
                 "prev_cursor": page.previous,
             }
@@ -83,7 +83,9 @@ class ThreadMessagesView(SecondAPIView):
         return root.row.start_time
 
 
-def _groups(turns: Sequence[RunDetail], numbers: dict[UUID, int]) -> Iterator[dict[str, Any]]:
+def _message_groups(
+    turns: Sequence[RunDetail], numbers: dict[UUID, int]
+) -> Iterator[dict[str, Any]]:
     known: list[Message] = []
     for turn in turns:
         boundary = {
@@ -93,44 +95,44 @@ def _groups(turns: Sequence[RunDetail], numbers: dict[UUID, int]) -> Iterator[di
         }
         yield {"type": "turn_boundary", "turnBoundary": boundary}
         for payload in _PAYLOADS:
-            said = conversations.fresh(messages.find(turn.value(payload)), known)
-            known += said
-            yield from map(_group, said)
+            data = conversations.new_messages(messages.parse_messages(turn.value(payload)), known)
+            known += data
+            yield from map(_group_json, data)
 
 
-def _group(message: Message) -> dict[str, Any]:
+def _group_json(message: Message) -> dict[str, Any]:
     if not message.tool_calls:
-        return {"type": "message", "message": _message(message)}
+        return {"type": "message", "message": _message_json(message)}
     return {
         "type": "tool_interaction",
-        "aiMessage": _message(message),
-        "toolCalls": [_tool_call(call) for call in message.tool_calls],
+        "aiMessage": _message_json(message),
+        "toolCalls": [_tool_call_json(call) for call in message.tool_calls],
     }
 
 
-def _message(message: Message) -> dict[str, Any]:
+def _message_json(message: Message) -> dict[str, Any]:
     return {
         "role": message.role,
         "name": message.name or None,
-        "content": _content(message.parts),
+        "content": _content_json(message.parts),
         "tool_call_id": message.answers or None,
     }
 
 
-def _tool_call(call: ToolCall) -> dict[str, Any]:
-    found: dict[str, Any] = {"id": call.id or None, "name": call.name, "arguments": call.arguments}
+def _tool_call_json(call: ToolCall) -> dict[str, Any]:
+    result: dict[str, Any] = {"id": call.id or None, "name": call.name, "arguments": call.arguments}
     if call.result:
-        found["result"] = {
+        result["result"] = {
             "role": "tool",
-            "content": _content(call.result),
+            "content": _content_json(call.result),
             "tool_call_id": call.id or None,
             "is_error": call.failed,
         }
-    return found
+    return result
 
 
-def _content(parts: Sequence[Part]) -> Any:
-    """A text where there is nothing else."""
+def _content_json(parts: Sequence[Part]) -> Any:
+    """Return a plain string if the message has only text."""
     if all(part.kind == "text" for part in parts):
         return "\n".join(part.text for part in parts)
     return [{"type": part.kind, "text": part.text} for part in parts]

@@ -1,4 +1,4 @@
-"""Threads as the second protocol has them, in numbers and turn by turn."""
+"""JSON of threads and their turns in the v2 API."""
 
 from __future__ import annotations
 
@@ -10,43 +10,47 @@ from uuid import UUID
 from apps.trace_store import RunDetail
 from apps.trace_store.aggregation import ThreadRow
 from apps.trace_store.metrics import Measure, RunMetrics
-from apps.tracing.api.v2.rendering import number
+from apps.tracing.api.v2.rendering import as_float
 
 TURN_NUMBER = "TURN_NUMBER"
 Known = Mapping[str, tuple[str, Callable[[RunMetrics], Any]]]
 
 
-def _of_figures(measure: Measure) -> Callable[[RunMetrics], Any]:
-    return lambda figures: _plain(figures.total(measure))
+def _measure(measure: Measure) -> Callable[[RunMetrics], Any]:
+    return lambda figures: _json_value(figures.total(measure))
 
 
 def _details(kind: str) -> Callable[[RunMetrics], Any]:
-    return lambda figures: {"raw": _amounts(kind, figures.details.get(kind, {}))}
+    return lambda figures: {"raw": _detail_amounts(kind, figures.details.get(kind, {}))}
 
 
-def _bare(kind: str) -> Callable[[RunMetrics], Any]:
-    return lambda figures: _amounts(kind, figures.details.get(kind, {}))
+def _plain_details(kind: str) -> Callable[[RunMetrics], Any]:
+    return lambda figures: _detail_amounts(kind, figures.details.get(kind, {}))
 
 
-NUMBERS: Known = {
+METRIC_FIELDS: Known = {
     "LATENCY_P50": ("latency_p50_seconds", lambda one: one.quantile(Measure.LATENCY, 0.5)),
     "LATENCY_P99": ("latency_p99_seconds", lambda one: one.quantile(Measure.LATENCY, 0.99)),
-    "PROMPT_TOKENS": ("prompt_tokens", _of_figures(Measure.PROMPT_TOKENS)),
-    "PROMPT_COST": ("prompt_cost", _of_figures(Measure.PROMPT_COST)),
-    "COMPLETION_TOKENS": ("completion_tokens", _of_figures(Measure.COMPLETION_TOKENS)),
-    "COMPLETION_COST": ("completion_cost", _of_figures(Measure.COMPLETION_COST)),
-    "TOTAL_TOKENS": ("total_tokens", _of_figures(Measure.TOTAL_TOKENS)),
-    "TOTAL_COST": ("total_cost", _of_figures(Measure.TOTAL_COST)),
+    "PROMPT_TOKENS": ("prompt_tokens", _measure(Measure.PROMPT_TOKENS)),
+    "PROMPT_COST": ("prompt_cost", _measure(Measure.PROMPT_COST)),
+    "COMPLETION_TOKENS": ("completion_tokens", _measure(Measure.COMPLETION_TOKENS)),
+    "COMPLETION_COST": ("completion_cost", _measure(Measure.COMPLETION_COST)),
+    "TOTAL_TOKENS": ("total_tokens", _measure(Measure.TOTAL_TOKENS)),
+    "TOTAL_COST": ("total_cost", _measure(Measure.TOTAL_COST)),
     "PROMPT_TOKEN_DETAILS": ("prompt_token_details", _details("prompt_token_details")),
     "COMPLETION_TOKEN_DETAILS": ("completion_token_details", _details("completion_token_details")),
     "PROMPT_COST_DETAILS": ("prompt_cost_details", _details("prompt_cost_details")),
     "COMPLETION_COST_DETAILS": ("completion_cost_details", _details("completion_cost_details")),
 }
-"""What one thread and several are told by: the name in the answer, and where it is from."""
-OF_THREAD = ("TURNS", "FIRST_START_TIME", "LAST_START_TIME", "LAST_END_TIME", "FEEDBACK_STATS")
-OF_THREADS: Known = {
-    **NUMBERS,
-    **{name: (name.lower(), _bare(name.lower())) for name in NUMBERS if name.endswith("_DETAILS")},
+"""Metrics of one or several threads, by their response key."""
+THREAD_FIELDS = ("TURNS", "FIRST_START_TIME", "LAST_START_TIME", "LAST_END_TIME", "FEEDBACK_STATS")
+THREADS_METRICS: Known = {
+    **METRIC_FIELDS,
+    **{
+        name: (name.lower(), _plain_details(name.lower()))
+        for name in METRIC_FIELDS
+        if name.endswith("_DETAILS")
+    },
     "TRACE_COUNT": ("trace_count", lambda one: one.runs),
     "ERROR_RATE": ("error_rate", lambda one: one.error_rate),
     "STREAMING_RATE": ("streaming_rate", lambda one: one.streaming_rate),
@@ -80,9 +84,9 @@ def thread_json(row: ThreadRow) -> dict[str, Any]:
         "latency_p50": figures.quantile(Measure.LATENCY, 0.5),
         "latency_p99": figures.quantile(Measure.LATENCY, 0.99),
         "total_tokens": figures.total(Measure.TOTAL_TOKENS),
-        "total_cost": _plain(figures.total(Measure.TOTAL_COST)),
-        "total_token_details": _both(figures, "token_details"),
-        "total_cost_details": _both(figures, "cost_details"),
+        "total_cost": _json_value(figures.total(Measure.TOTAL_COST)),
+        "total_token_details": _all_details(figures, "token_details"),
+        "total_cost_details": _all_details(figures, "cost_details"),
     }
 
 
@@ -98,28 +102,28 @@ def turn_json(
     return turn
 
 
-def numbers_json(
+def metrics_json(
     figures: RunMetrics,
     selected: Sequence[str],
     known: Known,
 ) -> dict[str, Any]:
     chosen = [known[name] for name in known if name in selected]
-    return {name: _plain(value(figures)) for name, value in chosen}
+    return {name: _json_value(value(figures)) for name, value in chosen}
 
 
-def _both(figures: RunMetrics, kind: str) -> dict[str, Any]:
-    """Of a kind of details, what was said of prompts and of completions, added up."""
+def _all_details(figures: RunMetrics, kind: str) -> dict[str, Any]:
+    """Return the sums of a kind of details over prompts and completions."""
     amounts: dict[str, Decimal] = {}
     for side in ("prompt", "completion"):
         for name, amount in figures.details.get(f"{side}_{kind}", {}).items():
             amounts[name] = amounts.get(name, Decimal(0)) + amount
-    return _amounts(kind, amounts)
+    return _detail_amounts(kind, amounts)
 
 
-def _amounts(kind: str, amounts: Mapping[str, Decimal]) -> dict[str, Any]:
+def _detail_amounts(kind: str, amounts: Mapping[str, Decimal]) -> dict[str, Any]:
     is_cost = kind.endswith("cost_details")
     return {name: float(amount) if is_cost else int(amount) for name, amount in amounts.items()}
 
 
-def _plain(value: Any) -> Any:
-    return number(value) if isinstance(value, Decimal) else value
+def _json_value(value: Any) -> Any:
+    return as_float(value) if isinstance(value, Decimal) else value

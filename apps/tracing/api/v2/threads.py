@@ -1,4 +1,4 @@
-"""Reading threads, second version of the protocol."""
+"""Reading threads, v2 API."""
 
 from __future__ import annotations
 
@@ -24,101 +24,103 @@ from apps.trace_store.filters import Expression
 from apps.trace_store.filters.parsing import parse_thread_filter
 from apps.trace_store.metrics import RunMetrics
 from apps.trace_store.postgres.reading import trace_times
-from apps.tracing.api.run_queries import expression, moment
+from apps.tracing.api.run_queries import parse_filters, parse_time
 from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import (
-    PageAPIView,
     SearchSerializer,
-    SecondAPIView,
-    page_size,
-    selects,
-    window,
+    V2APIView,
+    V2PageAPIView,
+    page_size_field,
+    selects_field,
+    time_window,
 )
-from apps.tracing.api.v2.rendering import FIELDS, payloads_of, runs_json
+from apps.tracing.api.v2.rendering import FIELDS, payloads_for, runs_json
 from apps.tracing.api.v2.thread_rendering import (
-    NUMBERS,
-    OF_THREAD,
-    OF_THREADS,
+    METRIC_FIELDS,
+    THREAD_FIELDS,
+    THREADS_METRICS,
     TURN_NUMBER,
-    numbers_json,
+    metrics_json,
     thread_json,
     turn_json,
 )
 
-_AS_OF_RUNS = (
+_RUN_FIELDS = (
     *("THREAD_ID", "TRACE_ID", "PROMPT_TOKENS", "COMPLETION_TOKENS", "TOTAL_TOKENS"),
     *("START_TIME", "END_TIME", "FIRST_TOKEN_TIME", "INPUTS_PREVIEW", "OUTPUTS_PREVIEW", "INPUTS"),
     *("OUTPUTS", "ERROR", "PROMPT_COST", "COMPLETION_COST", "TOTAL_COST", "NAME", "ERROR_PREVIEW"),
     *("PROMPT_TOKEN_DETAILS", "COMPLETION_TOKEN_DETAILS"),
     *("PROMPT_COST_DETAILS", "COMPLETION_COST_DETAILS"),
 )
-OF_TRACE = (*_AS_OF_RUNS, "LATENCY", "OP", TURN_NUMBER)
+TRACE_FIELDS = (*_RUN_FIELDS, "LATENCY", "OP", TURN_NUMBER)
 
 
-_IN_A_THREAD = filters.parse("is_not_null(thread_id)")
+_HAS_THREAD = filters.parse("is_not_null(thread_id)")
 
 
 class ThreadsQuerySerializer(SearchSerializer):
-    """Which threads of a project: those with a turn that all of this is true of."""
+    """A filter of threads: those with a turn that meets all conditions."""
 
     project_id = serializers.UUIDField()
     filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
-    page_size = page_size(default=20, most=100)
+    page_size_field = page_size_field(default=20, most=100)
 
 
 class ThreadTracesSerializer(serializers.Serializer[Any]):
-    """The query string of a thread's turns."""
+    """Query parameters of a thread's turns."""
 
     project_id = serializers.UUIDField(required=False)
     filter = serializers.CharField(required=False)
     trace_filter = serializers.CharField(required=False)
     tree_filter = serializers.CharField(required=False)
-    page_size = page_size(default=20, most=100)
+    page_size_field = page_size_field(default=20, most=100)
     cursor = serializers.CharField(required=False)
-    selects = selects(OF_TRACE)
+    selects_field = selects_field(TRACE_FIELDS)
 
 
 class ThreadStatsSerializer(serializers.Serializer[Any]):
-    """The query string of one thread's figures."""
+    """Query parameters of one thread's statistics."""
 
     session_id = serializers.UUIDField(required=False)
     filter = serializers.CharField(required=False)
-    selects = selects((*OF_THREAD, *NUMBERS))
+    selects_field = selects_field((*THREAD_FIELDS, *METRIC_FIELDS))
 
 
 class ThreadsStatsSerializer(SearchSerializer):
-    """Which threads, and which figures of all of them together."""
+    """A filter of threads and the selected statistics over all of them."""
 
     project_id = serializers.UUIDField()
     filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
-    select = selects((*OF_THREADS, "THREAD_COUNT", "THREAD_FEEDBACK_STATS"))
+    select = selects_field((*THREADS_METRICS, "THREAD_COUNT", "THREAD_FEEDBACK_STATS"))
 
 
-class ThreadsQueryView(PageAPIView):
+class ThreadsQueryView(V2PageAPIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(request=ThreadsQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A page of threads, the one with the newest turn first; of the last day by default."""
+        """Return a page of threads by newest turn; by default those of the last day."""
         body = ThreadsQuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
-        project = self.project(asked["project_id"])
-        as_of, offset = _decode(asked.get("cursor"))
-        limit = asked["page_size"] or 20
-        query = _turns(project.pk, asked, until=as_of)
+        params: dict[str, Any] = body.validated_data
+        project = self.project(params["project_id"])
+        as_of, offset = _decode_cursor(params.get("cursor"))
+        limit = params["page_size"] or 20
+        query = _turns_query(project.pk, params, until=as_of)
         page = run_store.threads(self.workspace_id, query, offset=offset, limit=limit, whole=True)
         keys = [row.thread_key for row in page.threads]
-        said = score_stats.by_thread(self.workspace_id, project.pk, keys)
+        data = score_stats.by_thread(self.workspace_id, project.pk, keys)
         end = offset + len(page.threads)
-        # Turns that come while somebody leafs through would push threads from page to page.
-        following = _encode(as_of or datetime.now(UTC), end) if keys and end < page.total else None
+        # The cursor fixes a time: new turns would otherwise shift threads between pages.
+        following = (
+            _encode_cursor(as_of or datetime.now(UTC), end) if keys and end < page.total else None
+        )
         return Response(
             {
                 "items": [
-                    thread_json(row) | {"feedback_stats": said.get(row.thread_key, {})}
+                    thread_json(row) | {"feedback_stats": data.get(row.thread_key, {})}
                     for row in page.threads
                 ],
                 "next_cursor": following,
@@ -126,28 +128,28 @@ class ThreadsQueryView(PageAPIView):
         )
 
 
-class ThreadTracesView(SecondAPIView):
+class ThreadTracesView(V2APIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(parameters=[ThreadTracesSerializer], responses=dict)
     def get(self, request: ApiRequest, thread_key: str) -> Response:
-        """The thread's turns, newest first."""
-        asked = query_params(ThreadTracesSerializer, request)
-        project = self.project(asked.get("project_id"))
-        selected = asked.get("selects") or []
+        """Return the thread's turns, newest first."""
+        params = query_params(ThreadTracesSerializer, request)
+        project = self.project(params.get("project_id"))
+        selected = params.get("selects") or []
         of_run = [name for name in selected if name in FIELDS]
         query = RunQuery(
             project_ids=[project.pk],
             is_root=True,
-            where=filters.all_of([_of_thread(thread_key), _where(asked)]),
-            where_any=expression(asked.get("tree_filter")),
+            where=filters.all_of([_thread_filter(thread_key), _search_filter(params)]),
+            where_any=parse_filters(params.get("tree_filter")),
         )
         page = run_store.query(
             self.workspace_id,
             query,
-            limit=asked["page_size"] or 20,
-            cursor=asked.get("cursor") or None,
-            payloads=payloads_of(of_run),
+            limit=params["page_size"] or 20,
+            cursor=params.get("cursor") or None,
+            payloads=payloads_for(of_run),
         )
         numbers: dict[UUID, int] = {}
         if TURN_NUMBER in selected:
@@ -161,52 +163,52 @@ class ThreadTracesView(SecondAPIView):
         return Response({"items": items, "next_cursor": page.next_cursor})
 
 
-class ThreadStatsView(SecondAPIView):
+class ThreadStatsView(V2APIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(parameters=[ThreadStatsSerializer], responses=dict)
     def get(self, request: ApiRequest, thread_key: str) -> Response:
-        """Figures of one thread; those of no turn at all when it has none."""
-        asked = query_params(ThreadStatsSerializer, request)
-        project = self.project(asked.get("session_id"))
-        selected = asked.get("selects") or []
+        """Return one thread's statistics; zeros if it has no turns."""
+        params = query_params(ThreadStatsSerializer, request)
+        project = self.project(params.get("session_id"))
+        selected = params.get("selects") or []
         query = RunQuery(
             project_ids=[project.pk],
-            where=filters.all_of([_of_thread(thread_key), expression(asked.get("filter"))]),
+            where=filters.all_of([_thread_filter(thread_key), parse_filters(params.get("filter"))]),
         )
         row = run_store.thread(self.workspace_id, thread_key, query)
         figures = RunMetrics() if row is None else row.figures
-        told: dict[str, Any] = {
+        stats: dict[str, Any] = {
             "TURNS": figures.runs,
             "FIRST_START_TIME": row and row.first_start,
             "LAST_START_TIME": row and row.last_start,
             "LAST_END_TIME": row and row.last_end,
         }
         if "FEEDBACK_STATS" in selected:
-            said = score_stats.by_thread(self.workspace_id, project.pk, [thread_key])
-            told["FEEDBACK_STATS"] = said.get(thread_key, {})
-        answer = {name.lower(): told[name] for name in OF_THREAD if name in selected}
-        return Response(answer | numbers_json(figures, selected, NUMBERS))
+            data = score_stats.by_thread(self.workspace_id, project.pk, [thread_key])
+            stats["FEEDBACK_STATS"] = data.get(thread_key, {})
+        answer = {name.lower(): stats[name] for name in THREAD_FIELDS if name in selected}
+        return Response(answer | metrics_json(figures, selected, METRIC_FIELDS))
 
 
-class ThreadsStatsView(SecondAPIView):
+class ThreadsStatsView(V2APIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(request=ThreadsStatsSerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """Figures of all turns of all threads that match; of the last day by default."""
+        """Return statistics of all turns of the matching threads; by default of the last day."""
         body = ThreadsStatsSerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
-        project = self.project(asked["project_id"])
-        selected = asked.get("select") or []
-        query = _turns(project.pk, asked, until=None)
-        of_threads = replace(query, where=filters.all_of([_IN_A_THREAD, query.where]))
+        params: dict[str, Any] = body.validated_data
+        project = self.project(params["project_id"])
+        selected = params.get("select") or []
+        query = _turns_query(project.pk, params, until=None)
+        of_threads = replace(query, where=filters.all_of([_HAS_THREAD, query.where]))
         question = MetricsQuery(
             query=of_threads, details=any("DETAILS" in name for name in selected)
         )
         figures = run_store.aggregate(self.workspace_id, question).whole
-        answer = numbers_json(figures, selected, OF_THREADS)
+        answer = metrics_json(figures, selected, THREADS_METRICS)
         if "THREAD_COUNT" in selected:
             page = run_store.threads(self.workspace_id, query, limit=1)
             answer["thread_count"] = page.total
@@ -225,34 +227,34 @@ class ThreadsStatsView(SecondAPIView):
         return Response(answer)
 
 
-def _where(asked: dict[str, Any]) -> Expression | None:
-    return expression(asked.get("filter"), asked.get("trace_filter"))
+def _search_filter(params: dict[str, Any]) -> Expression | None:
+    return parse_filters(params.get("filter"), params.get("trace_filter"))
 
 
-def _of_thread(thread_key: str) -> Expression:
+def _thread_filter(thread_key: str) -> Expression:
     return filters.parse(f"eq(thread_id, {filters.quote(thread_key)})")
 
 
-def _turns(project_id: UUID, asked: dict[str, Any], *, until: datetime | None) -> RunQuery:
-    begin, end = window(asked)
-    thread_filter = asked.get("thread_filter")
+def _turns_query(project_id: UUID, params: dict[str, Any], *, until: datetime | None) -> RunQuery:
+    begin, end = time_window(params)
+    thread_filter = params.get("thread_filter")
     return RunQuery(
         project_ids=[project_id],
         is_root=True,
         started_from=begin,
         started_until=min(end, until) if until else end,
-        where=_where(asked),
-        where_any=expression(asked.get("tree_filter")),
+        where=_search_filter(params),
+        where_any=parse_filters(params.get("tree_filter")),
         where_thread=parse_thread_filter(thread_filter) if thread_filter else None,
     )
 
 
-def _encode(as_of: datetime, offset: int) -> str:
+def _encode_cursor(as_of: datetime, offset: int) -> str:
     return signing.b64_encode(json.dumps([as_of.isoformat(), offset]).encode()).decode()
 
 
-def _decode(cursor: str | None) -> tuple[datetime | None, int]:
-    """As of when somebody leafs, and how many threads they have seen."""
+def _decode_cursor(cursor: str | None) -> tuple[datetime | None, int]:
+    """Decode a cursor into its snapshot time and offset."""
     if not cursor:
         return None, 0
     try:
@@ -262,7 +264,7 @@ def _decode(cursor: str | None) -> tuple[datetime | None, int]:
             raise InvalidCursor
     except (ValueError, TypeError, RecursionError):
         raise InvalidCursor from None
-    return moment(seen_at), int(offset)
+    return parse_time(seen_at), int(offset)
 
 
 _THREAD = "v2/threads/<path:thread_key>"

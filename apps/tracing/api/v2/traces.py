@@ -1,4 +1,4 @@
-"""Reading traces, second version of the protocol."""
+"""Reading traces, v2 API."""
 
 from __future__ import annotations
 
@@ -16,60 +16,60 @@ from apps.organizations.permissions import Permission
 from apps.trace_store import RunDetail, RunQuery, run_store
 from apps.trace_store.postgres.reading import trace_times
 from apps.tracing import errors
-from apps.tracing.api.run_queries import expression, moment
+from apps.tracing.api.run_queries import parse_filters, parse_time
 from apps.tracing.api.v1.serializers import query_params
 from apps.tracing.api.v2.base import (
     FeedbackTimesSerializer,
-    PageAPIView,
-    filters_of,
-    page_size,
-    selects,
-    window,
+    V2PageAPIView,
+    page_size_field,
+    parse_filter_fields,
+    selects_field,
+    time_window,
 )
-from apps.tracing.api.v2.rendering import SELECTABLE, number, payloads_of, runs_json
+from apps.tracing.api.v2.rendering import SELECTABLE, as_float, payloads_for, runs_json
 
-AGGREGATES = ("TOTAL_TOKENS", "TOTAL_COST", "FIRST_TOKEN_TIME")
-"""What is told of the trace, not of its root."""
-_PAGE_OF_TRACE = 1000
+AGGREGATE_FIELDS = ("TOTAL_TOKENS", "TOTAL_COST", "FIRST_TOKEN_TIME")
+"""Fields that describe the whole trace rather than its root run."""
+_MAX_TRACE_PAGE_SIZE = 1000
 
 
 class TracesQuerySerializer(FeedbackTimesSerializer):
-    """Which traces of a project, and what of each."""
+    """A filter of traces and the selected fields."""
 
     project_id = serializers.UUIDField()
     trace_ids = serializers.ListField(
         child=serializers.UUIDField(), required=False, allow_null=True
     )
-    page_size = page_size(default=20, most=100)
-    selects = selects(SELECTABLE)
+    page_size_field = page_size_field(default=20, most=100)
+    selects_field = selects_field(SELECTABLE)
 
 
 class TraceRunsSerializer(serializers.Serializer[Any]):
-    """The query string of a trace's runs."""
+    """Query parameters of a trace's runs."""
 
     project_id = serializers.UUIDField(required=False)
     filter = serializers.CharField(required=False)
     min_start_time = serializers.DateTimeField(required=False)
     max_start_time = serializers.DateTimeField(required=False)
-    selects = selects(SELECTABLE)
+    selects_field = selects_field(SELECTABLE)
 
 
-class TracesQueryView(PageAPIView):
+class TracesQueryView(V2PageAPIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(request=TracesQuerySerializer, responses=dict)
     def post(self, request: ApiRequest) -> Response:
-        """A page of traces, newest first; of the last day, unless told otherwise."""
+        """Return a page of traces, newest first; by default those of the last day."""
         body = TracesQuerySerializer(data=request.data)
         body.is_valid(raise_exception=True)
-        asked: dict[str, Any] = body.validated_data
-        selected = asked.get("selects") or []
-        begin, end = window(asked, is_open=bool(asked.get("trace_ids")))
-        project = self.project(asked["project_id"])
-        where, where_any = filters_of(asked, "trace_filter", "tree_filter")
+        params: dict[str, Any] = body.validated_data
+        selected = params.get("selects") or []
+        begin, end = time_window(params, is_open=bool(params.get("trace_ids")))
+        project = self.project(params["project_id"])
+        where, where_any = parse_filter_fields(params, "trace_filter", "tree_filter")
         query = RunQuery(
             project_ids=[project.pk],
-            run_ids=asked.get("trace_ids") or None,  # a trace has the id of its root
+            run_ids=params.get("trace_ids") or None,  # a trace's id is the id of its root run
             is_root=True,
             started_from=begin,
             started_until=end,
@@ -79,60 +79,60 @@ class TracesQueryView(PageAPIView):
         page = run_store.query(
             self.workspace_id,
             query,
-            limit=asked["page_size"] or 20,
-            cursor=asked.get("cursor") or None,
-            payloads=payloads_of(selected),
+            limit=params["page_size"] or 20,
+            cursor=params.get("cursor") or None,
+            payloads=payloads_for(selected),
         )
         items = _traces_json(self.workspace_id, page.runs, selected)
         return Response({"items": items, "next_cursor": page.next_cursor})
 
 
-class TraceRunsView(PageAPIView):
+class TraceRunsView(V2PageAPIView):
     required_permission = Permission.RUNS_READ
 
     @extend_schema(parameters=[TraceRunsSerializer], responses=dict)
     def get(self, request: ApiRequest, trace_id: UUID) -> Response:
-        """All runs of the trace, depth first, parents before children."""
-        asked = query_params(TraceRunsSerializer, request)
-        project = self.project(asked.get("project_id"))
-        selected = asked.get("selects") or []
+        """Return all runs of the trace in depth-first order."""
+        params = query_params(TraceRunsSerializer, request)
+        project = self.project(params.get("project_id"))
+        selected = params.get("selects") or []
         everything = RunQuery(project_ids=[project.pk], trace_id=trace_id)
         query = RunQuery(
             project_ids=[project.pk],
             trace_id=trace_id,
-            started_from=moment(asked.get("min_start_time")),
-            started_until=moment(asked.get("max_start_time")),
-            where=expression(asked.get("filter")),
+            started_from=parse_time(params.get("min_start_time")),
+            started_until=parse_time(params.get("max_start_time")),
+            where=parse_filters(params.get("filter")),
         )
-        runs = _all(self.workspace_id, query, selected)
+        runs = _read_all(self.workspace_id, query, selected)
         if not runs and not run_store.query(self.workspace_id, everything, limit=1).runs:
             raise errors.RunNotFound("No such trace.")
         runs.sort(key=lambda run: run.row.dotted_order)
         return Response({"items": runs_json(self.workspace_id, runs, selected)})
 
 
-def _all(workspace_id: UUID, query: RunQuery, selected: Sequence[str]) -> list[RunDetail]:
-    found: list[RunDetail] = []
+def _read_all(workspace_id: UUID, query: RunQuery, selected: Sequence[str]) -> list[RunDetail]:
+    results: list[RunDetail] = []
     cursor = None
     while True:
         page = run_store.query(
             workspace_id,
             query,
-            limit=_PAGE_OF_TRACE,
+            limit=_MAX_TRACE_PAGE_SIZE,
             cursor=cursor,
-            payloads=payloads_of(selected),
+            payloads=payloads_for(selected),
         )
-        found += page.runs
+        results += page.runs
         cursor = page.next_cursor
         if cursor is None:
-            return found
+            return results
 
 
 def _traces_json(
     workspace_id: UUID, roots: Sequence[RunDetail], selected: Sequence[str]
 ) -> list[dict[str, Any]]:
-    of_root = [name for name in selected if name not in AGGREGATES]
-    of_trace = [name for name in AGGREGATES if name in selected]
+    of_root = [name for name in selected if name not in AGGREGATE_FIELDS]
+    of_trace = [name for name in AGGREGATE_FIELDS if name in selected]
     first: dict[UUID, Any] = {}
     if "FIRST_TOKEN_TIME" in of_trace:
         first = trace_times.first_token_times(workspace_id, [root.row for root in roots])
@@ -140,12 +140,12 @@ def _traces_json(
     for root, rendered in zip(roots, runs_json(workspace_id, roots, of_root), strict=True):
         item: dict[str, Any] = {"root_run": rendered}
         if of_trace:
-            told = {
+            stats = {
                 "TOTAL_TOKENS": root.row.usage.total_tokens or 0,
-                "TOTAL_COST": number(root.row.usage.total_cost),
+                "TOTAL_COST": as_float(root.row.usage.total_cost),
                 "FIRST_TOKEN_TIME": first.get(root.row.id),
             }
-            item["trace_aggregates"] = {name.lower(): told[name] for name in of_trace}
+            item["trace_aggregates"] = {name.lower(): stats[name] for name in of_trace}
         items.append(item)
     return items
 
