@@ -88,11 +88,11 @@ def get_project(workspace_id: UUID, project_id: UUID) -> Project:
     return get_or_404(Project.objects.for_workspace(workspace_id).present(), pk=project_id)
 
 
-def get_projects(workspace_id: UUID, ids: Sequence[str]) -> list[Project]:
+def get_projects(workspace_id: UUID, texts: Sequence[str]) -> list[Project]:
     """Return the workspace's projects with these ids; invalid and unknown ids are ignored."""
     ids = set()
-    for item in ids[:PROJECTS_PER_PAGE]:
+    for text in texts[:PROJECTS_PER_PAGE]:
         with suppress(ValueError):
-            ids.add(UUID(item))
+            ids.add(UUID(text))
     rows = Project.objects.for_workspace(workspace_id).present().plain().filter(pk__in=ids)
     return list(rows.order_by("name"))

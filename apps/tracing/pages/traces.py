@@ -104,9 +104,9 @@ def build_tree(
         depth = created[parent].depth + 1 if 0 <= parent < len(created) else 0
         latency = row.latency
         took = None if latency is None else max(0.0, _milliseconds(latency))
-        feedback = feedback_chips((feedback or {}).get(row.id, {}))
+        chips = feedback_chips((feedback or {}).get(row.id, {}))
         created.append(
-            TreeRun(row, parent, depth, _milliseconds(row.start_time - begin), took, feedback)
+            TreeRun(row, parent, depth, _milliseconds(row.start_time - begin), took, chips)
         )
     return Tree(created, max(0.0, _milliseconds(end - begin)))
 
