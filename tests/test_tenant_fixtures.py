@@ -54,7 +54,7 @@ THROUGH = {
 WORDLESS = {
     "agent_server_webhooksecret", "api_keys_apikey_workspaces",
     "organizations_invitationworkspace", "organizations_membership", "organizations_tagging",
-    "organizations_workspacemembership", "tracing_runcount", "tracing_kepttrace",
+    "organizations_workspacemembership", "tracing_runcount", "tracing_retainedtrace",
     "tracing_otlporphan", "tracing_retention", "trace_store_rollup", "trace_store_rollup_interval",
     "trace_store_run_terms", "trace_store_pending_run", "usage_usagecounter", "usage_usageday",
     "usage_usagelimit",

@@ -47,11 +47,11 @@ class TraceDeletionQuerySet(models.QuerySet["TraceDeletion"]):
         return self.filter(status="pending")
 
 
-class PendingFileDeletionQuerySet(models.QuerySet["DoomedFile"]):
+class PendingFileDeletionQuerySet(models.QuerySet["PendingFileDeletion"]):
     pass
 
 
-class RetainedTraceQuerySet(models.QuerySet["KeptTrace"]):
+class RetainedTraceQuerySet(models.QuerySet["RetainedTrace"]):
     pass
 
 

@@ -146,7 +146,7 @@ class Migration(migrations.Migration):
             ],
         ),
         migrations.CreateModel(
-            name='DoomedFile',
+            name='PendingFileDeletion',
             fields=[
                 ('created_at', models.DateTimeField(auto_now_add=True)),
                 ('id', models.BigAutoField(primary_key=True, serialize=False)),
@@ -156,14 +156,14 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'indexes': [models.Index(fields=['workspace', 'run_id'], name='doomed_file_of_run')],
+                'indexes': [models.Index(fields=['workspace', 'run_id'], name='pending_file_of_run')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),
             ],
         ),
         migrations.CreateModel(
-            name='KeptTrace',
+            name='RetainedTrace',
             fields=[
                 ('id', models.UUIDField(default=apps.core.ids.uuid7, editable=False, primary_key=True, serialize=False)),
                 ('created_at', models.DateTimeField(auto_now_add=True)),
@@ -172,7 +172,7 @@ class Migration(migrations.Migration):
             ],
             options={
                 'base_manager_name': 'unscoped',
-                'constraints': [models.UniqueConstraint(fields=('workspace', 'trace_id'), name='kept_trace_once')],
+                'constraints': [models.UniqueConstraint(fields=('workspace', 'trace_id'), name='retained_trace_once')],
             },
             managers=[
                 ('unscoped', django.db.models.manager.Manager()),

@@ -60,7 +60,7 @@ class PendingFileDeletion(WorkspaceOwned):
 
     class Meta:
         base_manager_name = "unscoped"
-        indexes = [models.Index(fields=["workspace", "run_id"], name="doomed_file_of_run")]
+        indexes = [models.Index(fields=["workspace", "run_id"], name="pending_file_of_run")]
 
     def __str__(self) -> str:
         return self.path

@@ -48,7 +48,7 @@ class RetainedTrace(WorkspaceOwned):
     class Meta:
         base_manager_name = "unscoped"
         constraints = [
-            models.UniqueConstraint(fields=["workspace", "trace_id"], name="kept_trace_once")
+            models.UniqueConstraint(fields=["workspace", "trace_id"], name="retained_trace_once")
         ]
 
     def __str__(self) -> str:

@@ -110,15 +110,15 @@ DELETE FROM tracing_share s USING "{day}" r
 WHERE s.workspace_id = r.workspace_id AND s.project_id = r.project_id
   AND s.trace_id = r.trace_id AND r.parent_run_id IS NULL;
 
-DELETE FROM tracing_kepttrace k USING "{day}" r
+DELETE FROM tracing_retainedtrace k USING "{day}" r
 WHERE k.workspace_id = r.workspace_id AND k.trace_id = r.trace_id AND r.parent_run_id IS NULL;
 
-INSERT INTO tracing_doomedfile (created_at, workspace_id, run_id, path)
+INSERT INTO tracing_pendingfiledeletion (created_at, workspace_id, run_id, path)
 SELECT now(), r.workspace_id, r.id, file.value ->> 'path'
 FROM "{day}" r, jsonb_each(r.attachments) AS file(key, value)
 WHERE r.attachments IS NOT NULL;
 
-INSERT INTO tracing_doomedfile (created_at, workspace_id, run_id, path)
+INSERT INTO tracing_pendingfiledeletion (created_at, workspace_id, run_id, path)
 SELECT now(), p.workspace_id, p.id, unnest({paths}) FROM "{payloads}" p;
 
 INSERT INTO tracing_runcount
@@ -154,7 +154,7 @@ def _delete_stale_retained_traces() -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             """
-            DELETE FROM tracing_kepttrace k
+            DELETE FROM tracing_retainedtrace k
             WHERE created_at < now() - interval '2 days' AND NOT EXISTS (
                 SELECT FROM trace_store_run r
                 WHERE r.workspace_id = k.workspace_id AND r.trace_id = k.trace_id)

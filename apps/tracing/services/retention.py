@@ -125,7 +125,7 @@ def upgrade_traces(workspace_id: UUID, trace_ids: Collection[UUID]) -> None:
     # Sorted, so that concurrent transactions with the same traces cannot deadlock.
     with raw_cursor() as cursor:
         cursor.execute(
-            "INSERT INTO tracing_kepttrace (id, created_at, workspace_id, trace_id)"
+            "INSERT INTO tracing_retainedtrace (id, created_at, workspace_id, trace_id)"
             " SELECT gen_random_uuid(), now(), %s, said.id"
             " FROM unnest(%s::uuid[]) AS said(id)"
             " WHERE EXISTS (SELECT 1 FROM tracing_project"

@@ -21,7 +21,7 @@ WITH counted AS (
       AND (%(some)s::uuid[] IS NULL OR c.workspace_id = ANY(%(some)s))
     GROUP BY c.workspace_id
 ), kept AS (
-    SELECT workspace_id, count(*) AS lasting FROM tracing_kepttrace
+    SELECT workspace_id, count(*) AS lasting FROM tracing_retainedtrace
     WHERE created_at >= %(begin)s AND created_at < %(end)s
       AND (%(some)s::uuid[] IS NULL OR workspace_id = ANY(%(some)s))
     GROUP BY workspace_id

@@ -19,7 +19,7 @@ _MAX_EARLY_START = timedelta(days=1)
 _EXPIRED_SQL = """(
     r.received_at < said.long
     OR (r.received_at >= said.short_since AND r.received_at < said.short AND NOT EXISTS (
-        SELECT FROM tracing_kepttrace k
+        SELECT FROM tracing_retainedtrace k
         WHERE k.workspace_id = r.workspace_id AND k.trace_id = r.trace_id)))"""
 _CUTOFFS_SQL = (
     "unnest(%s::uuid[], %s::timestamptz[], %s::timestamptz[], %s::timestamptz[])"
