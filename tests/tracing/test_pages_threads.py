@@ -66,14 +66,14 @@ def test_the_trajectory_groups_what_was_called_at_once(page, workspace, turn):
 
     response = page.get(address(workspace, turn), asked)
 
-    first, second = response.context["trajectory"].passages
-    assert [[one.name for one in moment.steps] for moment in first.moments] == [
+    first, second = response.context["trajectory"].turns
+    assert [[one.name for one in group.steps] for group in first.steps] == [
         ["plan"],
         ["search", "weather"],
         ["write"],
     ]
-    assert [moment.is_parallel for moment in first.moments] == [False, True, False]
-    assert (second.turn.name, list(second.moments)) == ("again", [])
+    assert [group.is_parallel for group in first.steps] == [False, True, False]
+    assert (second.turn.name, list(second.steps)) == ("again", [])
     assert "2 in parallel" in response.text
     assert "Boom" in response.text
 
@@ -83,8 +83,8 @@ def test_more_steps_than_are_shown_are_said(page, workspace, turn, monkeypatch):
 
     response = page.get(address(workspace, turn), {"thread": "t/1", "view": "trajectory"})
 
-    (passage,) = response.context["trajectory"].passages
-    assert sum(len(moment.steps) for moment in passage.moments) == 2
+    (turn_steps,) = response.context["trajectory"].turns
+    assert sum(len(group.steps) for group in turn_steps.steps) == 2
     assert "more steps than this page shows" in response.text
 
 

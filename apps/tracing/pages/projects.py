@@ -36,7 +36,7 @@ SELECTED_STATS = (
 
 @dataclass(frozen=True)
 class ProjectRow:
-    get_project: Project
+    project: Project
     counts: ProjectStats
     """Totals over all time, from the run counts."""
     stats: Mapping[str, Any]

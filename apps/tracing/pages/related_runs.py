@@ -80,7 +80,7 @@ class FacetValue:
 @dataclass(frozen=True)
 class Facet:
     title: str
-    suggest_values: Sequence[FacetValue]
+    values: Sequence[FacetValue]
 
     @property
     def first(self) -> Sequence[FacetValue]:

@@ -256,18 +256,18 @@ def filter_problem(error: FilterError, text: str) -> FilterProblem:
 def _build_rows(
     row: RunRow, columns: Sequence[Column], feedback: score_stats.FeedbackStats
 ) -> ListedRun:
-    data = feedback_chips(feedback)
+    chips = feedback_chips(feedback)
     metadata = row.metadata if any(column.kind == "metadata" for column in columns) else {}
-    cells = [(column, _cell_text(column, metadata, data)) for column in columns]
-    return ListedRun(row, cells, data)
+    cells = [(column, _cell_text(column, metadata, chips)) for column in columns]
+    return ListedRun(row, cells, chips)
 
 
-def _cell_text(column: Column, metadata: Mapping[str, Any], value: list[tuple[str, str]]) -> str:
+def _cell_text(column: Column, metadata: Mapping[str, Any], chips: list[tuple[str, str]]) -> str:
     if column.kind == "metadata":
         value = metadata.get(column.inner)
         return "" if value is None else value if isinstance(value, str) else dumps_text(value)
     if column.kind == "feedback" and column.inner:
-        return dict(value).get(column.inner, "")
+        return dict(chips).get(column.inner, "")
     return ""
 
 

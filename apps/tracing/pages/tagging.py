@@ -20,7 +20,7 @@ class TagChoice:
 
     key: TagKey
     values: list[TagValue]
-    parse_tag_filter: UUID | None = None
+    chosen: UUID | None = None
 
     @property
     def field(self) -> str:

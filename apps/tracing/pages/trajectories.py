@@ -34,12 +34,12 @@ class TurnSteps:
 
     number: int
     turn: RunRow
-    group_steps: Sequence[Step]
+    steps: Sequence[Step]
 
 
 @dataclass(frozen=True)
 class Trajectory:
-    passages: Sequence[TurnSteps]
+    turns: Sequence[TurnSteps]
     next_cursor: str | None
     is_cut: bool
     """Whether the turn has more steps than `MAX_STEPS`."""
@@ -53,11 +53,11 @@ def load_trajectory(project: Project, key: str, *, cursor: str = "") -> Trajecto
     by_trace: dict[UUID, list[RunRow]] = defaultdict(list)
     for step in steps:
         by_trace[step.trace_id].append(step)
-    passages = [
+    turns_with_steps = [
         TurnSteps(number, turn, group_steps(by_trace[turn.trace_id]))
         for number, turn in enumerate(turns, 1)
     ]
-    return Trajectory(passages, page.next_cursor, is_cut)
+    return Trajectory(turns_with_steps, page.next_cursor, is_cut)
 
 
 def _read_steps(project: Project, turns: Sequence[RunRow]) -> tuple[list[RunRow], bool]:

@@ -42,7 +42,7 @@ def _read(project: Project, key: str, view: str, after: str) -> dict[str, Any] |
     match view:
         case "trajectory":
             steps = trajectories.load_trajectory(project, key, cursor=after)
-            existing = bool(steps.passages)
+            existing = bool(steps.turns)
             result = {"trajectory": steps, "most_steps": trajectories.MAX_STEPS}
             return result | {"next_cursor": steps.next_cursor} if existing else None
         case "details":

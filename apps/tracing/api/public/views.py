@@ -49,7 +49,7 @@ class SharedQuerySerializer(serializers.Serializer[Any]):
 
 
 class SharedQueryV2Serializer(serializers.Serializer[Any]):
-    selects_field = selects_field(SELECTABLE)
+    selects = selects_field(SELECTABLE)
 
 
 class SharedRunView(OpenAPIView):

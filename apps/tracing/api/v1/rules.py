@@ -31,7 +31,7 @@ class RuleListSerializer(serializers.Serializer[Any]):
     type = UpperChoiceField(choices=["SESSION", "PROJECT", "DATASET"], required=False)
     include_backfill_progress = serializers.BooleanField(required=False, default=False)
     cursor = serializers.CharField(required=False)
-    page_size_field = page_size_field(default=20, most=100)
+    page_size = page_size_field(default=20, most=100)
 
 
 class RulesView(WorkspaceAPIView):

@@ -97,7 +97,7 @@ class ThreadShareView(WorkspaceAPIView):
     required_permission = {"GET": Permission.RUNS_READ, "*": Permission.RUNS_SHARE}
 
     def _project(self, params: Any) -> Project:
-        query = ShareThreadSerializer(params=params)
+        query = ShareThreadSerializer(data=params)
         query.is_valid(raise_exception=True)
         params = query.validated_data
         projects = Project.objects.for_workspace(self.workspace_id).present()

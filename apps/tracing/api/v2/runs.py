@@ -52,8 +52,8 @@ class RunsQueryV2Serializer(FeedbackTimesSerializer):
         child=serializers.UUIDField(), required=False, allow_null=True
     )
     include_subtree_usage = serializers.BooleanField(required=False, default=False)
-    page_size_field = page_size_field(default=100, most=1000)
-    selects_field = selects_field(SELECTABLE)
+    page_size = page_size_field(default=100, most=1000)
+    selects = selects_field(SELECTABLE)
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         if bool(attrs.get("project_ids")) == bool(attrs.get("reference_dataset_id")):
@@ -66,7 +66,7 @@ class RunsQueryV2Serializer(FeedbackTimesSerializer):
 class RunRetrieveSerializer(serializers.Serializer[Any]):
     """Query parameters of one run."""
 
-    selects_field = selects_field(SELECTABLE)
+    selects = selects_field(SELECTABLE)
 
 
 class RunsQueryV2View(V2PageAPIView):

@@ -38,7 +38,7 @@ class SessionsQuerySerializer(serializers.Serializer[Any]):
     """Filter, order and statistics of projects."""
 
     cursor = serializers.CharField(required=False)
-    page_size_field = page_size_field(default=20, most=100)
+    page_size = page_size_field(default=20, most=100)
     id = serializers.ListField(child=serializers.UUIDField(), required=False)
     name = serializers.CharField(required=False, trim_whitespace=False)
     name_contains = serializers.CharField(required=False)

@@ -64,7 +64,7 @@ class ThreadsQuerySerializer(SearchSerializer):
     project_id = serializers.UUIDField()
     filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
     thread_filter = serializers.CharField(required=False, allow_null=True, allow_blank=True)
-    page_size_field = page_size_field(default=20, most=100)
+    page_size = page_size_field(default=20, most=100)
 
 
 class ThreadTracesSerializer(serializers.Serializer[Any]):
@@ -74,9 +74,9 @@ class ThreadTracesSerializer(serializers.Serializer[Any]):
     filter = serializers.CharField(required=False)
     trace_filter = serializers.CharField(required=False)
     tree_filter = serializers.CharField(required=False)
-    page_size_field = page_size_field(default=20, most=100)
+    page_size = page_size_field(default=20, most=100)
     cursor = serializers.CharField(required=False)
-    selects_field = selects_field(TRACE_FIELDS)
+    selects = selects_field(TRACE_FIELDS)
 
 
 class ThreadStatsSerializer(serializers.Serializer[Any]):
@@ -84,7 +84,7 @@ class ThreadStatsSerializer(serializers.Serializer[Any]):
 
     session_id = serializers.UUIDField(required=False)
     filter = serializers.CharField(required=False)
-    selects_field = selects_field((*THREAD_FIELDS, *METRIC_FIELDS))
+    selects = selects_field((*THREAD_FIELDS, *METRIC_FIELDS))
 
 
 class ThreadsStatsSerializer(SearchSerializer):

@@ -40,8 +40,8 @@ class TracesQuerySerializer(FeedbackTimesSerializer):
     trace_ids = serializers.ListField(
         child=serializers.UUIDField(), required=False, allow_null=True
     )
-    page_size_field = page_size_field(default=20, most=100)
-    selects_field = selects_field(SELECTABLE)
+    page_size = page_size_field(default=20, most=100)
+    selects = selects_field(SELECTABLE)
 
 
 class TraceRunsSerializer(serializers.Serializer[Any]):
@@ -51,7 +51,7 @@ class TraceRunsSerializer(serializers.Serializer[Any]):
     filter = serializers.CharField(required=False)
     min_start_time = serializers.DateTimeField(required=False)
     max_start_time = serializers.DateTimeField(required=False)
-    selects_field = selects_field(SELECTABLE)
+    selects = selects_field(SELECTABLE)
 
 
 class TracesQueryView(V2PageAPIView):
