@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from apps.tracing.messages import Part, ToolCall, find, text_of
+from apps.tracing.messages import Part, ToolCall, parse_messages, single_text
 
 
 def constructor(name, **kwargs):
