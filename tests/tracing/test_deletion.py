@@ -148,7 +148,7 @@ def test_a_large_deletion_goes_on_after_the_answer(api, workspace, project, monk
 def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
     api, workspace, project, monkeypatch
 ):
-    monkeypatch.setattr(deletion, "AT_ONCE", 0)
+    monkeypatch.setattr(deletion, "INLINE_BATCHES", 0)
     monkeypatch.setattr(deletion.tasks.delete_traces, "delay", lambda _: None)
     root, child = tree(workspace, project, api)
     kept = str(stored_run(workspace, extra={"metadata": {"user": 8}}))

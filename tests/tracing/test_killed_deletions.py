@@ -33,7 +33,7 @@ from apps.tracing.services import deletion, maintenance
 from apps.trace_store.postgres.writing import delete_runs
 for delete in (delete_runs.delete_trace_runs, delete_runs.delete_project_runs):
     delete.__kwdefaults__["limit"] = delete_runs.BATCH_SIZE = int(sys.argv[2])
-done, forget = [], deletion.forget
+done, forget = [], deletion.remove_related_rows
 def counted(workspace_id, removed):
     found = forget(workspace_id, removed)
     done.append(removed)
@@ -41,8 +41,11 @@ def counted(workspace_id, removed):
     if len(done) == 2:
         threading.Event().wait()
     return found
-deletion.forget = counted
-deletion.work_off(UUID(sys.argv[1])) if sys.argv[1] else maintenance.remove_deleted_projects()
+deletion.remove_related_rows = counted
+if sys.argv[1]:
+    deletion.process_deletion(UUID(sys.argv[1]))
+else:
+    maintenance.remove_deleted_projects()
 """
 
 

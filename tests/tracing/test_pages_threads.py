@@ -79,7 +79,7 @@ def test_the_trajectory_groups_what_was_called_at_once(page, workspace, turn):
 
 
 def test_more_steps_than_are_shown_are_said(page, workspace, turn, monkeypatch):
-    monkeypatch.setattr(trajectories, "MOST_STEPS", 2)
+    monkeypatch.setattr(trajectories, "MAX_STEPS", 2)
 
     response = page.get(address(workspace, turn), {"thread": "t/1", "view": "trajectory"})
 
