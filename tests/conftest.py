@@ -14,7 +14,7 @@ from django.db import connection
 from django.db.models.signals import post_migrate
 from pytest_django import DjangoDbBlocker
 
-from tests import agent_client, services
+from tests import agent_client, services, template_database
 from tests import live as live_platform
 from tests.installation import Installation, wait_until
 from tests.live import Live
@@ -76,6 +76,18 @@ def sample_agent(live: Live) -> SampleAgent:
 
     wait_until(serves, "the sample agent's deployment", seconds=180)
     return SampleAgent(live.agent_url(), live.api_key)
+
+
+@pytest.fixture(scope="session")
+def django_db_modify_db_settings(
+    django_db_modify_db_settings: None,
+    django_test_environment: None,
+    django_db_blocker: DjangoDbBlocker,
+) -> None:
+    """Let pytest-xdist's workers copy one migrated database instead of migrating one each."""
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        with django_db_blocker.unblock():
+            template_database.use(Path(os.environ[services.FOLDER]))
 
 
 @pytest.fixture(scope="session")
