@@ -186,15 +186,15 @@ CELERY_BEAT_SCHEDULE = {
         "task": "organizations.mail_invitations",
         "schedule": 60.0,
     },
-    "tracing.make_partitions": {"task": "tracing.make_partitions", "schedule": 3600.0},
-    "tracing.settle": {
-        "task": "tracing.settle",
+    "tracing.ensure_partitions": {"task": "tracing.ensure_partitions", "schedule": 3600.0},
+    "tracing.process_pending_runs": {
+        "task": "tracing.process_pending_runs",
         "schedule": 1.0,
         # One task runs at a time; messages sent meanwhile are redundant.
         "options": {"expires": 2},
     },
-    "tracing.make_rollups": {
-        "task": "tracing.make_rollups",
+    "tracing.build_rollups": {
+        "task": "tracing.build_rollups",
         "schedule": 5.0,
         "options": {"expires": 30},
     },
@@ -214,7 +214,7 @@ CELERY_BEAT_SCHEDULE = {
         "task": "tracing.remove_deleted_projects",
         "schedule": 600.0,
     },
-    "tracing.go_on_deleting": {"task": "tracing.go_on_deleting", "schedule": 60.0},
+    "tracing.continue_deletions": {"task": "tracing.continue_deletions", "schedule": 60.0},
     "tracing.expire": {"task": "tracing.expire", "schedule": 10_800.0},
     "billing.open_accounts": {"task": "billing.open_accounts", "schedule": 60.0},
     "usage.update_usage_days": {

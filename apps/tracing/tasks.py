@@ -6,66 +6,55 @@ from uuid import UUID
 
 from celery import shared_task
 
+from apps.trace_store.postgres import partitions
+from apps.trace_store.postgres.postprocess import processor
+from apps.trace_store.postgres.rollups import build
+from apps.tracing.services import deletion, expiry, maintenance
 
-@shared_task(name="tracing.make_partitions", time_limit=60)
+
+@shared_task(name="tracing.ensure_partitions", time_limit=60)
 def ensure_partitions() -> None:
     """Create the partitions of coming days."""
-    from apps.trace_store.postgres import partitions  # noqa: PLC0415  (services import this module)
-
     partitions.create_partitions()
 
 
 @shared_task(name="tracing.compact_run_counts", time_limit=300)
 def compact_run_counts() -> None:
     """Merge the run counts of each past hour."""
-    from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
-
     maintenance.compact_run_counts()
 
 
 @shared_task(name="tracing.remove_deleted_projects", time_limit=3600)
 def remove_deleted_projects() -> None:
     """Remove the data of deleted projects, then their rows."""
-    from apps.tracing.services import maintenance  # noqa: PLC0415  (services import this module)
-
     maintenance.remove_deleted_projects()
 
 
-@shared_task(name="tracing.settle", time_limit=120)
+@shared_task(name="tracing.process_pending_runs", time_limit=120)
 def process_pending_runs() -> None:
     """Post-process received runs."""
-    from apps.trace_store.postgres.postprocess import processor  # noqa: PLC0415  (services import this module)
-
     processor.process_for(seconds=10)
 
 
 @shared_task(name="tracing.delete_traces", time_limit=3600)
 def delete_traces(deletion_id: str) -> None:
     """Continue a deletion that its request did not complete."""
-    from apps.tracing.services import deletion  # noqa: PLC0415  (services import this module)
-
     deletion.process_deletion(UUID(deletion_id))
 
 
-@shared_task(name="tracing.go_on_deleting", time_limit=3600)
+@shared_task(name="tracing.continue_deletions", time_limit=3600)
 def continue_deletions() -> None:
     """Resume deletions whose task was lost, and delete files of removed runs."""
-    from apps.tracing.services import deletion  # noqa: PLC0415  (services import this module)
-
     deletion.continue_deletions()
 
 
 @shared_task(name="tracing.expire", time_limit=10_800)
 def expire() -> None:
     """Remove expired traces."""
-    from apps.tracing.services import expiry  # noqa: PLC0415  (services import this module)
-
     expiry.expire()
 
 
-@shared_task(name="tracing.make_rollups", time_limit=300, expires=30)
+@shared_task(name="tracing.build_rollups", time_limit=300, expires=30)
 def build_rollups() -> None:
     """Rebuild the rollups of quarter hours, hours and days with changed runs."""
-    from apps.trace_store.postgres.rollups import build  # noqa: PLC0415  (services import this module)
-
     build.rebuild_dirty_intervals()

@@ -132,14 +132,14 @@ def test_a_large_deletion_goes_on_after_the_answer(api, workspace, project, monk
     monkeypatch.setattr(delete_runs, "BATCH_SIZE", 2)
     monkeypatch.setattr(delete_runs.delete_trace_runs, "__kwdefaults__", {"limit": 2})
     queued = []
-    monkeypatch.setattr(deletion.tasks.delete_traces, "delay", queued.append)
+    monkeypatch.setattr(deletion.dispatch, "delete_traces", queued.append)
     root = wire_run()
     ingest(workspace, root, *(wire_run(parent=root) for _ in range(9)))
     body = {"session_id": str(project.pk), "trace_ids": [root["id"]]}
 
     answer = api.post("/runs/delete", body).json()
 
-    assert (answer["status"], rows(), queued) == ("pending", 4, [answer["id"]])
+    assert (answer["status"], rows(), queued) == ("pending", 4, [UUID(answer["id"])])
     assert deletion.process_deletion(UUID(answer["id"]))
     done = api.get(f"/runs/delete/{answer['id']}").json()
     assert (done["status"], done["removed_runs"], rows()) == ("done", 10, 0)
@@ -149,7 +149,7 @@ def test_what_is_deleted_by_metadata_is_hidden_before_it_is_found(
     api, workspace, project, monkeypatch
 ):
     monkeypatch.setattr(deletion, "INLINE_BATCHES", 0)
-    monkeypatch.setattr(deletion.tasks.delete_traces, "delay", lambda _: None)
+    monkeypatch.setattr(deletion.dispatch, "delete_traces", lambda _: None)
     root, child = tree(workspace, project, api)
     kept = str(stored_run(workspace, extra={"metadata": {"user": 8}}))
     processor.process_all()

@@ -23,7 +23,7 @@ from apps.trace_store import RunQuery, run_store
 from apps.trace_store.filters.builders import metadata_filter
 from apps.trace_store.postgres.writing import delete_runs
 from apps.trace_store.types import DeletedRun
-from apps.tracing import hooks, tasks
+from apps.tracing import dispatch, hooks
 from apps.tracing.models import (
     DeletionStatus,
     PendingFileDeletion,
@@ -71,7 +71,7 @@ def delete_traces(
             workspace_id=project.workspace_id,
         )
     if not process_deletion(deletion.pk, batches=INLINE_BATCHES):
-        tasks.delete_traces.delay(str(deletion.pk))
+        dispatch.delete_traces(deletion.pk)
     deletion.refresh_from_db()
     return deletion
 

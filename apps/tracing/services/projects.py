@@ -15,7 +15,7 @@ from apps.core.ids import uuid7
 from apps.core.raw_sql import raw_cursor
 from apps.organizations.models import ResourceType, Workspace
 from apps.organizations.services import tags
-from apps.tracing import errors, tasks
+from apps.tracing import dispatch, errors
 from apps.tracing.models import DEFAULT_PROJECT, Project
 from apps.tracing.services import retention
 
@@ -188,4 +188,4 @@ def delete_project(*, project: Project) -> None:
         workspace_id=project.workspace_id,
     )
     # The periodic task also finds the project if this message is lost.
-    transaction.on_commit(tasks.remove_deleted_projects.delay, robust=True)
+    dispatch.remove_deleted_projects()

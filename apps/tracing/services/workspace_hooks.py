@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from django.db import transaction
 from django.utils import timezone
 
 from apps.organizations.models import Organization, Workspace
-from apps.tracing import tasks
+from apps.tracing import dispatch
 from apps.tracing.models import Project, Share
 from apps.tracing.services.projects import ensure_default_project
 
@@ -21,7 +20,7 @@ def deprovision(workspace: Workspace) -> None:
     projects = Project.objects.for_workspace(workspace).present()
     projects.update(deleted_at=timezone.now())
     # The periodic task also finds them if this message is lost.
-    transaction.on_commit(tasks.remove_deleted_projects.delay, robust=True)
+    dispatch.remove_deleted_projects()
 
 
 def revoke_public_links(organization: Organization) -> None:
