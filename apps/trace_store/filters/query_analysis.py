@@ -35,12 +35,12 @@ def extract_root_condition(query: RunQuery) -> RunQuery:
     if query.where is None or query.is_root is not None:
         return query
     parts = split_conjunction(query.where)
-    said = [is_root for part in parts if (is_root := root_condition(part)) is not None]
-    if not said or len(set(said)) > 1:
+    results = [is_root for part in parts if (is_root := root_condition(part)) is not None]
+    if not results or len(set(results)) > 1:
         return query
     rest = [part for part in parts if root_condition(part) is None]
     where = join_conjunction(rest) if rest else None
-    return replace(query, is_root=said[0], where=where)
+    return replace(query, is_root=results[0], where=where)
 
 
 def split_conjunction(where: Expression) -> list[Expression]:
@@ -86,8 +86,8 @@ def _time_bounds(part: Expression) -> tuple[datetime | None, datetime | None] | 
 
 def root_condition(part: Expression) -> bool | None:
     if isinstance(part, Not):
-        said = root_condition(part.part)
-        return None if said is None else not said
+        result = root_condition(part.part)
+        return None if result is None else not result
     if (
         isinstance(part, Condition)
         and part.field.name == "is_root"

@@ -51,10 +51,10 @@ def add_costs(
 
 def needs_cost(columns: Mapping[str, Any]) -> bool:
     """Whether token counts are known and costs are not."""
-    told = ("prompt_cost", "completion_cost", "total_cost")
+    results = ("prompt_cost", "completion_cost", "total_cost")
     counted = ("prompt_tokens", "completion_tokens")
     return any(columns.get(name) is not None for name in counted) and all(
-        columns.get(name) is None for name in told
+        columns.get(name) is None for name in results
     )
 
 
@@ -78,8 +78,8 @@ def compute_costs(
             result[f"{side}_cost"] = cost
             total += cost
             if by_kind:
-                said = {kind: format(match, "f") for kind, match in by_kind.items()}
-                details[f"{side}_cost_details"] = said
+                values = {kind: format(match, "f") for kind, match in by_kind.items()}
+                details[f"{side}_cost_details"] = values
         result["total_cost"] = total
         return result
 

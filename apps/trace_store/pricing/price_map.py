@@ -71,8 +71,8 @@ def _candidates(
     """All matching entries in order of precedence."""
     # `ls_model_name` also counts as the name under every other path.
     wide = names
-    if (told := names.get("ls_model_name")) is not None:
-        wide = {**dict.fromkeys(entries.MATCH_PATHS, told), **names}
+    if (match := names.get("ls_model_name")) is not None:
+        wide = {**dict.fromkeys(entries.MATCH_PATHS, match), **names}
     results: list[PriceEntry] = []
     for group in (own, entries.built_in_entries()):
         fitting = [

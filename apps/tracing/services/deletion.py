@@ -192,20 +192,18 @@ def remove_pending_files() -> None:
 
     A file stays while a run with that id exists: two projects may share it.
     """
-    doomed = PendingFileDeletion.objects.across_workspaces(
+    files = PendingFileDeletion.objects.across_workspaces(
         reason="removes files, each of its own workspace"
     )
     while True:
         with transaction.atomic():
-            rows = list(
-                doomed.order_by("pk").select_for_update(skip_locked=True)[:_FILES_PER_BATCH]
-            )
+            rows = list(files.order_by("pk").select_for_update(skip_locked=True)[:_FILES_PER_BATCH])
             for workspace_id in {row.workspace_id for row in rows}:
                 own = [row for row in rows if row.workspace_id == workspace_id]
                 alive = run_store.existing(workspace_id, {row.run_id for row in own})
                 for path in {row.path for row in own if row.run_id not in alive}:
                     default_storage.delete(path)
-            doomed.filter(pk__in=[row.pk for row in rows]).delete()
+            files.filter(pk__in=[row.pk for row in rows]).delete()
         if len(rows) < _FILES_PER_BATCH:
             return
 

@@ -33,8 +33,8 @@ def expire(now: datetime | None = None) -> None:
     """Remove expired traces. Idempotent, safe to run concurrently and to interrupt."""
     now = now or timezone.now()
     by_workspace = dict(_cutoffs(now))
-    everybody = [cutoff for cutoffs in by_workspace.values() for cutoff in cutoffs]
-    _drop_expired_partitions(everybody, now)
+    all_cutoffs = [cutoff for cutoffs in by_workspace.values() for cutoff in cutoffs]
+    _drop_expired_partitions(all_cutoffs, now)
     for workspace_id, cutoffs in by_workspace.items():
         for cutoff in cutoffs:
             _expire_project(workspace_id, cutoff)

@@ -77,8 +77,8 @@ def process_batch(runs: int = BATCH_RUNS) -> int | None:
 
 
 def _process(claimed: queue.Claim) -> int:
-    for settle in _steps():
-        settle(claimed.workspace_id, claimed.changed_runs)
+    for process in _steps():
+        process(claimed.workspace_id, claimed.changed_runs)
     queue.complete(claimed)
     return len(claimed.changed_runs)
 

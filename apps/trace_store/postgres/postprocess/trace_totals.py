@@ -62,8 +62,8 @@ def update_totals(workspace_id: UUID, changed_runs: Sequence[ChangedRun]) -> Non
         until = max(until, partition_time)
     sums = {
         key: values
-        for (project_id, _), said in sources.items()
-        for key, values in _totals_of_trace(project_id, said)
+        for (project_id, _), result in sources.items()
+        for key, values in _totals_of_trace(project_id, result)
     }
     nothing = (None,) * len(TOTAL_TYPES)
     written = dict.fromkeys(stale.keys() - sums.keys(), nothing) | {

@@ -44,8 +44,8 @@ def query_page(
     place = None if cursor is None else cursors.decode_cursor(cursor)
     if query.project_ids is not None and not query.project_ids:
         return RunPage([], None)
-    asked = prepare_query(workspace_id, query)
-    result, last = _collect(asked, RunScan(asked, place), limit + 1)
+    prepared = prepare_query(workspace_id, query)
+    result, last = _collect(prepared, RunScan(prepared, place), limit + 1)
     rows = with_trace_totals(workspace_id, result[:limit])
     if len(result) > limit:
         last = result[limit - 1]
@@ -56,16 +56,16 @@ def query_page(
 
 
 def _collect(
-    asked: PreparedQuery, walk: RunScan, wanted: int
+    query: PreparedQuery, walk: RunScan, wanted: int
 ) -> tuple[list[StoredRun], StoredRun | None]:
     """Collect up to `wanted` runs, and the last scanned run if the time limit was reached."""
-    decider = PostFilter(asked.workspace_id, asked.query, asked.where)
+    decider = PostFilter(query.workspace_id, query.query, query.where)
     deadline = time.monotonic() + TIMEOUT_SECONDS
     results: list[StoredRun] = []
     last: StoredRun | None = None
     try:
         with statement_timeout(TIMEOUT_SECONDS):
-            for rows in _scan_batches(asked, walk, decider, wanted):
+            for rows in _scan_batches(query, walk, decider, wanted):
                 results += decider.meant(rows)
                 if len(results) >= wanted:
                     return results[:wanted], None
@@ -81,14 +81,14 @@ def _collect(
 
 
 def _scan_batches(
-    asked: PreparedQuery, walk: RunScan, decider: PostFilter, wanted: int
+    query: PreparedQuery, walk: RunScan, decider: PostFilter, wanted: int
 ) -> Iterator[Sequence[StoredRun]]:
-    terms = None if asked.where is None else asked.where.terms
-    hint = None if asked.is_pointed else pruning_hint(asked.query)
-    if asked.is_pointed or (terms is None and hint is None):
+    terms = None if query.where is None else query.where.terms
+    hint = None if query.is_pointed else pruning_hint(query.query)
+    if query.is_pointed or (terms is None and hint is None):
         yield from walk.all(wanted)
         return
-    projects = asked.query.project_ids
+    projects = query.query.project_ids
     if not decider.is_needed and projects is not None and len(projects) == 1:
         frequent = walk.probe(wanted)
         if len(frequent) >= wanted:
@@ -109,4 +109,4 @@ def _scan_batches(
     if few is not None and len(few) <= _MAX_QUARTERS_BEFORE_TERMS:
         yield from walk.by_quarters(few, wanted)
     else:
-        yield from TermScan(walk.asked, walk.place).rows(terms, wanted)
+        yield from TermScan(walk.prepared, walk.place).rows(terms, wanted)

@@ -81,15 +81,15 @@ def pruning_hint(query: RunQuery) -> PruningHint | None:
         return None
     query = extract_root_condition(query)
     parts = [] if query.where is None else split_conjunction(query.where)
-    told = [part for part in parts if dimensions.can_evaluate(part)]
-    if not any(required_value(part, "name", "model") for part in told):
+    results = [part for part in parts if dimensions.can_evaluate(part)]
+    if not any(required_value(part, "name", "model") for part in results):
         # Rollups by name have nearly as many rows as there are runs.
-        told = [
+        results = [
             part
-            for part in told
+            for part in results
             if dimensions.required_granularity(part) != dimensions.BY_NAME_AND_MODEL
         ]
-    where = None if not told else join_conjunction(told)
+    where = None if not results else join_conjunction(results)
     known = RunQuery(
         project_ids=query.project_ids,
         run_type=query.run_type,
@@ -102,7 +102,7 @@ def pruning_hint(query: RunQuery) -> PruningHint | None:
         return None
     bounds = [result for part in parts if (result := _measure_bound(part, is_root=query.is_root))]
     # Errors have an index of their own.
-    tells_kind = query.run_type is not None or any(map(_selects_type, told))
+    tells_kind = query.run_type is not None or any(map(_selects_type, results))
     return PruningHint(rollup, bounds) if bounds or tells_kind else None
 
 

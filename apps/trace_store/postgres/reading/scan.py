@@ -34,10 +34,10 @@ _FUTURE_MARGIN = timedelta(days=2)
 class OrderedQuery:
     """A prepared query in list order, after the position `place` if given."""
 
-    def __init__(self, asked: PreparedQuery, place: SortKey | None) -> None:
-        self.asked = asked
+    def __init__(self, query: PreparedQuery, place: SortKey | None) -> None:
+        self.prepared = query
         self.place = place
-        self.oldest_first = asked.query.oldest_first
+        self.oldest_first = query.query.oldest_first
         self.direction = "ASC" if self.oldest_first else "DESC"
 
     def order(self, table: str) -> str:
@@ -45,8 +45,8 @@ class OrderedQuery:
 
     def windows(self, widest: timedelta, place: SortKey | None) -> Iterator[Window]:
         """Yield windows in order, each planned for its own days: the newest few days first."""
-        since, end = self.asked.since, self.end(place)
-        if self.oldest_first or self.asked.is_pointed or end is None:
+        since, end = self.prepared.since, self.end(place)
+        if self.oldest_first or self.prepared.is_pointed or end is None:
             yield since, end
             return
         # Few runs have a partition time in the future.
@@ -57,11 +57,13 @@ class OrderedQuery:
         yield since, end
 
     def end(self, place: SortKey | None) -> datetime | None:
-        if self.oldest_first or self.asked.is_pointed:
-            return None if self.asked.until is None else self.asked.until + timedelta.resolution
+        if self.oldest_first or self.prepared.is_pointed:
+            return (
+                None if self.prepared.until is None else self.prepared.until + timedelta.resolution
+            )
         latest = datetime.now(UTC) + _FUTURE_MARGIN
-        if self.asked.until is not None:
-            latest = min(latest, self.asked.until + timedelta.resolution)
+        if self.prepared.until is not None:
+            latest = min(latest, self.prepared.until + timedelta.resolution)
         if place is not None:
             latest = min(latest, place[0] + timedelta.resolution)
         return latest
@@ -80,7 +82,7 @@ class OrderedQuery:
         return f"{strictly} AND {table}.partition_time {side}= %s", [*place, place[0]]
 
     def of_projects(self, table: str) -> Condition:
-        projects = list(self.asked.query.project_ids or ())
+        projects = list(self.prepared.query.project_ids or ())
         # Only an equality lets an index provide the order.
         if len(projects) == 1:
             return f"{table}.project_id = %s", projects
@@ -142,25 +144,25 @@ class RunScan(OrderedQuery):
 
         Only for one project, because the index of one project provides the order.
         """
-        window = (self.asked.since, self.end(self.place))
+        window = (self.prepared.since, self.end(self.place))
         conditions = self._placed(window, self.place)
         return select_runs(
             f"SELECT {COLUMNS} FROM (SELECT r.* FROM trace_store_run r WHERE"
             f" {conjunction_sql(conditions)}"
             f" ORDER BY {self.order('r')} LIMIT {PROBED_RUNS}) r"
-            f" WHERE {conjunction_sql(self.asked.conditions)}"
+            f" WHERE {conjunction_sql(self.prepared.conditions)}"
             f" ORDER BY {self.order('r')} LIMIT {wanted}",
-            [*parameters(conditions), *parameters(self.asked.conditions)],
+            [*parameters(conditions), *parameters(self.prepared.conditions)],
         )
 
     def promising(self, hint: PruningHint) -> Iterator[ProjectQuarter] | None:
         """The quarter hours that may contain matches according to rollups."""
-        projects = list(dict.fromkeys(self.asked.query.project_ids or ()))
-        since = self.asked.since
+        projects = list(dict.fromkeys(self.prepared.query.project_ids or ()))
+        since = self.prepared.since
         if self.place is not None and self.oldest_first:
             since = latest(since, self.place[0])
         return candidate_quarters(
-            self.asked.workspace_id,
+            self.prepared.workspace_id,
             projects,
             hint,
             (since, self.end(self.place)),
@@ -184,11 +186,11 @@ class RunScan(OrderedQuery):
     ) -> list[StoredRun]:
         ranges = list(merge_quarters((project_id, begin) for begin, project_id in some))
         projects, begins, ends = map(list, zip(*ranges, strict=True))
-        asked = self.asked
+        prepared = self.prepared
         # Repeat the time bounds as constants, so that partitions are pruned at planning.
-        bounds = self.bounds((latest(asked.since, min(begins)), max(ends)), place)
+        bounds = self.bounds((latest(prepared.since, min(begins)), max(ends)), place)
         until = self.end(self.place)
-        conditions = [*asked.conditions, *bounds, *window_conditions((None, until), "r")]
+        conditions = [*prepared.conditions, *bounds, *window_conditions((None, until), "r")]
         # Force an index scan per interval; the planner would scan whole partitions.
         ending = f"ORDER BY {self.order('r')} LIMIT {size}"
         return select_runs(
@@ -198,20 +200,20 @@ class RunScan(OrderedQuery):
             " WHERE r.workspace_id = %s AND r.project_id = q.project_id"
             " AND r.partition_time >= q.begins_at AND r.partition_time < q.ends_at"
             f" AND {conjunction_sql(conditions)} {ending}) r {ending}",
-            [projects, begins, ends, asked.workspace_id, *parameters(conditions)],
+            [projects, begins, ends, prepared.workspace_id, *parameters(conditions)],
         )
 
     def _rows(self, window: Window, place: SortKey | None, size: int) -> list[StoredRun]:
         """Read the first matching runs, of each project by its index."""
-        own: Condition = ("r.workspace_id = %s", [self.asked.workspace_id])
-        conditions = [own, *self.asked.conditions, *self.bounds(window, place)]
-        projects = self.asked.query.project_ids
+        own: Condition = ("r.workspace_id = %s", [self.prepared.workspace_id])
+        conditions = [own, *self.prepared.conditions, *self.bounds(window, place)]
+        projects = self.prepared.query.project_ids
         ending = f"ORDER BY {self.order('r')} LIMIT {size}"
         if projects is None or len(projects) == 1:
             if projects is not None:
                 conditions.append(self.of_projects("r"))
             source = f"trace_store_run r WHERE {conjunction_sql(conditions)}"
-            if self.asked.is_few:
+            if self.prepared.is_few:
                 # Select by id conditions first; an ordered scan would pass all other runs.
                 source = f"(SELECT r.* FROM {source} OFFSET 0) r"
             return select_runs(f"SELECT {COLUMNS} FROM {source} {ending}", parameters(conditions))
@@ -225,11 +227,11 @@ class RunScan(OrderedQuery):
 
     def _placed(self, window: Window, place: SortKey | None) -> list[Condition]:
         """Only the conditions that determine the position in list order."""
-        conditions = [("r.workspace_id = %s", [self.asked.workspace_id])]
-        projects = self.asked.query.project_ids
+        conditions = [("r.workspace_id = %s", [self.prepared.workspace_id])]
+        projects = self.prepared.query.project_ids
         if projects is not None:
             conditions.append(("r.project_id = %s", [projects[0]]))
-        if self.asked.query.is_root:
+        if self.prepared.query.is_root:
             conditions.append(("r.parent_run_id IS NULL", []))
         return [*conditions, *self.bounds(window, place)]
 

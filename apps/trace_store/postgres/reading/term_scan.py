@@ -64,12 +64,12 @@ class TermScan(OrderedQuery):
     def _indexed(self, terms: RequiredTerms, size: int) -> Iterator[Sequence[StoredRun]]:
         """Check the terms of the first runs, which finds frequent terms; then use the index."""
         has: list[Condition] = [
-            ("t.terms && %s", [salt_terms(self.asked.workspace_id, clause)]) for clause in terms
+            ("t.terms && %s", [salt_terms(self.prepared.workspace_id, clause)]) for clause in terms
         ]
         place = self.place
-        if len(self.asked.query.project_ids or ()) == 1:
+        if len(self.prepared.query.project_ids or ()) == 1:
             ending = self._place_of_probed()
-            begin, end = self.asked.since, self.end(place)
+            begin, end = self.prepared.since, self.end(place)
             if ending is not None and self.oldest_first:
                 end = ending[0] + timedelta.resolution
             elif ending is not None:
@@ -105,12 +105,12 @@ class TermScan(OrderedQuery):
 
         The plan is forced, because the planner does not know how frequent terms are.
         """
-        where: list[Condition] = [("t.workspace_id = %s", [self.asked.workspace_id])]
-        if self.asked.query.project_ids is not None:
+        where: list[Condition] = [("t.workspace_id = %s", [self.prepared.workspace_id])]
+        if self.prepared.query.project_ids is not None:
             where.append(self.of_projects("t"))
         where += [*self.bounds(window, place, "t"), *others]
         inner, outer = (where, has) if is_among_first else ([*where, *has], [])
-        ours = [*self.asked.conditions, *window_conditions(window, "r")]
+        ours = [*self.prepared.conditions, *window_conditions(window, "r")]
         return select_runs(
             f"SELECT {COLUMNS} FROM (SELECT t.* FROM trace_store_run_terms t WHERE"
             f" {conjunction_sql(inner)}"
@@ -118,15 +118,15 @@ class TermScan(OrderedQuery):
             f" (SELECT r.* FROM trace_store_run r WHERE {_KEY.format('t')}"
             f" AND {conjunction_sql(ours)} LIMIT 1) r"
             f" WHERE {conjunction_sql(outer)} ORDER BY {self.order('t')} LIMIT {size}",
-            [*parameters(inner), self.asked.workspace_id, *parameters(ours), *parameters(outer)],
+            [*parameters(inner), self.prepared.workspace_id, *parameters(ours), *parameters(outer)],
         )
 
     def _place_of_probed(self) -> SortKey | None:
         """The position after the first `PROBED_RUNS` runs; None if there are no more."""
         where: list[Condition] = [
-            ("t.workspace_id = %s", [self.asked.workspace_id]),
+            ("t.workspace_id = %s", [self.prepared.workspace_id]),
             self.of_projects("t"),
-            *self.bounds((self.asked.since, self.end(self.place)), self.place, "t"),
+            *self.bounds((self.prepared.since, self.end(self.place)), self.place, "t"),
         ]
         with raw_cursor() as cursor:
             cursor.execute(
@@ -142,15 +142,15 @@ class TermScan(OrderedQuery):
 
     def _pending_runs(self) -> list[RunKey]:
         """The runs that may not be indexed yet, in order."""
-        asked, (begin, end) = self.asked, (self.asked.since, self.end(self.place))
-        projects = asked.query.project_ids
+        prepared, (begin, end) = self.prepared, (self.prepared.since, self.end(self.place))
+        projects = prepared.query.project_ids
         with raw_cursor() as cursor:
             cursor.execute(
                 "SELECT DISTINCT k.* FROM trace_store_pending_run u"
                 " CROSS JOIN unnest(u.run_ids, u.project_ids, u.partition_time)"
                 " AS k(id, project_id, partition_time)"
                 " WHERE u.workspace_id = %s AND (%s::uuid[] IS NULL OR k.project_id = ANY(%s))",
-                [asked.workspace_id, *[None if projects is None else list(projects)] * 2],
+                [prepared.workspace_id, *[None if projects is None else list(projects)] * 2],
                 binary=True,
             )
             results = [
@@ -167,7 +167,7 @@ class TermScan(OrderedQuery):
             some = keys[begin : begin + MAX_BATCH]
             times = [key[2] for key in some]
             conditions = [
-                *self.asked.conditions,
+                *self.prepared.conditions,
                 ("r.partition_time BETWEEN %s AND %s", [min(times), max(times)]),
             ]
             yield select_runs(
@@ -180,7 +180,7 @@ class TermScan(OrderedQuery):
                     [key[0] for key in some],
                     [key[1] for key in some],
                     times,
-                    self.asked.workspace_id,
+                    self.prepared.workspace_id,
                     *parameters(conditions),
                 ],
             )

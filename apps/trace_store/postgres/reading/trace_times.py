@@ -36,13 +36,13 @@ def first_token_times(workspace_id: UUID, rows: Sequence[RunRow]) -> dict[UUID, 
             " WHERE workspace_id = %s AND trace_id = ANY(%s) AND first_token_time IS NOT NULL",
             [workspace_id, list({row.trace_id for row in rows})],
         )
-        told = sorted((f"{project}:{order}.", moment) for project, order, moment in cursor)
-    orders = [order for order, _ in told]
+        results = sorted((f"{project}:{order}.", moment) for project, order, moment in cursor)
+    orders = [order for order, _ in results]
     result: dict[UUID, datetime] = {}
     for row in rows:
         # "/" follows "." in ASCII, so the range contains the run and all its descendants.
         place = f"{row.project_id}:{row.dotted_order}"
-        within = told[bisect_left(orders, f"{place}.") : bisect_left(orders, f"{place}/")]
+        within = results[bisect_left(orders, f"{place}.") : bisect_left(orders, f"{place}/")]
         if within:
             result[row.id] = min(moment for _, moment in within)
     return result

@@ -204,7 +204,7 @@ def _aggregate_quarter(interval: RollupInterval) -> Iterator[tuple[RollupDimensi
     ]
     for of_traces in (False, True):
         scope = str(TRACE_SCOPE) if of_traces else aggregate_runs.SCOPE_SQL
-        asked = Aggregation(
+        aggregation = Aggregation(
             workspace_id=interval.workspace_id,
             parts=[[*here, ("r.parent_run_id IS NULL", [])] if of_traces else here],
             groups=[GroupExpression(expression) for expression in (scope, *groups)],
@@ -212,7 +212,7 @@ def _aggregate_quarter(interval: RollupInterval) -> Iterator[tuple[RollupDimensi
             details=True,
             since=begin - aggregate_runs.ANCESTOR_WINDOW,
         )
-        for values, figures in aggregate_runs.aggregate_runs(asked):
+        for values, figures in aggregate_runs.aggregate_runs(aggregation):
             yield RollupDimensions(BY_NAME_AND_MODEL, *values), figures
 
 

@@ -100,8 +100,8 @@ def rollup_filter(query: RunQuery, *, depth: int | None = None) -> RollupFilter 
     where: list[Expression] = []
     is_root = query.is_root
     for part in () if query.where is None else split_conjunction(query.where):
-        if (said := root_condition(part)) is not None and is_root in {None, said}:
-            is_root = said
+        if (result := root_condition(part)) is not None and is_root in {None, result}:
+            is_root = result
         elif can_evaluate(part):
             where.append(part)
         else:

@@ -140,7 +140,10 @@ def _misplaced_parts(
 
 
 def plan_rollups(
-    workspace_id: UUID, project_ids: Sequence[UUID], edges: Sequence[datetime], asked: RollupFilter
+    workspace_id: UUID,
+    project_ids: Sequence[UUID],
+    edges: Sequence[datetime],
+    rollup_filter: RollupFilter,
 ) -> RollupPlan:
     """Plan the time range from the first edge to before the last, bucket by bucket.
 
@@ -166,7 +169,7 @@ def plan_rollups(
             if resolution is Resolution.QUARTER:
                 seen.add(here)
             bucket = _bucket(edges, begins_at, ends_at)
-            is_fine = has_names or asked.granularity != BY_NAME_AND_MODEL
+            is_fine = has_names or rollup_filter.granularity != BY_NAME_AND_MODEL
             if is_clean and is_fine and bucket is not None and here not in waiting:
                 built.cells.append(RollupCell(project_id, resolution, begins_at, bucket))
             else:
@@ -236,12 +239,12 @@ def merge_quarters(
 def value_ranges(
     workspace_id: UUID,
     cells: Sequence[RollupCell],
-    asked: RollupFilter,
+    rollup_filter: RollupFilter,
     measures: Sequence[Measure],
 ) -> Iterator[tuple[RollupCell, Mapping[Measure, tuple[Decimal, Decimal]]]]:
     """Yield the selected rows of the cells with the value range of each measure."""
     columns = [f"t.{measure}" for measure in measures]
-    for cell, _, row in _select_rows(workspace_id, cells, asked, columns):
+    for cell, _, row in _select_rows(workspace_id, cells, rollup_filter, columns):
         yield (
             cell,
             {
@@ -255,7 +258,7 @@ def value_ranges(
 def read_rows(
     workspace_id: UUID,
     cells: Sequence[RollupCell],
-    asked: RollupFilter,
+    rollup_filter: RollupFilter,
     measures: Sequence[Measure],
     *,
     details: bool,
@@ -266,14 +269,17 @@ def read_rows(
         *(f"t.{measure}" for measure in measures),
         *(["t.details::text"] if details else []),
     ]
-    for cell, dimensions, row in _select_rows(workspace_id, cells, asked, columns):
+    for cell, dimensions, row in _select_rows(workspace_id, cells, rollup_filter, columns):
         yield cell, dimensions, aggregate_runs.metrics_from_row(row, measures)
 
 
 def _select_rows(
-    workspace_id: UUID, cells: Sequence[RollupCell], asked: RollupFilter, columns: Sequence[str]
+    workspace_id: UUID,
+    cells: Sequence[RollupCell],
+    rollup_filter: RollupFilter,
+    columns: Sequence[str],
 ) -> Iterator[tuple[RollupCell, RollupDimensions, Sequence[Any]]]:
-    if not cells or not asked.scopes:
+    if not cells or not rollup_filter.scopes:
         return
     statement = (
         "SELECT c.place, t.granularity, t.scope, t.run_type, t.status, t.name, t.model"
@@ -283,16 +289,16 @@ def _select_rows(
         " JOIN trace_store_rollup t ON t.workspace_id = %s AND t.project_id = c.project_id"
         " AND t.resolution = c.resolution AND t.begins_at = c.begins_at"
         " WHERE t.granularity = %s AND t.scope = ANY(%s)"
-        + "".join(f" AND t.{column} = %s" for column, _ in asked.equations)
+        + "".join(f" AND t.{column} = %s" for column, _ in rollup_filter.equations)
     )
     values: list[Any] = [
         [cell.project_id for cell in cells],
         [int(cell.resolution) for cell in cells],
         [cell.begins_at for cell in cells],
         workspace_id,
-        asked.granularity,
-        list(asked.scopes),
-        *(value for _, value in asked.equations),
+        rollup_filter.granularity,
+        list(rollup_filter.scopes),
+        *(value for _, value in rollup_filter.equations),
     ]
     kept: dict[RollupDimensions, bool] = {}
     with raw_cursor() as cursor:
@@ -300,6 +306,6 @@ def _select_rows(
         for row in cursor:
             dimensions = RollupDimensions(*row[1:7])
             if dimensions not in kept:
-                kept[dimensions] = asked.keeps(dimensions)
+                kept[dimensions] = rollup_filter.keeps(dimensions)
             if kept[dimensions]:
                 yield cells[row[0] - 1], dimensions, row[7:]

@@ -91,8 +91,8 @@ def aggregate_runs(counting: Aggregation) -> Iterator[tuple[tuple[Any, ...], Run
 
 
 def _statement(counting: Aggregation) -> tuple[str, list[Any]]:
-    told = [m for m in counting.measures if m.is_usage]
-    tells_usage = bool(told) or counting.details
+    results = [m for m in counting.measures if m.is_usage]
+    tells_usage = bool(results) or counting.details
     selects, values = [], []
     for part in counting.parts:
         text, given = _matched_runs_sql(counting, part, tells_usage=tells_usage)
@@ -187,7 +187,7 @@ def _usage_ctes(counting: Aggregation) -> tuple[list[str], list[Any]]:
     """CTEs that find the usage of the matched runs: `usage`, by run or by trace."""
     tree = "PARTITION BY project_id, trace_id ORDER BY dotted_order"
     since = "" if counting.since is None else "AND r.partition_time >= %s"
-    told = ", ".join(f"{measure}" for measure in _USAGE)
+    result = ", ".join(f"{measure}" for measure in _USAGE)
     summed = ", ".join(f"sum({measure}) AS {measure}" for measure in _USAGE)
     if counting.of_traces:
         usage = (
@@ -197,11 +197,11 @@ def _usage_ctes(counting: Aggregation) -> tuple[list[str], list[Any]]:
         )
     else:
         usage = (
-            f"SELECT project_id, id, {told}, usage_details AS details FROM tellers WHERE is_last"
+            f"SELECT project_id, id, {result}, usage_details AS details FROM tellers WHERE is_last"
         )
     sources = (
         "sources AS (SELECT r.project_id, r.id, r.trace_id, r.dotted_order,"
-        f" {RUN_TYPE_SQL} = 'llm' AS is_model_call, r.usage_details, {told}"
+        f" {RUN_TYPE_SQL} = 'llm' AS is_model_call, r.usage_details, {result}"
         " FROM (SELECT DISTINCT project_id, trace_id FROM matched) t"
         " JOIN trace_store_run r ON r.project_id = t.project_id AND r.trace_id = t.trace_id"
         " WHERE r.workspace_id = %s AND (r.total_tokens IS NOT NULL OR r.total_cost IS NOT NULL)"
@@ -245,10 +245,10 @@ def metrics_from_row(row: Sequence[Any], measures: Sequence[Measure]) -> RunMetr
         if value is not None:
             figures.measures[measure] = Distribution.from_bytes(value)
     if len(row) > 6 + len(measures) and row[-1]:
-        told = json.loads(row[-1])
+        result = json.loads(row[-1])
         figures.details = {
             kind: {name: Decimal(amount) for name, amount in amounts.items()}
-            for kind, amounts in told.items()
+            for kind, amounts in result.items()
         }
     return figures
 
@@ -266,8 +266,8 @@ def _distribution(
 def _sum_details(texts: Sequence[str]) -> Details:
     total: Details = {}
     for text in texts:
-        told = json.loads(text, parse_int=Decimal, parse_float=Decimal)
-        for item in told if isinstance(told, list) else [told]:
+        result = json.loads(text, parse_int=Decimal, parse_float=Decimal)
+        for item in result if isinstance(result, list) else [result]:
             for kind in DETAILS:
                 amounts = item.get(kind)
                 if not isinstance(amounts, dict):

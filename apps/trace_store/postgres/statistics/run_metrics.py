@@ -129,7 +129,7 @@ def _add_counts(  # noqa: PLR0917  (private, called twice)
         groups.append(GroupExpression(bucket, [list(question.edges)]))
     if question.group_by is not None:
         groups.append(_group_expression(question.group_by))
-    asked = Aggregation(
+    result = Aggregation(
         workspace_id=workspace_id,
         parts=parts,
         groups=groups,
@@ -139,7 +139,7 @@ def _add_counts(  # noqa: PLR0917  (private, called twice)
         details=question.details,
         since=since,
     )
-    for values, figures in aggregate_runs.aggregate_runs(asked):
+    for values, figures in aggregate_runs.aggregate_runs(result):
         at = values[0] if question.edges is not None else 0
         name = values[-1] if question.group_by is not None else None
         metrics_by_group[at, name].add(figures)

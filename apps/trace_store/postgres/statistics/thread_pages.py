@@ -52,8 +52,8 @@ def query_threads(
         turns = [*chosen.conditions, (thread_rows.TURN, [])]
         places, total = _from_turns(workspace_id, turns, offset, limit)
     if whole:
-        told = replace(query, where=None, where_root=None, where_any=None, where_thread=None)
-        turns = [*exact_conditions(workspace_id, told), (thread_rows.TURN, [])]
+        result = replace(query, where=None, where_root=None, where_any=None, where_thread=None)
+        turns = [*exact_conditions(workspace_id, result), (thread_rows.TURN, [])]
     return ThreadPage(_thread_rows(workspace_id, turns, places), total)
 
 
@@ -168,7 +168,7 @@ def _thread_rows(
         for item in _first_and_last_turns(workspace_id, here)
     }
     first = min((item.first_start for item in ends.values()), default=None)
-    asked = Aggregation(
+    result = Aggregation(
         workspace_id=workspace_id,
         parts=[here],
         groups=[GroupExpression("r.project_id"), GroupExpression("r.thread_key")],
@@ -178,7 +178,7 @@ def _thread_rows(
         details=True,
         since=None if first is None else first - aggregate_runs.ANCESTOR_WINDOW,
     )
-    figures = dict(aggregate_runs.aggregate_runs(asked))
+    figures = dict(aggregate_runs.aggregate_runs(result))
     results = [
         (ends.get(key), figures.get(key))
         for place in places

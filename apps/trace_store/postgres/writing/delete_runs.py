@@ -1,7 +1,7 @@
-"""Removing runs for good, with all that the store keeps beside them.
+"""Permanent removal of runs with the rows that the store keeps about them.
 
-Each function takes some and tells what it took, in the caller's transaction: what else is known
-about those runs goes with them there, and the files they had are written down as doomed.
+Each function removes a batch in the caller's transaction and returns the removed runs, whose other
+related rows and files the caller removes.
 """
 
 # ruff: noqa: S608  (statements consist of own names; values are parameters)
