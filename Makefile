@@ -35,7 +35,7 @@ test: install-dev ## Run the tests (TESTS=path, WORKERS=2, ORDER=any number: ano
 		--randomly-seed $(ORDER)
 
 FAST := not integration and not live and not lifecycle and not slow and not browser
-test-fast: install-dev ## Unit and API tests only, in under two minutes
+test-fast: install-dev ## Unit and API tests only, without a live platform or browser
 	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "$(FAST)" --randomly-seed $(ORDER)
 
 migrations: install-dev ## Create the migrations that changed models need
