@@ -34,6 +34,7 @@ from tests.rate_limits.specification import Stated
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.xdist_group("limits"),
+    pytest.mark.integration,  # starts servers of its own
 ]
 
 REGIONS = ("us", "eu")
