@@ -12,10 +12,11 @@ UV := $(or $(shell uv --version >/dev/null 2>&1 && command -v uv),.tools/bin/uv)
 # Node comes from its wheel, so the machine needs none; only our own bin folder goes before it.
 NPM := PATH="$(CURDIR)/$(BIN):$$PATH" npm
 TESTS ?= tests
-WORKERS ?= 2
+# Tests wait for other processes: three workers keep two cores busy.
+WORKERS ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-crash test-crash-ingest test-chaos fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
+.PHONY: help up install install-dev test test-fast migrations test-lifecycle test-long test-compatibility test-crash test-crash-ingest test-chaos test-starvation fuzz check format bench bench-crowd bench-limits bench-queries bench-traces seed screenshots lock clean
 
 help: ## List the targets
 	@echo "make up [PORT=8000] [DATA_DIR=var]"
@@ -30,11 +31,12 @@ install-dev: install .venv/installed-dev ## Install what the tests and checks ne
 
 # The order of tests is shuffled with a fixed seed, so that a failing run fails again.
 ORDER ?= 20261122
-test: install-dev ## Run the tests (TESTS=path, WORKERS=2, ORDER=any number: another order)
+# The slowest tests take a minute on a quiet machine; one that takes ten hangs.
+test: install-dev ## Run the tests (TESTS=path, WORKERS=3, ORDER=any number: another order)
 	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "not slow" \
-		--randomly-seed $(ORDER)
+		--randomly-seed $(ORDER) --timeout 600
 
-FAST := not integration and not live and not lifecycle and not slow and not browser
+FAST := not integration and not live and not lifecycle and not slow and not browser and not exhaustive
 test-fast: install-dev ## Unit and API tests only, without a live platform or browser
 	@$(BIN)/python -m pytest $(TESTS) --numprocesses $(WORKERS) --dist loadgroup -m "$(FAST)" --randomly-seed $(ORDER)
 
@@ -44,8 +46,15 @@ migrations: install-dev ## Create the migrations that changed models need
 test-lifecycle: install-dev ## Long tests of starting, stopping and recovering
 	@$(BIN)/python -m pytest tests/lifecycle -m "lifecycle or slow"
 
-test-long: install-dev ## Long tests of tracing and pages: full sizes, all queries, many cases
-	@$(BIN)/python -m pytest tests/tracing tests/browser -m slow --numprocesses $(WORKERS) --dist loadgroup
+test-long: install-dev ## Long tests: full sizes, all queries, both regions, all themes
+	@$(BIN)/python -m pytest tests/tracing tests/ingest tests/browser tests/rate_limits tests/deployments -m slow --numprocesses $(WORKERS) --dist loadgroup
+	@$(COMPATIBILITY)
+
+# The platform starts once for each set of clients; CLIENTS=2026-08 runs one of them.
+COMPATIBILITY = $(BIN)/python -m tests.compatibility $(if $(CLIENTS),--clients $(CLIENTS)) -- \
+	--numprocesses $(WORKERS) --dist loadgroup
+test-compatibility: install-dev ## The public clients' suites with the newest and with older clients
+	@$(COMPATIBILITY)
 
 check: install-dev ## What CI checks: lint, types, layers, vocabulary, system checks, migrations, front end
 	$(BIN)/ruff check .
@@ -98,6 +107,11 @@ test-crash-ingest: install-dev ## kill -9 of each process during ingest, ten tim
 SECONDS ?= 600
 test-chaos: install-dev ## Kill processes at random under load (SECONDS=600, SEED=any word)
 	@$(BIN)/python -m tests.chaos $(SECONDS) $(SEED)
+
+ATTACKS ?= unread,bodies,pattern,frames,events,sleepers,gzips,attachments,exports,deployments
+test-starvation: SECONDS = 60
+test-starvation: install-dev ## One organization attacks another's service, each way for a minute (SECONDS=60, ATTACKS=gzips,events)
+	@$(BIN)/python -m tests.starvation --seconds $(SECONDS) --attacks $(ATTACKS)
 
 EXAMPLES ?= 100
 FUZZED := tests/tracing/test_described_routes.py tests/ingest/test_fuzzed_bodies.py \

@@ -12,10 +12,10 @@ from config.wsgi import application as wsgi_application  # first: it loads the a
 from apps.agent_server.endpoints import routes as agent_routes
 from apps.agent_server.messaging import redis_dispatcher
 from apps.agent_server.web.router import AgentRouter
+from apps.api_keys.body_authentication import authenticate_sender
 from apps.core.http.asgi import AsgiRouter, websocket_application
 from apps.core.http.wsgi_bridge import WSGIBridge
-from apps.deployments import routing as deployments_routing
-from apps.rate_limits.consumers import limited
+from apps.deployments import consumers as deployments_routing
 from apps.usage import meter
 
 
@@ -24,9 +24,9 @@ def _on_startup() -> None:
     meter.start()
 
 
-_django = WSGIBridge(wsgi_application)
+_django = WSGIBridge(wsgi_application, authenticate_sender)
 _websocket = websocket_application(
-    [*deployments_routing.websocket_routes, *agent_routes.websocket_routes], limited
+    [*deployments_routing.websocket_routes, *agent_routes.websocket_routes]
 )
 application = AsgiRouter(
     agents=AgentRouter(websocket=_websocket, fallback=_django),

@@ -19,10 +19,16 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from apps.core.instance import Instance
 
+_LOOPBACK_NAMES = ("localhost", "127.0.0.1", "::1")
 BASE_DIR = Path(__file__).resolve().parent.parent
 
 
-def _split(value: str) -> tuple[str, ...]:
+def _normalize_address(text: str) -> str:
+    """Return an address as such and a network in CIDR notation."""
+    return str(ipaddress.ip_network(text) if "/" in text else ipaddress.ip_address(text))
+
+
+def _split_list(value: str) -> tuple[str, ...]:
     return tuple(item.strip() for item in value.split(",") if item.strip())
 
 
@@ -45,11 +51,16 @@ class Env(BaseSettings):
     """Base URL for clients and browsers; default `http://127.0.0.1:<port>`."""
     internal_url: str | None = None
     """Base URL at which agents send their traces; default `http://127.0.0.1:<port>`."""
-    allowed_hosts: str = "*"
+    allowed_hosts: str | None = None
+    """Host names that are served; by default those of `public_url`, or all without one."""
     cors_origins: str = "*"
     """Origins whose scripts may call the APIs with API keys, never with cookies."""
     region: Literal["us", "eu"] = "us"
-    """Selects rate limits and the announced addresses (apps/core/regions.py)."""
+    """Selects the rate limits (apps/rate_limits/table.py)."""
+    egress_addresses: str = ""
+    """Addresses from which the platform's requests come, as customers' firewalls see them."""
+    ingress_addresses: str = ""
+    """Addresses to which the host names of the platform resolve."""
     trusted_proxies: str = ""
     """Addresses and networks whose X-Forwarded-For and X-Forwarded-Proto are trusted."""
     agent_domain: str | None = None
@@ -112,16 +123,26 @@ class Env(BaseSettings):
     redis_memory_mb: int = Field(512, ge=64, le=65_536)
 
     # Agents
-    agent_runs_per_worker: int = Field(500, ge=1, le=10_000)
+    agent_runs_per_worker: int = Field(781, ge=1, le=10_000)
+    agent_runs_organization_percent: int = Field(80, ge=1, le=100)
+    """Share of the slots of a worker, without those of others, that an organization may hold."""
+    agent_runs_deployment_percent: int = Field(80, ge=1, le=100)
+    """Share of these slots, without those of its other deployments, that a deployment may hold."""
     agent_run_lease_seconds: float = Field(20.0, ge=1, le=300)
     agent_run_max_attempts: int = Field(3, ge=1, le=20)
     agent_run_timeout_seconds: int = Field(3600, ge=1, le=86_400)
     resumable_stream_ttl_seconds: int = Field(120, ge=10, le=86_400)
+    stream_run_mb: int = Field(8, ge=1, le=1024)
+    """Events of a run that Redis keeps for readers that connect later."""
+    stream_deployment_mb: int = Field(64, ge=1, le=65_536)
+    """Events of all runs of a deployment that Redis keeps, per worker."""
     graph_host_memory_mb: int = Field(2048, ge=128, le=65_536)
     graph_host_processes: int = Field(256, ge=16, le=4096)
     graph_hosts_per_worker: int = Field(16, ge=1, le=256)
+    warm_graph_hosts: int = Field(3, ge=0, le=256)
     build_memory_mb: int = Field(4096, ge=256, le=65_536)
     build_timeout_seconds: int = Field(900, ge=10, le=7200)
+    graph_import_timeout_seconds: int = Field(120, ge=5, le=3600)
     build_disk_mb: int = Field(10_240, ge=512, le=1_048_576)
     sandbox_uid_base: int = Field(200_000, ge=1000, le=2_000_000_000)
     """As root, agent code of organization n runs as uid `sandbox_uid_base + n`."""
@@ -130,7 +151,12 @@ class Env(BaseSettings):
     installation's user can read, including other tenants' data."""
 
     # Addresses that tenants may reach
-    file_git: bool | None = Field(None, alias="allow_file_git")
+    agent_network: Literal["proxied", "shared"] = "proxied"
+    """`proxied`: agents and builds have a network namespace each and reach the outside through a
+    proxy. `shared`: they have the machine's network, with its loopback services."""
+    egress_networks: str = ""
+    """Networks (CIDR) that agents and builds may reach although they are not public."""
+    allow_file_git: bool = False
     allow_private_addresses: bool = False
     local_webhooks: bool | None = Field(None, alias="allow_local_webhooks")
 
@@ -145,17 +171,23 @@ class Env(BaseSettings):
     """Factor of every rate limit; 0 turns them off."""
     body_memory_mb: int = Field(256, ge=32, le=65_536)
     """Request bodies that a web process holds; beyond it requests answer 503."""
+    max_deployments: int = Field(100, ge=1, le=100_000)
+    """Deployments of an organization."""
+    max_revisions_per_day: int = Field(500, ge=1, le=100_000)
+    """Revisions that an organization may create in 24 hours."""
+    max_build_storage_mb: int = Field(102_400, ge=512, le=1_000_000_000)
+    """Finished builds of an organization on disk: beyond it the oldest are removed."""
+    max_queued_builds: int = Field(50, ge=1, le=10_000)
+    """Unfinished revisions of an organization."""
+    max_queued_runs: int = Field(20_000, ge=1, le=1_000_000)
+    """Pending agent runs of an organization."""
+    max_queued_runs_per_deployment: int = Field(10_000, ge=1, le=1_000_000)
     max_body_bytes: int = Field(26_214_400, ge=1_048_576, le=1_073_741_824)
 
     @property
     def instance(self) -> Instance:
         """The paths of this data folder."""
         return Instance(self.data_dir.resolve())
-
-    @property
-    def allow_file_git(self) -> bool:
-        """Default: only with the embedded database, that is on a single user's machine."""
-        return self.database_url is None if self.file_git is None else self.file_git
 
     @property
     def allow_local_webhooks(self) -> bool:
@@ -190,8 +222,26 @@ class Env(BaseSettings):
     @cached_property
     def proxies(self) -> list[str]:
         """Trusted networks. Raises `ValueError` for an invalid address or network."""
-        networks = _split(self.trusted_proxies)
+        networks = _split_list(self.trusted_proxies)
         return [str(ipaddress.ip_network(network, strict=False)) for network in networks]
+
+    @cached_property
+    def allowed_egress(self) -> tuple[str, ...]:
+        """Networks of `egress_networks`. Raises `ValueError` for an invalid one."""
+        networks = _split_list(self.egress_networks)
+        return tuple(str(ipaddress.ip_network(network, strict=False)) for network in networks)
+
+    @cached_property
+    def announced_addresses(self) -> dict[str, tuple[str, ...]]:
+        """Addresses and networks of `/info` and its page, by direction.
+
+        Raises `ValueError` for an invalid address, and for a network with host bits.
+        """
+        lists = {"egress": self.egress_addresses, "ingress": self.ingress_addresses}
+        return {
+            direction: tuple(_normalize_address(entry) for entry in _split_list(text))
+            for direction, text in lists.items()
+        }
 
     @property
     def oidc_apps(self) -> list[dict[str, object]]:
@@ -211,11 +261,20 @@ class Env(BaseSettings):
 
     @property
     def origins(self) -> tuple[str, ...]:
-        return _split(self.cors_origins)
+        return _split_list(self.cors_origins)
 
     @property
     def hosts(self) -> list[str]:
-        return list(_split(self.allowed_hosts))
+        """The first one is the `Host` of requests that the installation makes to itself."""
+        if self.allowed_hosts is not None:
+            return list(_split_list(self.allowed_hosts))
+        if self.public_url is None:
+            return ["*"]
+        urls = (self.base_url, self.internal_base_url)
+        names = [*filter(None, (urlsplit(url).hostname for url in urls)), *_LOOPBACK_NAMES]
+        if self.agent_domain is not None:
+            names.append(f".{self.agent_domain}")
+        return list(dict.fromkeys(f"[{name}]" if ":" in name else name for name in names))
 
     @cached_property
     def secret_key_text(self) -> str:
@@ -232,10 +291,10 @@ class Env(BaseSettings):
     @cached_property
     def fernet_keys(self) -> tuple[str, ...]:
         if self.encryption_keys is not None:
-            return _split(self.encryption_keys.get_secret_value())
+            return _split_list(self.encryption_keys.get_secret_value())
         from cryptography.fernet import Fernet  # noqa: PLC0415  (25 ms to import)
 
-        return _split(self._load_or_create("encryption_keys", Fernet.generate_key().decode()))
+        return _split_list(self._load_or_create("encryption_keys", Fernet.generate_key().decode()))
 
     def _load_or_create(self, name: str, new_secret: str) -> str:
         """Return the secret of that name in the data folder; create it when it is missing."""

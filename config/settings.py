@@ -9,7 +9,7 @@ import django_stubs_ext
 
 from config.env import BASE_DIR, env
 
-# `ModelAdmin[User]` and its like are subscriptable for the type checker only.
+# `ModelAdmin[User]` and other generics of Django are subscriptable for type checkers only.
 django_stubs_ext.monkeypatch()
 
 ENV = env()
@@ -74,18 +74,19 @@ MIDDLEWARE = [
     "apps.core.http.middleware.RequestIdMiddleware",
     "apps.core.http.middleware.CanonicalPathMiddleware",
     "apps.agent_server.web.middleware.AgentMiddleware",
-    "apps.core.http.cors.CorsMiddleware",
+    "apps.core.http.middleware.CorsMiddleware",
     "django.middleware.security.SecurityMiddleware",
     "whitenoise.middleware.WhiteNoiseMiddleware",
     "apps.core.http.middleware.PageGZipMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
-    "django.middleware.common.CommonMiddleware",
+    "apps.core.http.middleware.HostMiddleware",
     "django.middleware.csrf.CsrfViewMiddleware",
     "django.contrib.auth.middleware.AuthenticationMiddleware",
-    "apps.rate_limits.middleware.RateLimitMiddleware",
-    "apps.core.http.cors.PreflightMiddleware",
+    "apps.rate_limits.enforcement.RateLimitMiddleware",
+    "apps.core.http.middleware.PreflightMiddleware",
     "django.contrib.messages.middleware.MessageMiddleware",
-    "apps.operators.middleware.ImpersonationMiddleware",
+    "apps.operators.impersonation.ImpersonationMiddleware",
+    "apps.web_ui.time_zone.TimeZoneMiddleware",
     "allauth.account.middleware.AccountMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
@@ -149,7 +150,12 @@ DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 REDIS_URL = ENV.redis_address
 CACHES = {
-    "default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL},
+    "default": {
+        "BACKEND": "django.core.cache.backends.redis.RedisCache",
+        "LOCATION": REDIS_URL,
+        # The default, pickle, executes what it reads.
+        "OPTIONS": {"serializer": "apps.core.json.CacheSerializer"},
+    },
     "rate_limits": {"BACKEND": "apps.rate_limits.cache.CountingCache", "LOCATION": REDIS_URL},
     "switches": {
         "BACKEND": "django.core.cache.backends.locmem.LocMemCache",
@@ -171,6 +177,8 @@ CHANNEL_LAYERS = {
 CELERY_BROKER_URL = ENV.broker_url
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TASK_DEFAULT_QUEUE = "periodic"
 CELERY_TASK_ROUTES = {
     "agent_server.*": {"queue": "runs"},
@@ -186,19 +194,28 @@ CELERY_BEAT_SCHEDULE = {
         "task": "organizations.mail_invitations",
         "schedule": 60.0,
     },
-    "tracing.ensure_partitions": {"task": "tracing.ensure_partitions", "schedule": 3600.0},
-    "tracing.process_pending_runs": {
-        "task": "tracing.process_pending_runs",
+    "api_keys.end_client_sessions": {
+        "task": "api_keys.end_client_sessions",
+        "schedule": 600.0,
+    },
+    "trace_store.create_partitions": {"task": "trace_store.create_partitions", "schedule": 3600.0},
+    "trace_store.process_pending_runs": {
+        "task": "trace_store.process_pending_runs",
         "schedule": 1.0,
         # One task runs at a time; messages sent meanwhile are redundant.
         "options": {"expires": 2},
     },
-    "tracing.build_rollups": {
-        "task": "tracing.build_rollups",
+    "trace_store.index_term_backlog": {
+        "task": "trace_store.index_term_backlog",
+        "schedule": 15.0,
+        "options": {"expires": 15},
+    },
+    "trace_store.rebuild_rollups": {
+        "task": "trace_store.rebuild_rollups",
         "schedule": 5.0,
         "options": {"expires": 30},
     },
-    "tracing.compact_run_counts": {"task": "tracing.compact_run_counts", "schedule": 300.0},
+    "trace_store.compact_run_counts": {"task": "trace_store.compact_run_counts", "schedule": 300.0},
     "feedback.attach_to_runs": {"task": "feedback.attach_to_runs", "schedule": 5.0},
     "feedback.compute_formulas": {"task": "feedback.compute_formulas", "schedule": 60.0},
     "feedback.delete_expired_tokens": {
@@ -226,10 +243,16 @@ CELERY_BEAT_SCHEDULE = {
     "deployments.sweep": {"task": "deployments.sweep", "schedule": 15.0},
     "agent_server.fire_crons": {"task": "agent_server.fire_crons", "schedule": 1.0},
     "agent_server.sweep_runs": {"task": "agent_server.sweep_runs", "schedule": 3.0},
+    "agent_server.close_traces": {"task": "agent_server.close_traces", "schedule": 5.0},
     "agent_server.sweep_streams": {"task": "agent_server.sweep_streams", "schedule": 30.0},
     "agent_server.purge_threads": {"task": "agent_server.purge_threads", "schedule": 60.0},
     "agent_server.sweep_threads": {"task": "agent_server.sweep_threads", "schedule": 60.0},
     "agent_server.deliver_webhooks": {"task": "agent_server.deliver_webhooks", "schedule": 2.0},
+    "prompts.deliver_webhooks": {"task": "prompts.deliver_webhooks", "schedule": 2.0},
+    "prompts.delete_old_deliveries": {
+        "task": "prompts.delete_old_deliveries",
+        "schedule": 3600.0,
+    },
     "agent_server.forget_webhooks": {"task": "agent_server.forget_webhooks", "schedule": 3600.0},
     "agent_server.sweep_store": {"task": "agent_server.sweep_store", "schedule": 60.0},
 }
@@ -301,11 +324,11 @@ STATICFILES_FINDERS = [
 ]
 
 
-def _objects() -> dict[str, object]:
+def _object_storage() -> dict[str, object]:
     """Return the storage of objects: a folder or an S3 bucket."""
     if ENV.object_storage_bucket is None:
         folder = {"location": DATA_DIR / "objects"}
-        return {"BACKEND": "apps.core.objects.files.FileObjectStorage", "OPTIONS": folder}
+        return {"BACKEND": "apps.core.object_storage.files.FileObjectStorage", "OPTIONS": folder}
     key, secret = ENV.object_storage_access_key, ENV.object_storage_secret_key
     options = {
         "bucket_name": ENV.object_storage_bucket,
@@ -316,11 +339,11 @@ def _objects() -> dict[str, object]:
         "secret_key": secret and secret.get_secret_value(),
         "location": ENV.object_storage_prefix,
     }
-    return {"BACKEND": "apps.core.objects.s3.S3ObjectStorage", "OPTIONS": options}
+    return {"BACKEND": "apps.core.object_storage.s3.S3ObjectStorage", "OPTIONS": options}
 
 
 STORAGES = {
-    "default": _objects(),
+    "default": _object_storage(),
     "staticfiles": {"BACKEND": "apps.core.http.static_files.ModuleManifestStorage"},
 }
 WHITENOISE_KEEP_ONLY_HASHED_FILES = False
@@ -389,9 +412,16 @@ LOGGING = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {
-        "line": {"()": "apps.core.observability.logs.formatter", "as_json": ENV.log_json},
+        "line": {"()": "apps.core.observability.logs.build_formatter", "as_json": ENV.log_json},
     },
-    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "filters": {"refusals": {"()": "apps.core.observability.logs.WebSocketRefusalFilter"}},
+    "handlers": {
+        "console": {
+            "class": "logging.StreamHandler",
+            "formatter": "line",
+            "filters": ["refusals"],
+        }
+    },
     "root": {"handlers": ["console"], "level": ENV.log_level},
     "loggers": {
         "django.request": {"level": "ERROR"},
@@ -412,18 +442,28 @@ RATE_LIMIT_FACTOR = ENV.rate_limit_factor
 AGENT_DOMAIN = ENV.agent_domain
 WEB_THREADS = ENV.web_threads
 AGENT_RUNS_PER_WORKER = ENV.agent_runs_per_worker
+AGENT_RUNS_ORGANIZATION_PERCENT = ENV.agent_runs_organization_percent
+AGENT_RUNS_DEPLOYMENT_PERCENT = ENV.agent_runs_deployment_percent
 AGENT_RUN_LEASE_SECONDS = ENV.agent_run_lease_seconds
 AGENT_RUN_MAX_ATTEMPTS = ENV.agent_run_max_attempts
 AGENT_RUN_TIMEOUT_SECONDS = ENV.agent_run_timeout_seconds
 RESUMABLE_STREAM_TTL_SECONDS = ENV.resumable_stream_ttl_seconds
+STREAM_BYTES_PER_RUN = ENV.stream_run_mb * 1_048_576
+STREAM_BYTES_PER_DEPLOYMENT = ENV.stream_deployment_mb * 1_048_576
+STREAM_BYTES = ENV.redis_memory_mb * 1_048_576 // 2
 GRAPH_HOST_MEMORY_MB = ENV.graph_host_memory_mb
 GRAPH_HOST_PROCESSES = ENV.graph_host_processes
 GRAPH_HOSTS_PER_WORKER = ENV.graph_hosts_per_worker
+WARM_GRAPH_HOSTS = ENV.warm_graph_hosts
 BUILD_MEMORY_MB = ENV.build_memory_mb
 BUILD_TIMEOUT_SECONDS = ENV.build_timeout_seconds
+GRAPH_IMPORT_TIMEOUT_SECONDS = ENV.graph_import_timeout_seconds
 BUILD_DISK_MB = ENV.build_disk_mb
 SANDBOX_UID_BASE = ENV.sandbox_uid_base
 ALLOW_UNSANDBOXED_AGENTS = ENV.allow_unsandboxed_agents
+AGENT_NETWORK = ENV.agent_network
+EGRESS_NETWORKS = ENV.allowed_egress
+ANNOUNCED_ADDRESSES = ENV.announced_addresses
 ALLOW_FILE_GIT = ENV.allow_file_git
 ALLOW_PRIVATE_ADDRESSES = ENV.allow_private_addresses
 ALLOW_LOCAL_WEBHOOKS = ENV.allow_local_webhooks
@@ -432,4 +472,10 @@ TRACE_RETENTION_SHORT_DAYS = ENV.trace_retention_short_days
 WEBHOOK_LOG_DAYS = ENV.webhook_log_days
 BODY_MEMORY_BYTES = ENV.body_memory_mb * 1_048_576
 MAX_BODY_BYTES = ENV.max_body_bytes
+MAX_DEPLOYMENTS = ENV.max_deployments
+MAX_REVISIONS_PER_DAY = ENV.max_revisions_per_day
+MAX_BUILD_STORAGE_BYTES = ENV.max_build_storage_mb * 1_048_576
+MAX_QUEUED_BUILDS = ENV.max_queued_builds
+MAX_QUEUED_RUNS = ENV.max_queued_runs
+MAX_QUEUED_RUNS_PER_DEPLOYMENT = ENV.max_queued_runs_per_deployment
 LARGE_PAYLOAD_BYTES = ENV.large_payload_bytes

@@ -1,5 +1,6 @@
-"""The route table, in canonical paths without prefixes and final slashes (apps/core/http/paths.py).
+"""The route table, in canonical paths: without prefixes and final slashes.
 
+`canonical` in apps/core/http/middleware.py maps requested paths to them.
 Streams and WebSockets are in config.asgi.
 """
 
@@ -8,19 +9,17 @@ from django.urls import include, path
 
 urlpatterns = [
     path("admin/", admin.site.urls),
-    path("", include("apps.core.observability.urls")),
+    path("", include("apps.core.observability.readiness")),
     path("", include("apps.agent_server.urls")),
     path("", include("apps.operators.urls")),
     path("", include("apps.usage.urls")),
     path("", include("apps.rate_limits.urls")),
     path("", include("apps.billing.urls")),
     path("", include("apps.organizations.api.urls")),
-    path("", include("apps.api_keys.api.urls")),
     path("", include("apps.exports.urls")),
     path("", include("apps.tracing.api.urls")),
     path("", include("apps.feedback.api.urls")),
     path("", include("apps.ingest.api.urls")),
-    path("", include("apps.monitoring.api.urls")),
     path("", include("apps.organizations.urls")),
     path("", include("apps.api_keys.urls")),
     path("", include("apps.accounts.urls")),
@@ -29,7 +28,6 @@ urlpatterns = [
     path("", include("apps.tracing.urls")),
     path("", include("apps.ingest.urls")),
     path("", include("apps.monitoring.urls")),
-    path("", include("apps.deployments.api.urls")),
 ]
 
 handler400 = "apps.core.http.middleware.bad_request"

@@ -10,16 +10,69 @@ from contextlib import suppress
 from pathlib import Path
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 
 from config.env import env
 
 SHUTDOWN_TIMEOUT_SECONDS = 5
-_COLLECT_AFTER = 20_000, 20, 50
+_GC_THRESHOLDS = 20_000, 20, 50
 """Thresholds of the garbage collector: a batch of runs allocates thousands of objects that end with
 its request."""
 _MAX_PROCESSES = 64
 _MAX_YIELDS = 5
 _YIELD_SECONDS = 0.002
+
+
+class WriteDeadline:
+    """Mixin of a protocol: aborts a connection whose client does not read its response.
+
+    While the client is behind, it must read `MIN_BYTES` in `SECONDS`. Otherwise its response, its
+    files and its connection would be held for as long as it likes.
+    """
+
+    SECONDS = 30.0
+    MIN_BYTES = 65_536
+    transport: asyncio.Transport
+    loop: asyncio.AbstractEventLoop
+    _deadline: asyncio.TimerHandle | None = None
+
+    def pause_writing(self) -> None:
+        super().pause_writing()  # type: ignore[misc]
+        self._set_deadline()
+
+    def resume_writing(self) -> None:
+        self._clear_deadline()
+        super().resume_writing()  # type: ignore[misc]
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._clear_deadline()
+        super().connection_lost(exc)  # type: ignore[misc]
+
+    def _set_deadline(self) -> None:
+        self._clear_deadline()
+        unsent = self.transport.get_write_buffer_size()
+        self._deadline = self.loop.call_later(self.SECONDS, self._check_progress, unsent)
+
+    def _clear_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _check_progress(self, unsent_before: int) -> None:
+        unsent = self.transport.get_write_buffer_size()
+        if unsent and unsent_before - unsent < self.MIN_BYTES:
+            self.transport.abort()
+        else:
+            self._set_deadline()
+
+
+class HttpProtocol(WriteDeadline, HttpToolsProtocol):
+    """HTTP with a write deadline."""
+
+
+class WebSocketProtocol(WriteDeadline, WebSocketsSansIOProtocol):
+    """WebSockets with a write deadline."""
 
 
 class ConnectionCounts:
@@ -30,18 +83,18 @@ class ConnectionCounts:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             os.ftruncate(descriptor, _MAX_PROCESSES * 4)
-            self._all = memoryview(mmap.mmap(descriptor, _MAX_PROCESSES * 4)).cast("i")
+            self._counts_by_index = memoryview(mmap.mmap(descriptor, _MAX_PROCESSES * 4)).cast("i")
         finally:
             os.close(descriptor)
         self._index, self._processes = index, processes
         self.set(0)
 
     def set(self, count: int) -> None:
-        self._all[self._index] = count
+        self._counts_by_index[self._index] = count
 
     def is_least(self) -> bool:
         """Return whether no other process has fewer connections."""
-        return self._all[self._index] <= min(self._all[: self._processes])
+        return self._counts_by_index[self._index] <= min(self._counts_by_index[: self._processes])
 
 
 class Server(uvicorn.Server):
@@ -51,7 +104,7 @@ class Server(uvicorn.Server):
         await super().startup(sockets)
         gc.collect()
         gc.freeze()
-        gc.set_threshold(*_COLLECT_AFTER)
+        gc.set_threshold(*_GC_THRESHOLDS)
 
 
 class BalancedServer(Server):
@@ -137,8 +190,8 @@ def main() -> None:
         host=env().host,
         port=env().port,
         loop="uvloop",
-        http="httptools",
-        ws="websockets-sansio",
+        http=HttpProtocol,
+        ws=WebSocketProtocol,
         log_config=None,
         access_log=False,
         server_header=False,

@@ -11,6 +11,7 @@ from rest_framework import exceptions
 from rest_framework.permissions import BasePermission
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.serializers import Serializer
 from rest_framework.views import APIView
 
 from apps.core import errors
@@ -106,11 +107,21 @@ class OpenAPIView(APIView):
     permission_classes = ()
 
 
+def validate(
+    serializer_class: type[Serializer[Any]], data: Any, *, partial: bool = False
+) -> dict[str, Any]:
+    """Return the validated fields of a body or query; raises `ValidationError`."""
+    serializer = serializer_class(data=data, partial=partial)
+    serializer.is_valid(raise_exception=True)
+    fields: dict[str, Any] = serializer.validated_data
+    return fields
+
+
 def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResponse | None:
     """Render every failure in the one error shape; None passes a bug to the 500 handler."""
     error = as_app_error(exception)
     if error is None and isinstance(exception, exceptions.APIException):
-        error = from_drf(exception)
+        error = convert_drf_exception(exception)
     if error is None:
         return None
     response = Response(
@@ -124,7 +135,7 @@ def exception_handler(exception: Exception, context: dict[str, Any]) -> HttpResp
     return response
 
 
-def from_drf(exception: exceptions.APIException) -> errors.AppError:
+def convert_drf_exception(exception: exceptions.APIException) -> errors.AppError:
     """Convert an exception of the framework to an `AppError`, with a list of invalid fields."""
     match exception:
         case exceptions.ValidationError():

@@ -1,5 +1,6 @@
 from django.apps import AppConfig
 from django.core.signals import request_started
+from django.db.backends.signals import connection_created
 
 
 class CoreConfig(AppConfig):
@@ -7,7 +8,10 @@ class CoreConfig(AppConfig):
 
     def ready(self) -> None:
         from apps.core import checks, connections  # noqa: F401, PLC0415  (loaded apps)
-        from apps.core.observability import reporting  # noqa: PLC0415
+        from apps.core.observability import reporting, slow_statements  # noqa: PLC0415
 
         request_started.connect(connections.close_dead, dispatch_uid="close-dead-connections")
+        connection_created.connect(
+            slow_statements.log_slow_statements, dispatch_uid="log-slow-statements"
+        )
         reporting.start()

@@ -8,8 +8,23 @@ from uuid import UUID
 from apps.core import errors
 
 
+class PermissionHolder:
+    """The permission checks of all callers."""
+
+    __slots__ = ()
+    permissions: frozenset[str]
+
+    def may(self, permission: str) -> bool:
+        return permission in self.permissions
+
+    def require(self, permission: str) -> None:
+        """Raise `Forbidden` unless the caller has the permission."""
+        if permission not in self.permissions:
+            raise errors.Forbidden(f"Permission {permission} is required.")
+
+
 @dataclass(frozen=True, slots=True)
-class Caller:
+class Caller(PermissionHolder):
     """An authenticated key or user in one workspace, with its permissions there."""
 
     organization_id: UUID
@@ -19,16 +34,9 @@ class Caller:
     user_id: UUID | None = None
     """The user, or the creator of the key."""
 
-    def may(self, permission: str) -> bool:
-        return permission in self.permissions
-
-    def require(self, permission: str) -> None:
-        """Raise `Forbidden` unless the caller has the permission."""
-        _require(self.permissions, permission)
-
 
 @dataclass(frozen=True, slots=True)
-class OrganizationCaller:
+class OrganizationCaller(PermissionHolder):
     """An authenticated key or user with its permissions on an organization."""
 
     organization_id: UUID
@@ -41,16 +49,9 @@ class OrganizationCaller:
     key_permissions: frozenset[str] | None = None
     """Upper bound of a key's permissions in its workspaces; None without a key."""
 
-    def may(self, permission: str) -> bool:
-        return permission in self.permissions
-
-    def require(self, permission: str) -> None:
-        """Raise `Forbidden` unless the caller has the permission."""
-        _require(self.permissions, permission)
-
 
 @dataclass(frozen=True, slots=True)
-class PersonCaller:
+class PersonCaller(PermissionHolder):
     """A user, by session or personal key, outside any workspace."""
 
     user_id: UUID
@@ -58,15 +59,3 @@ class PersonCaller:
     key_id: UUID | None = None
     organization_id: UUID | None = None
     """Set for a personal key, which is valid in one organization."""
-
-    def may(self, permission: str) -> bool:
-        return permission in self.permissions
-
-    def require(self, permission: str) -> None:
-        """Raise `Forbidden` unless the caller has the permission."""
-        _require(self.permissions, permission)
-
-
-def _require(permissions: frozenset[str], permission: str) -> None:
-    if permission not in permissions:
-        raise errors.Forbidden(f"Permission {permission} is required.")

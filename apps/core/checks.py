@@ -1,49 +1,59 @@
-"""System checks of tenant models (apps.core.tenancy)."""
+"""System checks of the addresses of the data services and of the served hosts."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit
 
-from django.apps import AppConfig, apps
-from django.core.checks import CheckMessage, Error, register
+from django.conf import settings
+from django.core import checks
+from django.core.checks import CheckMessage, Error, Tags, register
 
-from apps.core.tenancy import TenantManager, WorkspaceOwned
 
-
-@register
-def check_tenant_models(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """Require a `TenantManager`, `unscoped` and an index that starts with the workspace."""
-    labels = {config.label for config in app_configs} if app_configs is not None else None
+@register(Tags.security, deploy=True)
+def check_data_services_have_passwords(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
+    """Require a password for PostgreSQL and Redis over TCP; sockets have an owner."""
+    database = settings.DATABASES["default"]
+    redis_url = urlsplit(settings.REDIS_URL)
+    is_database_remote = not str(database.get("HOST", "")).startswith("/")
     messages: list[CheckMessage] = []
-    for model in apps.get_models():
-        if not issubclass(model, WorkspaceOwned):
-            continue
-        if labels is not None and model._meta.app_label not in labels:
-            continue
-        if not isinstance(vars(model).get("objects"), TenantManager):
-            messages.append(
-                Error(
-                    "A tenant model needs `objects = TenantManager(...)`.",
-                    obj=model,
-                    id="core.E001",
-                )
+    if is_database_remote and not database.get("PASSWORD"):
+        messages.append(Error("DATABASE_URL has no password.", id="core.E001"))
+    if redis_url.scheme != "unix" and not redis_url.password:
+        messages.append(
+            Error(
+                "REDIS_URL has no password: a client that reaches Redis can start tasks.",
+                hint="Set requirepass, and redis://:password@host:port/0.",
+                id="core.E002",
             )
-        if "unscoped" not in {manager.name for manager in model._meta.managers}:
-            messages.append(Error("A tenant model needs `unscoped`.", obj=model, id="core.E002"))
-        if not _leads_with_workspace(model):
-            messages.append(
-                Error(
-                    "A tenant model needs an index or a unique constraint that begins with"
-                    " `workspace`.",
-                    obj=model,
-                    id="core.E003",
-                )
-            )
+        )
     return messages
 
 
-def _leads_with_workspace(model: type[WorkspaceOwned]) -> bool:
-    columns = [index.fields for index in model._meta.indexes]
-    columns += [list(getattr(c, "fields", ())) for c in model._meta.constraints]
-    return any(fields and fields[0].lstrip("-") == "workspace" for fields in columns)
+@register(Tags.security, deploy=True)
+def check_hosts_are_named(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
+    """Refuse `*`: a page that any host name opens can be opened under an attacker's name."""
+    if "*" not in settings.ALLOWED_HOSTS:
+        return []
+    return [
+        Error(
+            "ALLOWED_HOSTS accepts every host name.",
+            hint="Set PUBLIC_URL, from which the hosts follow, or list them in ALLOWED_HOSTS.",
+            id="core.E003",
+        )
+    ]
+
+
+@register(Tags.urls)
+def check_mail_has_a_public_url(app_configs: Any = None, **_: Any) -> list[CheckMessage]:
+    """Warn if links in mails lead to the loopback address of their reader."""
+    is_loopback = urlsplit(settings.BASE_URL).hostname == "127.0.0.1"
+    if not (settings.EMAIL_HOST and is_loopback):
+        return []
+    return [
+        checks.Warning(
+            f"Links in mails start with {settings.BASE_URL}, which leads to the reader's machine.",
+            hint="Set PUBLIC_URL.",
+            id="core.W001",
+        )
+    ]

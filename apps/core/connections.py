@@ -1,16 +1,17 @@
-"""Long-lived PostgreSQL connections: Django's of each thread, and a pool of each event loop."""
+"""Long-lived PostgreSQL connections: one per thread for Django, and a pool per event loop."""
 
 from __future__ import annotations
 
 import asyncio
 import select
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, LiteralString
 from weakref import WeakKeyDictionary
 
 import psycopg
 from django.conf import settings
-from django.db import connections
+from django.db import connection, connections
 from psycopg.rows import TupleRow
 
 
@@ -19,15 +20,15 @@ def close_dead(**_: object) -> None:
 
     The check costs one system call; Django's own health check costs a round trip per request.
     """
-    for connection in connections.all(initialized_only=True):
-        if connection.connection is None or connection.in_atomic_block:
+    for wrapper in connections.all(initialized_only=True):
+        if wrapper.connection is None or wrapper.in_atomic_block:
             continue
         try:
-            is_closed = is_closed_by_server(connection.connection.fileno())
+            is_closed = is_closed_by_server(wrapper.connection.fileno())
         except (OSError, ValueError, psycopg.Error):
             is_closed = True
         if is_closed:
-            connection.close()
+            wrapper.close()
 
 
 def is_closed_by_server(fd: int) -> bool:
@@ -43,7 +44,15 @@ def is_closed_by_server(fd: int) -> bool:
 
 Parameters = Mapping[str, Any] | Sequence[Any]
 Connection = psycopg.AsyncConnection[TupleRow]
-_NAMES = ("dbname", "user", "password", "host", "port", "application_name", "sslmode", "options")
+_PARAMETER_NAMES = (
+    "dbname", "user", "password", "host", "port", "application_name", "sslmode", "options",
+)  # fmt: skip
+
+
+def connection_parameters() -> dict[str, Any]:
+    """Return Django's connection parameters that psycopg accepts."""
+    params = connections["default"].get_connection_params()
+    return {name: params[name] for name in _PARAMETER_NAMES if params.get(name)}
 
 
 class LoopDatabase:
@@ -53,14 +62,14 @@ class LoopDatabase:
         self._slots = asyncio.Semaphore(size)
         self._idle: list[Connection] = []
 
-    async def rows(self, statement: str, parameters: Parameters) -> list[TupleRow]:
+    async def fetch_rows(self, statement: str, parameters: Parameters) -> list[TupleRow]:
         """Execute a statement, prepared once per connection, and return its rows.
 
         Raises Django's database errors. A cancelled statement closes its connection.
         """
         with connections["default"].wrap_database_errors:
             async with self._slots:
-                connection = await self._connection()
+                connection = await self._take_connection()
                 try:
                     cursor = await connection.execute(
                         statement, parameters, prepare=True, binary=True
@@ -77,17 +86,14 @@ class LoopDatabase:
                     if not connection.closed:
                         self._idle.append(connection)
 
-    async def _connection(self) -> Connection:
+    async def _take_connection(self) -> Connection:
         while self._idle:
             connection = self._idle.pop()
             if not is_closed_by_server(connection.fileno()):
                 return connection
             await connection.close()
-        params = connections["default"].get_connection_params()
         connection = await psycopg.AsyncConnection.connect(
-            **{name: params[name] for name in _NAMES if params.get(name)},
-            autocommit=True,
-            connect_timeout=5,
+            **connection_parameters(), autocommit=True, connect_timeout=5
         )
         await connection.execute(f"SET TIME ZONE '{settings.TIME_ZONE}'")
         return connection
@@ -107,3 +113,19 @@ def loop_database() -> LoopDatabase:
     if database is None:
         database = _databases[loop] = LoopDatabase(settings.WEB_THREADS)
     return database
+
+
+@contextmanager
+def raw_cursor() -> Iterator[psycopg.Cursor[Any]]:
+    """Yield a psycopg cursor on Django's connection, for binary `COPY` and server-side parameters.
+
+    It raises Django's errors, so that Django replaces a broken connection.
+    """
+    connection.ensure_connection()
+    with connection.wrap_database_errors, psycopg.Cursor(connection.connection) as cursor:
+        yield cursor
+
+
+def sql(text: str) -> LiteralString:
+    """Mark a statement that is built from constants as safe; pass all values as parameters."""
+    return text

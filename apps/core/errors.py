@@ -1,6 +1,6 @@
 """Base classes of errors that callers see; apps subclass them and set code and detail.
 
-Every failure of every JSON route is `{"detail": str, "code": str, "errors": [...]}`.
+Every error of a JSON route is `{"detail": str, "code": str, "errors": [...]}`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 
 class AppError(Exception):
-    """An error that is reported to the caller; any other exception is a bug and answers 500."""
+    """An error that is reported to the caller; other exceptions are bugs and result in a 500."""
 
     status: ClassVar[int] = 500
     code: ClassVar[str] = "error"
@@ -29,6 +29,10 @@ class AppError(Exception):
 
 class BadRequest(AppError):
     status, code, detail = 400, "bad_request", "Bad request."
+
+
+class InvalidCursor(BadRequest):
+    code, detail = "invalid_cursor", "The cursor is not valid. Use the cursor of the previous page."
 
 
 class Unauthenticated(AppError):

@@ -59,16 +59,16 @@ class Instance:
         """The sockets of both servers, accessible only to their user and root.
 
         Socket paths are limited to 107 bytes, so a long data folder path uses a folder below `/tmp`
-        named by its hash. Another user could have created it first: its owner is checked, and
-        `UnsafeSocketFolder` raised.
+        named by its hash. Another user could have created that folder first: raises
+        `UnsafeSocketFolder` if its owner is not one of this installation.
         """
-        local = self.data_dir / "sockets"
-        if len(os.fsencode(local / MAX_SOCKET_NAME)) <= MAX_SOCKET_PATH:
-            return local
+        default_dir = self.data_dir / "sockets"
+        if len(os.fsencode(default_dir / MAX_SOCKET_NAME)) <= MAX_SOCKET_PATH:
+            return default_dir
         digest = hashlib.sha256(os.fsencode(self.data_dir)).hexdigest()[:16]
-        short = Path("/tmp") / f"slipway-{digest}"  # noqa: S108 (owner and mode are checked)
-        _require_private(short, self._owners())
-        return short
+        short_dir = Path("/tmp") / f"slipway-{digest}"  # noqa: S108 (owner and mode are checked)
+        _require_private(short_dir, self._owners())
+        return short_dir
 
     @property
     def postgres_socket_dir(self) -> Path:
@@ -124,7 +124,7 @@ def find_postgres_program(name: str) -> Path | None:
 
 
 BASE_DIR = Path(__file__).resolve().parents[2]
-# `manage.py bootstrap_instance` stores it as the database comment, so it moves with the data.
+# Prefix of the code fingerprint in the database comment, which `manage.py bootstrap_instance` sets.
 COMMENT = "prepared for "
 
 

@@ -1,7 +1,8 @@
-"""JSON with orjson, and the one place that removes what PostgreSQL rejects."""
+"""JSON with orjson, and replacement of the NUL escapes that PostgreSQL rejects."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -29,6 +30,45 @@ def dumps_text(value: Any) -> str:
 
 
 loads: Callable[[bytes | str], Any] = orjson.loads
+
+
+_DIGITS_AS_ZERO = bytes.maketrans(b"123456789", b"0" * 9)
+_WIDE_INTEGER = b"0" * 19
+
+
+def loads_exact(text: bytes | str) -> Any:
+    """Decode JSON; integers beyond 64 bits, which orjson turns into floats, stay integers."""
+    value = orjson.loads(text)
+    encoded = text.encode() if isinstance(text, str) else text
+    # The shortest such integer has 19 digits.
+    if _WIDE_INTEGER not in encoded.translate(_DIGITS_AS_ZERO):
+        return value
+    try:
+        return json.loads(encoded)
+    except RecursionError:  # orjson accepts deeper nesting
+        return value
+
+
+class CacheSerializer:
+    """Encodes the values of Django's cache; a value that JSON cannot hold raises `TypeError`."""
+
+    def dumps(self, value: Any) -> bytes:
+        return orjson.dumps(value)
+
+    def loads(self, text: bytes) -> Any:
+        return loads(text)
+
+
+def loads_small(text: bytes, max_bytes: int = 1_048_576) -> Any:
+    """Decode JSON of agent code; raises `ValueError` above the size.
+
+    Decoded JSON takes up to twenty times the memory of its text.
+    """
+    if not isinstance(text, bytes):
+        raise TypeError(f"expected bytes, not {type(text).__name__}")
+    if len(text) > max_bytes:
+        raise ValueError(f"The JSON has more than {max_bytes} bytes.")
+    return loads(text)
 
 
 def _default(value: Any) -> Any:

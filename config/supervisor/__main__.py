@@ -1,4 +1,4 @@
-"""`python -m config.supervisor`: what `make up` runs once everything is installed."""
+"""`python -m config.supervisor`: the program that `make up` runs after the installation."""
 
 import argparse
 import asyncio
@@ -17,29 +17,27 @@ from config.supervisor.terminal import Terminal
 def main() -> int:
     parser = argparse.ArgumentParser(prog="config.supervisor", description=__doc__)
     parser.add_argument(
-        "--services-only", action="store_true", help="PostgreSQL and Redis alone, for tests"
+        "--services-only", action="store_true", help="start PostgreSQL and Redis only, for tests"
     )
-    parser.add_argument(
-        "--companion", type=int, metavar="PID", help="stop when that process is gone"
-    )
-    parser.add_argument("--regions", help="several installations: us,eu")
+    parser.add_argument("--companion", type=int, metavar="PID", help="stop when this process ends")
+    parser.add_argument("--regions", help="start one installation per region, for example us,eu")
     options = parser.parse_args()
     try:
         if options.regions:
             regions = Regions(env(), parse(options.regions), companion=options.companion)
             return asyncio.run(regions.run())
-        boot = InstanceLifecycle(
+        lifecycle = InstanceLifecycle(
             env(), services_only=options.services_only, companion=options.companion
         )
-        asyncio.run(boot.run())
+        asyncio.run(lifecycle.run())
     except (CannotStart, UnsafeSocketFolder) as error:
         Terminal().failed(str(error))
         return 1
     except ValidationError as error:
-        wrong = "; ".join(
+        problems = "; ".join(
             f"{str(part['loc'][0]).upper()}: {part['msg'].lower()}" for part in error.errors()
         )
-        Terminal().failed(f"{wrong}.")
+        Terminal().failed(f"{problems}.")
         return 1
     return 0
 

@@ -29,11 +29,11 @@ def claim_data_folder(instance: Instance) -> int:
         _try_to_write(instance.run_dir)
     except OSError as error:
         if error.errno == errno.ENOSPC:
-            raise CannotStart(_full(folder)) from None
+            raise CannotStart(_disk_full_message(folder)) from None
         raise CannotStart(f"The data folder {folder} cannot be used: {error.strerror}.") from None
     if shutil.disk_usage(folder).free < MIN_FREE_MB << 20:
-        raise CannotStart(_full(folder))
-    return _lock(instance)
+        raise CannotStart(_disk_full_message(folder))
+    return _lock_instance(instance)
 
 
 def _try_to_write(folder: Path) -> None:
@@ -42,14 +42,14 @@ def _try_to_write(folder: Path) -> None:
     probe.unlink()
 
 
-def _full(folder: Path) -> str:
+def _disk_full_message(folder: Path) -> str:
     return (
         f"The disk of the data folder {folder} is full: Slipway needs at least "
         f"{MIN_FREE_MB} MB of free space."
     )
 
 
-def _lock(instance: Instance) -> int:
+def _lock_instance(instance: Instance) -> int:
     lock = os.open(instance.run_dir / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -22,11 +22,14 @@ from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
 from config.env import Env
 from config.supervisor import processes, welcome
-from config.supervisor.fleet import Fleet, adopt_orphans, kill_leftovers
+from config.supervisor.fleet import Fleet, kill_leftovers, set_child_subreaper
+from config.supervisor.forks import ForkServerClient
 from config.supervisor.instance_lock import claim_data_folder, open_listener
 from config.supervisor.logs import Logs
 from config.supervisor.processes import Process
 from config.supervisor.terminal import Terminal
+
+logger = logging.getLogger(__name__)
 
 SERVICES_TIMEOUT_SECONDS = 120  # PostgreSQL may have a crash to recover from
 READY_TIMEOUT_SECONDS = 120
@@ -67,9 +70,10 @@ class InstanceLifecycle:
             if service.before_spawn is not None:
                 service.before_spawn()
         _log_circus_to(self._logs)
-        adopt_orphans()
+        set_child_subreaper()
 
-        fleet = Fleet(processes.environment(self.env), self._report_restart)
+        self._fork_server = ForkServerClient(processes.fork_socket(self.instance))
+        fleet = Fleet(processes.environment(self.env), self._fork_server, self._report_restart)
         self._run_task = asyncio.create_task(self._run_processes(fleet))
         for signal_number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             get_running_loop().add_signal_handler(signal_number, self._run_task.cancel)
@@ -86,6 +90,9 @@ class InstanceLifecycle:
         await fleet.open()
         async with TaskGroup() as tasks:
             tasks.create_task(self._watch(fleet))
+            if not self._services_only:
+                # It imports while the servers start.
+                await fleet.start(processes.fork_server_process(self.instance))
             await self._start_services(fleet)
             if self._listener is None:
                 self.terminal.step("Ready")
@@ -109,29 +116,34 @@ class InstanceLifecycle:
             await fleet.start(service)
         postgres, redis = Postgres(instance=self.instance), Redis(instance=self.instance)
         if self.env.database_url is None:
-            await self._until(postgres.is_ready, "PostgreSQL", "postgres", SERVICES_TIMEOUT_SECONDS)
+            await self._wait_until_ready(
+                postgres.is_ready, "PostgreSQL", "postgres", SERVICES_TIMEOUT_SECONDS
+            )
             await to_thread(postgres.ensure_database)
         if self.env.redis_url is None:
-            await self._until(redis.is_ready, "Redis", "redis", SERVICES_TIMEOUT_SECONDS)
+            await self._wait_until_ready(redis.is_ready, "Redis", "redis", SERVICES_TIMEOUT_SECONDS)
 
     async def _start_platform(self, fleet: Fleet, listener: socket) -> None:
         platform = processes.platform_processes(self.env, listener.fileno())
-        is_prepared = await to_thread(self._is_prepared)
-        if not is_prepared:
+        await self._wait_until_ready(
+            self._fork_server.is_ready, "The platform's code", "fork-server", READY_TIMEOUT_SECONDS
+        )
+        if self.env.redis_url is not None:
+            await to_thread(readiness.clear_heartbeats, self.env.redis_url)
+        if not await to_thread(self._is_prepared):
             self.terminal.step("Preparing the database")
-            facts = await self._prepare(fleet)
+        # Before the web processes, which list the static files when they start.
+        facts = await self._prepare(fleet)
         self.terminal.step("Starting web, worker, builder and beat")
         for process in platform:
             await fleet.start(process)
-        if is_prepared:
-            facts = await self._prepare(fleet)
-        await self._until(self._is_web_ready, "The platform", "web", READY_TIMEOUT_SECONDS)
+        await self._wait_until_ready(
+            self._is_web_ready, "The platform", "web", READY_TIMEOUT_SECONDS
+        )
         await self._welcome(fleet, facts)
 
     def _is_prepared(self) -> bool:
-        """Return whether the database is migrated, so that processes may start at once."""
-        if self.env.redis_url is not None:
-            readiness.clear_heartbeats(self.env.redis_url)
+        """Return whether the database is known to be migrated."""
         if self.env.database_url is not None:
             return False
         return Postgres(instance=self.instance).comment() == f"{COMMENT}{code_fingerprint()}"
@@ -142,7 +154,7 @@ class InstanceLifecycle:
         if is_first:
             self.terminal.step(f"Deploying the sample agent (progress at {self.env.base_url})")
             await self._deploy_sample(fleet, facts)
-        self.terminal.block(welcome.text(self.env, facts, self.terminal.seconds))
+        self.terminal.block(welcome.build_summary(self.env, facts, self.terminal.seconds))
         if not is_first:
             await self._deploy_sample(fleet, facts)
 
@@ -195,7 +207,7 @@ class InstanceLifecycle:
         finally:
             connection.close()
 
-    async def _until(
+    async def _wait_until_ready(
         self, is_ready: Callable[[], bool], name: str, log: str, seconds: float
     ) -> None:
         async def poll() -> None:
@@ -212,8 +224,10 @@ class InstanceLifecycle:
 
     def _report_restart(self, process: Process, delay: float) -> None:
         if not delay:
+            logger.warning("%s exited; restarting it", process.name)
             self.terminal.trouble(process.name, "exited; restarting it")
             return
+        logger.warning("%s keeps exiting; next restart in %.0f s", process.name, delay)
         self.terminal.trouble(
             process.name, f"keeps exiting; next restart in {delay:.0f} s. Its log:"
         )
@@ -234,15 +248,15 @@ def _is_running(process: psutil.Process) -> bool:
 
 
 def _log_circus_to(logs: Logs) -> None:
-    """Write the log of circus and its event loop to a file instead of the terminal."""
+    """Write restarts and the log of circus and its event loop to a file."""
     handler = logging.FileHandler(logs.folder / "supervisor.log")
     handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
     handler.addFilter(_is_relevant)
-    for name in ("circus", "tornado", "asyncio"):
-        logger = logging.getLogger(name)
-        logger.propagate = False
-        logger.setLevel(logging.WARNING)
-        logger.addHandler(handler)
+    for name in (__name__, "circus", "tornado", "asyncio"):
+        source = logging.getLogger(name)
+        source.propagate = False
+        source.setLevel(logging.WARNING)
+        source.addHandler(handler)
 
 
 def _is_relevant(record: logging.LogRecord) -> bool:

@@ -12,6 +12,7 @@ from config.embedded.launch import ParentBoundProcess
 from config.embedded.postgres import Postgres
 from config.embedded.redis import Redis
 from config.env import BASE_DIR, Env
+from config.fork_server import ForkRequest
 
 # Environment variable of every process of an instance: a later start finds the processes that a
 # `kill -9` of the supervisor left behind.
@@ -20,10 +21,14 @@ MARK = "SLIPWAY_INSTANCE"
 
 @dataclass(frozen=True, kw_only=True)
 class Process:
-    """A process: its command, stop signal and grace period."""
+    """A process: its command, stop signal and grace period.
+
+    With `fork_request` the fork server starts it, and the command only if that server cannot.
+    """
 
     name: str
     command: Sequence[str]
+    fork_request: ForkRequest | None = None
     stop_signal: Signals = SIGTERM
     grace_seconds: float = 8
     inherits_listener: bool = False
@@ -75,6 +80,16 @@ def service_processes(env: Env) -> list[Process]:
     return servers
 
 
+def fork_server_process(instance: Instance) -> Process:
+    """Return the process that imports the platform and forks the others."""
+    arguments = ("-m", "config.fork_server", "--socket", str(fork_socket(instance)))
+    return Process(name="fork-server", command=_command(instance, "fork-server", arguments))
+
+
+def fork_socket(instance: Instance) -> Path:
+    return instance.run_dir / "fork-server.sock"
+
+
 def platform_processes(env: Env, listener: int) -> list[Process]:
     """Web, workers and beat."""
     instance = env.instance
@@ -83,40 +98,61 @@ def platform_processes(env: Env, listener: int) -> list[Process]:
     return [
         *(_web(instance, listener, index) for index in range(env.web_processes)),
         *(
-            Process(
-                name=role,
-                command=_celery(
-                    instance, role, "worker", "--hostname", f"{role}@%h", "--queues", names,
-                    "--pool", "threads", "--concurrency", str(threads),
-                    "--without-gossip", "--without-mingle", "--without-heartbeat",
-                ),
+            _celery(
+                instance, role, "worker", "--hostname", f"{role}@%h", "--queues", names,
+                "--pool", "threads", "--concurrency", str(threads),
+                "--without-gossip", "--without-mingle", "--without-heartbeat",
             )
             for role, (names, threads) in queues.items()
         ),
-        Process(name="beat", command=_celery(instance, "beat", "beat", "--pidfile=")),
+        _celery(instance, "beat", "beat", "--pidfile="),
     ]  # fmt: skip
 
 
 def _web(instance: Instance, listener: int, index: int) -> Process:
     name = f"web-{index + 1}" if index else "web"
-    arguments = ("config.web", "--fd", str(listener), "--index", str(index))
-    return Process(name=name, command=_python(instance, name, *arguments), inherits_listener=True)
+    arguments = ("-m", "config.web", "--fd", str(listener), "--index", str(index))
+    return _python_process(instance, name, arguments, listener=listener)
+
+
+def _celery(instance: Instance, name: str, *arguments: str) -> Process:
+    return _python_process(
+        instance, name, ("-m", "celery", "--app", "config", "--quiet", *arguments)
+    )
 
 
 def one_off_process(instance: Instance, name: str, *arguments: str) -> Process:
     """Return a process that runs a management command once."""
-    command = _parent_bound(instance, name, str(BASE_DIR / "manage.py"), *arguments)
-    return Process(name=name, command=command, respawn=False)
+    return _python_process(instance, name, (str(BASE_DIR / "manage.py"), *arguments), respawn=False)
 
 
-def _celery(instance: Instance, name: str, *arguments: str) -> list[str]:
-    return _python(instance, name, "celery", "--app", "config", "--quiet", *arguments)
+def _python_process(
+    instance: Instance,
+    name: str,
+    arguments: Sequence[str],
+    *,
+    listener: int | None = None,
+    respawn: bool = True,
+) -> Process:
+    request = ForkRequest(
+        title=f"slipway {name}: {' '.join(arguments)}",
+        program=list(arguments),
+        log=str(_log(instance, name)),
+        descriptor=listener,
+    )
+    return Process(
+        name=name,
+        command=_command(instance, name, arguments),
+        fork_request=request,
+        inherits_listener=listener is not None,
+        respawn=respawn,
+    )
 
 
-def _python(instance: Instance, name: str, module: str, *arguments: str) -> list[str]:
-    return _parent_bound(instance, name, "-m", module, *arguments)
+def _command(instance: Instance, name: str, arguments: Sequence[str]) -> list[str]:
+    process = ParentBoundProcess(log=_log(instance, name))
+    return process.command([sys.executable, *arguments])
 
 
-def _parent_bound(instance: Instance, name: str, *arguments: str) -> list[str]:
-    log: Path = instance.log_dir / f"{name}.log"
-    return ParentBoundProcess(log=log).command([sys.executable, *arguments])
+def _log(instance: Instance, name: str) -> Path:
+    return instance.log_dir / f"{name}.log"

@@ -2,7 +2,7 @@
 
 Each region has its own port and its own data folder below DATA_DIR, with databases, Redis, objects
 and secrets. Regions other than the US connect to the US database for billing records, with a role
-that is limited to them.
+that is limited to billing's tables.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ def environment(env: Env, region: str, position: int, regions: Sequence[str]) ->
         "DATA_DIR": str(env.instance.data_dir / region),
     }
     if region != BILLING_REGION and BILLING_REGION in regions:
-        home = Instance(env.instance.data_dir / BILLING_REGION)
-        variables["BILLING_DATABASE_URL"] = home.billing_url
+        billing_instance = Instance(env.instance.data_dir / BILLING_REGION)
+        variables["BILLING_DATABASE_URL"] = billing_instance.billing_url
     return variables
 
 

@@ -3,7 +3,7 @@
 from config.env import Env
 
 
-def text(env: Env, facts: dict[str, str], seconds: float) -> str:
+def build_summary(env: Env, facts: dict[str, str], seconds: float) -> str:
     """Return the summary; `facts` are the result of `manage.py bootstrap_instance`."""
     url = env.base_url
     lines = [

@@ -1,4 +1,4 @@
-"""Request ids, canonical paths, compression, and the error shape outside DRF."""
+"""Request ids, canonical paths, CORS, compression, and the error shape outside DRF."""
 
 from __future__ import annotations
 
@@ -8,14 +8,15 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from django.conf import settings
 from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
-from django.http import Http404, HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponsePermanentRedirect
 from django.http.response import HttpResponseBase
+from django.middleware.common import CommonMiddleware
 from django.middleware.gzip import GZipMiddleware
 from django.shortcuts import render
 
 from apps.core import errors
-from apps.core.http.paths import canonical
 from apps.core.ids import uuid7
 from apps.core.json import dumps
 from apps.core.observability import metrics
@@ -25,6 +26,35 @@ log = logging.getLogger(__name__)
 Handler = Callable[[HttpRequest], HttpResponse]
 _REQUEST_ID = re.compile(r"[\w.:-]{1,64}")
 _PERMISSIONS_POLICY = "camera=(), geolocation=(), microphone=(), payment=(), usb=()"
+
+_CANONICAL_PREFIXES = (
+    ("/api/v1/v1/", "/v1/"),
+    ("/api/v1/v2/", "/v2/"),
+    ("/api/v1/platform/", "/v1/platform/"),
+    ("/api/v1/", "/"),
+    ("/api-host/", "/"),
+    ("/api/v2/", "/v2/"),
+    ("/api/", "/"),
+    ("/platform/", "/v1/platform/"),
+)
+# Paths that are not rewritten: the admin needs trailing slashes, agents serve custom routes.
+_UNCHANGED_PREFIXES = ("/admin/", "/agents/", "/static/")
+
+
+def canonical(path: str) -> str:
+    """Return the path in the route table for a requested path.
+
+    SDKs build `/runs`, `/api/v1/runs`, `/api/runs`, `/v1/platform/...`, `/api/v1/platform/...`,
+    `/platform/...` (a base that ends in `/v1`), `/api/v2/...` and `/api-host/v2/...`, with and
+    without a trailing slash. All map to one path before routing, so no prefix has its own rules.
+    """
+    if path.startswith(_UNCHANGED_PREFIXES):
+        return path
+    for prefix, replacement in _CANONICAL_PREFIXES:
+        if path.startswith(prefix):
+            path = replacement + path[len(prefix) :]
+            break
+    return path.rstrip("/") or "/"
 
 
 class RequestIdMiddleware:
@@ -60,6 +90,20 @@ class CanonicalPathMiddleware:
     def __call__(self, request: HttpRequest) -> HttpResponse:
         request.path_info = canonical(request.path_info)
         return self.get_response(request)
+
+
+class HostMiddleware(CommonMiddleware):
+    """Answers 400 for a host that is not in `ALLOWED_HOSTS`.
+
+    Probes and scrapers call a process by its address, and no link follows from what they get.
+    """
+
+    _PROBE_PATHS = frozenset(("/healthz", "/readyz", "/metrics"))
+
+    def process_request(self, request: HttpRequest) -> HttpResponsePermanentRedirect | None:
+        if request.path_info in self._PROBE_PATHS:
+            return None
+        return super().process_request(request)
 
 
 class PageGZipMiddleware(GZipMiddleware):
@@ -105,8 +149,8 @@ def as_app_error(exception: BaseException) -> errors.AppError | None:
 
 def error_json(path: str, error: errors.AppError) -> dict[str, Any]:
     """Return the error body; clients of v2 and platform routes read `error` for the message."""
-    is_newer = path.startswith(("/v2/", "/v1/platform/"))
-    return ({"error": error.detail} if is_newer else {}) | error.as_json()
+    has_error_field = path.startswith(("/v2/", "/v1/platform/"))
+    return ({"error": error.detail} if has_error_field else {}) | error.as_json()
 
 
 def error_headers(error: errors.AppError) -> dict[str, str]:
@@ -149,3 +193,70 @@ def server_error(request: HttpRequest) -> HttpResponse:
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     error = errors.Forbidden("The form has expired. Reload the page and submit it again.")
     return error_response(request, error)
+
+
+_CORS_EXCLUDED_PREFIXES = ("/agents/", "/admin/", "/static/", "/feedback/tokens/")
+"""Agents configure CORS themselves, and feedback tokens are valid from every page."""
+_CORS_METHODS = "GET, POST, PUT, PATCH, DELETE, HEAD, OPTIONS"
+_CORS_HEADERS = (
+    "x-api-key, x-tenant-id, x-organization-id, authorization, content-type, content-encoding,"
+    " x-pre-compressed-size, x-post-compressed-size, langsmith-project, x-user-id, accept"
+)
+_CORS_EXPOSED_HEADERS = (
+    "x-request-id, x-pagination-total, retry-after, content-location, x-ratelimit-limit,"
+    " x-ratelimit-remaining, x-ratelimit-reset, x-ratelimit-category"
+)
+_CORS_MAX_AGE_SECONDS = "86400"
+
+
+class CorsMiddleware:
+    """Lets scripts of other origins call the APIs with an API key, never with cookies.
+
+    The script sends the key itself, so any origin may be allowed: with `*`, browsers withhold the
+    response from a script whose request carried cookies.
+    """
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        origin = request.headers.get("Origin")
+        if origin is None or request.path_info.startswith(_CORS_EXCLUDED_PREFIXES):
+            return self.get_response(request)
+        allowed = allowed_origin(origin)
+        response = self.get_response(request)
+        if allowed is None:
+            return response
+        response["Access-Control-Allow-Origin"] = allowed
+        response["Access-Control-Expose-Headers"] = _CORS_EXPOSED_HEADERS
+        if allowed != "*":
+            response["Vary"] = f"{response['Vary']}, Origin" if "Vary" in response else "Origin"
+        if _is_preflight(request):
+            response["Access-Control-Allow-Methods"] = _CORS_METHODS
+            response["Access-Control-Allow-Headers"] = _CORS_HEADERS
+            response["Access-Control-Max-Age"] = _CORS_MAX_AGE_SECONDS
+        return response
+
+
+class PreflightMiddleware:
+    """Answers preflight requests, after the rate limit middleware has counted them."""
+
+    def __init__(self, get_response: Handler) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponse:
+        if _is_preflight(request) and not request.path_info.startswith(_CORS_EXCLUDED_PREFIXES):
+            return HttpResponse(status=204)
+        return self.get_response(request)
+
+
+def _is_preflight(request: HttpRequest) -> bool:
+    has_headers = "Origin" in request.headers and "Access-Control-Request-Method" in request.headers
+    return request.method == "OPTIONS" and has_headers
+
+
+def allowed_origin(origin: str) -> str | None:
+    """Return the value of `Access-Control-Allow-Origin`; None if the origin is not allowed."""
+    if "*" in settings.CORS_ORIGINS:
+        return "*"
+    return origin if origin in settings.CORS_ORIGINS else None

@@ -65,13 +65,13 @@ def inline_imports(paths: dict[str, tuple[Storage, str]], name: str) -> str:
     folder = name.rpartition("/")[0]
 
     def replace(match: re.Match[str]) -> str:
-        content = _text(paths, f"{folder}/{match['path']}")
+        content = _read_text(paths, f"{folder}/{match['path']}")
         return f"@layer {match['layer']} {{\n{content}}}\n"
 
-    return _IMPORT.sub(replace, _text(paths, name))
+    return _IMPORT.sub(replace, _read_text(paths, name))
 
 
-def _text(paths: dict[str, tuple[Storage, str]], name: str) -> str:
+def _read_text(paths: dict[str, tuple[Storage, str]], name: str) -> str:
     storage, path = paths[name]
     with storage.open(path) as file:
         return str(file.read().decode())

@@ -10,34 +10,45 @@ import asyncio
 import io
 import sys
 from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from functools import partial
 from typing import Any
 from urllib.parse import unquote_to_bytes
 
-from django.conf import settings
-from django.http import FileResponse
-
 from apps.core import errors
 from apps.core.http import body_memory
-from apps.core.http.body_memory import Reservation
+from apps.core.http.body_memory import MemoryOwner
+from apps.core.http.body_reader import AsgiScope, BodyTooSlow, Receive, read_body
 from apps.core.json import dumps
-from apps.core.sync_bridge import thread_pool
+from apps.core.sync_bridge import in_thread, thread_pool
 
-Scope = dict[str, Any]
-Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 WSGIApplication = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
+_CHUNK_BYTES = 262_144
+
 
 class WSGIBridge:
-    """An ASGI application that serves HTTP by calling a WSGI application on the thread pool."""
+    """An ASGI application that serves HTTP by calling a WSGI application on the thread pool.
 
-    def __init__(self, application: WSGIApplication) -> None:
+    A thread is held while the application runs, and while it produces a chunk of a stream. No
+    thread waits for a client: the event loop reads bodies and sends responses.
+    """
+
+    def __init__(
+        self,
+        application: WSGIApplication,
+        authenticate: Callable[[AsgiScope], Awaitable[MemoryOwner]] | None = None,
+    ) -> None:
+        """`authenticate` identifies the sender of a large body before it is read."""
         self.application = application
+        self._authenticate = authenticate
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
+        authenticate = partial(self._authenticate, scope) if self._authenticate else None
         with body_memory.body_memory_budget.reserve() as reservation:
             try:
-                body = await read_body(scope, receive, reservation)
+                body = await read_body(scope, receive, reservation, authenticate)
             except errors.AppError as error:
                 await send_error(send, error)
                 return
@@ -45,13 +56,14 @@ class WSGIBridge:
                 return
             environ = build_environ(scope, body)
             environ[body_memory.RESERVATION_KEY] = reservation
+            del body
             loop = asyncio.get_running_loop()
-            await loop.run_in_executor(thread_pool(), self._respond, environ, loop, send)
+            response = await loop.run_in_executor(thread_pool(), self._respond, environ)
+        with suppress(OSError):  # the client closed the connection
+            await response.send(receive, send)
 
-    def _respond(
-        self, environ: dict[str, Any], loop: asyncio.AbstractEventLoop, send: Send
-    ) -> None:
-        """Call the WSGI application and send its response."""
+    def _respond(self, environ: dict[str, Any]) -> _Response:
+        """Call the WSGI application. Runs on the thread pool."""
         start: dict[str, Any] = {}
 
         def start_response(status: str, headers: list[tuple[str, str]], _: Any = None) -> None:
@@ -60,81 +72,88 @@ class WSGIBridge:
                 (name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers
             ]
 
-        def deliver(message: dict[str, Any]) -> None:
-            # Waiting for each chunk slows the thread to the client's pace.
-            asyncio.run_coroutine_threadsafe(_send_unless_closed(send, message), loop).result()
+        result = self.application(environ, start_response)
+        response = _Response(start, result)
+        if environ["REQUEST_METHOD"] == "HEAD":
+            response.close()
+        else:
+            response.read_chunk()
+        return response
 
-        response = self.application(environ, start_response)
+
+class _Response:
+    """A response whose content is produced on the thread pool and sent by the event loop."""
+
+    def __init__(self, start: dict[str, Any], result: Any) -> None:
+        self._start = start
+        self._result = result
+        self._iterator = iter(result)
+        self._chunk = b""
+        self._is_closed = False
+
+    def read_chunk(self) -> bool:
+        """Read the next chunk, of about `_CHUNK_BYTES`; return whether more may follow.
+
+        After the last one the response is closed.
+        """
+        if not getattr(self._result, "streaming", True):
+            self._chunk = self._result.content
+            self.close()
+            return False
+        parts: list[bytes] = []
+        size = 0
         try:
-            body = _whole_body(response)
-            if body is not None:
-                asyncio.run_coroutine_threadsafe(_send_whole(send, start, body), loop).result()
-                return
-            deliver({"type": "http.response.start", **start})
-            for chunk in response:
-                deliver({"type": "http.response.body", "body": chunk, "more_body": True})
-            deliver({"type": "http.response.body", "body": b""})
-        finally:
-            close = getattr(response, "close", None)
+            for part in self._iterator:
+                parts.append(part)
+                size += len(part)
+                if size >= _CHUNK_BYTES:
+                    break
+            else:
+                self.close()
+        except BaseException:
+            self.close()
+            raise
+        self._chunk = parts[0] if len(parts) == 1 else b"".join(parts)
+        return not self._is_closed
+
+    def close(self) -> None:
+        """Close the files and connections of the response. Safe to repeat."""
+        if not self._is_closed:
+            self._is_closed = True
+            close = getattr(self._result, "close", None)
             if close is not None:
                 close()
 
-
-def _whole_body(response: Any) -> bytes | None:
-    """Return the body of a response held in memory; None for a streaming response."""
-    if getattr(response, "streaming", True) or isinstance(response, FileResponse):
-        return None
-    content: bytes = response.content
-    return content
-
-
-async def _send_whole(send: Send, start: dict[str, Any], body: bytes) -> None:
-    await _send_unless_closed(send, {"type": "http.response.start", **start})
-    await _send_unless_closed(send, {"type": "http.response.body", "body": body})
-
-
-async def _send_unless_closed(send: Send, message: dict[str, Any]) -> None:
-    """Send, and ignore a connection that the client has closed."""
-    try:
-        await send(message)
-    except OSError:
-        return
-
-
-async def read_body(
-    scope: Scope, receive: Receive, reservation: Reservation | None = None
-) -> io.BytesIO:
-    """Read the request body.
-
-    `reservation` accounts for the declared and the received bytes. Raises `TooLarge` past the
-    limit, `BudgetExceeded` beyond the process's budget and `ConnectionError` when the client left.
-    """
-    names = {name for name, _ in scope["headers"]}
-    if b"content-length" not in names and b"transfer-encoding" not in names:
-        return io.BytesIO()
-    limit = settings.MAX_BODY_BYTES
-    declared = next((v for n, v in scope["headers"] if n == b"content-length"), b"0")
-    if int(declared) > limit:
-        raise errors.TooLarge(f"The request body exceeds {limit} bytes.")
-    if reservation is not None:
-        reservation.add(int(declared))
-    body = io.BytesIO()
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ConnectionError
-        body.write(message.get("body", b""))
-        if body.tell() > limit:
-            raise errors.TooLarge(f"The request body exceeds {limit} bytes.")
-        if reservation is not None and body.tell() > reservation.size:  # a chunked body
-            reservation.add(body.tell() - reservation.size)
-        if not message.get("more_body"):
-            body.seek(0)
-            return body
+    async def send(self, receive: Receive, send: Send) -> None:
+        """Send the response at the pace of the client, until it disconnects."""
+        start = {"type": "http.response.start", **self._start}
+        if self._is_closed:
+            await send(start)
+            await send({"type": "http.response.body", "body": self._chunk})
+            return
+        disconnect = asyncio.create_task(_wait_for_disconnect(receive))
+        try:
+            await send(start)
+            has_more = True
+            while has_more:
+                await send({"type": "http.response.body", "body": self._chunk, "more_body": True})
+                if disconnect.done():
+                    return
+                has_more = await in_thread(self.read_chunk)
+            await send({"type": "http.response.body", "body": self._chunk})
+        finally:
+            disconnect.cancel()
+            if not self._is_closed:
+                await in_thread(self.close)
 
 
-def build_environ(scope: Scope, body: io.BytesIO) -> dict[str, Any]:
-    """The WSGI environment of an ASGI HTTP scope (PEP 3333)."""
+async def _wait_for_disconnect(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+def build_environ(scope: AsgiScope, body: io.BytesIO) -> dict[str, Any]:
+    """Return the WSGI environment of an ASGI HTTP scope (PEP 3333)."""
     server = scope.get("server") or ("localhost", 80)
     client = scope.get("client") or ("", 0)
     length = body.getbuffer().nbytes
@@ -170,7 +189,7 @@ def build_environ(scope: Scope, body: io.BytesIO) -> dict[str, Any]:
     return environ
 
 
-def path_info(scope: Scope) -> str:
+def path_info(scope: AsgiScope) -> str:
     """Return the path as WSGI defines it: its bytes decoded as Latin-1."""
     raw = scope.get("raw_path")
     if raw is not None and "agent_root" not in scope:
@@ -183,14 +202,10 @@ _RETRYABLE = {errors.RateLimited.status, errors.Unavailable.status}
 
 async def send_error(send: Send, error: errors.AppError) -> None:
     """Send an error in the one error shape from code without a Django request."""
-    await send(
-        {
-            "type": "http.response.start",
-            "status": error.status,
-            "headers": [
-                (b"content-type", b"application/json"),
-                *((b"retry-after", b"1") for _ in [0] if error.status in _RETRYABLE),
-            ],
-        }
-    )
+    headers = [(b"content-type", b"application/json")]
+    if error.status in _RETRYABLE:
+        headers.append((b"retry-after", b"1"))
+    if error.status == BodyTooSlow.status:
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": error.status, "headers": headers})
     await send({"type": "http.response.body", "body": dumps(error.as_json())})

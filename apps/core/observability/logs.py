@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 import structlog
 from celery import current_task
 
 from apps.core import request_context
 
 
-def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
+def build_formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
     """Return the formatter of standard library records and structlog events."""
     shared: list[structlog.typing.Processor] = [
         structlog.contextvars.merge_contextvars,
@@ -29,7 +31,7 @@ def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
         cache_logger_on_first_use=True,
     )
     # JSON keeps an event on one line: its traceback is a field.
-    last: list[structlog.typing.Processor] = (
+    renderers: list[structlog.typing.Processor] = (
         [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
         if as_json
         # The default formatter prints frame variables, which contain tenant data.
@@ -41,7 +43,7 @@ def formatter(*, as_json: bool) -> structlog.stdlib.ProcessorFormatter:
     )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
-        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *last],
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderers],
     )
 
 
@@ -66,3 +68,16 @@ def add_request_context(
         event.setdefault("task", current_task.name)
         event.setdefault("task_id", current_task.request.id)
     return event
+
+
+class WebSocketRefusalFilter(logging.Filter):
+    """Drops the error that uvicorn logs after each WebSocket that was refused by a response.
+
+    Its sans-I/O implementation takes the response of `websocket.http.response` for a handshake
+    that was not completed.
+    """
+
+    _MESSAGE = "ASGI callable returned without completing handshake."
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        return record.name != "uvicorn.error" or record.msg != self._MESSAGE

@@ -3,7 +3,7 @@
 Each process writes to its own files (prometheus-client's multi-process mode: a memory map that
 survives `kill -9`) in `DATA_DIR/run/metrics/<host>/`. `/metrics` aggregates the files of all
 processes that share the data folder. The supervisor empties the folder at start. Values that can be
-queried (queues, hosts, partitions) are collected on scrape: apps/operators/metrics_collector.py.
+queried (queues, hosts, partitions) are collected on scrape: apps/operators/metrics.py.
 
 Label values come from routes, statuses and tables in code, never from client input.
 """
@@ -21,7 +21,7 @@ from django.conf import settings
 _VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
 
 
-def folder() -> Path:
+def metrics_folder() -> Path:
     """Return the folder of the metric files of all hosts."""
     return Path(settings.DATA_DIR) / "run" / "metrics"
 
@@ -29,9 +29,9 @@ def folder() -> Path:
 def _create_host_folder() -> None:
     """Set prometheus-client's folder, which it reads once on import.
 
-    A user without write access there, who runs a command, counts in memory only.
+    A command of a user without write access to the folder counts in memory only.
     """
-    host_folder = folder() / socket.gethostname()
+    host_folder = metrics_folder() / socket.gethostname()
     with suppress(OSError):
         host_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         os.environ[_VARIABLE] = str(host_folder)
@@ -51,7 +51,7 @@ from prometheus_client.registry import Collector  # noqa: E402
 
 # Reads go through the files; a process never exposes its own values alone.
 _REGISTRY = CollectorRegistry()
-_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+_BUCKET_SECONDS = (0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
 def _counter(name: str, description: str, *labels: str) -> Counter:
@@ -60,7 +60,7 @@ def _counter(name: str, description: str, *labels: str) -> Counter:
 
 def _histogram(name: str, description: str, *labels: str) -> Histogram:
     return Histogram(
-        name, description, labels, namespace="slipway", registry=_REGISTRY, buckets=_SECONDS
+        name, description, labels, namespace="slipway", registry=_REGISTRY, buckets=_BUCKET_SECONDS
     )
 
 
@@ -104,12 +104,12 @@ class _AggregatedMetrics(Collector):
 
     def collect(self) -> Iterable[Metric]:
         metrics: Iterable[Metric] = MultiProcessCollector.merge(  # type: ignore[no-untyped-call]
-            [str(path) for path in folder().glob("*/*.db")]
+            [str(path) for path in metrics_folder().glob("*/*.db")]
         )
         return metrics
 
 
-def exposition(*others: Collector) -> bytes:
+def render_metrics(*others: Collector) -> bytes:
     """Return all metrics in Prometheus' text format, including those of `others`."""
     registry = CollectorRegistry()
     for collector in (_AggregatedMetrics(), *others):

@@ -16,14 +16,24 @@ import redis
 from celery import signals
 from django.conf import settings
 from django.db import DatabaseError, connection
+from django.http import HttpRequest, HttpResponse
+from django.urls import path
+
+from apps.core.json import dumps
+
+ROLES = ("worker", "builder", "beat")
+HEARTBEAT_SECONDS = 5
+HEARTBEAT_LIFETIME_SECONDS = 15
+
+logger = logging.getLogger(__name__)
 
 
-def check() -> dict[str, str]:
+def check_components() -> dict[str, str]:
     """Return each component with `ok` or its failure."""
-    return {"database": _database(), **_redis()}
+    return {"database": _check_database(), **_check_redis()}
 
 
-def _database() -> str:
+def _check_database() -> str:
     try:
         with connection.cursor() as cursor:
             cursor.execute("SELECT 1")
@@ -32,7 +42,7 @@ def _database() -> str:
     return "ok"
 
 
-def _redis() -> dict[str, str]:
+def _check_redis() -> dict[str, str]:
     """Check Redis and the heartbeats of the Celery processes in it."""
     try:
         heartbeats = _client().mget([heartbeat_key(role) for role in ROLES])
@@ -52,13 +62,6 @@ def _client() -> redis.Redis:
     return redis.Redis.from_url(settings.REDIS_URL, socket_timeout=2, socket_connect_timeout=2)
 
 
-ROLES = ("worker", "builder", "beat")
-PERIOD_SECONDS = 5
-LIFETIME_SECONDS = 15
-
-logger = logging.getLogger(__name__)
-
-
 def heartbeat_key(role: str) -> str:
     """Return the Redis key of a role's readiness."""
     return f"slipway:alive:{role}"
@@ -66,18 +69,18 @@ def heartbeat_key(role: str) -> str:
 
 def clear_heartbeats(url: str) -> None:
     """Delete the heartbeats of an earlier start."""
-    with redis.Redis.from_url(url, socket_timeout=PERIOD_SECONDS) as client:
+    with redis.Redis.from_url(url, socket_timeout=HEARTBEAT_SECONDS) as client:
         client.delete(*map(heartbeat_key, ROLES))
 
 
 @signals.worker_ready.connect
-def worker_is_ready(sender: Any, **_: object) -> None:
+def start_worker_heartbeat(sender: Any, **_: object) -> None:
     """Start the heartbeat; the node name `role@host` contains the role."""
     _start_heartbeat(str(sender.hostname).partition("@")[0])
 
 
 @signals.beat_init.connect
-def beat_is_ready(**_: object) -> None:
+def start_beat_heartbeat(**_: object) -> None:
     _start_heartbeat("beat")
 
 
@@ -86,11 +89,36 @@ def _start_heartbeat(role: str) -> None:
 
 
 def _renew_heartbeat(role: str) -> None:
-    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=PERIOD_SECONDS)
-    timer = threading.Event()
+    client = redis.Redis.from_url(settings.REDIS_URL, socket_timeout=HEARTBEAT_SECONDS)
+    pause = threading.Event()
     while True:
         try:
-            client.set(heartbeat_key(role), socket.gethostname(), ex=LIFETIME_SECONDS)
+            client.set(heartbeat_key(role), socket.gethostname(), ex=HEARTBEAT_LIFETIME_SECONDS)
         except redis.RedisError:
             logger.warning("heartbeat could not be written to Redis")
-        timer.wait(PERIOD_SECONDS)
+        pause.wait(HEARTBEAT_SECONDS)
+
+
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Answer 200 while this process runs."""
+    return HttpResponse(b'{"ok":true}', content_type="application/json")
+
+
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Answer 200 when every component is ready, else 503 with the failures."""
+    parts = check_components()
+    is_ready = all(state == "ok" for state in parts.values())
+    response = HttpResponse(
+        dumps({"ready": is_ready, "parts": parts}),
+        content_type="application/json",
+        status=200 if is_ready else 503,
+    )
+    # Prevents Django from logging the 503 as an error.
+    response._has_been_logged = True  # type: ignore[attr-defined]  # noqa: SLF001
+    return response
+
+
+urlpatterns = [
+    path("healthz", healthz, name="healthz"),
+    path("readyz", readyz, name="readyz"),
+]

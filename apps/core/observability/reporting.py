@@ -13,7 +13,7 @@ from django.conf import settings
 
 from apps.core import request_context
 
-_QUOTES_VALUES = ("DETAIL:", "CONTEXT:")
+_QUOTING_PREFIXES = ("DETAIL:", "CONTEXT:")
 _REQUEST_FIELDS = ("method", "url")
 _MAX_TEXT = 300
 
@@ -40,11 +40,11 @@ def start() -> None:
         max_request_body_size="never",
         include_local_variables=False,
         max_breadcrumbs=0,
-        before_send=without_payloads,
+        before_send=remove_tenant_data,
     )
 
 
-def without_payloads(event: Any, hint: Any) -> Any:
+def remove_tenant_data(event: Any, hint: Any) -> Any:
     """Remove tenant data from the event; only ids identify the tenant."""
     request = event.get("request")
     if request:
@@ -54,7 +54,7 @@ def without_payloads(event: Any, hint: Any) -> Any:
     for name in ("extra", "user", "breadcrumbs", "server_name"):
         event.pop(name, None)
     for item in (event.get("exception") or {}).get("values") or ():
-        item["value"] = _without_values(str(item.get("value") or ""))
+        item["value"] = _remove_quoted_values(str(item.get("value") or ""))
         for frame in (item.get("stacktrace") or {}).get("frames") or ():
             frame.pop("vars", None)
     if "logentry" in event:
@@ -69,6 +69,6 @@ def without_payloads(event: Any, hint: Any) -> Any:
     return event
 
 
-def _without_values(text: str) -> str:
-    lines = [line for line in text.splitlines() if not line.lstrip().startswith(_QUOTES_VALUES)]
+def _remove_quoted_values(text: str) -> str:
+    lines = [line for line in text.splitlines() if not line.lstrip().startswith(_QUOTING_PREFIXES)]
     return "\n".join(lines)[:_MAX_TEXT]

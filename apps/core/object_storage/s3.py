@@ -11,7 +11,7 @@ from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 from storages.backends.s3 import S3Storage
 
-_ABSENT = {"404", "NoSuchKey", "NotFound"}
+_NOT_FOUND_CODES = {"404", "NoSuchKey", "NotFound"}
 _DELETE_BATCH_SIZE = 1000
 
 
@@ -59,11 +59,11 @@ class S3ObjectStorage(S3Storage):  # type: ignore[misc]  # untyped
 
 @contextmanager
 def _as_file_errors(path: str) -> Iterator[None]:
-    """Convert errors of the S3 client to those of a file."""
+    """Convert errors of the S3 client to `OSError`, and absent objects to `FileNotFoundError`."""
     try:
         yield
     except ClientError as error:
-        if error.response.get("Error", {}).get("Code") in _ABSENT:
+        if error.response.get("Error", {}).get("Code") in _NOT_FOUND_CODES:
             raise FileNotFoundError(path) from error
         raise OSError(str(error)) from error
     except BotoCoreError as error:

@@ -23,7 +23,7 @@ class FileObjectStorage(FileSystemStorage):
         _make_folder(target.parent)
         draft = target.with_name(f".{target.name}.{uuid4().hex}")
         try:
-            with open(draft, "xb", opener=_private) as file:
+            with open(draft, "xb", opener=_open_private) as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -31,7 +31,7 @@ class FileObjectStorage(FileSystemStorage):
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
-        _sync(target.parent)
+        _fsync_folder(target.parent)
 
     def get(self, path: str) -> bytes:
         return Path(self.path(path)).read_bytes()
@@ -63,10 +63,10 @@ def _make_folder(folder: Path) -> None:
         return
     _make_folder(folder.parent)
     folder.mkdir(mode=0o700, exist_ok=True)
-    _sync(folder.parent)
+    _fsync_folder(folder.parent)
 
 
-def _sync(folder: Path) -> None:
+def _fsync_folder(folder: Path) -> None:
     handle = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -74,5 +74,5 @@ def _sync(folder: Path) -> None:
         os.close(handle)
 
 
-def _private(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
